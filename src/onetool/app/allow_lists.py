@@ -1,13 +1,10 @@
 """AllowLists: which tools each caller of a server may call, made once for a catalogue."""
 
 from collections.abc import Callable, Collection
-from typing import TYPE_CHECKING
 
+from onetool.app import App
 from onetool.core.principal import AllowList, Principal, current_principal
 from onetool.core.registry import Snapshot
-
-if TYPE_CHECKING:
-    from onetool.app import App
 
 MAX_KEPT = 256  # lists; there are as many as tokens have different ones
 
@@ -53,7 +50,7 @@ Offered = AllowLists | Collection[str] | None
 """The tools that a server offers: names and patterns, or the lists that are made of them. None offers everything."""
 
 
-def allow_lists(app: "App", offered: Offered) -> AllowLists:
+def allow_lists(app: App, offered: Offered) -> AllowLists:
     """Return the lists of a server. All its routes share them, so that each list is made once."""
     if isinstance(offered, AllowLists):
         return offered

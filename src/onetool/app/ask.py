@@ -12,13 +12,16 @@ from base64 import b64decode
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Generator, Mapping, Sequence
 from contextlib import aclosing
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
+from onetool.app.catalog import ToolCatalog
+from onetool.app.database import AppDatabase
 from onetool.app.describe import run_tool
 from onetool.app.provider_keys import keys_for
+from onetool.app.runtime import Runtime
 from onetool.app.tool_backends import (
     ALLOWING,
     Approval,
@@ -31,7 +34,7 @@ from onetool.app.tool_backends import (
 )
 from onetool.ask.errors import AskError, NoModelError
 from onetool.ask.events import Answer, Done, Event
-from onetool.ask.loop import AskLoop, run_user_call
+from onetool.ask.loop import AskLoop, ToolBackend, run_user_call
 from onetool.ask.messages import NO_TOOLS, File, Toolset, User
 from onetool.ask.model_choice import (
     OLLAMA_SETTING,
@@ -45,18 +48,12 @@ from onetool.ask.prompts import MUCH_TEXT, AskTask
 from onetool.ask.providers import adapter
 from onetool.ask.sessions import ChatSession, SessionStore
 from onetool.core.call import ToolCall, ToolResult, new_id
+from onetool.core.context import CallWatch
 from onetool.core.errors import Need
 from onetool.core.model_providers import PROVIDERS, key_name, key_need
 from onetool.core.principal import allowed_by_both, lasting_owner
+from onetool.core.registry import Snapshot
 from onetool.http.files import FileContent
-
-if TYPE_CHECKING:
-    from onetool.app.catalog import ToolCatalog
-    from onetool.app.database import AppDatabase
-    from onetool.app.runtime import Runtime
-    from onetool.ask.loop import ToolBackend
-    from onetool.core.context import CallWatch
-    from onetool.core.registry import Snapshot
 
 MENUS = ("direct", "run")
 USER_SOURCE = "chat"  # where calls come from that a person makes in a session
@@ -80,7 +77,7 @@ class AskOptions(msgspec.Struct, frozen=True, kw_only=True):
     max_steps: int | None = None
     menu: str | None = None
     approve: Approve = "never"
-    watch: "CallWatch | None" = None  # told of the calls that code makes
+    watch: CallWatch | None = None  # told of the calls that code makes
     files: Sequence[File] = ()
     stream: bool = True
     wait: float = 0.0  # seconds for somebody else's turn in the same session to end
@@ -103,7 +100,7 @@ class AskOptions(msgspec.Struct, frozen=True, kw_only=True):
 class AskService:
     """What all questions of an app share."""
 
-    def __init__(self, caller: ToolCaller, catalog: "ToolCatalog", database: "AppDatabase") -> None:
+    def __init__(self, caller: ToolCaller, catalog: ToolCatalog, database: AppDatabase) -> None:
         self.caller = caller
         self._catalog = catalog
         self._database = database
@@ -114,7 +111,7 @@ class AskService:
         return PendingAnswer(self, prompt, options)
 
     @property
-    def runtime(self) -> "Runtime":
+    def runtime(self) -> Runtime:
         return self.caller.runtime
 
     @property
@@ -141,7 +138,7 @@ class AskService:
             finally:
                 on_session(session.id)
 
-    async def backend(self, options: AskOptions, session: ChatSession) -> "ToolBackend":
+    async def backend(self, options: AskOptions, session: ChatSession) -> ToolBackend:
         caller, catalog, config = self.caller, self._catalog, self.runtime.config
         self._choose_tools(options, session)
         if not (config.ask.with_tools if options.with_tools is None else options.with_tools):

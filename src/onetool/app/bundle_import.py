@@ -10,11 +10,12 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from time import time
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
 
+from onetool.app.app import App
 from onetool.app.bundles import PAGE, live_bundle
 from onetool.config.include import SECRETS_IN_CONFIG, check_kept
 from onetool.core.errors import OneToolError, ToolFailure
@@ -33,9 +34,6 @@ from onetool.sources.bundles.names import check_slug, check_version, code_name, 
 from onetool.sources.bundles.openapi import OpenApiImport, Selection, url_key
 from onetool.sources.bundles.store import ListQuery
 from onetool.sources.bundles.validation import read_bundle, read_tool
-
-if TYPE_CHECKING:
-    from onetool.app.app import App
 
 FETCH_SECONDS = 60.0
 
@@ -69,7 +67,7 @@ def is_archive(data: bytes) -> bool:
     return data[:2] == b"PK"
 
 
-def read_import(app: "App", data: bytes, options: ImportOptions) -> BundleImport:
+def read_import(app: App, data: bytes, options: ImportOptions) -> BundleImport:
     """Read what would be stored. Raises InvalidError, and ForbiddenError if this caller may not store it."""
     if is_archive(data) and (options.only or options.tag or options.operation):
         raise InvalidError("This is a ZIP archive: --only, --tag and --operation are for OpenAPI documents")
@@ -79,7 +77,7 @@ def read_import(app: "App", data: bytes, options: ImportOptions) -> BundleImport
     return found
 
 
-def store_import(app: "App", arrival: BundleImport) -> list[ImportRemark]:
+def store_import(app: App, arrival: BundleImport) -> list[ImportRemark]:
     """Store an import: all of it, or nothing. Tools that can't be called yet are reported."""
     app.bundles.put_import(arrival.plan)
     remarks: list[ImportRemark] = []
@@ -94,7 +92,7 @@ def store_import(app: "App", arrival: BundleImport) -> list[ImportRemark]:
     return remarks
 
 
-def _from_archive(app: "App", data: bytes, options: ImportOptions) -> BundleImport:
+def _from_archive(app: App, data: bytes, options: ImportOptions) -> BundleImport:
     unpacked = unpack(data)
     here: Bundle | None = None
     if unpacked.bundle is not None:
@@ -111,7 +109,7 @@ def _from_archive(app: "App", data: bytes, options: ImportOptions) -> BundleImpo
     return BundleImport(planned._replace(refused=[*planned.refused, *wrong]), unpacked.tools, [], notes, is_invalid)
 
 
-def _revived(app: "App", bundle: Bundle) -> list[ImportRemark]:
+def _revived(app: App, bundle: Bundle) -> list[ImportRemark]:
     """Describe what a deleted bundle that comes back does to a bundle that has taken its name meanwhile."""
     other = live_bundle(app.bundles, bundle.slug)
     if other is None:
@@ -121,7 +119,7 @@ def _revived(app: "App", bundle: Bundle) -> list[ImportRemark]:
     return [ImportRemark(bundle.slug, f"{why}. Import it under another slug, and both keep a name")]
 
 
-def _from_openapi(app: "App", data: bytes, options: ImportOptions) -> BundleImport:
+def _from_openapi(app: App, data: bytes, options: ImportOptions) -> BundleImport:
     document = OpenApiImport(
         data,
         document_url=options.document_url,
@@ -157,7 +155,7 @@ def _slugs_by_url(tools: list[Tool]) -> dict[str, list[str]]:
     return found
 
 
-def tools_of(app: "App", bundle: Bundle | None) -> list[Tool]:
+def tools_of(app: App, bundle: Bundle | None) -> list[Tool]:
     found: list[Tool] = []
     while bundle is not None:
         page = app.bundles.store.tools(
@@ -190,7 +188,7 @@ def assemble(content: Any, tools: Iterable[tuple[str, str, Any]], id: str | None
     return bundle, found
 
 
-def name_taken(app: "App", slug: str) -> str | None:
+def name_taken(app: App, slug: str) -> str | None:
     """Return what the name of a new bundle stands for in code already, if it does."""
     name, registry = code_name(slug), app.catalog.registry
     if any(one.startswith(f"{name}.") for one in registry.names()):
@@ -202,7 +200,7 @@ def name_taken(app: "App", slug: str) -> str | None:
     return f"{meaning}. Take another slug, like my-{slug}"
 
 
-async def fetch_document(app: "App", address: str) -> bytes:
+async def fetch_document(app: App, address: str) -> bytes:
     """Fetch a URL of an allowed host with the HTTP tools' client. Raises InvalidError."""
     context = app.runtime.http_context
     headers = [("Accept", "application/json, application/yaml, application/zip, */*;q=0.5")]

@@ -4,23 +4,21 @@ Names are as code writes them, which is not always what a tool is called.
 """
 
 from collections.abc import Collection, Iterator, Mapping
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import msgspec
 from msgspec import UNSET, Meta
 
+from onetool.config import Config
+from onetool.core.registry import Snapshot
 from onetool.core.signature import as_identifier, signature
+from onetool.core.spec import ToolSpec
 from onetool.core.type_names import type_name
 from onetool.packs.ot.listings import gist
 from onetool.script.failures import MISSING_BUILTINS
 from onetool.script.names import BUILTINS, LANGUAGE, ScriptNames
 from onetool.script.rewrite import MODULES
 from onetool.script.snippets import parameters, usage, visible_snippets
-
-if TYPE_CHECKING:
-    from onetool.config import Config
-    from onetool.core.registry import Snapshot
-    from onetool.core.spec import ToolSpec
 
 
 class CodeParameter(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -69,11 +67,11 @@ class CodeNames(msgspec.Struct, frozen=True, kw_only=True):
     aliases: Annotated[dict[str, str], Meta(description="Names for tools.")]
 
 
-def code_names(catalogue: "Snapshot", config: "Config", allowed: Collection[str] | None) -> CodeNames:
+def code_names(catalogue: Snapshot, config: Config, allowed: Collection[str] | None) -> CodeNames:
     """Return the names that code may use; under an allow-list, only what may be called."""
     names = ScriptNames(catalogue, config.aliases)
 
-    def shown(spec: "ToolSpec") -> bool:
+    def shown(spec: ToolSpec) -> bool:
         return spec.enabled and not spec.hidden and (allowed is None or spec.name in allowed)
 
     functions = {word: spec for word, spec in names.functions.items() if shown(spec)}
@@ -87,7 +85,7 @@ def code_names(catalogue: "Snapshot", config: "Config", allowed: Collection[str]
     )
 
 
-def _packs(names: ScriptNames, config: "Config", shown: Any) -> Iterator[CodePack]:
+def _packs(names: ScriptNames, config: Config, shown: Any) -> Iterator[CodePack]:
     for word in names.words():
         if (pack := names.pack(word)) is None:
             continue
@@ -102,7 +100,7 @@ def _packs(names: ScriptNames, config: "Config", shown: Any) -> Iterator[CodePac
             )
 
 
-def _tool(name: str, whole: str, spec: "ToolSpec") -> CodeTool:
+def _tool(name: str, whole: str, spec: ToolSpec) -> CodeTool:
     return CodeTool(
         name=name,
         tool=spec.name,

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
@@ -17,6 +17,7 @@ from onetool.app import bundles
 from onetool.app.bundle_runtime import foreign_file
 from onetool.app.documents import COPIED, DocumentKind, documents_in
 from onetool.app.old_state import old_files
+from onetool.config import Config
 from onetool.core.errors import OneToolError
 from onetool.core.state_folders import STATE_FILE, make_state_folder
 from onetool.database import Database, DatabaseError
@@ -33,9 +34,6 @@ from onetool.sources.bundles.files.store import FileStore
 from onetool.sources.bundles.rules import BundleStore
 from onetool.sources.bundles.transfer import export_bundles, import_bundles
 from onetool.sources.mcp_servers.server_cache import count_approved
-
-if TYPE_CHECKING:
-    from onetool.config import Config
 
 Tell = Callable[[str, int, int], None]  # the store, how many are done, of how many
 MAX_LOCK_S = 10.0  # to wait for replicas that change the same document
@@ -78,7 +76,7 @@ class Place(NamedTuple):
     def has_bundles(self) -> bool:
         return self.database.is_shared if self.folder is None else (self.folder / bundles.FOLDER).is_dir()
 
-    def bundles(self, config: "Config") -> BundleStore:
+    def bundles(self, config: Config) -> BundleStore:
         limit = config.bundles.max_tools
         if self.folder is None:
             return DatabaseStore(self.database, max_tools=limit)
@@ -117,7 +115,7 @@ def open_export(folder: Path) -> Iterator[Place]:
         lock.unlink()
 
 
-def count_stores(database: Database, config: "Config") -> dict[str, int | None]:
+def count_stores(database: Database, config: Config) -> dict[str, int | None]:
     """Return how many there are of everything that is stored; None for what can't be decrypted here, or is damaged."""
     sql = "SELECT kind, count(*) FROM documents GROUP BY kind"
     kinds = dict(database.read(lambda work: work.execute(sql)))
@@ -143,7 +141,7 @@ def _count_in(
 
 
 def copy_state(
-    source: Place, target: Place, config: "Config", tell: Tell, *, force: bool = False
+    source: Place, target: Place, config: Config, tell: Tell, *, force: bool = False
 ) -> Iterator[tuple[str, Moved]]:
     """Copy everything, store by store. Existing values stay; with `force` they are replaced."""
     one, other = source.database, target.database
@@ -183,7 +181,7 @@ def _copy_audit_key(source: Database, target: Database) -> Moved:
     return Moved(remarks=(OTHER_KEY,) if done.left else ())
 
 
-def _copy_bundles(source: Place, target: Place, config: "Config", force: bool, progress: Progress) -> Moved:
+def _copy_bundles(source: Place, target: Place, config: Config, force: bool, progress: Progress) -> Moved:
     """Copy bundles. Files that other users could have written are left: they are never used."""
     if not source.has_bundles:
         return Moved()
@@ -200,7 +198,7 @@ def _copy_bundles(source: Place, target: Place, config: "Config", force: bool, p
 
 
 def _copy_documents(
-    source: Database, target: Database, kind: DocumentKind, config: "Config", force: bool, progress: Progress
+    source: Database, target: Database, kind: DocumentKind, config: Config, force: bool, progress: Progress
 ) -> Moved:
     here = documents_in(source, kind, config, "never", is_source=True)
     there = documents_in(target, kind, config, "never")

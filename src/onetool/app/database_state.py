@@ -3,20 +3,17 @@
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import closing
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from onetool.app.database import open_database, open_state_file
+from onetool.config import Config
 from onetool.core.errors import ConfigError, Mistake
+from onetool.database import Database, Transaction
 from onetool.database.connection import DatabaseAwayError, DatabaseError
 from onetool.database.migrations import missing, tables
 from onetool.database.sqlite import SqliteDatabase
 from onetool.database.sqlite_errors import READ_ONLY_FIX, RESTORE_FIX
-
-if TYPE_CHECKING:
-    from onetool.config import Config
-    from onetool.database import Database, Transaction
 
 _ADVICE = {  # how to fix an error, by a pattern in its message
     "password authentication failed": "check the user and the password in the address",
@@ -61,7 +58,7 @@ class FileState(msgspec.Struct, frozen=True):
     was_damaged: bool
 
 
-def file_state(database: "Database") -> FileState:
+def file_state(database: Database) -> FileState:
     """Return the state of a SQLite file. Raises DatabaseError."""
     assert isinstance(database, SqliteDatabase)  # noqa: S101 - of a config without a database
     was_damaged = database.loss == "open"  # opens it
@@ -70,10 +67,10 @@ def file_state(database: "Database") -> FileState:
     return FileState(str(database.file), exists, database.size, schema, database.is_read_only, was_damaged)
 
 
-def database_state(database: "Database") -> DatabaseState:
+def database_state(database: Database) -> DatabaseState:
     """Return the state of a PostgreSQL. Raises DatabaseError."""
 
-    def job(work: "Transaction") -> tuple[str, int]:
+    def job(work: Transaction) -> tuple[str, int]:
         version = work.execute("SHOW server_version")[0][0]
         found = [name for name in tables() if work.execute("SELECT to_regclass(%s)", (name,))[0][0] is not None]
         return str(version).partition(" ")[0], len(found)
@@ -103,7 +100,7 @@ def explain(error: DatabaseError) -> tuple[str, str | None]:
     return f"the database refused this: {why[:300]}", advice
 
 
-def database_mistakes(config: "Config") -> list[Mistake]:
+def database_mistakes(config: Config) -> list[Mistake]:
     """Return the problems that `onetool check` reports of the database, or of `state.db`."""
     if config.database is None:
         return list(_file_mistakes(config))
@@ -122,20 +119,20 @@ def database_mistakes(config: "Config") -> list[Mistake]:
     return []
 
 
-def is_reached(config: "Config", mistakes: Iterable[Mistake]) -> bool:
+def is_reached(config: Config, mistakes: Iterable[Mistake]) -> bool:
     """Return whether the config has a database that was reached, by the result of `database_mistakes`."""
     return config.database is not None and not any(
         one.key == "database" and one.severity == "error" for one in mistakes
     )
 
 
-def read_state(config: "Config") -> DatabaseState:
+def read_state(config: Config) -> DatabaseState:
     """Return the state, over a new connection. Raises ConfigError and DatabaseError."""
     with closing(open_database(config)) as database:
         return database_state(database)
 
 
-def _file_mistakes(config: "Config") -> Iterator[Mistake]:
+def _file_mistakes(config: Config) -> Iterator[Mistake]:
     state = open_state_file(config)
     file = str(state.file)
     try:
@@ -153,6 +150,6 @@ def _file_mistakes(config: "Config") -> Iterator[Mistake]:
         state.close()
 
 
-def config_mistake(config: "Config", message: str, hint: str | None, severity: str, key: str = "database") -> Mistake:
+def config_mistake(config: Config, message: str, hint: str | None, severity: str, key: str = "database") -> Mistake:
     file = str(config.path) if config.path else None
     return Mistake(message=message, file=file, key=key, hint=hint, severity=severity)

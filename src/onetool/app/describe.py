@@ -9,25 +9,21 @@ import os
 import platform
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from onetool._version import __version__
-from onetool.config.model import Menu, ResultsConfig, RunConfig
+from onetool.app.bundles import AppBundles
+from onetool.app.catalog import ToolCatalog
+from onetool.app.runtime import Runtime
+from onetool.config import Config
+from onetool.config.model import Menu, ResultsConfig, RunConfig, Snippet
 from onetool.config.trust import Untrusted
+from onetool.core.errors import Mistake
 from onetool.core.json_data import freeze
 from onetool.core.principal import current_principal, stats_caller
-from onetool.core.registry import is_shown, shown_packs
+from onetool.core.registry import Snapshot, is_shown, shown_packs
 from onetool.core.signature import as_identifier, signature
 from onetool.script.names import ScriptNames
-
-if TYPE_CHECKING:
-    from onetool.app.bundles import AppBundles
-    from onetool.app.catalog import ToolCatalog
-    from onetool.app.runtime import Runtime
-    from onetool.config import Config
-    from onetool.config.model import Snippet
-    from onetool.core.errors import Mistake
-    from onetool.core.registry import Snapshot
 
 MAX_TOKENS = 500
 FIXED_TOKENS = 354  # of `run` without names, with its title, as JSON with spaces
@@ -173,7 +169,7 @@ def _showable(name: str) -> bool:
 
 
 def run_tool(
-    catalog: "ToolCatalog", config: "Config", allowed: Collection[str] | None, in_search: bool = False
+    catalog: ToolCatalog, config: Config, allowed: Collection[str] | None, in_search: bool = False
 ) -> dict[str, Any]:
     """Return the listing of `run`. In the menu `search` the other two say which tools there are."""
     limits = limits_line(config.run, config.results)
@@ -185,7 +181,7 @@ def run_tool(
 
 
 def _callable_names(
-    catalog: "ToolCatalog", config: "Config", allowed: Collection[str] | None
+    catalog: ToolCatalog, config: Config, allowed: Collection[str] | None
 ) -> tuple[list[str], list[str], list[str]]:
     """Return the names that code can use: packs, functions without a pack, and snippets."""
     snapshot = catalog.current_snapshot()
@@ -201,7 +197,7 @@ def _callable_names(
     return packs, functions, list(snippets_for(snapshot, config, allowed))
 
 
-def snippets_for(catalogue: "Snapshot", config: "Config", allowed: Collection[str] | None) -> "Mapping[str, Snippet]":
+def snippets_for(catalogue: Snapshot, config: Config, allowed: Collection[str] | None) -> Mapping[str, Snippet]:
     """Return the snippets of the config; with an allow-list, those that name no other tool."""
     if allowed is None or not config.snippets:
         return config.snippets
@@ -218,7 +214,7 @@ FACTS = ("calls", "success_rate", "median_ms", "last_called")
 
 
 def tool_info(
-    name: str, allowed: Collection[str] | None, catalog: "ToolCatalog", runtime: "Runtime", bundles: "AppBundles"
+    name: str, allowed: Collection[str] | None, catalog: ToolCatalog, runtime: Runtime, bundles: AppBundles
 ) -> dict[str, Any] | None:
     """Return one tool's schemas and run-time facts, or None."""
     snapshot = catalog.current_snapshot()
@@ -240,7 +236,7 @@ def tool_info(
     }
 
 
-def tool_signature(snapshot: "Snapshot", name: str) -> str | None:
+def tool_signature(snapshot: Snapshot, name: str) -> str | None:
     """Return the signature of a tool, under the name that code calls it by."""
     spec = snapshot.get(name)
     return None if spec is None else signature(spec, ScriptNames(snapshot).spelling(spec))
@@ -248,9 +244,9 @@ def tool_signature(snapshot: "Snapshot", name: str) -> str | None:
 
 def health(
     allowed: Collection[str] | None,
-    catalog: "ToolCatalog",
-    runtime: "Runtime",
-    findings: "Callable[[], Iterable[Mistake]]",
+    catalog: ToolCatalog,
+    runtime: Runtime,
+    findings: Callable[[], Iterable[Mistake]],
 ) -> dict[str, Any]:
     """Return whether everything that should be there is there. Under an allow-list nothing else is named.
 

@@ -17,8 +17,9 @@ machine. That key goes on to open what it has encrypted, on its machine, after a
 """
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
+from onetool.config import Config
 from onetool.config.find import own_folder
 from onetool.core.errors import ConfigError
 from onetool.core.flock import key_in
@@ -27,9 +28,6 @@ from onetool.core.state_folders import STATE_FILE
 from onetool.database import Database
 from onetool.database.documents import MAX_WAIT_S, Documents, Following
 from onetool.database.encryption import Seal, SealError, Signature
-
-if TYPE_CHECKING:
-    from onetool.config import Config
 
 KEY_FILE = "database.key"  # in the person's own folder
 
@@ -59,7 +57,7 @@ COPIED: tuple[DocumentKind, ...] = tuple(kind for kind, keeping in KINDS.items()
 def documents_in(
     database: Database,
     kind: DocumentKind,
-    config: "Config",
+    config: Config,
     follow: Following | None = None,
     *,
     is_source: bool = False,
@@ -77,7 +75,7 @@ def documents_in(
     return Documents(database, kind, seal, follow or keeping.follow)
 
 
-def seal_anew(database: Database, config: "Config") -> int:
+def seal_anew(database: Database, config: Config) -> int:
     """Encrypt with `cluster.key` what one of `cluster.accepted_keys`, or this machine's own key, has encrypted, so that
     every replica can read it. Gives how many documents those are. Where the key is not set, nothing is done. Raises
     SealError if a document needs a key that is not in the config.
@@ -90,7 +88,7 @@ def seal_anew(database: Database, config: "Config") -> int:
     return sum(documents.seal_anew(MAX_WAIT_S) for documents in kinds)
 
 
-def secrets_of(config: "Config") -> list[bytes]:
+def secrets_of(config: Config) -> list[bytes]:
     """Return the secrets that keys are derived from, the one that encrypts first. Raises SealError.
 
     A `cluster.key` that is not set on this machine is an error, too: what another key encrypts, no replica could read.

@@ -4,11 +4,12 @@ import logging
 from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta
 
+from onetool.app import App
 from onetool.app.provider_keys import key_urls
 from onetool.config.edit import put_host
 from onetool.config.find import own_folder, trust_store, user_config
@@ -30,9 +31,6 @@ from onetool.http.errors import RequestRefusedError
 from onetool.http.url import is_address, parse_url
 from onetool.services.secret_file import SecretExistsError, put_secret
 from onetool.services.secrets import Secret, Secrets
-
-if TYPE_CHECKING:
-    from onetool.app import App
 
 log = logging.getLogger("onetool.serve")
 
@@ -85,7 +83,7 @@ def allow_hosts(target: ConfigTarget, wanted: Iterable[tuple[str, bool]]) -> lis
     return new
 
 
-def allow_host(app: "App", text: str, private: bool) -> tuple[str, bool]:
+def allow_host(app: App, text: str, private: bool) -> tuple[str, bool]:
     """Allow one host in the config of a running app, at once. Returns it as it was written, and whether it may be
     private. Raises GrantValueError, GrantRefusedError.
     """
@@ -121,7 +119,7 @@ def _single_host(text: str, part: WrongPart) -> tuple[str, str]:
     return bare if pattern.port is None else f"{bare}:{pattern.port}", pattern.host
 
 
-def _reload_settings(app: "App") -> None:
+def _reload_settings(app: App) -> None:
     """Read what others have changed meanwhile. Raises GrantRefusedError if that can't be used, or has to be trusted."""
     try:
         app.reload_settings()
@@ -130,7 +128,7 @@ def _reload_settings(app: "App") -> None:
         raise GrantRefusedError("config_unchanged", f"Nothing was changed: {why}") from None
 
 
-def _apply(app: "App", file: Path, *, is_new: bool = False) -> None:
+def _apply(app: App, file: Path, *, is_new: bool = False) -> None:
     """Put a changed file in force. Only a config that is new here needs everything to be read again."""
     try:
         app.reload() if is_new else app.reload_settings()
@@ -163,7 +161,7 @@ def secret_rows(secrets: Secrets) -> list[SecretRow]:
     ]
 
 
-def secrets_in_use(app: "App") -> list[SecretRow]:
+def secrets_in_use(app: App) -> list[SecretRow]:
     """Return the secrets of a running app. A provider's key is bound to where `ask` sends it."""
     rules = app.runtime.secret_rules
     return [
@@ -178,7 +176,7 @@ def secrets_in_use(app: "App") -> list[SecretRow]:
     ]
 
 
-def store_secret(app: "App", name: str, value: str, hosts: Iterable[str], replace: bool) -> tuple[str, ...]:
+def store_secret(app: App, name: str, value: str, hosts: Iterable[str], replace: bool) -> tuple[str, ...]:
     """Store a secret for these hosts in the secrets file of a running app, at once. Returns its hosts.
 
     With `replace`, the value of a stored secret is replaced. Its hosts are never changed: what is sent there now could
@@ -219,7 +217,7 @@ def _binding(text: str) -> str:
     return f"http://{written}" if scheme == "http" else written
 
 
-def check_new_secret(app: "App", name: str, wanted: tuple[str, ...]) -> None:
+def check_new_secret(app: App, name: str, wanted: tuple[str, ...]) -> None:
     """Raise GrantRefusedError if something else would use a secret of this name, which is not stored yet."""
     if used := app.runtime.secret_rules.use_by_server(name):
         raise GrantRefusedError("secret_in_use", f"{name} is {used} of this server: name another secret in the tool")
@@ -234,7 +232,7 @@ def check_new_secret(app: "App", name: str, wanted: tuple[str, ...]) -> None:
         raise GrantRefusedError("secret_in_use", message + by_hand)
 
 
-def _hosts_to_store(app: "App", name: str, wanted: tuple[str, ...], replace: bool) -> tuple[str, ...]:
+def _hosts_to_store(app: App, name: str, wanted: tuple[str, ...], replace: bool) -> tuple[str, ...]:
     """Return the hosts that the secret gets. Raises GrantRefusedError if something else uses it."""
     check_new_secret(app, name, wanted)
     where, bound = app.config.secrets.where(name), app.config.secrets.hosts(name)

@@ -7,20 +7,17 @@ import os
 import time
 from collections.abc import Iterable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from onetool.app.access import as_stored, needs_credential, shown_time
 from onetool.app.audit import anonymous_clients
+from onetool.config import Config
 from onetool.config.load import token_places
 from onetool.config.model import TokenConfig
+from onetool.core.principal import Role
 from onetool.core.text import or_rather, read_span, utc_text
 from onetool.database import DatabaseError
-from onetool.services.access_tokens import TokenNameError, TokenNameRevokedError
-
-if TYPE_CHECKING:
-    from onetool.config import Config
-    from onetool.core.principal import Role
-    from onetool.services.access_tokens import StoredToken, TokenStore
+from onetool.services.access_tokens import StoredToken, TokenNameError, TokenNameRevokedError, TokenStore
 
 DAY_S = 86_400
 _RATES = {1: "s", 60: "min", 3600: "h", DAY_S: "day"}
@@ -30,7 +27,7 @@ def requested_token(
     *,
     name: str,
     hash: str,
-    role: "Role",
+    role: Role,
     tools: Iterable[str] | None,
     rate: str | None,
     expires: str | None,
@@ -52,7 +49,7 @@ def requested_token(
     )
 
 
-def check_name(name: str, config: "Config", store: "TokenStore", only_print: bool, again: bool) -> str | None:
+def check_name(name: str, config: Config, store: TokenStore, only_print: bool, again: bool) -> str | None:
     """Raise TokenNameError if a new token can't have this name: two tokens of one name would be one person, and what
     is stored for a name may be somebody else's, unless it is for the same one `again`.
 
@@ -75,13 +72,13 @@ def check_name(name: str, config: "Config", store: "TokenStore", only_print: boo
     return place
 
 
-def add_token(store: "TokenStore", token: "StoredToken") -> "tuple[str, StoredToken]":
+def add_token(store: TokenStore, token: StoredToken) -> tuple[str, StoredToken]:
     """Store a new token like this one. Returns its text, which nobody can read again, and the token."""
     text = store.add(token.name, token.role, token.tools, token.rate, token.expires, token.whole)
     return text, store.named(token.name) or token
 
 
-def closed_clients(config: "Config", store: "TokenStore") -> list[str] | None:
+def closed_clients(config: Config, store: TokenStore) -> list[str] | None:
     """Return the clients that the first token would close the server to: those that called without a credential in
     the last day, "" for those without a name. None if it is not the first.
     """
@@ -92,7 +89,7 @@ def closed_clients(config: "Config", store: "TokenStore") -> list[str] | None:
     return []
 
 
-def revoke_token(name: str, config: "Config", store: "TokenStore") -> list[str] | None:
+def revoke_token(name: str, config: Config, store: TokenStore) -> list[str] | None:
     """Revoke a token, at once, also in running servers. Returns the lines of the config that are of no use any more;
     None if it was revoked before. Raises TokenNameError.
     """
@@ -110,7 +107,7 @@ def revoke_token(name: str, config: "Config", store: "TokenStore") -> list[str] 
     return [place for _, place in of_config]
 
 
-def token_rows(config: "Config", store: "TokenStore") -> list[dict[str, Any]]:
+def token_rows(config: Config, store: TokenStore) -> list[dict[str, Any]]:
     """Return what may be shown of all tokens: those that were stored, those of the config, and what was revoked."""
     stored, gone = store.list(), store.revoked()
     rows = [token_row(token) for token in stored]
@@ -122,7 +119,7 @@ def token_rows(config: "Config", store: "TokenStore") -> list[dict[str, Any]]:
     ]
 
 
-def token_row(token: "StoredToken", where: str = "stored", is_revoked: bool = False) -> dict[str, Any]:
+def token_row(token: StoredToken, where: str = "stored", is_revoked: bool = False) -> dict[str, Any]:
     """Return what may be shown of a token: nothing of its hash."""
     is_over = token.expires is not None and token.expires <= time.time()
     rate = token.rate
@@ -139,7 +136,7 @@ def token_row(token: "StoredToken", where: str = "stored", is_revoked: bool = Fa
     }
 
 
-def configured_tokens(config: "Config") -> list[tuple[TokenConfig, str]]:
+def configured_tokens(config: Config) -> list[tuple[TokenConfig, str]]:
     """Return the tokens of the config, each with its file and line."""
     if not config.http.tokens or config.path is None:
         return []

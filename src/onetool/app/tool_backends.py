@@ -9,26 +9,22 @@ from collections.abc import Awaitable, Callable, Collection, Generator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from inspect import isawaitable
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import Any, Literal, Protocol
 
 from msgspec.structs import replace
 
+from onetool.app.catalog import ToolCatalog
+from onetool.app.runtime import Runtime
 from onetool.ask.loop import SOURCE
 from onetool.ask.messages import Toolset
 from onetool.core.call import ServerResult, ToolCall, ToolError, ToolResult
-from onetool.core.context import kept_value
+from onetool.core.context import CallWatch, Gate, kept_value
 from onetool.core.errors import ToolFailure
 from onetool.core.redaction import mask_arguments
 from onetool.core.signature import signature
 from onetool.core.spec import ToolSpec
 from onetool.http.files import FindFile, attached_file
 from onetool.script.run_result import RunResult
-
-if TYPE_CHECKING:
-    from onetool.app.catalog import ToolCatalog
-    from onetool.app.runtime import Runtime
-    from onetool.core.context import CallWatch, Gate
-
 
 OT_RESULT = "ot.result"
 
@@ -51,10 +47,10 @@ class ToolCaller(Protocol):
     """The app, as far as the calls of a model need it."""
 
     @property
-    def runtime(self) -> "Runtime": ...
+    def runtime(self) -> Runtime: ...
 
     async def call(
-        self, call: ToolCall, allowed: Collection[str] | None = None, *, gate: "Gate | None" = None
+        self, call: ToolCall, allowed: Collection[str] | None = None, *, gate: Gate | None = None
     ) -> ToolResult: ...
 
     async def run(
@@ -63,17 +59,17 @@ class ToolCaller(Protocol):
         allowed: Collection[str] | None = None,
         *,
         source: str = "run",
-        gate: "Gate | None" = None,
-        watch: "CallWatch | None" = None,
+        gate: Gate | None = None,
+        watch: CallWatch | None = None,
     ) -> RunResult: ...
 
-    async def look_again(self) -> "Runtime": ...
+    async def look_again(self) -> Runtime: ...
 
 
 class NoToolsBackend:
     """For a model that is to have no tools."""
 
-    def __init__(self, caller: ToolCaller, catalog: "ToolCatalog") -> None:
+    def __init__(self, caller: ToolCaller, catalog: ToolCatalog) -> None:
         self.toolset = Toolset(others=catalog.registry.snapshot().listed())
         self.clean = lambda value: caller.runtime.redact(value)  # a reload replaces the runtime
         self.denied: list[str] = []
@@ -103,7 +99,7 @@ class DirectBackend:
     def __init__(
         self,
         caller: ToolCaller,
-        catalog: "ToolCatalog",
+        catalog: ToolCatalog,
         toolset: Toolset,
         allowed: Collection[str] | None,
         approval: "Approval",
@@ -160,11 +156,11 @@ class RunBackend:
     def __init__(
         self,
         caller: ToolCaller,
-        catalog: "ToolCatalog",
+        catalog: ToolCatalog,
         listing: Mapping[str, Any],
         allowed: Collection[str] | None,
         approval: "Approval",
-        watch: "CallWatch | None" = None,
+        watch: CallWatch | None = None,
         attached: FindFile | None = None,
     ) -> None:
         """`listing` is what the model reads of `run`: see `describe.run_tool`. `watch` is told of what code calls."""
@@ -253,7 +249,7 @@ GO_ON = "do not try it again: go on without it, or say in your answer what you w
 class Approval:
     """`denied` are the tools that were not let run, in order; `not_run` the ids of those calls."""
 
-    def __init__(self, approve: Approve, catalog: "ToolCatalog") -> None:
+    def __init__(self, approve: Approve, catalog: ToolCatalog) -> None:
         self._approve: Approve = approve
         self._catalog = catalog
         self.denied: list[str] = []

@@ -2,24 +2,20 @@
 
 from base64 import b64decode
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from onetool.core.call import ToolCall, new_id
-from onetool.core.context import current_call
+from onetool.core.context import Environment, current_call
 from onetool.core.errors import ToolFailure
 from onetool.http.files import FileSources, file_too_large
 from onetool.packs.fs import MAX_BYTES
 from onetool.services.results import ResultTooLargeError
-
-if TYPE_CHECKING:
-    from onetool.core.context import Environment
 
 READ_FILE = "fs.read_file"
 ENVELOPE = 300  # bytes of a stored data: URL that are not its Base64
 OTHERWISE = "give the content as a data: URL (data:text/plain;name=a.txt,Hello), or the handle of a stored result"
 
 
-def file_sources(environment: "Environment", results: Callable[[str, int], str]) -> FileSources:
+def file_sources(environment: Environment, results: Callable[[str, int], str]) -> FileSources:
     """Return the sources of files for HTTP tools. `results` reads a stored result of the caller, up to a size."""
 
     async def read_path(path: str, max_bytes: int) -> bytes:

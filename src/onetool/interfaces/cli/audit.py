@@ -8,13 +8,13 @@ import os
 import time
 from collections.abc import Generator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from onetool.app.audit import audit_table
 from onetool.app.database import STATE_FILE
-from onetool.config import find
+from onetool.config import Found, find
 from onetool.config.find import state_home
 from onetool.config.load import has_database, load_config
 from onetool.core.errors import OneToolError
@@ -23,12 +23,8 @@ from onetool.database.sqlite import SqliteDatabase
 from onetool.interfaces.cli.inputs import STDIN, read_text
 from onetool.interfaces.cli.options import complete_tool, data_options, find_here
 from onetool.interfaces.cli.output import counted, echo, print_text, printable, stdout, styled
-from onetool.services.audit import AuditTable
+from onetool.services.audit import AuditRecord, AuditTable
 from onetool.services.audit.record import AuditFilter, read_moment
-
-if TYPE_CHECKING:
-    from onetool.config import Found
-    from onetool.services.audit import AuditRecord
 
 USUAL = 50  # lines at a terminal
 USUAL_TO_FOLLOW = 10
@@ -109,7 +105,7 @@ def audit(ctx: click.Context, args: str | None, limit: int | None, follow: bool,
             _follow(log, only, key, end, printer)
 
 
-def _print_newest(log: "AuditTable", only: "AuditFilter", limit: int, end: int, printer: "Printer") -> None:
+def _print_newest(log: AuditTable, only: AuditFilter, limit: int, end: int, printer: "Printer") -> None:
     """Print the newest lines before the end. They are read backwards, and only they are kept."""
     found: list[AuditRecord] = []
     before = None
@@ -123,7 +119,7 @@ def _print_newest(log: "AuditTable", only: "AuditFilter", limit: int, end: int, 
     printer.has_more = before is not None
 
 
-def _print_all(log: "AuditTable", only: "AuditFilter", printer: "Printer") -> None:
+def _print_all(log: AuditTable, only: AuditFilter, printer: "Printer") -> None:
     """Print all lines, for a program. They are read forwards, and none is kept."""
     fits = only.test()
     for _, record in log.read_on(log.start(only.since)):
@@ -133,7 +129,7 @@ def _print_all(log: "AuditTable", only: "AuditFilter", printer: "Printer") -> No
             printer.print([record])
 
 
-def _follow(log: "AuditTable", only: "AuditFilter", key: bytes, start: int, printer: "Printer") -> None:
+def _follow(log: AuditTable, only: AuditFilter, key: bytes, start: int, printer: "Printer") -> None:
     """Print lines on and on. A log that can't be read for a while is reported once, and read on when it can."""
     fits, is_reported = only.test(), False
     while True:
@@ -162,7 +158,7 @@ class Printer:
         self.skipped = 0
         self.has_more = False
 
-    def print(self, records: "list[AuditRecord]") -> None:
+    def print(self, records: list[AuditRecord]) -> None:
         if self._as_json:
             import msgspec
 
@@ -180,7 +176,7 @@ class Printer:
                 echo(_coloured(record, row, widths))
             self._has_head = True
 
-    def end(self, log: "AuditTable") -> None:
+    def end(self, log: AuditTable) -> None:
         """Print what is to be said beside the lines."""
         if self.skipped:
             were = "was" if self.skipped == 1 else "were"
@@ -193,7 +189,7 @@ class Printer:
             echo("… and older ones: --limit shows more of them, --since and --who the ones that are wanted.")
 
 
-def _cells(record: "AuditRecord") -> tuple[str, ...]:
+def _cells(record: AuditRecord) -> tuple[str, ...]:
     outcome = ": ".join(part for part in (record.outcome, record.reason) if part)
     outcome = f"{record.status} {outcome}" if record.status is not None else outcome
     when = record.time[:19].replace("T", " ")
@@ -202,7 +198,7 @@ def _cells(record: "AuditRecord") -> tuple[str, ...]:
     return tuple(map(printable, cells))
 
 
-def _coloured(record: "AuditRecord", row: tuple[str, ...], widths: list[int]) -> str:
+def _coloured(record: AuditRecord, row: tuple[str, ...], widths: list[int]) -> str:
     cells: list[str] = []
     for place, (cell, width) in enumerate(zip(row, widths, strict=True)):
         padded = cell if place == MS else cell.ljust(width)
@@ -214,7 +210,7 @@ def _coloured(record: "AuditRecord", row: tuple[str, ...], widths: list[int]) ->
     return "  ".join(cells).rstrip()
 
 
-def _hash_of(args: str, log: "AuditTable") -> str:
+def _hash_of(args: str, log: AuditTable) -> str:
     """Return the hash that lines have for these arguments."""
     import json
 
@@ -228,7 +224,7 @@ def _hash_of(args: str, log: "AuditTable") -> str:
 
 
 @contextmanager
-def _opened(found: "Found") -> "Generator[AuditTable]":
+def _opened(found: Found) -> Generator[AuditTable]:
     """Open the log of a config: in the database that it names, else in `state.db`."""
     if found.config is None or not has_database(found.config):
         state = SqliteDatabase(state_home(found.config, os.environ) / STATE_FILE)

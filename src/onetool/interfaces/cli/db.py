@@ -9,7 +9,7 @@ from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from pathlib import Path
 from secrets import token_hex
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 import msgspec
@@ -21,10 +21,11 @@ from onetool.app.database_state import database_state, explain, file_state
 from onetool.app.documents import documents_in, seal_anew
 from onetool.cluster import RELOAD
 from onetool.cluster.report import alive_replicas
-from onetool.config import load_config
-from onetool.database import DatabaseError
+from onetool.config import Config, load_config
+from onetool.database import Database, DatabaseError
 from onetool.database.migrations import migrate as run_migrations
 from onetool.database.migrations import require_tables
+from onetool.database.moving import Moved
 from onetool.database.sqlite_errors import RESTORE_FIX
 from onetool.interfaces.cli.options import data_options, find_here, noted
 from onetool.interfaces.cli.output import (
@@ -37,11 +38,6 @@ from onetool.interfaces.cli.output import (
     wants_json,
 )
 from onetool.services.access_tokens import LOSS_FIX
-
-if TYPE_CHECKING:
-    from onetool.config import Config
-    from onetool.database import Database
-    from onetool.database.moving import Moved
 
 MAX_LISTED = 20  # of what was left, for a person
 READABLE = "Logins, keys and sessions in it are readable: who reads the folder can use them. Keep it private."
@@ -165,7 +161,7 @@ def reload(ctx: click.Context, as_json: bool) -> None:
 # Copies
 
 
-def _make_required_log(config: "Config") -> None:
+def _make_required_log(config: Config) -> None:
     """Make the tables before an import where the audit log is required: its first line comes before all else."""
     if config.database is not None and config.audit.mode == "required":
         with _reached(config) as database:
@@ -239,7 +235,7 @@ def export_command(ctx: click.Context, folder: Path, inside_roots: bool, as_json
     ctx.exit(1 if any(moved.left for _, moved in found) else 0)
 
 
-def _place(config: "Config", database: "Database") -> "Place":
+def _place(config: Config, database: Database) -> Place:
     return Place(database, config.home if config.database is None else None)
 
 
@@ -248,7 +244,7 @@ def _tell(store: str, done: int, total: int) -> None:
         show_progress(done, total, store)
 
 
-def _print_moved(found: "Iterable[tuple[str, Moved]]", as_json: bool, title: str, remark: str | None = None) -> None:
+def _print_moved(found: Iterable[tuple[str, Moved]], as_json: bool, title: str, remark: str | None = None) -> None:
     rows = [{"store": name, **msgspec.to_builtins(moved)} for name, moved in found]
     if wants_json(as_json):
         print_json({"stores": rows, **({"remark": remark} if remark else {})})
@@ -270,7 +266,7 @@ def _print_moved(found: "Iterable[tuple[str, Moved]]", as_json: bool, title: str
 # The state
 
 
-def _state(database: "Database", config: "Config") -> dict[str, Any]:
+def _state(database: Database, config: Config) -> dict[str, Any]:
     tokens = token_store(config, documents_in(database, "tokens", config, "never"))
     if config.database is None:
         state = {**msgspec.to_builtins(file_state(database)), "lost_tokens": tokens.loss}
@@ -303,7 +299,7 @@ def _print_state(shown: dict[str, Any]) -> None:
     print_replicas(shown.get("replicas", ()))
 
 
-def _print_file(config: "Config", as_json: bool, *, makes: bool = False) -> None:
+def _print_file(config: Config, as_json: bool, *, makes: bool = False) -> None:
     """Say that `state.db` has all tables: opening it makes them. With `makes`, the file is there afterwards, and a loss
     is settled.
     """
@@ -320,7 +316,7 @@ def _print_file(config: "Config", as_json: bool, *, makes: bool = False) -> None
         echo(f"{state.file} is not there yet: it is made when something is first stored.")
 
 
-def print_replicas(replicas: "Iterable[dict[str, Any]]") -> None:
+def print_replicas(replicas: Iterable[dict[str, Any]]) -> None:
     """Print the replicas that are alive."""
     rows: list[tuple[Any, ...]] = []
     for one in replicas:
@@ -346,7 +342,7 @@ class UnreachedError(click.ClickException):
 
 
 @contextmanager
-def _reached(config: "Config") -> "Generator[Database]":
+def _reached(config: Config) -> Generator[Database]:
     """Open the database of the config, without making any tables, or `state.db`. Problems are told in words."""
     import logging
 
@@ -360,7 +356,7 @@ def _reached(config: "Config") -> "Generator[Database]":
         database.close()
 
 
-def _config(ctx: click.Context) -> "Config":
+def _config(ctx: click.Context) -> Config:
     found = find_here(ctx)
     config = load_config(found)
     if config.database is None and found.untrusted is not None:

@@ -3,22 +3,19 @@
 from collections.abc import Callable, Iterable, Mapping
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import click
 
 from onetool.app import App
 from onetool.app.audit import noted_command
-from onetool.config import find, load_config
+from onetool.config import Config, Found, find, load_config
 from onetool.config.file_checks import is_inside
+from onetool.config.model import ServerSettings
 from onetool.core.errors import OneToolError
 from onetool.core.principal import is_pattern
 from onetool.core.text import did_you_mean, or_rather
 from onetool.interfaces.cli.output import claim_stdout, printable
-
-if TYPE_CHECKING:
-    from onetool.config import Config, Found
-    from onetool.config.model import ServerSettings
 
 TOLD = "onetool.untrusted"  # in the context of a command: the person was told
 MENUS = ("run", "search", "direct")  # a test holds them against the config's own
@@ -92,8 +89,8 @@ def open_app(
     imports: bool = True,
     watch: bool = False,
     makes_tables: bool = False,
-    servers: "Mapping[str, ServerSettings] | None" = None,
-) -> "App":
+    servers: Mapping[str, ServerSettings] | None = None,
+) -> App:
     """Open the app for the config that was asked for. Warn about names in the allow-list that match nothing.
 
     `packs` are those whose tools have to be known; None is all. Servers that were never connected are connected for
@@ -119,7 +116,7 @@ def open_app(
     return app
 
 
-def warn_unmatched(option: str, app: "App", names: Iterable[str]) -> None:
+def warn_unmatched(option: str, app: App, names: Iterable[str]) -> None:
     """Warn about each name that no tool has, and each pattern that none fits, with the nearest one."""
     registry = app.catalog.registry
     for name in registry.unmatched(names):
@@ -128,7 +125,7 @@ def warn_unmatched(option: str, app: "App", names: Iterable[str]) -> None:
         click.echo(message, err=True)
 
 
-def find_here(ctx: click.Context) -> "Found":
+def find_here(ctx: click.Context) -> Found:
     """Return the config in force. Reports an untrusted folder once; at a terminal the user is asked to trust it."""
     root = ctx.find_root()
     found = find(root.obj)
@@ -143,7 +140,7 @@ def find_here(ctx: click.Context) -> "Found":
 
 
 def noted(
-    *, waits: bool = True, unless: str = "", prepare: "Callable[[Config], None]" = lambda config: None
+    *, waits: bool = True, unless: str = "", prepare: Callable[[Config], None] = lambda config: None
 ) -> Callable[[F], F]:
     """Note a command in the audit log, with its argument `name`, and whether it was refused.
 

@@ -2,19 +2,15 @@
 
 from contextlib import suppress
 from html import escape
-from typing import TYPE_CHECKING
 
 import click
 
 from onetool.app.access import open_page_links
-from onetool.config import load_config
+from onetool.config import Config, load_config
 from onetool.core.os_files import replace_file
 from onetool.core.state_folders import PAGE_FILE, make_home
 from onetool.interfaces.cli.options import config_option, find_here, noted
 from onetool.interfaces.cli.output import echo, printable
-
-if TYPE_CHECKING:
-    from onetool.config import Config
 
 NO_SERVER = (
     "No server that uses {} runs{}. Start one: onetool serve. If other machines can reach the server, "
@@ -51,7 +47,7 @@ def page(ctx: click.Context, port: int | None, opens: bool) -> None:
         echo(link)
 
 
-def new_link(config: "Config", url: str) -> str | None:
+def new_link(config: Config, url: str) -> str | None:
     """Make a link to the page of the server at this URL; None if none runs there that accepts links."""
     with open_page_links(config) as links:
         server = links.servers().get(url)
@@ -62,7 +58,7 @@ def _link(url: str, key: str) -> str:
     return f"{url}/#k={key}"
 
 
-def open_in_browser(config: "Config", link: str) -> bool:
+def open_in_browser(config: Config, link: str) -> bool:
     """Have a browser open a link. Returns whether one was found.
 
     Other users could read the link among the arguments of the browser's process. So it gets a file that redirects.

@@ -6,11 +6,12 @@ import sys
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from threading import Thread
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import click
 from click.shell_completion import CompletionItem
 
+from onetool.config import Config
 from onetool.core.errors import ConfigError, OneToolError
 from onetool.core.system import IS_WINDOWS
 from onetool.interfaces.cli.options import (
@@ -23,10 +24,7 @@ from onetool.interfaces.cli.options import (
 )
 from onetool.interfaces.cli.output import echo, printable, stdout
 from onetool.services.logs import make_log_non_blocking
-
-if TYPE_CHECKING:
-    from onetool.config import Config
-    from onetool.sources.mcp_servers.settings import PlacedServer
+from onetool.sources.mcp_servers.settings import PlacedServer
 
 HOST_HELP = "The address to listen on. The default is the config's: 127.0.0.1."
 DRAIN_HELP = "Seconds in which requests are still taken after SIGTERM. The default is 5 in a cluster, else 0."
@@ -168,7 +166,7 @@ def _serve_with_workers(
         raise KeyboardInterrupt
 
 
-def _servers_of(words: list[str] | None, name: str | None) -> "dict[str, PlacedServer]":
+def _servers_of(words: list[str] | None, name: str | None) -> dict[str, PlacedServer]:
     """Return the server behind `--`, if there is one."""
     if words is None:
         return {}
@@ -180,7 +178,7 @@ def _servers_of(words: list[str] | None, name: str | None) -> "dict[str, PlacedS
         raise click.UsageError(printable(str(error))) from None
 
 
-def _printer(config: "Config", url: str, servers: "dict[str, PlacedServer]", opens: bool) -> Callable[[str], None]:
+def _printer(config: Config, url: str, servers: dict[str, PlacedServer], opens: bool) -> Callable[[str], None]:
     """Return a function that prints the greeting, and what is known of the server behind `--`.
 
     At a terminal, a link to the page comes first. With `opens`, a browser gets it.

@@ -8,14 +8,14 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from time import time
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import click
 
 from onetool.app.database import STATE_FILE, AppDatabase
-from onetool.ask.errors import SessionError
-from onetool.ask.messages import Assistant, User, UserCall, unmark
-from onetool.ask.sessions import SessionStore
+from onetool.ask.errors import AskError, SessionError
+from onetool.ask.messages import Assistant, SessionMessage, User, UserCall, unmark
+from onetool.ask.sessions import SessionInfo, SessionStore, Transcript
 from onetool.ask.sessions.markdown import markdown, utc_time
 from onetool.ask.sessions.records import LAST, NO_ANSWER, UNDER_WAY, check_id
 from onetool.config import load_config
@@ -23,6 +23,7 @@ from onetool.config.find import find, find_config, state_home
 from onetool.core.call import ToolCall
 from onetool.core.errors import OneToolError, cut
 from onetool.core.redaction import mask_arguments
+from onetool.database import Database
 from onetool.database.sqlite import SqliteDatabase
 from onetool.interfaces.cli.ask.wording import call_line, readable
 from onetool.interfaces.cli.options import config_option, data_options, find_here
@@ -37,12 +38,6 @@ from onetool.interfaces.cli.output import (
     styled,
     wants_json,
 )
-
-if TYPE_CHECKING:
-    from onetool.ask.errors import AskError
-    from onetool.ask.messages import SessionMessage
-    from onetool.ask.sessions import SessionInfo, Transcript
-    from onetool.database import Database
 
 DAY = 24 * 3600
 MAX_RESULT = 300  # characters of a tool's result that are shown
@@ -185,7 +180,7 @@ def delete(ctx: click.Context, ids: tuple[str, ...], days: int | None, everythin
     ctx.exit(0 if _deleted(sessions, chosen) else 1)
 
 
-def _deleted(sessions: "SessionStore", ids: list[str]) -> bool:
+def _deleted(sessions: SessionStore, ids: list[str]) -> bool:
     """Delete the sessions; report each failure. Returns whether all are deleted."""
     gone = 0
     for id in ids:
@@ -203,14 +198,14 @@ def _deleted(sessions: "SessionStore", ids: list[str]) -> bool:
 # Finding sessions
 
 
-def _sessions(config: str | None) -> "SessionStore":
+def _sessions(config: str | None) -> SessionStore:
     database = _open_database(config)
     if context := click.get_current_context(silent=True):
         context.find_root().call_on_close(database.close)
     return SessionStore(database)
 
 
-def _open_database(explicit: str | None) -> "Database":
+def _open_database(explicit: str | None) -> Database:
     """Open the database of all state. A config that can't name one is not read. Raises ConfigError."""
     found = find(explicit)
     has_database = found.config is not None
@@ -222,7 +217,7 @@ def _open_database(explicit: str | None) -> "Database":
     return AppDatabase(load_config(found)).state()
 
 
-def _read(ctx: click.Context, id: str) -> "Transcript":
+def _read(ctx: click.Context, id: str) -> Transcript:
     find_here(ctx)
     try:
         return _sessions(ctx.find_root().obj).read(id)
@@ -230,23 +225,23 @@ def _read(ctx: click.Context, id: str) -> "Transcript":
         _refuse(error)
 
 
-def _refuse(error: "AskError") -> NoReturn:
+def _refuse(error: AskError) -> NoReturn:
     raise click.ClickException(_words(error)) from None
 
 
-def _words(error: "AskError") -> str:
+def _words(error: AskError) -> str:
     return printable("\n  ".join([str(error), *error.hints]))
 
 
 # Printing
 
 
-def print_sessions(found: Sequence["SessionInfo"], most: int = USUAL) -> None:
+def print_sessions(found: Sequence[SessionInfo], most: int = USUAL) -> None:
     """Print the first of them, as a table."""
     print_table(counted(len(found), "session"), COLUMNS, _rows(found[:most]))
 
 
-def _rows(found: Sequence["SessionInfo"]) -> list[tuple[Any, ...]]:
+def _rows(found: Sequence[SessionInfo]) -> list[tuple[Any, ...]]:
     """Titles are cut so that each has one line, beside what the others take."""
     from shutil import get_terminal_size
 
@@ -256,13 +251,13 @@ def _rows(found: Sequence["SessionInfo"]) -> list[tuple[Any, ...]]:
     return [(*row, cut(one.title, max(SHORTEST_TITLE, room))) for row, one in zip(facts, found, strict=True)]
 
 
-def _info(one: "SessionInfo") -> dict[str, Any]:
+def _info(one: SessionInfo) -> dict[str, Any]:
     import msgspec
 
     return {**msgspec.to_builtins(one), "created": _iso(one.created), "modified": _iso(one.modified)}
 
 
-def _shown(transcript: "Transcript") -> dict[str, Any]:
+def _shown(transcript: Transcript) -> dict[str, Any]:
     import msgspec
 
     facts = msgspec.to_builtins(transcript)
@@ -273,7 +268,7 @@ def _shown(transcript: "Transcript") -> dict[str, Any]:
     return {**facts, **moments, "messages": messages}
 
 
-def _print(message: "SessionMessage", at: float, model: str) -> None:
+def _print(message: SessionMessage, at: float, model: str) -> None:
     if isinstance(message, User):
         echo(styled(f"\nYou, {_moment(at)}", bold=True))
         for file in message.files:

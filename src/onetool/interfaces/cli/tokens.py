@@ -6,7 +6,7 @@ it: TOKEN=$(onetool tokens add ci).
 
 import json
 import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -20,7 +20,8 @@ from onetool.app.token_admin import (
     token_row,
     token_rows,
 )
-from onetool.config import find, load_config
+from onetool.config import Config, find, load_config
+from onetool.config.model import TokenConfig
 from onetool.core.errors import OneToolError
 from onetool.core.principal import ROLES, Role
 from onetool.database.connection import DatabaseAwayError
@@ -35,12 +36,14 @@ from onetool.interfaces.cli.options import (
     warn_unmatched,
 )
 from onetool.interfaces.cli.output import echo, print_json, print_table, printable, wants_json
-from onetool.services.access_tokens import LOSS_FIX, TokenNameRevokedError, new_token, token_hash
-
-if TYPE_CHECKING:
-    from onetool.config import Config
-    from onetool.config.model import TokenConfig
-    from onetool.services.access_tokens import StoredToken, TokenStore
+from onetool.services.access_tokens import (
+    LOSS_FIX,
+    StoredToken,
+    TokenNameRevokedError,
+    TokenStore,
+    new_token,
+    token_hash,
+)
 
 NONE = "There are no named tokens. Make one: onetool tokens add NAME"
 COLUMNS = ("name", "role", "tools", "rate", "expires", "where", "")
@@ -150,7 +153,7 @@ def add(
         warn_unmatched("--tools", open_app(ctx, packs=_packs(patterns), imports=False), patterns)
 
 
-def _checked(token: "TokenConfig") -> "TokenConfig":
+def _checked(token: TokenConfig) -> TokenConfig:
     """Return the token. Raises a usage error for what the config would refuse, too."""
     for field, message, hint in token.problems():
         option = "NAME" if field == "name" else f"--{field}"
@@ -159,7 +162,7 @@ def _checked(token: "TokenConfig") -> "TokenConfig":
     return token
 
 
-def _print_token(text: str, token: "StoredToken", as_json: bool, line: str | None = None) -> None:
+def _print_token(text: str, token: StoredToken, as_json: bool, line: str | None = None) -> None:
     """Print the token, and its line for the config, if it is to stand there."""
     if as_json:
         more = {} if line is None else {"where": "config", "config": line}
@@ -174,21 +177,21 @@ def _packs(patterns: list[str]) -> set[str]:
     return {pattern.partition(".")[0] for pattern in patterns}
 
 
-def _line(token: "TokenConfig") -> str:
+def _line(token: TokenConfig) -> str:
     """Return the entry for http.tokens, in YAML. JSON's texts are YAML's, too."""
     parts = {"name": token.name, "hash": token.hash, "tools": token.tools, "role": token.role}
     parts |= {"rate": token.rate, "expires": token.expires, "whole": None if token.whole else False}
     return "{" + ", ".join(f"{key}: {json.dumps(value)}" for key, value in parts.items() if value is not None) + "}"
 
 
-def _place(ctx: click.Context, store: "TokenStore") -> str:
+def _place(ctx: click.Context, store: TokenStore) -> str:
     """Return where the token was stored. In a project that is not trusted, that is not the project."""
     place = f"in {store.place}"
     untrusted = find_here(ctx).untrusted
     return f"{place}, and not for {untrusted.folder}, which is not trusted" if untrusted else place
 
 
-def _tell_first(config: "Config", names: list[str]) -> None:
+def _tell_first(config: Config, names: list[str]) -> None:
     """Say what the first token means for clients that send none, and which those are, on standard error."""
     lines = [f"This is the first token. {_servers(config)} refuse clients that send none from now on."]
     if names:
@@ -204,11 +207,11 @@ def _tell_first(config: "Config", names: list[str]) -> None:
         click.echo(printable(line), err=True)
 
 
-def _servers(config: "Config") -> str:
+def _servers(config: Config) -> str:
     return f"Servers that use {config.home if config.database is None else 'this database'}"
 
 
-def _tell(token: "StoredToken", config: "Config", where: str | None) -> None:
+def _tell(token: StoredToken, config: Config, where: str | None) -> None:
     """Say what the token is for, where it was stored and how to use it, on standard error."""
     may = MAY[token.role] + (f"; of the tools only {', '.join(token.tools)}" if token.tools else "")
     lines = [f"This is the token of {token.name}, and is not shown again. With it one may {may}."]
@@ -227,7 +230,7 @@ def _tell(token: "StoredToken", config: "Config", where: str | None) -> None:
         click.echo(printable(line), err=True)
 
 
-def _url(config: "Config") -> str:
+def _url(config: Config) -> str:
     http = config.http
     host = f"[{http.host}]" if ":" in http.host else http.host
     return http.url.rstrip("/") if http.url else f"http://{host}:{http.port}"
@@ -292,7 +295,7 @@ def revoke(ctx: click.Context, name: str) -> None:
 # What the config says
 
 
-def _config(ctx: click.Context) -> "Config":
+def _config(ctx: click.Context) -> Config:
     import logging
 
     logging.getLogger("onetool.serve").setLevel(logging.CRITICAL)  # it would say what the command says itself

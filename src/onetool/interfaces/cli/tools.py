@@ -7,12 +7,13 @@ import sys
 from collections.abc import Collection, Iterable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import uuid4
 
 import click
 import msgspec
 
+from onetool.app import App
 from onetool.core.call import ToolCall, ToolResult
 from onetool.core.json_data import StrictJsonError, strict_decoder
 from onetool.core.model_providers import PROVIDERS
@@ -39,9 +40,6 @@ from onetool.interfaces.cli.output import (
     wants_json,
 )
 from onetool.sources.packs import BuiltinFunctions
-
-if TYPE_CHECKING:
-    from onetool.app import App
 
 
 @click.group(no_args_is_help=True)
@@ -189,7 +187,7 @@ def first_line(text: str) -> str:
 
 
 def invoke_tool(
-    app: "App", name: str, args: dict[str, Any], timeout: float | None, allowed: Collection[str] | None
+    app: App, name: str, args: dict[str, Any], timeout: float | None, allowed: Collection[str] | None
 ) -> tuple[dict[str, Any], ToolResult]:
     """Call a tool; return the call as JSON types, and its result. Secret arguments are masked in what is shown."""
     import asyncio
@@ -211,7 +209,7 @@ def invoke_tool(
     return app.runtime.redact(msgspec.to_builtins(shown), args), result
 
 
-def print_outcome(app: "App", result: ToolResult) -> None:
+def print_outcome(app: App, result: ToolResult) -> None:
     """Print the value for a person as `run` shows it, all of it, or what went wrong."""
     from onetool.interfaces.cli.run import print_error, print_value
     from onetool.script.run_result import RunResult

@@ -4,22 +4,18 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from onetool.config.file_checks import owner_and_mode, require_ownership
 from onetool.config.find import FOLDER, NAME, own_folder, project_here, trust_store, user_config, user_home
-from onetool.config.reach import LINE, reach_of, readable
+from onetool.config.reach import LINE, Reach, reach_of, readable
 from onetool.config.reach_servers import WARN
-from onetool.config.trust import new_programs, programs_of, trust_folder, trust_renewed
+from onetool.config.trust import TrustStore, Untrusted, new_programs, programs_of, trust_folder, trust_renewed
 from onetool.core.errors import ConfigError
 from onetool.core.text import shown_line, visible
 from onetool.interfaces.cli.output import confirm, echo, is_interactive, print_json, print_table, styled, wants_json
-
-if TYPE_CHECKING:
-    from onetool.config.reach import Reach
-    from onetool.config.trust import TrustStore, Untrusted
 
 
 @click.command()
@@ -48,7 +44,7 @@ def trust(path: Path | None, yes: bool, lists: bool, revoke: bool, owner: bool, 
         _trust(_folder(path), store, yes)
 
 
-def _trust(folder: Path, store: "TrustStore", yes: bool) -> None:
+def _trust(folder: Path, store: TrustStore, yes: bool) -> None:
     if os.path.realpath(folder) == os.path.realpath(own_folder()):
         raise click.ClickException(visible(f"{folder} is your own, and needs no trust."))
     config = folder / NAME if (folder / NAME).is_file() else None
@@ -64,7 +60,7 @@ def _trust(folder: Path, store: "TrustStore", yes: bool) -> None:
     click.echo(visible(f"{folder} is trusted. onetool trust --revoke takes that back."), err=True)
 
 
-def _shown(folder: Path, config: Path | None, store: "TrustStore", *, err: bool = False) -> "Reach":
+def _shown(folder: Path, config: Path | None, store: TrustStore, *, err: bool = False) -> Reach:
     """Print what a folder reaches, on standard error if `err`."""
     reach = reach_of(folder, config)
     lines = list(describe_reach(reach, store.folder(folder)))
@@ -75,7 +71,7 @@ def _shown(folder: Path, config: Path | None, store: "TrustStore", *, err: bool 
     return reach
 
 
-def _accept_owner(path: Path | None, store: "TrustStore", revoke: bool, yes: bool) -> None:
+def _accept_owner(path: Path | None, store: TrustStore, revoke: bool, yes: bool) -> None:
     """Accept a path's owner and mode, like git's safe.directory."""
     from datetime import UTC, datetime
 
@@ -99,14 +95,14 @@ def _accept_owner(path: Path | None, store: "TrustStore", revoke: bool, yes: boo
     click.echo(visible(f"Files in {real} count. Whether it is trusted is another question: onetool trust."), err=True)
 
 
-def _forget(part: str, real: str, store: "TrustStore") -> None:
+def _forget(part: str, real: str, store: TrustStore) -> None:
     if real not in (store.folders if part == "folders" else store.owners):
         raise click.ClickException(visible(f"{real} is not trusted; see: onetool trust --list"))
     _change(store, lambda content: content[part].pop(real, None))
     click.echo(visible(f"{real} is trusted no longer."), err=True)
 
 
-def _print_trusted(store: "TrustStore", as_json: bool) -> None:
+def _print_trusted(store: TrustStore, as_json: bool) -> None:
     rows: list[dict[str, Any]] = [
         {"folder": folder, "kind": kind, "at": one.get("at"), "reaches": len(one.get("reaches") or ())}
         for kind, kept in (("folder", store.folders), ("owner", store.owners))
@@ -135,7 +131,7 @@ def _folder(path: Path | None, must_exist: bool = True) -> Path:
     return folder
 
 
-def _change(store: "TrustStore", change: Any) -> None:
+def _change(store: TrustStore, change: Any) -> None:
     try:
         store.change(change)
     except OSError as error:
@@ -152,7 +148,7 @@ HEADS = {
 }
 
 
-def offer_trust(untrusted: "Untrusted") -> bool:
+def offer_trust(untrusted: Untrusted) -> bool:
     """Report an untrusted folder and, at a terminal, show it and ask to trust it; whether it is trusted now."""
     click.echo(f"onetool: {visible(untrusted)}", err=True)
     if untrusted.mistake is not None or not is_interactive():
@@ -168,7 +164,7 @@ def offer_trust(untrusted: "Untrusted") -> bool:
     return True
 
 
-def store_trust(folder: Path, reach: "Reach") -> None:
+def store_trust(folder: Path, reach: Reach) -> None:
     try:
         trust_folder(folder, reach, trust_store())
     except OSError as error:
@@ -182,7 +178,7 @@ def renew_trust(file: Path, names: tuple[str, ...] = ()) -> Iterator[None]:
         yield
 
 
-def describe_reach(reach: "Reach", pin: Mapping[str, Any] | None) -> Iterator[str]:
+def describe_reach(reach: Reach, pin: Mapping[str, Any] | None) -> Iterator[str]:
     """Yield what a folder reaches, line by line; with what was trusted before, what is new is marked."""
     before = None if pin is None else pin.get("reaches") or {}
     for part, head in HEADS.items():

@@ -20,12 +20,13 @@ from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from secrets import token_hex
 from time import monotonic
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import msgspec
 from msgspec import Meta
 
 from onetool._version import __version__
+from onetool.app import App
 from onetool.app.allow_lists import Offered
 from onetool.core.context import CallEvent
 from onetool.core.limits import worker_share
@@ -40,9 +41,6 @@ from onetool.interfaces.rest.problem import RestError
 from onetool.interfaces.rest.query import read_query
 from onetool.interfaces.rest.request import RestResponse, refuse_tools, share
 from onetool.interfaces.rest.route import EVENT_STREAM, RestRoute
-
-if TYPE_CHECKING:
-    from onetool.app import App
 
 log = logging.getLogger("onetool.serve")
 
@@ -129,7 +127,7 @@ callers. A comment comes every 15 seconds. At most 64 clients read at once; othe
 class EventsApp(RestApp):
     """The route /events."""
 
-    def __init__(self, app: "App", allowed: Offered = None) -> None:
+    def __init__(self, app: App, allowed: Offered = None) -> None:
         super().__init__(app, allowed)
         self._instance = worker_share().run or token_hex(8)
         self._readers: set[Reader] = set()
@@ -204,9 +202,7 @@ class EventsApp(RestApp):
 class ChangeWatch:
     """Looks for changes and tells of them, and of calls, until it is closed. It belongs to one event loop."""
 
-    def __init__(
-        self, app: "App", tell: Callable[[bytes], None], tell_call: Callable[[EndedCall, bytes], None]
-    ) -> None:
+    def __init__(self, app: App, tell: Callable[[bytes], None], tell_call: Callable[[EndedCall, bytes], None]) -> None:
         self._app, self._tell, self._tell_call = app, tell, tell_call
         self._calls: deque[EndedCall] = deque(maxlen=MAX_CALLS)
         self._loop = asyncio.get_running_loop()
@@ -303,7 +299,7 @@ class StatusApp(RestApp):
 
     def __init__(
         self,
-        app: "App",
+        app: App,
         url: Callable[[Scope], str],
         needs_token: Callable[[], bool],
         allowed: Offered = None,

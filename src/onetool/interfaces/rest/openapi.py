@@ -3,12 +3,13 @@
 from collections.abc import Callable, Iterable
 from functools import cache
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import quote
 
 import msgspec
 
 from onetool._version import __version__
+from onetool.app import App
 from onetool.app.access import needs_credential
 from onetool.http.asgi import Asgi, Receive, Scope, Send, respond
 from onetool.interfaces.rest.app import CALL
@@ -19,9 +20,6 @@ from onetool.interfaces.rest.problem import PROBLEM_TYPE, Problem
 from onetool.interfaces.rest.query import QueryParameter
 from onetool.interfaces.rest.route import EVENT_STREAM, LIMIT_HEADERS, PathParameter, RestRoute, Shape
 from onetool.interfaces.rest.routing import API_ROUTES, RouteTable
-
-if TYPE_CHECKING:
-    from onetool.app import App
 
 Part = dict[str, Any]
 
@@ -95,7 +93,7 @@ MEDIA: dict[str, Schema] = {
 }
 
 
-def openapi(app: "App") -> Asgi:
+def openapi(app: App) -> Asgi:
     """Return the ASGI app of /openapi.json."""
 
     async def show(scope: Scope, _receive: Receive, send: Send) -> None:
@@ -104,7 +102,7 @@ def openapi(app: "App") -> Asgi:
     return show
 
 
-def openapi_document(app: "App", root: str = "") -> Part:
+def openapi_document(app: App, root: str = "") -> Part:
     """Return the document. Only whether a token is needed depends on the config; `root` is before all paths."""
     tags, paths, schemas = describe_routes(TABLES)
     document: Part = {

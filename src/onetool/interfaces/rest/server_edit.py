@@ -11,15 +11,17 @@ import shlex
 from collections.abc import Iterable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
+from onetool.app import App
 from onetool.config.edit import drop_server, put_servers, server_block, switch_server
 from onetool.config.find import NAME, own_folder
 from onetool.config.reach_servers import listed, text_of
 from onetool.config.server_import import (
+    Change,
     ConfigTarget,
     ConfigUnchangedError,
     ServerExistsError,
@@ -49,11 +51,6 @@ from onetool.interfaces.rest.servers import (
 )
 from onetool.sources.bundles.errors import InvalidError
 from onetool.sources.bundles.validation import converted
-
-if TYPE_CHECKING:
-    from onetool.app import App
-    from onetool.config.server_import import Change, ConfigTarget
-    from onetool.config.server_import.hide_secrets import SecretCollector
 
 log = logging.getLogger("onetool.serve")
 
@@ -139,7 +136,7 @@ class UndoRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def draft_of(
-    target: "ConfigTarget", name: str, block: Mapping[str, Any], secrets: Iterable[str], notes: Iterable[str] = ()
+    target: ConfigTarget, name: str, block: Mapping[str, Any], secrets: Iterable[str], notes: Iterable[str] = ()
 ) -> ServerDraft:
     """Return what a person is shown of a block that could be written."""
     words = [block.get("command", ""), *block.get("args", ())]
@@ -189,7 +186,7 @@ def check_digest(given: str | None, now: str) -> None:
 # Writing the config
 
 
-def config_target(app: "App") -> "ConfigTarget":
+def config_target(app: App) -> ConfigTarget:
     """Return the config to change: the one in force, else the user's own. Raises RestError.
 
     A project's is looked up again, because it may not be trusted any more; nothing is written to it then.
@@ -205,7 +202,7 @@ def config_target(app: "App") -> "ConfigTarget":
     return target
 
 
-def write_config(target: "ConfigTarget", change: "Change", secrets: Mapping[str, str] | None = None) -> None:
+def write_config(target: ConfigTarget, change: Change, secrets: Mapping[str, str] | None = None) -> None:
     """Write the config. Raises RestError if it stays as it is."""
     try:
         target.write(change, secrets)
@@ -213,7 +210,7 @@ def write_config(target: "ConfigTarget", change: "Change", secrets: Mapping[str,
         raise unchanged_error(error) from None
 
 
-def load_config(app: "App", target: "ConfigTarget") -> None:
+def load_config(app: App, target: ConfigTarget) -> None:
     """Load the config that was written. Raises RestError if it can't be used."""
     if wrong := reloaded(app.reload):
         why = "; ".join(one["why"] for one in wrong)
@@ -224,7 +221,7 @@ def unchanged_error(why: object) -> RestError:
     return RestError(409, "config_unchanged", str(why))
 
 
-def _block(target: "ConfigTarget", name: str) -> dict[str, Any]:
+def _block(target: ConfigTarget, name: str) -> dict[str, Any]:
     try:
         return target.block(name)
     except ConfigUnchangedError as error:
@@ -283,8 +280,8 @@ def _get_definition(context: RestContext, name: str) -> RestResponse:
 
 
 def _without_secrets(
-    context: RestContext, target: "ConfigTarget", name: str, block: Mapping[str, Any]
-) -> "tuple[dict[str, Any], SecretCollector]":
+    context: RestContext, target: ConfigTarget, name: str, block: Mapping[str, Any]
+) -> tuple[dict[str, Any], SecretCollector]:
     """Return a block of the config without its secrets, and the collector that has them. Raises RestError."""
     texts, known = dict(block), list[str]()
     for key in ("env", "headers"):

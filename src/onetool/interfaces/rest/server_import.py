@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
@@ -15,9 +15,9 @@ from onetool.config.client_files import JsoncError
 from onetool.config.edit import put_servers
 from onetool.config.find import user_home
 from onetool.config.known_clients import CLIENT_FILES, existing_files
-from onetool.config.server_import import Planner, placeholders
+from onetool.config.server_import import ConfigTarget, Planner, ServerImportPlan, placeholders
 from onetool.config.server_import.pasted import read_pasted
-from onetool.config.server_import.translate import read_data, read_servers, servers_in
+from onetool.config.server_import.translate import ClientServers, read_data, read_servers, servers_in
 from onetool.core.text import shown_line
 from onetool.http.asgi import encode
 from onetool.interfaces.rest.imports import import_report, reloaded
@@ -38,10 +38,6 @@ from onetool.interfaces.rest.server_edit import (
 from onetool.interfaces.rest.servers import changed_error, sealed_digest
 from onetool.sources.bundles.errors import InvalidError
 from onetool.sources.bundles.validation import converted
-
-if TYPE_CHECKING:
-    from onetool.config.server_import import ConfigTarget, ServerImportPlan
-    from onetool.config.server_import.translate import ClientServers
 
 log = logging.getLogger("onetool.serve")
 
@@ -131,7 +127,7 @@ def _find(request: RestRequest) -> RestResponse:
     return request.context.response(FoundClients(clients))
 
 
-def _client_files() -> "Iterator[tuple[str, str, Path, ClientServers | str]]":
+def _client_files() -> Iterator[tuple[str, str, Path, ClientServers | str]]:
     """Yield the user's own files: client, its title, the file, and its servers or why it can't be read."""
     home = user_home(os.environ)
     for spot in existing_files(home, home, os.environ):
@@ -144,7 +140,7 @@ def _client_files() -> "Iterator[tuple[str, str, Path, ClientServers | str]]":
 
 
 def _shown(
-    context: RestContext, target: "ConfigTarget", found: "ClientServers", name: str
+    context: RestContext, target: ConfigTarget, found: ClientServers, name: str
 ) -> "tuple[FoundServer, ClientServers]":
     """Return one server of a file as it is shown, and as it is imported. Its id is independent of other servers."""
     one = msgspec.structs.replace(found, servers={name: found.servers[name]})
@@ -155,7 +151,7 @@ def _shown(
     return FoundServer(id=id, **msgspec.structs.asdict(draft)), one
 
 
-def _target(request: RestRequest) -> "ConfigTarget":
+def _target(request: RestRequest) -> ConfigTarget:
     target = config_target(request.context.app)
     if isinstance(port := (request.scope.get("server") or (None, None))[1], int):
         target.own_ports.add(port)  # the command line may have chosen another one than the config
@@ -175,15 +171,15 @@ def _import_found(request: RestRequest, ids: tuple[str, ...]) -> RestResponse:
 
 
 def _plan(
-    target: "ConfigTarget", *found: "ClientServers", replace: bool = False, keep: tuple[str, ...] = ()
-) -> "ServerImportPlan":
+    target: ConfigTarget, *found: ClientServers, replace: bool = False, keep: tuple[str, ...] = ()
+) -> ServerImportPlan:
     planner = Planner(target, replace=replace, ask=lambda *_: None, reuse=False, keep=keep)
     for one in found:
         planner.add(one)
     return planner.done()
 
 
-def _drafts(target: "ConfigTarget", found: "ClientServers", plan: "ServerImportPlan") -> list[ServerDraft]:
+def _drafts(target: ConfigTarget, found: ClientServers, plan: ServerImportPlan) -> list[ServerDraft]:
     """Return what a person is shown of the servers of a plan."""
     drafts: list[ServerDraft] = []
     for name in found.servers:
@@ -240,7 +236,7 @@ def _add(request: RestRequest, asked: NewServers) -> RestResponse:
     return drafts_response(request, drafts, digest, dry_run)
 
 
-def _given(asked: NewServers, folder: Path) -> "ClientServers":
+def _given(asked: NewServers, folder: Path) -> ClientServers:
     """Return the servers that a request has. Raises InvalidError."""
     try:
         if asked.servers is not UNSET and asked.text is UNSET:
@@ -308,9 +304,7 @@ def _import_servers(request: RestRequest, data: Any) -> RestResponse:
     return _written(request, target, plan, request.query["dryRun"])
 
 
-def _written(
-    request: RestRequest, target: "ConfigTarget", plan: "ServerImportPlan", dry_run: bool = False
-) -> RestResponse:
+def _written(request: RestRequest, target: ConfigTarget, plan: ServerImportPlan, dry_run: bool = False) -> RestResponse:
     """Write the servers of a plan, and load them."""
     if plan.servers and not dry_run:
         write_config(target, partial(put_servers, servers=plan.servers), plan.secrets)

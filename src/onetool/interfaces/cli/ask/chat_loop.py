@@ -8,12 +8,14 @@ import asyncio
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import click
 
+from onetool.app import App
 from onetool.ask.errors import SessionError
 from onetool.ask.sessions.records import LAST, check_id, is_generated
+from onetool.core.call import ToolResult
 from onetool.core.model_providers import PROVIDERS
 from onetool.core.redaction import mask_arguments
 from onetool.core.spec import ToolSpec
@@ -34,10 +36,6 @@ from onetool.interfaces.cli.sessions import print_sessions
 from onetool.interfaces.cli.tools import first_line, print_outcome
 from onetool.script.call_lines import CallLine, call_line_completions, read_call_line, write_call_line
 from onetool.script.parse import ScriptError
-
-if TYPE_CHECKING:
-    from onetool.app import App
-    from onetool.core.call import ToolResult
 
 WELCOME = "Ask something, or call a tool: +tool key=value. /help says more; Ctrl-C stops an answer, Ctrl-D ends."
 
@@ -164,7 +162,7 @@ class CommandError(Exception):
 class ChatLoop:
     """Runs one `onetool chat`. The session of the first turn is that of all later ones."""
 
-    def __init__(self, app: "App", options: dict[str, Any]) -> None:
+    def __init__(self, app: App, options: dict[str, Any]) -> None:
         self._app = app
         self._options = options
         self._commands = ChatCommands(app, options)
@@ -247,7 +245,7 @@ class ChatLoop:
         masked = mask_arguments(call.args, call.spec.secrets)
         self._turns.remember(turn, self._app.runtime.redact(write_call_line(call.spec.name, masked)))
 
-        async def called() -> "ToolResult":
+        async def called() -> ToolResult:
             names = ("session", "new_session", "with_tools", "allowed")
             options = {name: self._options[name] for name in names}
             with end_heeded():
@@ -267,7 +265,7 @@ class ChatLoop:
         tools = self._app.catalog.current_snapshot()
         return read_call_line(text, self._app.runtime.engine.names(tools), tools.allowing(self._options["allowed"]))
 
-    def _show(self, result: "ToolResult") -> int:
+    def _show(self, result: ToolResult) -> int:
         for warning in result.meta.get("warnings", ()):
             click.echo(printable(f"Warning: {warning}"), err=True)
         if result.ok and not stdout().isatty():
@@ -283,7 +281,7 @@ class ChatLoop:
 class ChatCommands:
     """Runs commands. They change `options`, which all later questions go by."""
 
-    def __init__(self, app: "App", options: dict[str, Any]) -> None:
+    def __init__(self, app: App, options: dict[str, Any]) -> None:
         self._app = app
         self._options = options
         self.last_model = ""  # that has answered

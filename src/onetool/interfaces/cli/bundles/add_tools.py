@@ -8,10 +8,11 @@ import ast
 import json
 import shlex
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import click
 
+from onetool.app import App
 from onetool.app.findings import requirements_of
 from onetool.config import find, load_secrets
 from onetool.core.schema import CompiledSchema
@@ -30,14 +31,9 @@ from onetool.interfaces.cli.bundles.references import (
 from onetool.interfaces.cli.inputs import STDIN, read_data, read_text
 from onetool.interfaces.cli.options import data_options, open_app
 from onetool.interfaces.cli.output import print_json, warn_if_short
-from onetool.script.names import BUILTINS
+from onetool.script.names import BUILTINS, ScriptNames
 from onetool.script.parse import CodeScan, read
-
-if TYPE_CHECKING:
-    from onetool.app import App
-    from onetool.script.names import ScriptNames
-    from onetool.services.secrets import Secrets
-
+from onetool.services.secrets import Secrets
 
 ANY = "any"
 KINDS = ("string", "integer", "number", "boolean", "array", "object")
@@ -73,7 +69,7 @@ def read_argument(text: str) -> Argument:
     return Argument(name, schema)
 
 
-def unbound_names(scan: "CodeScan", names: "ScriptNames") -> list[str]:
+def unbound_names(scan: CodeScan, names: ScriptNames) -> list[str]:
     """Names that code uses without assigning them, in order of first use; called names are errors, not arguments."""
     nodes = ast.walk(scan.tree) if scan.tree else ()
     loaded = [node for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)]
@@ -92,7 +88,7 @@ def arg_schema(open: Iterable[str], given: Mapping[str, Argument]) -> dict[str, 
     return {"type": "object", "properties": properties, **({"required": required} if required else {})}
 
 
-def _unbound(name: str, scan: "CodeScan", names: "ScriptNames") -> bool:
+def _unbound(name: str, scan: CodeScan, names: ScriptNames) -> bool:
     from onetool.script.rewrite import MODULES
 
     if name in scan.bound or name in scan.imported or name in BUILTINS or name in names:
@@ -116,7 +112,7 @@ def _default(text: str, schema: Mapping[str, Any]) -> Any:
     return value
 
 
-def secrets_of(ctx: click.Context) -> "Secrets":
+def secrets_of(ctx: click.Context) -> Secrets:
     return load_secrets(find(ctx.find_root().obj))
 
 
@@ -246,7 +242,7 @@ def save(
     _note_missing(tool)
 
 
-def script_tool(app: "App", text: str, given: dict[str, Argument], description: str = "") -> dict[str, Any]:
+def script_tool(app: App, text: str, given: dict[str, Argument], description: str = "") -> dict[str, Any]:
     """Return the tool as the REST API takes it. Whether the code can run is checked there."""
     code = read(text)
     scan = CodeScan(code)

@@ -7,10 +7,11 @@ import json
 import sys
 from collections.abc import Mapping
 from time import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
+from onetool.app import App
 from onetool.app.bundles import all_tools, live_bundle
 from onetool.interfaces.cli.bundles.references import (
     ReferenceType,
@@ -28,17 +29,12 @@ from onetool.interfaces.cli.bundles.references import (
 from onetool.interfaces.cli.inputs import read_data
 from onetool.interfaces.cli.options import config_option, data_options, open_app
 from onetool.interfaces.cli.output import confirm, counted, echo, printable
-from onetool.sources.bundles.editing import copied, rename_tool, switch_versions
+from onetool.sources.bundles.editing import Place, copied, rename_tool, switch_versions
 from onetool.sources.bundles.errors import ConflictError
-from onetool.sources.bundles.model import shown
+from onetool.sources.bundles.model import Tool, shown
 from onetool.sources.bundles.names import new_id
+from onetool.sources.bundles.service import BundleService, Shown
 from onetool.sources.bundles.validation import KEPT
-
-if TYPE_CHECKING:
-    from onetool.app import App
-    from onetool.sources.bundles.editing import Place
-    from onetool.sources.bundles.model import Tool
-    from onetool.sources.bundles.service import BundleService, Shown
 
 place_argument = click.argument(
     "place", metavar="BUNDLE[/TOOL[@VERSION]]", type=ReferenceType(), shell_complete=complete_ref
@@ -116,7 +112,7 @@ def restore(ctx: click.Context, place: ToolReference, as_json: bool) -> None:
     print_outcome(bundle, f"The bundle {bundle['slug']} is back.", as_json)
 
 
-def make_bundle(app: "App", content: dict[str, Any]) -> "Shown":
+def make_bundle(app: App, content: dict[str, Any]) -> Shown:
     """Make a bundle. Warns if code knows its name already."""
     bundle, *_ = app.bundles.put_bundle(new_id(time()), content, create_only=True)
     warn_if_name_taken(app, bundle["slug"])
@@ -144,7 +140,7 @@ def _set_enabled(ctx: click.Context, place: ToolReference, on: bool, as_json: bo
     print_outcome(changed, f"{name} is {words}.{instead}", as_json)
 
 
-def _delete_bundle(bundles: "BundleService", bundle: "Shown", with_tools: bool, yes: bool) -> None:
+def _delete_bundle(bundles: BundleService, bundle: Shown, with_tools: bool, yes: bool) -> None:
     slug, tools = bundle["slug"], list(all_tools(bundles, bundle["id"]))
     number = counted(len(tools), "tool")
     if tools and not with_tools:
@@ -273,16 +269,16 @@ def rename(ctx: click.Context, place: ToolReference, new: str, as_json: bool) ->
     print_outcome(kept, f"{before} is {bundle['slug']}/{kept['slug']}@{kept['version']} now.", as_json)
 
 
-def _found(app: "App", place: ToolReference) -> "tuple[Shown, Shown]":
+def _found(app: App, place: ToolReference) -> tuple[Shown, Shown]:
     bundle = find_bundle(app.bundles, place.bundle)
     return bundle, find_tool(app.bundles, bundle, place)
 
 
-def _place(tool: "Shown") -> "Place":
+def _place(tool: Shown) -> Place:
     return tool["bundleID"], tool["slug"], tool["version"]
 
 
-def _content(app: "App", place: "Place", changes: dict[str, Any]) -> dict[str, Any]:
+def _content(app: App, place: Place, changes: dict[str, Any]) -> dict[str, Any]:
     return copied(app.bundles, place, {"changes": changes})[1]
 
 
@@ -313,7 +309,7 @@ def version_of(place: ToolReference, data: Any) -> str:
     return place.version or (said if isinstance(said, str) else None) or FIRST_VERSION
 
 
-def put_tool(app: "App", place: ToolReference, data: Any, create: bool) -> "Shown":
+def put_tool(app: App, place: ToolReference, data: Any, create: bool) -> Shown:
     """Checked as REST checks it. With `create` a bundle that is not there is made, of one piece with the tool."""
     from onetool.app.bundle_import import assemble
 
@@ -337,7 +333,7 @@ def put_tool(app: "App", place: ToolReference, data: Any, create: bool) -> "Show
         raise click.ClickException(printable(message)) from None
 
 
-def check_tool(app: "App", place: ToolReference, data: Any) -> dict[str, Any]:
+def check_tool(app: App, place: ToolReference, data: Any) -> dict[str, Any]:
     """Check a tool without putting it anywhere, and return it as it would be."""
     from onetool.app.bundle_import import assemble
 
@@ -346,6 +342,6 @@ def check_tool(app: "App", place: ToolReference, data: Any) -> dict[str, Any]:
     return as_put(tool)
 
 
-def as_put(tool: "Tool") -> dict[str, Any]:
+def as_put(tool: Tool) -> dict[str, Any]:
     """Return what a person gives of a tool: as PUT takes it, with its place."""
     return {key: value for key, value in shown(tool).items() if key not in KEPT}

@@ -7,28 +7,26 @@ that can be pasted.
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import click
 
 from onetool.app import App
 from onetool.app.bundles import all_bundles, all_tools
 from onetool.app.grants import allow_hosts
+from onetool.app.requirements import Requirements
 from onetool.config.find import user_config
 from onetool.core.errors import OneToolError, cut
 from onetool.core.text import or_rather
 from onetool.http.allowed_hosts import host_entry
 from onetool.interfaces.cli.hosts import config_for_hosts, host_argument
 from onetool.interfaces.cli.output import echo, print_json, printable, wants_json
-
-if TYPE_CHECKING:
-    from onetool.app.requirements import Requirements
-    from onetool.sources.bundles.service import BundleService, Shown
+from onetool.sources.bundles.service import BundleService, Shown
 
 MAX_DESCRIPTION_LENGTH = 120  # characters of a description, in a list
 
 
-def found_tools(bundles: "BundleService", query: str, include_disabled: bool, limit: int) -> "list[Shown]":
+def found_tools(bundles: BundleService, query: str, include_disabled: bool, limit: int) -> list[Shown]:
     found, _ = bundles.search(query, include_disabled, None, limit)
     return found
 
@@ -101,7 +99,7 @@ def parse_reference(text: str) -> ToolReference:
     return ToolReference(bundle, tool if slash else None, version if at else None)
 
 
-def find_bundle(bundles: "BundleService", name: str, deleted: bool = False, otherwise: str = "") -> "Shown":
+def find_bundle(bundles: BundleService, name: str, deleted: bool = False, otherwise: str = "") -> Shown:
     """Return the bundle of that slug or id; `deleted` looks among those that were deleted instead.
 
     `otherwise` is what else can be done where there is none.
@@ -129,7 +127,7 @@ def find_bundle(bundles: "BundleService", name: str, deleted: bool = False, othe
     raise unknown_bundle(name, known, otherwise)
 
 
-def find_tool(bundles: "BundleService", bundle: "Shown", place: ToolReference) -> "Shown":
+def find_tool(bundles: BundleService, bundle: Shown, place: ToolReference) -> Shown:
     """Return the tool in the version that is named; without one the enabled one that was modified last."""
     versions = _versions(bundles, bundle, place)
     if place.version is not None:
@@ -137,7 +135,7 @@ def find_tool(bundles: "BundleService", bundle: "Shown", place: ToolReference) -
     return max(versions, key=lambda one: (one["isEnabled"], one["modifiedAt"], one["id"]))
 
 
-def find_only_tool(bundles: "BundleService", bundle: "Shown", place: ToolReference) -> "Shown":
+def find_only_tool(bundles: BundleService, bundle: Shown, place: ToolReference) -> Shown:
     """Return the tool to change; an error if several versions match."""
     versions = _versions(bundles, bundle, place)
     if place.version is not None:
@@ -148,7 +146,7 @@ def find_only_tool(bundles: "BundleService", bundle: "Shown", place: ToolReferen
     return versions[0]
 
 
-def next_version(bundles: "BundleService", bundle_id: str, slug: str) -> str:
+def next_version(bundles: BundleService, bundle_id: str, slug: str) -> str:
     taken = {one["version"] for one in all_tools(bundles, bundle_id) if one["slug"] == slug}
     return next(str(number) for number in range(1, len(taken) + 2) if str(number) not in taken)
 
@@ -179,7 +177,7 @@ def complete_ref(ctx: click.Context, _param: click.Parameter, incomplete: str) -
     return [name for name in names if name.startswith(incomplete)]
 
 
-def _versions(bundles: "BundleService", bundle: "Shown", place: ToolReference) -> "list[Shown]":
+def _versions(bundles: BundleService, bundle: Shown, place: ToolReference) -> list[Shown]:
     tools = list(all_tools(bundles, bundle["id"]))
     found = [one for one in tools if one["slug"] == place.tool]
     if not found:
@@ -189,7 +187,7 @@ def _versions(bundles: "BundleService", bundle: "Shown", place: ToolReference) -
     return found
 
 
-def _in_version(versions: "list[Shown]", place: ToolReference) -> "Shown":
+def _in_version(versions: list[Shown], place: ToolReference) -> Shown:
     for one in versions:
         if one["version"] == place.version:
             return one
@@ -215,7 +213,7 @@ def print_outcome(data: Any, text: str, as_json: bool) -> None:
         echo(printable(text))
 
 
-def warn_if_name_taken(app: "App", slug: str) -> None:
+def warn_if_name_taken(app: App, slug: str) -> None:
     """Warn if the name of a new bundle already means something else in code."""
     from onetool.app.bundle_import import name_taken
 
@@ -228,7 +226,7 @@ def allow_hosts_option(command: F) -> F:
     return click.option("--allow", is_flag=True, help=help)(command)
 
 
-def allowing(ctx: click.Context, needs: "Requirements") -> "Requirements":
+def allowing(ctx: click.Context, needs: Requirements) -> Requirements:
     """Allow the missing hosts, print each of them, and return what is still needed."""
     closed = [one.host for one in needs.hosts if one.entry is not None]
     if not closed:
@@ -240,7 +238,7 @@ def allowing(ctx: click.Context, needs: "Requirements") -> "Requirements":
     return needs._replace(hosts=tuple(allowed))
 
 
-def print_requirements(app: "App", needs: "Requirements") -> None:
+def print_requirements(app: App, needs: Requirements) -> None:
     """Each as a line that can be pasted."""
     if entries := needs.closed():
         # Where there is no config, the one beside the bundles: with another they are not seen.
@@ -254,7 +252,7 @@ def print_requirements(app: "App", needs: "Requirements") -> None:
             print_note(f"  {one.command}")
 
 
-def hosts_line(app: "App", entries: Sequence[str]) -> str:
+def hosts_line(app: App, entries: Sequence[str]) -> str:
     """Return the complete `allowedHosts` line, with the existing entries."""
     there = [host_entry(one.host, one.allow_private) for one in app.config.allowed_hosts]
     return f"allowedHosts: [{', '.join(dict.fromkeys([*there, *entries]))}]"
