@@ -18,9 +18,9 @@ from onetool.config import Config
 from onetool.config.find import user_config, user_home
 from onetool.config.known_clients import CLIENTS, OneToolEntry
 from onetool.core.system import PROGRAM_SUFFIX
+from onetool.http.url import LOOPBACK
 
 TOKEN = "ONETOOL_TOKEN"  # noqa: S105 - the name of the variable, not a token
-LOOPBACK = ("127.0.0.1", "::1", "localhost")
 EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - where a server listens is not where one calls it
 
 

@@ -15,6 +15,7 @@ from urllib.parse import quote
 from onetool.http.errors import RequestRefusedError
 
 DEFAULT_PORTS = {"http": 80, "https": 443}
+LOOPBACK = ("127.0.0.1", "::1", "localhost")
 MAX_HOST = 253
 MAX_LABEL = 63
 

@@ -39,12 +39,12 @@ from onetool.core.errors import ConfigError, OneToolError
 from onetool.core.os_files import draft_of, write_new
 from onetool.core.signature import as_identifier
 from onetool.core.state_folders import IGNORE, IGNORED
+from onetool.http.url import LOOPBACK
 from onetool.services.secret_file import drop_secret, put_secret
 from onetool.services.secrets import Secret
 from onetool.sources.mcp_servers.server_cache import ServerCache
 from onetool.sources.mcp_servers.servers import Servers
 
-LOOPBACK = ("127.0.0.1", "::1", "localhost")
 OWN_PACK = "ot"
 RESERVED = ("found", "import", ".", "..")  # below /servers
 OWN_COMMANDS = ("onetool", "onetool-layer")  # the second one is the name of the distribution

@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 from onetool.app.access import is_loopback_name
 from onetool.core.principal import Principal
 from onetool.http.asgi import DUPLICATE, HEAD, HttpError, Scope, Send
+from onetool.http.url import LOOPBACK
 from onetool.interfaces.http.credentials import Credentials
 from onetool.interfaces.http.jwt_token import JwtError, challenge, refusal
 from onetool.interfaces.http.listen import WILDCARDS, BoundAddress
@@ -107,7 +108,6 @@ def foreign_origin_error(page: bytes) -> HttpError:
 # Host, Origin, and who it is
 
 
-LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _PROXY_HEADERS = (b"forwarded", b"via", b"x-real-ip")
 
 

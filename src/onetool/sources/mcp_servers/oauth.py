@@ -50,6 +50,7 @@ from onetool.http.login import (
     StoredLogin,
     browser_login,
 )
+from onetool.http.url import LOOPBACK
 from onetool.sources.mcp_servers.http_transport import ServerTransport
 from onetool.sources.mcp_servers.server_cache import file_name
 from onetool.sources.mcp_servers.settings import AuthValue, BearerToken, ClientCredentials, PersonLogin, read
@@ -58,7 +59,6 @@ from onetool.sources.mcp_servers.upstream_calls import AuthError, LoginRequiredE
 TRIES = 3  # as we are, with refreshed tokens, with new ones
 REQUEST_S = 20.0  # for a request to an authorization server
 TEMPORARY = ("temporarily_unavailable", "slow_down", "server_error")
-LOOPBACK = ("127.0.0.1", "localhost", "::1")
 PING = {"jsonrpc": "2.0", "id": 1, "method": "ping"}  # leaves no session behind
 HEADERS = {"Accept": "application/json, text/event-stream"}
 
