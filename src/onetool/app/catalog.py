@@ -240,7 +240,19 @@ class ToolCatalog:
         packs, declared = read
         self._own, self._local = own, Offered(own, packs, declared)
         self._logged = set()
-        end_others = self._configure_servers()
+        if self.servers is None and self._config.servers:
+            from onetool.sources.mcp_servers.servers import Servers
+
+            folder = self._config.home / "servers"
+            documents, current = self._server_documents(), self._current
+            self.servers = Servers(
+                folder, *documents, current.store_result, current.redact, self._list, current.mask_also
+            )
+            if self._owners is not None:
+                self.servers.share(self._owners)
+        if self.servers is not None:
+            self.servers.keep_in(*self._server_documents())
+        end_others = (lambda: None) if self.servers is None else self.servers.configure(self._config.servers)
         self._list()
         for mistake in config.warnings:
             log.warning("%s", mistake)
@@ -327,22 +339,6 @@ class ToolCatalog:
         self._closed.set()
         if self.servers is not None:
             self.servers.close()
-
-    def _configure_servers(self) -> Callable[[], None]:
-        """Keep the servers whose config is the same. Returns what ends the others."""
-        if self.servers is None and self._config.servers:
-            from onetool.sources.mcp_servers.servers import Servers
-
-            folder = self._config.home / "servers"
-            documents, current = self._server_documents(), self._current
-            self.servers = Servers(
-                folder, *documents, current.store_result, current.redact, self._list, current.mask_also
-            )
-            if self._owners is not None:
-                self.servers.share(self._owners)
-        if self.servers is not None:
-            self.servers.keep_in(*self._server_documents())
-        return (lambda: None) if self.servers is None else self.servers.configure(self._config.servers)
 
     def _server_documents(self) -> "tuple[Documents, Documents]":
         runtime = self._current.runtime

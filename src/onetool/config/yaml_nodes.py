@@ -162,7 +162,15 @@ _OLD_NUMBER = re.compile(
 def tagged_value(text: str, tag: str) -> Scalar:
     """Return the value of a scalar with this tag. Raises ConfigFileError if it has none, without repeating the text."""
     if tag == TEXT:
-        return _joined_surrogates(text)
+        # The parser of C refuses half of a pair, that of Python leaves the halves apart.
+        if text.isascii():
+            return text
+        try:
+            return text.encode("utf-16", "surrogatepass").decode("utf-16")
+        except UnicodeDecodeError:
+            raise ConfigFileError(
+                "half of a character: \\uD800 to \\uDFFF come in pairs", hint="write the character itself"
+            ) from None
     if tag != PLAIN and tag not in _TYPES:
         raise unknown_tag()
     try:
@@ -207,21 +215,6 @@ def yaml_1_1_advice(text: str) -> str | None:
     if _OLD_NUMBER.match(text):
         return "write the number in plain digits"
     return None
-
-
-def _joined_surrogates(text: str) -> str:
-    """Return the text with surrogate pairs joined.
-
-    The parser of C refuses such halves, that of Python leaves them apart.
-    """
-    if text.isascii():
-        return text
-    try:
-        return text.encode("utf-16", "surrogatepass").decode("utf-16")
-    except UnicodeDecodeError:
-        raise ConfigFileError(
-            "half of a character: \\uD800 to \\uDFFF come in pairs", hint="write the character itself"
-        ) from None
 
 
 # Text -> the parser's nodes

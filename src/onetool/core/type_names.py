@@ -99,21 +99,18 @@ class _Namer:
             return self._literal(cast(list[Any], values))
         for word in ("anyOf", "oneOf"):
             if isinstance(arms := parts.get(word), list):
-                return self._arms(cast(list[Any], arms), levels, objects)
+                # Constants among them are the values of an enumeration.
+                constants: list[Any] = []
+                names: list[str] = []
+                for arm in cast(list[Any], arms):
+                    if isinstance(arm, Mapping) and "const" in arm:
+                        constants.append(cast(Mapping[str, Any], arm)["const"])
+                    else:
+                        names.append(self.name(arm, levels - 1, objects))
+                return _union([self._literal(constants), *names] if constants else names)
         if isinstance(kinds := parts.get("type"), list):
             return _union(self._kind(kind, parts, levels, objects) for kind in cast(list[Any], kinds))
         return self._kind(kinds, parts, levels, objects)
-
-    def _arms(self, arms: list[Any], levels: int, objects: int) -> str:
-        """Name alternatives. Constants among them are the values of an enumeration."""
-        constants: list[Any] = []
-        names: list[str] = []
-        for arm in arms:
-            if isinstance(arm, Mapping) and "const" in arm:
-                constants.append(cast(Mapping[str, Any], arm)["const"])
-            else:
-                names.append(self.name(arm, levels - 1, objects))
-        return _union([self._literal(constants), *names] if constants else names)
 
     def _kind(self, kind: Any, schema: Mapping[str, Any], levels: int, objects: int) -> str:
         if kind == "array":

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Literal, NotRequired, TypedDict
 
 from onetool.core.errors import BadArguments
 from onetool.core.text import nearest
-from onetool.sdk import ToolFailure, get_config, tool
+from onetool.sdk import ToolFailure, tool
 
 if TYPE_CHECKING:
+    from onetool.sdk import get_config  # listing the tools needs neither
     from onetool.services.file_access import PathRefusedError, Roots
 
 pack = "fs"
@@ -98,19 +99,9 @@ def read_file(path: str, maxBytes: int = 204800, encoding: Literal["utf-8", "bas
         import base64
 
         return base64.b64encode(content.data).decode("ascii")
-    return _as_text(path, content.data)
-
-
-def _at_least_one(name: str, value: int, most: int) -> int:
-    if value < 1:
-        raise ToolFailure(f"{name} is {value}, but must be at least 1.", reason="bad_argument")
-    return min(value, most)
-
-
-def _as_text(path: str, data: bytes) -> str:
     try:
-        if b"\0" not in data:  # UTF-16 without a mark, for one, is valid UTF-8 full of NULs
-            return data.decode("utf-8-sig")
+        if b"\0" not in content.data:  # UTF-16 without a mark, for one, is valid UTF-8 full of NULs
+            return content.data.decode("utf-8-sig")
     except UnicodeDecodeError:
         pass
     raise ToolFailure(
@@ -118,6 +109,12 @@ def _as_text(path: str, data: bytes) -> str:
         reason="binary",
         hints=['encoding="base64"'],
     )
+
+
+def _at_least_one(name: str, value: int, most: int) -> int:
+    if value < 1:
+        raise ToolFailure(f"{name} is {value}, but must be at least 1.", reason="bad_argument")
+    return min(value, most)
 
 
 @contextmanager

@@ -356,7 +356,26 @@ def _contents(prompt: ModelPrompt) -> list[dict[str, Any]]:
 
 def _parts(message: Message, prompt: ModelPrompt) -> list[dict[str, Any]]:
     if isinstance(message, Assistant):
-        return _assistant_parts(message, prompt)
+        pieces: list[Piece] | None = None
+        if message.provider == NAME and message.kept.get("model") == prompt.model:
+            pieces = pieces_in_order(message, message.kept.get("order"))
+        names = prompt.tools.names(NAME)
+        parts: list[dict[str, Any]] = []
+        for what, kept in pieces or default_order(message):
+            signature = kept.get("signature")
+            signed = {SIGNATURE: signature} if isinstance(signature, str) else {}
+            if isinstance(what, Call):
+                given = msgspec.Raw(as_json(dict(what.args)).encode())
+                call = {"id": what.id, "name": names.to_provider(what.name), "args": given}
+                parts.append({"functionCall": call, **signed})
+            elif isinstance(thought := kept.get("thought"), str):
+                parts.append({"text": replace_surrogates(thought), "thought": True, **signed})
+            elif what or signed:
+                parts.append({"text": replace_surrogates(what or ""), **signed})
+        calls = [part for part in parts if "functionCall" in part]
+        if calls and not any(SIGNATURE in part for part in calls) and not _UNSIGNED.match(_model_id(prompt.model)):
+            calls[0][SIGNATURE] = NO_SIGNATURE
+        return parts
     if isinstance(message, Result):
         name = prompt.tools.names(NAME).to_provider(message.name)
         response = {"output" if message.ok else "error": replace_surrogates(message.content)}
@@ -364,26 +383,3 @@ def _parts(message: Message, prompt: ModelPrompt) -> list[dict[str, Any]]:
     data = [{"inlineData": {"mimeType": f.kind, "data": f.data}} for f in message.files if f.data is not None]
     text = with_files(message)
     return [*data, {"text": text}] if text.strip() else data
-
-
-def _assistant_parts(message: Assistant, prompt: ModelPrompt) -> list[dict[str, Any]]:
-    pieces: list[Piece] | None = None
-    if message.provider == NAME and message.kept.get("model") == prompt.model:
-        pieces = pieces_in_order(message, message.kept.get("order"))
-    names = prompt.tools.names(NAME)
-    parts: list[dict[str, Any]] = []
-    for what, kept in pieces or default_order(message):
-        signature = kept.get("signature")
-        signed = {SIGNATURE: signature} if isinstance(signature, str) else {}
-        if isinstance(what, Call):
-            given = msgspec.Raw(as_json(dict(what.args)).encode())
-            call = {"id": what.id, "name": names.to_provider(what.name), "args": given}
-            parts.append({"functionCall": call, **signed})
-        elif isinstance(thought := kept.get("thought"), str):
-            parts.append({"text": replace_surrogates(thought), "thought": True, **signed})
-        elif what or signed:
-            parts.append({"text": replace_surrogates(what or ""), **signed})
-    calls = [part for part in parts if "functionCall" in part]
-    if calls and not any(SIGNATURE in part for part in calls) and not _UNSIGNED.match(_model_id(prompt.model)):
-        calls[0][SIGNATURE] = NO_SIGNATURE
-    return parts

@@ -97,7 +97,13 @@ def cli(ctx: click.Context, config: str | None, verbose: int) -> None:
 
 def main() -> NoReturn:
     """Run the command line and leave: 0 it went well, 1 something failed, 2 wrong usage or config, 130 interrupted."""
-    _open_closed_streams()
+    # No file gets the descriptor of a standard stream that is closed: /dev/null is opened in its place.
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest free number, which is this one
+            setattr(sys, name, open(number, "w" if number else "r", closefd=False))  # noqa: SIM115 - for the whole process
     if "_ONETOOL_COMPLETE" in os.environ:
         import logging
 
@@ -138,16 +144,6 @@ def leave_after(command: Callable[[], Any]) -> NoReturn:
             "This is a bug in OneTool. ONETOOL_LOG=debug shows where; please report it.",
             code=1,
         )
-
-
-def _open_closed_streams() -> None:
-    """Open /dev/null for standard streams that are closed, so that no file gets their descriptor."""
-    for number, name in enumerate(("stdin", "stdout", "stderr")):
-        try:
-            os.fstat(number)
-        except OSError:
-            os.open(os.devnull, os.O_RDWR)  # takes the lowest free number, which is this one
-            setattr(sys, name, open(number, "w" if number else "r", closefd=False))  # noqa: SIM115 - for the whole process
 
 
 def _discard_stdout() -> None:

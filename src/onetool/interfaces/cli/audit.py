@@ -96,37 +96,29 @@ def audit(ctx: click.Context, args: str | None, limit: int | None, follow: bool,
         key, end = log.key(), log.end()
         printer = Printer(as_json)
         if limit is None:
-            _print_all(log, only, printer)
+            # For a program all of them, read forwards; none is kept.
+            fits = only.test()
+            for _, record in log.read_on(log.start(only.since)):
+                if record is None:
+                    printer.skipped += 1
+                elif fits(record):
+                    printer.print([record])
         else:
-            _print_newest(log, only, limit, end, printer)
+            # They are read backwards, and only the newest are kept.
+            found: list[AuditRecord] = []
+            before = None
+            while True:
+                page = log.page(only, limit - len(found), before, end=end)
+                found += page.records
+                printer.skipped += page.skipped
+                if (before := page.before) is None or len(found) >= limit:
+                    break
+            printer.print(found[::-1])
+            printer.has_more = before is not None
         if not follow:
             printer.end(log)
         else:
             _follow(log, only, key, end, printer)
-
-
-def _print_newest(log: AuditTable, only: AuditFilter, limit: int, end: int, printer: "Printer") -> None:
-    """Print the newest lines before the end. They are read backwards, and only they are kept."""
-    found: list[AuditRecord] = []
-    before = None
-    while True:
-        page = log.page(only, limit - len(found), before, end=end)
-        found += page.records
-        printer.skipped += page.skipped
-        if (before := page.before) is None or len(found) >= limit:
-            break
-    printer.print(found[::-1])
-    printer.has_more = before is not None
-
-
-def _print_all(log: AuditTable, only: AuditFilter, printer: "Printer") -> None:
-    """Print all lines, for a program. They are read forwards, and none is kept."""
-    fits = only.test()
-    for _, record in log.read_on(log.start(only.since)):
-        if record is None:
-            printer.skipped += 1
-        elif fits(record):
-            printer.print([record])
 
 
 def _follow(log: AuditTable, only: AuditFilter, key: bytes, start: int, printer: "Printer") -> None:

@@ -67,7 +67,23 @@ def db(ctx: click.Context, as_json: bool) -> None:
     if wants_json(as_json):
         print_json({"reachable": True, **shown})
     else:
-        _print_state(shown)
+        if "file" in shown:
+            lines = [("file", shown["file"]), ("size", f"{shown['bytes']:,} bytes"), ("schema", str(shown["schema"]))]
+            if not shown["exists"]:
+                lines[1:] = [("size", "not there yet: made when something is first stored")]
+            lines += [("problem", "read-only: nothing is stored")] if shown["is_read_only"] else []
+            if shown["was_damaged"]:
+                lines.append(("problem", f"replaces a file that was damaged or deleted: {RESTORE_FIX}"))
+        else:
+            lines = [("PostgreSQL", f"{shown['server']}, reached"), ("tables", f"{shown['tables']:,}")]
+            missing = ", ".join(shown["missing"])
+            lines.append(("missing", f"{missing}: onetool db migrate" if missing else "nothing"))
+        if loss := shown["lost_tokens"]:
+            lines.append(("problem", f"{loss}: {LOSS_FIX}"))
+        counts = (shown["stores"] or {}).items()
+        lines += [(name, "can't be read" if count is None else f"{count:,}") for name, count in counts]
+        print_table("Database", ("", ""), lines)
+        print_replicas(shown.get("replicas", ()))
 
 
 # Tables
@@ -277,26 +293,6 @@ def _state(database: Database, config: Config) -> dict[str, Any]:
     loss = None if state.missing else tokens.loss
     more = {"lost_tokens": loss, "replicas": msgspec.to_builtins(replicas), "stores": stores}
     return {**msgspec.to_builtins(state), **more}
-
-
-def _print_state(shown: dict[str, Any]) -> None:
-    if "file" in shown:
-        lines = [("file", shown["file"]), ("size", f"{shown['bytes']:,} bytes"), ("schema", str(shown["schema"]))]
-        if not shown["exists"]:
-            lines[1:] = [("size", "not there yet: made when something is first stored")]
-        lines += [("problem", "read-only: nothing is stored")] if shown["is_read_only"] else []
-        if shown["was_damaged"]:
-            lines.append(("problem", f"replaces a file that was damaged or deleted: {RESTORE_FIX}"))
-    else:
-        lines = [("PostgreSQL", f"{shown['server']}, reached"), ("tables", f"{shown['tables']:,}")]
-        missing = ", ".join(shown["missing"])
-        lines.append(("missing", f"{missing}: onetool db migrate" if missing else "nothing"))
-    if loss := shown["lost_tokens"]:
-        lines.append(("problem", f"{loss}: {LOSS_FIX}"))
-    counts = (shown["stores"] or {}).items()
-    lines += [(name, "can't be read" if count is None else f"{count:,}") for name, count in counts]
-    print_table("Database", ("", ""), lines)
-    print_replicas(shown.get("replicas", ()))
 
 
 def _print_file(config: Config, as_json: bool, *, makes: bool = False) -> None:

@@ -91,18 +91,14 @@ class Person:
             try:
                 return await asyncio.shield(answer)
             except asyncio.CancelledError:
-                await _wait_for_reader(form, answer)
+                # The reader of a cancelled question stops, so that typed text goes to the next one.
+                form.withdrawn.set()
+                if form.is_shown and not answer.done():
+                    with suppress(asyncio.CancelledError):
+                        await asyncio.wait([answer], timeout=WITHDRAW_TIMEOUT)
+                if not answer.cancel() and not answer.cancelled():
+                    answer.exception()  # marks it as retrieved
                 raise
-
-
-async def _wait_for_reader(form: "_Form", answer: "asyncio.Future[Any]") -> None:
-    """Wait until a cancelled question has stopped reading, so that typed text goes to the next one."""
-    form.withdrawn.set()
-    if form.is_shown and not answer.done():
-        with suppress(asyncio.CancelledError):
-            await asyncio.wait([answer], timeout=WITHDRAW_TIMEOUT)
-    if not answer.cancel() and not answer.cancelled():
-        answer.exception()  # marks it as retrieved
 
 
 class _Form:

@@ -199,19 +199,15 @@ def _printer(config: Config, url: str, servers: dict[str, PlacedServer], opens: 
         elif opens:  # a browser in the terminal ends when its user leaves it
             Thread(target=open_in_browser, args=(config, link), daemon=True).start()
         shown = f"{LINK_NOTE}\n  {link}\n" if link is not None and is_shown else ""
-        _print_headline(f"{shown}{greeting}{about}")
+        text = f"{shown}{greeting}{about}"
+        if stdout().isatty():
+            first, *rest = text.splitlines()
+            lines = (line if line.startswith(" ") else click.style(line, bold=True) for line in rest)
+            text = "\n".join((click.style(first, fg="green", bold=True), *lines))
+        with suppress(OSError):  # whoever started us may not be listening
+            echo(text)
 
     return print_all
-
-
-def _print_headline(text: str) -> None:
-    """Print a line; headlines are bold."""
-    if stdout().isatty():
-        first, *rest = text.splitlines()
-        lines = (line if line.startswith(" ") else click.style(line, bold=True) for line in rest)
-        text = "\n".join((click.style(first, fg="green", bold=True), *lines))
-    with suppress(OSError):  # whoever started us may not be listening
-        echo(text)
 
 
 class EarlyStop:

@@ -34,7 +34,18 @@ def trust(path: Path | None, yes: bool, lists: bool, revoke: bool, owner: bool, 
     """
     store = trust_store()
     if lists:
-        _print_trusted(store, as_json)
+        rows: list[dict[str, Any]] = [
+            {"folder": folder, "kind": kind, "at": one.get("at"), "reaches": len(one.get("reaches") or ())}
+            for kind, kept in (("folder", store.folders), ("owner", store.owners))
+            for folder, one in sorted(kept.items())
+        ]
+        if wants_json(as_json):
+            print_json(rows)
+        elif rows:
+            cells = [(visible(row["folder"]), row["kind"], row["reaches"], row["at"]) for row in rows]
+            print_table("Trusted", ("folder", "kind", "reaches", "since"), cells)
+        else:
+            echo("Nothing is trusted but your own ~/.onetool, and what you name with --config.")
     elif owner:
         _accept_owner(path, store, revoke, yes)
     elif revoke:
@@ -100,21 +111,6 @@ def _forget(part: str, real: str, store: TrustStore) -> None:
         raise click.ClickException(visible(f"{real} is not trusted; see: onetool trust --list"))
     _change(store, lambda content: content[part].pop(real, None))
     click.echo(visible(f"{real} is trusted no longer."), err=True)
-
-
-def _print_trusted(store: TrustStore, as_json: bool) -> None:
-    rows: list[dict[str, Any]] = [
-        {"folder": folder, "kind": kind, "at": one.get("at"), "reaches": len(one.get("reaches") or ())}
-        for kind, kept in (("folder", store.folders), ("owner", store.owners))
-        for folder, one in sorted(kept.items())
-    ]
-    if wants_json(as_json):
-        print_json(rows)
-    elif rows:
-        cells = [(visible(row["folder"]), row["kind"], row["reaches"], row["at"]) for row in rows]
-        print_table("Trusted", ("folder", "kind", "reaches", "since"), cells)
-    else:
-        echo("Nothing is trusted but your own ~/.onetool, and what you name with --config.")
 
 
 def _folder(path: Path | None, must_exist: bool = True) -> Path:

@@ -132,7 +132,23 @@ async def stream_answer(request: RestRequest, context: AskContext, asked: AskQue
             context.admitted(MAX_AT_ONCE, TOO_MANY, RETRY_S),
             context.questions.opened(owner()) as question,
         ):
-            await _stream_turn(_streamed_turn(request, context, asked, question, response), question, response)
+            turn = _streamed_turn(request, context, asked, question, response)
+            try:
+                await _send_events(turn, question.id, response)
+            except AskError as error:
+                failed = turn.failure(error)
+                if not response.is_stream:
+                    await response.end()  # so that it does not become one
+                    raise failed from None
+                await response.push_paced(sse_event("error", failed.event(turn.clean)))
+            except asyncio.CancelledError:
+                task = asyncio.current_task()
+                if (
+                    not question.was_cancelled or task is None or task.uncancel()
+                ):  # not by the client, or it has left as well
+                    raise
+                failed = turn.failure(AskError(CANCELLED, "interrupted"))
+                response.push_event(sse_event("error", failed.event(turn.clean)))
         await response.end()  # by who does not read, no place is held
 
 
@@ -179,23 +195,6 @@ class CodeResults:
         if len(written) <= MAX_SHOWN_BYTES:
             return clean
         return msgspec.structs.replace(clean, data=written[:MAX_SHOWN_BYTES].decode(errors="ignore") + "…")
-
-
-async def _stream_turn(turn: AskTurn, question: OpenQuestion, response: PacedResponseStream) -> None:
-    try:
-        await _send_events(turn, question.id, response)
-    except AskError as error:
-        failed = turn.failure(error)
-        if not response.is_stream:
-            await response.end()  # so that it does not become one
-            raise failed from None
-        await response.push_paced(sse_event("error", failed.event(turn.clean)))
-    except asyncio.CancelledError:
-        task = asyncio.current_task()
-        if not question.was_cancelled or task is None or task.uncancel():  # not by the client, or it has left as well
-            raise
-        failed = turn.failure(AskError(CANCELLED, "interrupted"))
-        response.push_event(sse_event("error", failed.event(turn.clean)))
 
 
 async def _send_events(turn: AskTurn, question: str, response: PacedResponseStream) -> None:

@@ -274,7 +274,21 @@ def _list(request: RestRequest) -> RestResponse:
     found = (one for one in _after(store.kept(owner), request.query["pageToken"]) if _fits(one, wanted))
     page = list(islice(found, RESULTS_PER_PAGE + 1))
     shown = ResultList(
-        results=[_entry(store, one) for one in page[:RESULTS_PER_PAGE]],
+        results=[
+            (
+                ResultEntry(
+                    handle=one.handle,
+                    name=one.name or UNSET,
+                    created_at=_iso(one.at),
+                    expires_at=_iso(store.expires_at(one)),
+                    size=one.size,
+                    lines=one.lines,
+                    type="text",
+                    head=one.head,
+                )
+            )
+            for one in page[:RESULTS_PER_PAGE]
+        ],
         next_page_token=page[RESULTS_PER_PAGE - 1].handle if len(page) > RESULTS_PER_PAGE else None,
     )
     return RestResponse(200, encode(shown))
@@ -289,19 +303,6 @@ def _after(kept: "Iterator[KeptResult]", token: str | None) -> "Iterator[KeptRes
 
 def _fits(kept: "KeptResult", wanted: str) -> bool:
     return not wanted or any(wanted in text.casefold() for text in (kept.name or "", kept.head, kept.handle))
-
-
-def _entry(store: "ResultStore", kept: "KeptResult") -> ResultEntry:
-    return ResultEntry(
-        handle=kept.handle,
-        name=kept.name or UNSET,
-        created_at=_iso(kept.at),
-        expires_at=_iso(store.expires_at(kept)),
-        size=kept.size,
-        lines=kept.lines,
-        type="text",
-        head=kept.head,
-    )
 
 
 def _iso(at: float) -> str:

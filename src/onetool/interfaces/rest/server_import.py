@@ -242,7 +242,12 @@ def _given(asked: NewServers, folder: Path) -> ClientServers:
         if asked.servers is not UNSET and asked.text is UNSET:
             data: Any = {"mcpServers": asked.servers}
         elif asked.text is not UNSET and asked.servers is UNSET:
-            data = _read_text(asked.text.strip())
+            text = asked.text.strip()
+            try:
+                pasted = read_pasted(text)
+            except ValueError as error:
+                raise InvalidError(f"/text: Invalid command line: {error}", "/text") from None
+            data = {"mcpServers": pasted} if pasted else read_data(text, "")
         else:
             raise InvalidError("expected `text` or `servers`", "")
         found = servers_in(data, Path("the request"), folder)
@@ -255,18 +260,6 @@ def _given(asked: NewServers, folder: Path) -> ClientServers:
     if len(found.servers) > 1:
         raise InvalidError(f"/name: Only allowed for a single server; the text has {len(found.servers)}", "/name")
     return msgspec.structs.replace(found, servers={asked.name: next(iter(found.servers.values()))})
-
-
-def _read_text(text: str) -> Any:
-    """Return the data of a pasted text. Raises InvalidError, JsoncError."""
-    try:
-        pasted = read_pasted(text)
-    except ValueError as error:
-        raise InvalidError(f"/text: Invalid command line: {error}", "/text") from None
-    return {"mcpServers": pasted} if pasted else read_data(text, "")
-
-
-# As one report, for programs
 
 
 @RestRoute(

@@ -241,38 +241,17 @@ class HintReader:
         if kind is not None:
             return kind(self, hint)
         if isinstance(origin, type):
-            return self._class(origin, hint)
-        return self._special(origin, hint)
-
-    def named(self, hint: Any, name: str, read: Callable[[], JsonForm], inline: bool = False) -> JsonForm:
-        """Return a form with a name: written once, it may contain itself. `inline` ones are named only then."""
-        known = self._named.get(hint)
-        if known is None:
-            known = self._named[hint] = _Named(free_name(self.definitions, name))
-            self.definitions[known.name] = {}  # the name is taken while its parts are read
-            known.form = read()
-            if inline and not known.used:
-                del self.definitions[known.name], self._named[hint]
-                return known.form
-            self.definitions[known.name] = known.form.schema
-        known.used = True
-        return known.reference()
-
-    def _class(self, cls: type, hint: Any) -> JsonForm:
-        is_model = hasattr(cls, _HOOK) or hasattr(cls, "__pydantic_validator__")
-        if is_model and not (self.is_output and is_record(cls)):  # pydantic's dataclasses leave like any other
-            return _model_form(self, hint)
-        if is_record(cls):
-            return record_form(self, hint)
-        if issubclass(cls, Enum):
-            return enum_form(cls)
-        known = self._scalars.get(cls) or scalar_class(cls)
-        if known is None:
-            raise UnsupportedHintError(hint, _ADVICE.get(cls, _USE_DATA))
-        return known
-
-    def _special(self, origin: Any, hint: Any) -> JsonForm:
-        """Read what typing has beside classes: new types, aliases, variables."""
+            is_model = hasattr(origin, _HOOK) or hasattr(origin, "__pydantic_validator__")
+            if is_model and not (self.is_output and is_record(origin)):  # pydantic's dataclasses leave like any other
+                return _model_form(self, hint)
+            if is_record(origin):
+                return record_form(self, hint)
+            if issubclass(origin, Enum):
+                return enum_form(origin)
+            known = self._scalars.get(origin) or scalar_class(origin)
+            if known is None:
+                raise UnsupportedHintError(hint, _ADVICE.get(origin, _USE_DATA))
+            return known
         if hasattr(origin, "__supertype__"):
             return self.form(origin.__supertype__)
         if type(origin).__name__ == "TypeAliasType":  # typing's since 3.12, typing_extensions' before
@@ -288,6 +267,20 @@ class HintReader:
         if getattr(origin, "_name", None) == "LiteralString":
             return self._scalars[str]
         raise UnsupportedHintError(hint, _USE_DATA)
+
+    def named(self, hint: Any, name: str, read: Callable[[], JsonForm], inline: bool = False) -> JsonForm:
+        """Return a form with a name: written once, it may contain itself. `inline` ones are named only then."""
+        known = self._named.get(hint)
+        if known is None:
+            known = self._named[hint] = _Named(free_name(self.definitions, name))
+            self.definitions[known.name] = {}  # the name is taken while its parts are read
+            known.form = read()
+            if inline and not known.used:
+                del self.definitions[known.name], self._named[hint]
+                return known.form
+            self.definitions[known.name] = known.form.schema
+        known.used = True
+        return known.reference()
 
     def _text(self, text: str) -> JsonForm:
         """Read a hint that is still text: its name was not known, or what it names contains itself."""

@@ -12,7 +12,7 @@ group stand together, and imported groups come last. The tiers:
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from functools import cached_property
 from itertools import islice
 
@@ -87,18 +87,6 @@ class TierSearch:
         key = name_key(query, " ")
         yield self._with_prefix(key)
         asked = list(dict.fromkeys(asked))[:MAX_WORDS]
-        yield self._with_words(asked, len(key))
-        if len(asked) <= MAX_FUZZY:
-            near = sum(map(self._near, asked))
-            yield np.where(near < NOWHERE, FUZZY + near, NOT_FOUND)
-
-    def _with_prefix(self, key: str) -> np.ndarray:
-        ranks = np.full(self.words.size, NOT_FOUND)
-        lengths = self.words.lengths_with_prefix(key, TITLES)
-        np.minimum.at(ranks, self.words.having_prefix(key, TITLES), PREFIX + lengths - len(key))
-        return ranks
-
-    def _with_words(self, asked: Sequence[str], length: int) -> np.ndarray:
         words = self.words
         own, labels, texts = np.ones((3, words.size), bool)
         for word in asked:
@@ -109,7 +97,16 @@ class TierSearch:
         ranks = np.full(words.size, NOT_FOUND)
         ranks[texts] = WHOLE_WORD + 2 * FAR
         ranks[labels] = WHOLE_WORD + FAR
-        ranks[own] = WHOLE_WORD + np.maximum(words.gathered("title_lengths")[own] - length, 0)
+        ranks[own] = WHOLE_WORD + np.maximum(words.gathered("title_lengths")[own] - len(key), 0)
+        yield ranks
+        if len(asked) <= MAX_FUZZY:
+            near = sum(map(self._near, asked))
+            yield np.where(near < NOWHERE, FUZZY + near, NOT_FOUND)
+
+    def _with_prefix(self, key: str) -> np.ndarray:
+        ranks = np.full(self.words.size, NOT_FOUND)
+        lengths = self.words.lengths_with_prefix(key, TITLES)
+        np.minimum.at(ranks, self.words.having_prefix(key, TITLES), PREFIX + lengths - len(key))
         return ranks
 
     def _near(self, word: str) -> np.ndarray:

@@ -106,7 +106,22 @@ def _texts(file: zipfile.ZipFile) -> dict[str, bytes]:
         raise InvalidError(f"the archive has more than {MAX_ENTRIES:,} entries")
     seen: dict[str, str] = {}
     for entry in entries:
-        _check_entry(entry)
+        name = entry.orig_filename  # with everything that the reader would cut off
+        kind = stat.S_IFMT(entry.external_attr >> 16)
+        if name != entry.filename or not name.isprintable() or "\\" in name:
+            raise InvalidError(f"{name!r:.200}: an entry can't have such a name; {_MADE}")
+        if kind == stat.S_IFLNK:
+            raise InvalidError(f"{name!r}: it is a link, and links are not followed; {_MADE}")
+        if kind not in (0, stat.S_IFREG):
+            raise InvalidError(f"{name!r}: it is not a regular file; {_MADE}")
+        if name.startswith("/") or ".." in name.split("/") or re.match(r"[A-Za-z]:", name):
+            raise InvalidError(f"{name!r:.200}: it leads out of the archive; {_MADE}")
+        if name != BUNDLE and not _ENTRY.fullmatch(name):
+            raise InvalidError(f"{name!r:.200}: only {BUNDLE} and {TOOLS}<name>.json belong there; {_MADE}")
+        if entry.flag_bits & 0x41:
+            raise InvalidError(f"{name!r}: it is encrypted; pack it without a password")
+        if entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+            raise InvalidError(f"{name!r}: it is packed in a way that is not read here; use the usual one (deflate)")
         alike = unicodedata.normalize("NFC", entry.filename).casefold()
         if alike in seen:
             raise InvalidError(
@@ -122,25 +137,6 @@ def _texts(file: zipfile.ZipFile) -> dict[str, bytes]:
             texts[entry.filename] = _bounded(stream, entry, min(left, MAX_ENTRY))
         left -= len(texts[entry.filename])
     return texts
-
-
-def _check_entry(entry: zipfile.ZipInfo) -> None:
-    name = entry.orig_filename  # with everything that the reader would cut off
-    kind = stat.S_IFMT(entry.external_attr >> 16)
-    if name != entry.filename or not name.isprintable() or "\\" in name:
-        raise InvalidError(f"{name!r:.200}: an entry can't have such a name; {_MADE}")
-    if kind == stat.S_IFLNK:
-        raise InvalidError(f"{name!r}: it is a link, and links are not followed; {_MADE}")
-    if kind not in (0, stat.S_IFREG):
-        raise InvalidError(f"{name!r}: it is not a regular file; {_MADE}")
-    if name.startswith("/") or ".." in name.split("/") or re.match(r"[A-Za-z]:", name):
-        raise InvalidError(f"{name!r:.200}: it leads out of the archive; {_MADE}")
-    if name != BUNDLE and not _ENTRY.fullmatch(name):
-        raise InvalidError(f"{name!r:.200}: only {BUNDLE} and {TOOLS}<name>.json belong there; {_MADE}")
-    if entry.flag_bits & 0x41:
-        raise InvalidError(f"{name!r}: it is encrypted; pack it without a password")
-    if entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-        raise InvalidError(f"{name!r}: it is packed in a way that is not read here; use the usual one (deflate)")
 
 
 def _bounded(stream: IO[bytes], entry: zipfile.ZipInfo, most: int) -> bytes:

@@ -197,7 +197,21 @@ class Upstream:
             # Beside the process that starts, and beside those of other servers: it takes a second.
             opening = await asyncio.to_thread(import_module, "onetool.sources.mcp_servers.opening")
             async with opening.connected(self) as connection:
-                await self._stay(connection)
+                await self._report_listing(connection)  # first: who sees that it is connected may look for its tools
+                self._connection, self.state, self.error = connection, "connected", None
+                self.since, self.needs_login = time(), False
+                self._settle()
+                stopped, ended, listing = map(
+                    asyncio.create_task,
+                    (self._stop.wait(), connection.wait_ended(), self._relist_on_change(connection)),
+                )
+                try:
+                    await asyncio.wait({stopped, ended}, return_when=asyncio.FIRST_COMPLETED)
+                    if ended.done() and not self._stop.is_set():
+                        raise ToolFailure(connection.why_ended())
+                finally:
+                    for task in (stopped, ended, listing):
+                        task.cancel()
         finally:
             if self._started is not None:
                 await self._started.end()
@@ -207,23 +221,6 @@ class Upstream:
         """Return the process that was started already, or a new one."""
         started, self._started = self._started, None
         return started or await spawned(self.settings, self.server_log, self._reaper)
-
-    async def _stay(self, connection: "UpstreamConnection") -> None:
-        """Use the connection until it ends or `close` is called."""
-        await self._report_listing(connection)  # first: who sees that it is connected may look for its tools
-        self._connection, self.state, self.error = connection, "connected", None
-        self.since, self.needs_login = time(), False
-        self._settle()
-        stopped, ended, listing = map(
-            asyncio.create_task, (self._stop.wait(), connection.wait_ended(), self._relist_on_change(connection))
-        )
-        try:
-            await asyncio.wait({stopped, ended}, return_when=asyncio.FIRST_COMPLETED)
-            if ended.done() and not self._stop.is_set():
-                raise ToolFailure(connection.why_ended())
-        finally:
-            for task in (stopped, ended, listing):
-                task.cancel()
 
     async def _relist_on_change(self, connection: "UpstreamConnection") -> None:
         """List again whenever the server says that its tools differ. An error there does not end the connection."""

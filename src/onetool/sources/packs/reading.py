@@ -97,7 +97,16 @@ def _outline(file: Path, name: str) -> ModuleType:
 def _needed(node: ast.stmt) -> ast.stmt | None:
     """Return the part of a statement that a signature may need."""
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-        return _without_body(node)
+        for decorator in node.decorator_list:
+            called = decorator.func if isinstance(decorator, ast.Call) else decorator
+            name = (
+                called.id if isinstance(called, ast.Name) else called.attr if isinstance(called, ast.Attribute) else ""
+            )
+            if name not in _KNOWN_DECORATORS and not node.name.startswith("_"):
+                raise ValueError(f"{node.name} is decorated with something that could change it")
+        documented = node.body[:1] if ast.get_docstring(node) is not None else []
+        node.body = [*documented, ast.Expr(ast.Constant(...))]
+        return node
     if isinstance(node, ast.Import):
         node.names = [alias for alias in node.names if alias.name.partition(".")[0] in LIGHT]
         return node if node.names else None
@@ -119,17 +128,6 @@ def _is_guard(node: ast.stmt) -> bool:
         names = {part.id for part in ast.walk(node.test) if isinstance(part, ast.Name)}
         return bool(names & {"TYPE_CHECKING", "__name__"})
     return isinstance(node, ast.Try) and all(isinstance(one, ast.Import | ast.ImportFrom) for one in node.body)
-
-
-def _without_body(node: ast.FunctionDef | ast.AsyncFunctionDef) -> ast.stmt:
-    for decorator in node.decorator_list:
-        called = decorator.func if isinstance(decorator, ast.Call) else decorator
-        name = called.id if isinstance(called, ast.Name) else called.attr if isinstance(called, ast.Attribute) else ""
-        if name not in _KNOWN_DECORATORS and not node.name.startswith("_"):
-            raise ValueError(f"{node.name} is decorated with something that could change it")
-    documented = node.body[:1] if ast.get_docstring(node) is not None else []
-    node.body = [*documented, ast.Expr(ast.Constant(...))]
-    return node
 
 
 @cache

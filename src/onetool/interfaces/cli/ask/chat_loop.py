@@ -97,7 +97,15 @@ class TurnReader:
         """None at the end. Ctrl-C at a terminal throws away what was typed."""
         lines: list[str] = []
         try:
-            return self._read_into(lines)
+            while True:
+                lines.append(self._line(FURTHER if lines else PROMPT))
+                if sum(map(len, lines)) > MAX_TEXT_BYTES:
+                    raise _TooLongError
+                if lines[0].lstrip().startswith(QUOTES):
+                    if _is_closed(lines):
+                        return _joined(lines)
+                elif not lines[-1].endswith(CONTINUED):
+                    return _joined(lines)
         except EOFError:
             if self.is_live:
                 click.echo(err=True)
@@ -111,17 +119,6 @@ class TurnReader:
             return Turn("", problem=NOT_TEXT)
         except _TooLongError:
             return Turn("", problem=TOO_LONG)
-
-    def _read_into(self, lines: list[str]) -> Turn:
-        while True:
-            lines.append(self._line(FURTHER if lines else PROMPT))
-            if sum(map(len, lines)) > MAX_TEXT_BYTES:
-                raise _TooLongError
-            if lines[0].lstrip().startswith(QUOTES):
-                if _is_closed(lines):
-                    return _joined(lines)
-            elif not lines[-1].endswith(CONTINUED):
-                return _joined(lines)
 
     def _line(self, prompt: str) -> str:
         if self.is_live:

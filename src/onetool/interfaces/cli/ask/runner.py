@@ -53,16 +53,6 @@ def read_question(words: Sequence[str], names: Sequence[str]) -> AskInput:
     prompt = words[0] if words else None
     if names.count(STDIN) > (prompt not in (None, STDIN)):
         raise click.UsageError("Standard input can be read once: as the question, or as one file.")
-    text = _prompt_text(prompt)
-    files = [_attached_file(name) for name in names]
-    if prompt not in (None, STDIN) and STDIN not in names:
-        files += _piped()
-    if sum(len(part.encode()) for part in (text, *(file.text or "" for file in files))) > MAX_TEXT_BYTES:
-        raise _too_much("What is asked, with all files,")
-    return AskInput(text, tuple(files))
-
-
-def _prompt_text(prompt: str | None) -> str:
     if prompt is None and not (inputs.is_piped() and inputs.has_input()):
         raise click.UsageError(NO_QUESTION)
     if prompt == STDIN:
@@ -70,7 +60,13 @@ def _prompt_text(prompt: str | None) -> str:
     text = _decoded_text(inputs.read(MAX_TEXT_BYTES), "standard input") if prompt is None or prompt == STDIN else prompt
     if not text.strip():
         raise click.UsageError(f"The question is empty. {NO_QUESTION}")
-    return checked(text, "The question")
+    text = checked(text, "The question")
+    files = [_attached_file(name) for name in names]
+    if prompt not in (None, STDIN) and STDIN not in names:
+        files += _piped()
+    if sum(len(part.encode()) for part in (text, *(file.text or "" for file in files))) > MAX_TEXT_BYTES:
+        raise _too_much("What is asked, with all files,")
+    return AskInput(text, tuple(files))
 
 
 def checked(text: str, what: str) -> str:

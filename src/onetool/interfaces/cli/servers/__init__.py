@@ -91,7 +91,17 @@ def test(ctx: click.Context, name: str | None, as_json: bool) -> None:
         print_json(found if name is None else found[0])
     else:
         for result in found:
-            _print_result(result)
+            state = click.style(result["state"], fg=COLOURS.get(result["state"]), bold=True)
+            took = "" if result["state"] == "disabled" else f" in {result['seconds']:.2f} s"
+            echo(f"{printable(result['name'])}: {state}{took}  {printable(result['version'] or '')}")
+            echo(f"  {printable(result['target'])}")
+            if result["error"]:
+                echo(click.style(printable(f"  {result['error']}").replace("\n", "\n  "), fg="yellow"))
+            for line in result["log"]:
+                echo(f"  | {printable(line)}")
+            if result["tools"]:
+                rows = [(tool["name"], tool["description"]) for tool in result["tools"]]
+                print_table(counted(len(rows), "tool"), ("tool", "what it does"), rows)
     wanted = [one for one in found if name is not None or one["state"] != "disabled"]
     ctx.exit(0 if all(one["ok"] for one in wanted) else 1)
 
@@ -292,20 +302,6 @@ def _problem_lines(status: "ServerStatus") -> str:
         lines.append(f"changed: {', '.join(status.changed)}")
         lines.append(f"look at them, then: onetool servers approve {status.name}")
     return "\n".join(lines)
-
-
-def _print_result(result: dict[str, Any]) -> None:
-    state = click.style(result["state"], fg=COLOURS.get(result["state"]), bold=True)
-    took = "" if result["state"] == "disabled" else f" in {result['seconds']:.2f} s"
-    echo(f"{printable(result['name'])}: {state}{took}  {printable(result['version'] or '')}")
-    echo(f"  {printable(result['target'])}")
-    if result["error"]:
-        echo(click.style(printable(f"  {result['error']}").replace("\n", "\n  "), fg="yellow"))
-    for line in result["log"]:
-        echo(f"  | {printable(line)}")
-    if result["tools"]:
-        rows = [(tool["name"], tool["description"]) for tool in result["tools"]]
-        print_table(counted(len(rows), "tool"), ("tool", "what it does"), rows)
 
 
 def _no_servers(app: "App") -> str:

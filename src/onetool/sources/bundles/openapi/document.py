@@ -313,7 +313,25 @@ def read_document(data: bytes | str, is_part: bool = False) -> OpenApiDocument:
     """Read a document. Raises InvalidError. `is_part`: only some of its operations are wanted, so it may be larger."""
     data = data.encode("utf-8", "surrogatepass") if isinstance(data, str) else data
     is_json = data[:CHUNK].removeprefix(_BOM).lstrip()[:1] == b"{"
-    _check_bytes(data, is_json, is_part)
+    # Decoded as one text, the document could take four times its size.
+    limit = MAX_INPUT_BYTES if is_json and is_part else MAX_BYTES
+    if len(data) > limit:
+        size = f"the document is larger than {limit // 1024**2} MiB ({len(data) / 1024**2:.0f} MiB)"
+        if is_json and is_part:
+            raise InvalidError(f"{size}: remove paths that you don't need from it")
+        advice = IMPORT_A_PART if is_json else "convert it to JSON, and " + IMPORT_A_PART
+        raise InvalidError(f"{size}: {advice}. Up to {MAX_INPUT_BYTES // 1024**2} MiB of JSON are read then")
+    # Every value but the first stands behind a bracket or a comma.
+    if is_json and data.count(b"[") + data.count(b"{") + data.count(b",") > MAX_JSON_VALUES:
+        raise InvalidError(f"the document has more than {MAX_JSON_VALUES:,} values: remove parts that you don't need")
+    start = 0
+    while start < len(data):
+        chunk = data[start : start + CHUNK]
+        try:
+            start += codecs.utf_8_decode(chunk, "strict", start + CHUNK >= len(data))[1]
+        except UnicodeDecodeError as error:
+            place = start + error.start
+            raise InvalidError(f"the document is not UTF-8 (byte {place}); save it as UTF-8") from None
     data = data.removeprefix(_BOM)
     root = _decoded(data, dict[str, msgspec.Raw]) if is_json else read_yaml(data.decode())
     if not isinstance(root, dict):
@@ -343,28 +361,6 @@ def _check_root(root: dict[str, Any]) -> None:
         raise InvalidError("not an OpenAPI document: it has no key `openapi`")
     if not _VERSION.match(str(root["openapi"])):
         raise InvalidError(f"openapi: only 3.0 and 3.1 are read, this is {str(root['openapi'])[:20]!r}")
-
-
-def _check_bytes(data: bytes, is_json: bool, is_part: bool) -> None:
-    """Refuse a document that is too large or not UTF-8. Decoded as one text it could take four times its size."""
-    limit = MAX_INPUT_BYTES if is_json and is_part else MAX_BYTES
-    if len(data) > limit:
-        size = f"the document is larger than {limit // 1024**2} MiB ({len(data) / 1024**2:.0f} MiB)"
-        if is_json and is_part:
-            raise InvalidError(f"{size}: remove paths that you don't need from it")
-        advice = IMPORT_A_PART if is_json else "convert it to JSON, and " + IMPORT_A_PART
-        raise InvalidError(f"{size}: {advice}. Up to {MAX_INPUT_BYTES // 1024**2} MiB of JSON are read then")
-    # Every value but the first stands behind a bracket or a comma.
-    if is_json and data.count(b"[") + data.count(b"{") + data.count(b",") > MAX_JSON_VALUES:
-        raise InvalidError(f"the document has more than {MAX_JSON_VALUES:,} values: remove parts that you don't need")
-    start = 0
-    while start < len(data):
-        chunk = data[start : start + CHUNK]
-        try:
-            start += codecs.utf_8_decode(chunk, "strict", start + CHUNK >= len(data))[1]
-        except UnicodeDecodeError as error:
-            place = start + error.start
-            raise InvalidError(f"the document is not UTF-8 (byte {place}); save it as UTF-8") from None
 
 
 def _step(node: Any, name: str) -> Any:

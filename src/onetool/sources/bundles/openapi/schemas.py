@@ -235,7 +235,19 @@ class _Conversion:
         if isinstance(ref, str):
             return self._referring(schema, ref)
         found = plain_keywords(schema)
-        self._sub_schemas(schema, found, depth)
+        for name in ONE:
+            if isinstance(schema.get(name), dict | bool):
+                found[name] = self.of(schema[name], depth + 1)
+        for name in MANY:
+            if isinstance(schema.get(name), list) and schema[name]:
+                found[name] = [self.of(one, depth + 1) for one in schema[name]]
+        for name in NAMED:
+            if isinstance(schema.get(name), dict):
+                found[name] = {key: self.of(one, depth + 1) for key, one in schema[name].items()}
+        if isinstance(properties := schema.get("properties"), dict):
+            self._one_way_only(properties, found)
+        if isinstance(schema.get("items"), list):  # of older drafts
+            found["items"] = [self.of(one, depth + 1) for one in schema["items"]]
         if self._direction == "out":
             return _lenient(found)
         if schema.get("nullable") is True:
@@ -254,21 +266,6 @@ class _Conversion:
             if schema.get("nullable") is True and self._direction == "in"
             else found
         )
-
-    def _sub_schemas(self, schema: dict[str, Any], found: dict[str, Any], depth: int) -> None:
-        for name in ONE:
-            if isinstance(schema.get(name), dict | bool):
-                found[name] = self.of(schema[name], depth + 1)
-        for name in MANY:
-            if isinstance(schema.get(name), list) and schema[name]:
-                found[name] = [self.of(one, depth + 1) for one in schema[name]]
-        for name in NAMED:
-            if isinstance(schema.get(name), dict):
-                found[name] = {key: self.of(one, depth + 1) for key, one in schema[name].items()}
-        if isinstance(properties := schema.get("properties"), dict):
-            self._one_way_only(properties, found)
-        if isinstance(schema.get("items"), list):  # of older drafts
-            found["items"] = [self.of(one, depth + 1) for one in schema["items"]]
 
     def _one_way_only(self, properties: dict[str, Any], found: dict[str, Any]) -> None:
         """Members that only answers have are not asked for, and those that only requests have not promised."""
