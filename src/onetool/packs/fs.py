@@ -14,7 +14,6 @@ from onetool.core.text import nearest
 from onetool.sdk import ToolFailure, tool
 
 if TYPE_CHECKING:
-    from onetool.sdk import get_config  # listing the tools needs neither
     from onetool.services.file_access import PathRefusedError, Roots
 
 pack = "fs"
@@ -120,6 +119,7 @@ def _at_least_one(name: str, value: int, most: int) -> int:
 @contextmanager
 def _allowed_roots(path: str) -> Iterator["Roots"]:
     """Yield the roots to open a path below. What they refuse becomes a failure with words."""
+    from onetool.sdk import get_config  # listing the tools needs neither
     from onetool.services.file_access import PathRefusedError, Roots
 
     if found := re.fullmatch(r"[bB]([\"'])(.*)\1", path, re.DOTALL):
