@@ -263,7 +263,7 @@ class HintReader:
             either = Union[origin.__constraints__] if origin.__constraints__ else Any  # noqa: UP007
             return self.form(origin.__bound__ or either)
         if isinstance(origin, str | ForwardRef):
-            return self._text(hint if isinstance(hint, str) else hint.__forward_arg__)
+            return self._text(origin if isinstance(origin, str) else origin.__forward_arg__)
         if getattr(origin, "_name", None) == "LiteralString":
             return self._scalars[str]
         raise UnsupportedHintError(hint, _USE_DATA)
