@@ -84,7 +84,7 @@ def test_secret_arguments_are_left_out_and_a_call_becomes_an_example(person, ser
 
 def test_runs_of_the_playground_and_of_a_recipe_are_there(person, served):
     person.open("#/play")
-    person.type_into("Code to run", "numbers.add(a=1, b=1)")
+    person.type_into("Python code", "numbers.add(a=1, b=1)")
     person.press("Control+Enter")
     person.see("History")
     person.click("History")
