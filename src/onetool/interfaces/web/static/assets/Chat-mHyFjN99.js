@@ -1,0 +1,1 @@
+export{i as default}from"./make-a6pZMmID.js";

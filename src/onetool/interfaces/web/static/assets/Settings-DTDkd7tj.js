@@ -1,1 +1,0 @@
-export{r as default}from"./welcome-EWfw9vBS.js";

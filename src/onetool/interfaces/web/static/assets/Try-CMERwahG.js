@@ -1,1 +1,0 @@
-export{t as default}from"./form-oYBRRK3c.js";

@@ -1,0 +1,1 @@
+export{t as default}from"./form-C8Of_HKq.js";

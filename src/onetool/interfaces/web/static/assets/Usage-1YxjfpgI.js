@@ -1,0 +1,1 @@
+export{Y as default}from"./form-C8Of_HKq.js";

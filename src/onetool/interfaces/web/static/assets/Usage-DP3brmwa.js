@@ -1,1 +1,0 @@
-export{Y as default}from"./form-oYBRRK3c.js";
