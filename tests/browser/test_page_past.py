@@ -48,7 +48,7 @@ def test_a_call_is_compared_with_the_last_one_and_made_again(browser, served, la
             person.press("Control+Enter")
             person.see(f'"{sky}"', "200")
         person.click(title)
-        person.click('{"city": "Rome"}', nth=1)
+        person.click('{"city":"Rome"}', nth=1)
         person.click(compare, role="button")
         person.see("/sky", '"fog"')
         assert person.axe() == []
@@ -71,7 +71,7 @@ def test_secret_arguments_are_left_out_and_a_call_becomes_an_example(person, ser
     person.type_into("pin", "pin-0123456789")
     person.press("Control+Enter")
     person.click("History")
-    person.click('{"city": "Oslo"}')
+    person.click('{"city":"Oslo"}')
     assert "pin-0123456789" not in kept(person)
     person.click("Save as example", role="button", nth=-1)
     person.until("document.activeElement?.matches('form input')")
@@ -84,7 +84,7 @@ def test_secret_arguments_are_left_out_and_a_call_becomes_an_example(person, ser
 
 def test_runs_of_the_playground_and_of_a_recipe_are_there(person, served):
     person.open("#/play")
-    person.type_into("Code to run", "numbers.add(a=1, b=1)")
+    person.type_into("Python code", "numbers.add(a=1, b=1)")
     person.press("Control+Enter")
     person.see("History")
     person.click("History")

@@ -245,7 +245,7 @@ def test_examples_recent_calls_and_the_request(person, served):
     path = f"{served.path_of('meteo.forecast')}/examples"
     assert served.api.get(path).json()["examples"] == [{"name": HOSTILE, "args": {"city": "Kyiv"}}]
     person.click("History")
-    person.click('{"city": "Rome & Oslo"}')
+    person.click('{"city":"Rome & Oslo"}')
     person.click("Run again")
     person.until("__person.where('field', 'city', null, 0)?.value === 'Rome & Oslo'")
     person.click(SEEN, role="button")

@@ -1,0 +1,1 @@
+export{c as default}from"./make-Crr1FxUG.js";

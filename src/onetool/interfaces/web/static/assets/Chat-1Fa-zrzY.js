@@ -1,0 +1,1 @@
+export{i as default}from"./make-Crr1FxUG.js";

@@ -1,0 +1,1 @@
+export{s as default}from"./welcome-DzwG9KHM.js";

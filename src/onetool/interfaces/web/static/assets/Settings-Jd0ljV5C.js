@@ -1,1 +1,0 @@
-export{r as default}from"./welcome-M34YRCtO.js";

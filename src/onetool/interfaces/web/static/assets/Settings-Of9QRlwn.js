@@ -1,0 +1,1 @@
+export{r as default}from"./welcome-DzwG9KHM.js";

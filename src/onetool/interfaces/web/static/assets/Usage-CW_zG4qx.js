@@ -1,0 +1,1 @@
+export{Z as default}from"./form-UW1agVzh.js";

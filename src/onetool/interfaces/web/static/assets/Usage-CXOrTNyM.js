@@ -1,1 +1,0 @@
-export{Z as default}from"./form-B8qS9I_r.js";
