@@ -69,9 +69,7 @@ export default defineConfig({
             // It takes the key of a link out of the address before the rest is loaded.
             { name: "link", priority: 3, test: /preload-helper|src\/lib\/page\/link\./ },
             { name: "base", priority: 2, test: /node_modules\/svelte|src\/(App\.|start\.|styles|screens\/(Tools?|SignIn)\.|lib\/(api\/(client|catalog|events|session|tool)|build\/dropped|call\/(calls|recent)|chat\/working|form\/(schema-rows|secrets)|locales\/en|page\/(screens|actions|filter|i18n|keys|notices|route|sized|storage|theme|tour)|text\/(json-text|paragraphs|shown))\.|parts\/(About|Finder|Notices|TryIt|Versions|Words|Prose|VirtualList|CopyButton|Dialog|Empty|Keyboard|Needs|Palette|Skeleton|Switch|Tabs)\.)/ },
-            { name: "welcome", test: /src\/(parts\/(Welcome|Keys|KeyList|Settings|Tokens|start\/)|lib\/page\/start)/ },
-            { name: "form", test: /src\/(parts\/(form|result|Usage|Bars)|lib\/(form\/(context|control|model)|call\/(invoke|trial|copy-as|examples)|recipe\/text|text\/result-views|page\/removal))/ },
-            { name: "make", test: /src\/(screens\/(build\/|Build|Play|recipe\/|Recipe|chat\/|Chat)|lib\/(build\/|recipe\/|call\/(run|play)|editor\/code-names|chat\/(files|items|chat\.|markdown)))/ },
+            { name: "screens", test: /src\/(screens\/|parts\/|lib\/(?!locales\/|page\/failures|editor\/(completion|editor|highlight|keys|problems)))/ },
           ],
         },
       },

@@ -1,1 +1,0 @@
-export{c as default}from"./make-Crr1FxUG.js";

@@ -1,1 +1,0 @@
-export{i as default}from"./make-Crr1FxUG.js";

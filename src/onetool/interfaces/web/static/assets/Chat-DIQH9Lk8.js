@@ -1,0 +1,1 @@
+export{c as default}from"./screens-Cx-FQi0c.js";

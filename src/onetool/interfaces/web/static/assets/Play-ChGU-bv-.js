@@ -1,1 +1,0 @@
-export{n as default}from"./make-Crr1FxUG.js";

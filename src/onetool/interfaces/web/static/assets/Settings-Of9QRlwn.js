@@ -1,1 +1,0 @@
-export{r as default}from"./welcome-DzwG9KHM.js";

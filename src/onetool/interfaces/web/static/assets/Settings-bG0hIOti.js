@@ -1,0 +1,1 @@
+export{m as default}from"./screens-Cx-FQi0c.js";

@@ -1,0 +1,1 @@
+export{p as default}from"./screens-Cx-FQi0c.js";

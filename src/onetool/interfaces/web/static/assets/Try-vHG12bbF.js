@@ -1,0 +1,1 @@
+export{u as default}from"./screens-Cx-FQi0c.js";

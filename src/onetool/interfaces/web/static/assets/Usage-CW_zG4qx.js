@@ -1,1 +1,0 @@
-export{Z as default}from"./form-UW1agVzh.js";
