@@ -315,7 +315,7 @@ def test_ci_runs_what_contributing_says():
 
 
 def test_paths_in_pages_for_contributors_exist():
-    for page in ("CONTRIBUTING.md", "docs/internals/architecture.md", "docs/operate/security.md"):
+    for page in ("CONTRIBUTING.md", "docs/internals/architecture.md", "docs/internals/security-tests.md"):
         named = re.findall(r"`((?:src|tests|docs|bench)/[\w/.-]+)`", text_of(page))
         assert page == "docs/internals/architecture.md" or len(named) > 5
         assert [path for path in named if "NAME" not in path and not (ROOT / path).exists()] == []

@@ -1,7 +1,6 @@
 """The MCP server: serves the tools of an app to any client of the Model Context Protocol.
 
-    client         what is known of a client; progress, log messages and questions to it
-    request        one request; lists in pages
+    client         a client and one request of it; progress, log messages and questions; lists in pages
     methods        the methods: tools, tasks, the handshake; service: the state that they share
     offers         the methods of prompts and resources; content: results as content blocks
     menus          what tools/list shows: `run` alone; `search`, `call` and `run`; or every tool
