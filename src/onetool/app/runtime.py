@@ -373,8 +373,6 @@ class Runtime:
         """Mask the config's secrets in data, except those that its reader `sent` itself."""
         return self.config.secrets.redact_data(value, sent)
 
-    # Results
-
     def store_result(self, text: str, value: Any = None, is_json: bool = False) -> "StoredResult":
         """Store a result for the caller of the running call; with the value that its text shows, if it is another one.
 
