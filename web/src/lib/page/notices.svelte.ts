@@ -31,7 +31,7 @@ class Notices {
     return this.#add({ id: this.#next++, text, kind: "done", undo, gone });
   }
 
-  /** An action has succeeded: what went wrong before it is no news any more. */
+  /** Forget earlier errors: an action has succeeded. */
   succeeded(): void {
     this.list = this.list.filter((one) => one.kind !== "error");
   }
