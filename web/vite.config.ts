@@ -11,7 +11,7 @@ const toServer = { target: upstream, changeOrigin: true, headers: { origin: upst
 
 // Keys of texts are for those who write the page: it is sent with their numbers, from 1 on. Those that code puts together
 // stay, and those of one word.
-const TOGETHER = /^(health|role|source|theme)\./;
+const TOGETHER = /^(effect|health|role|source|theme)\./;
 const KEY = "[a-z]+\\.[a-z.-]+";
 const isNumbered = (key: string): boolean => new RegExp(`^${KEY}$`).test(key) && !TOGETHER.test(key);
 const NUMBERED = Object.keys(en).filter(isNumbered);

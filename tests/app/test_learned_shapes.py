@@ -151,7 +151,7 @@ def test_each_caller_has_its_first_results_and_there_is_an_end(opened):
     with opened() as app:
         for _ in range(MAX_RESULTS):
             call_as(ANN, app, "shop.item")
-        seen = app.catalog.registry.get("shop.item").seen
+        seen = app.catalog.registry.get("shop.item").observed
         assert (seen.learns_from("ann"), seen.learns_from("bob")) == (False, True)
         for number in range(MAX_CALLERS):
             call_as(Principal(owner=f"{number}"), app, "shop.item")

@@ -6,7 +6,6 @@ from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from onetool.app.telemetry import missing_package
 from onetool.config.load import roots_within
 from onetool.core.errors import Mistake
 from onetool.core.principal import AllowList, is_pattern
@@ -33,8 +32,10 @@ def lint_config(
     """`waiting` are packs of servers, whose tools may not be known yet; `tokens`: where tokens are stored."""
     linter = _Linter(config, registry, waiting)
     found = [*linter.secrets(), *linter.settings(), *linter.folders(), *linter.names(), *linter.hosts()]
-    if (missing := missing_package(config)) is not None:
-        found.append(missing)
+    if config.otel is not None:
+        from onetool.app.telemetry import missing_package
+
+        found += filter(None, [missing_package(config)])
     if config.http.tokens or may_store_tokens(config):
         found += linter.tokens(tokens())
     return found

@@ -133,9 +133,8 @@ class ToolRequest:
             began = monotonic()
             answer = await self._send(outgoing, signer, context, seconds)
             took = monotonic() - began
-            note_call(
-                UPSTREAM, {"status": answer.status, "duration_ms": round(took * 1000, 1), "size": len(answer.body)}
-            )
+            size = {} if self._streams else {"size": len(answer.body)}
+            note_call(UPSTREAM, {"status": answer.status, "duration_ms": round(took * 1000, 1), **size})
             if context.on_response is not None:
                 view = partial(shown_response, outgoing, answer, took, context.redact, self._name)
                 context.on_response(await to_thread(view))

@@ -149,7 +149,7 @@ def test_the_envelope_is_the_whole_object_also_on_failure(folder):
 
 def test_a_large_result_is_kept_and_another_process_reads_on(folder):
     done = cli("run", "--yaml", "['line %d' % i for i in range(5000)]", cwd=folder)
-    call = done.stdout.rpartition("Read on with: ")[2].strip()
+    call = done.stdout.rpartition("Read on with: ")[2].splitlines()[0]
     assert call.startswith("ot.result(handle=")
     last = int(done.stdout.partition("\nRead on with: ")[0].rpartition("line ")[2])
     assert f'"- line {last + 1}"' in cli("run", call, cwd=folder).stdout

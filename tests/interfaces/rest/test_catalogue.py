@@ -146,6 +146,7 @@ def test_a_row_says_whether_a_tool_reads_or_changes_something(api):
     path = f"{bundle}/tools/delete/version/1"
     one = api.get(path).json()
     assert one["effect"] == "changes, repeatable"
+    assert api.ask("DELETE", path).is_success
     assert api.ask("PUT", path, one).is_success  # what was got can be put
 
 

@@ -1,1 +1,0 @@
-export{s as default}from"./screens-Cx-FQi0c.js";

@@ -1,1 +1,0 @@
-export{m as default}from"./screens-Cx-FQi0c.js";

@@ -1,1 +1,0 @@
-export{f as default}from"./screens-Cx-FQi0c.js";

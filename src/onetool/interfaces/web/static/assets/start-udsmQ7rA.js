@@ -1,1 +1,0 @@
-export{t as start}from"./base-0yPne80F.js";
