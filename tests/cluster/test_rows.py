@@ -11,6 +11,7 @@ from onetool.cluster.cluster import Cluster
 from onetool.cluster.leases import Leases
 from onetool.cluster.mcp_rows import McpSessionRows, McpTaskRows, SessionState, UnreadableRowError
 from onetool.cluster.members import Members
+from onetool.database import postgres
 from onetool.interfaces.http.listen import listen_unix
 
 pytestmark = pytest.mark.attack("replicas")
@@ -39,6 +40,16 @@ def test_who_is_there(shared, monkeypatch):
     until(lambda: len(one.alive()) == 1)
     until(lambda: len(beats) > 2)
     assert one.find("abcdef01") is None
+    one.close()
+
+
+def test_a_step_of_the_machines_clock_changes_no_time(database, monkeypatch):
+    monkeypatch.setattr(members, "BEAT_S", 600.0)  # as if the database were away for the next ones
+    one = Members(settings(database))
+    one.start()
+    before = one.now()
+    monkeypatch.setattr(postgres, "time", lambda: time.time() + 3600)
+    assert before <= one.now() < before + 1800  # else the others refuse what it forwards
     one.close()
 
 

@@ -134,6 +134,12 @@ def test_no_import_or_request_writes_one(tmp_path: Path) -> None:
     assert not (tmp_path / "secrets.yaml").exists()
 
 
+def test_it_does_not_name_the_secrets_file(mistake: OneMistake, mounted: Path) -> None:
+    for written in (f"${{file:{mounted}}}", f"folder/${{file:{mounted}}}"):
+        found = mistake(f"secrets: {written}\n")
+        assert (found.key, found.message) == ("secrets", "${file:…} can't name the secrets file")
+
+
 def test_a_block_with_one_can_be_switched(mounted: Path) -> None:
     text = f"servers:\n  a: {{command: x, env: {{K: ${{file:{mounted}}}}}}}\n  b: {{command: y}}\n"
     assert f"${{file:{mounted}}}" in switch_server(text, "b", on=False)

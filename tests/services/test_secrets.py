@@ -1,6 +1,7 @@
 """Secrets: looked up by name, never shown, and taken out of texts."""
 
 import copy
+import html
 import json
 import pickle
 from base64 import b64encode, urlsafe_b64encode
@@ -68,6 +69,13 @@ def test_redact_finds_values_that_were_escaped() -> None:
     )
     for text in texts:
         assert secrets.redact(text).strip('"').removeprefix("?k=") == MASK
+
+
+def test_redact_finds_values_in_a_page() -> None:
+    value = "a\"b'c&d<e>f"
+    secrets = Secrets({"A": value})
+    for text in (html.escape(value), html.escape(value, quote=False), "a&#34;b&#39;c&amp;d&lt;e&gt;f"):
+        assert secrets.redact(f"<p>{text}</p>") == f"<p>{MASK}</p>"
 
 
 @pytest.mark.parametrize("value", ["hunter2-and-more", "sk-0123456789abcdef/+==", "pässwörd-ist-lang"])

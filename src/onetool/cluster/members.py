@@ -135,8 +135,13 @@ class Members:
         return self._strangers.get(id)
 
     def now(self) -> float:
-        """Return the seconds since 1970 by the database's clock, which all replicas share."""
-        return self._database.now()
+        """Return the seconds since 1970 by the database's clock, which all replicas share.
+
+        A step of this machine's clock doesn't change it, unless the database's clock is the same one.
+        """
+        if (offset := self._offset) is None or not self._database.is_shared:
+            return self._database.now()
+        return time.monotonic() + offset
 
     def on_beat(self, call: Callable[[], None]) -> None:
         """Call a function after each beat, in the thread of the heartbeat. The next beat waits for it."""

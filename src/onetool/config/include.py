@@ -368,7 +368,10 @@ def read_secrets(
     if isinstance(node.value, dict):
         findings.warn(node, "secrets stand in the config itself", "better keep them in a file: secrets: secrets.yaml")
         return _secrets_in(node, findings, env)
-    # The file's own name can only come from the environment.
+    # The file's own name can only come from the environment: `onetool trust` has to see where a project's secrets lie.
+    if isinstance(node.value, str) and FILE_PLACEHOLDER.search(node.value):
+        findings.error(node, "${file:…} can't name the secrets file", "write the path itself: secrets: secrets.yaml")
+        return None
     named = resolve(Node(value={"secrets": node}, file=node.file, line=1), Secrets(env=env), findings).value["secrets"]
     path = convert(named, Path | dict[str, str], findings)
     if path is BAD:

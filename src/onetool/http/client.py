@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from onetool.http.allowed_hosts import AllowedHosts
     from onetool.http.files import FileSources
     from onetool.http.placeholders import Lookup
-    from onetool.http.upstream import OnResponse
+    from onetool.http.upstream import ShowResponse
     from onetool.http.url import HttpRequest, Url
 
 AGENT = f"onetool/{__version__}"
@@ -150,7 +150,7 @@ class HttpContext(NamedTuple):
     files: "FileSources | None" = None  # for tools that send files
     needs: "Callable[[Any], Sequence[Need]]" = lambda _: ()  # what has to be allowed or set for an HttpTool
     look_again: "Callable[[], Awaitable[HttpContext | None]]" = _nothing_newer  # at the settings; None: unchanged
-    on_response: "OnResponse | None" = None  # of a trial: gets what a person may see of each response
+    on_response: "Callable[[ShowResponse], None] | None" = None  # of a trial: gets one for each response
 
 
 def request_bytes(request: "HttpRequest") -> bytes:

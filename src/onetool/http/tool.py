@@ -33,7 +33,7 @@ from onetool.http.placeholders import (
 from onetool.http.preview import PreviewRequest, previewed
 from onetool.http.response import Selector, SelectorError
 from onetool.http.tool_request import ToolRequest
-from onetool.http.upstream import OnResponse
+from onetool.http.upstream import OnResponse, ShowResponse
 from onetool.http.url import Url
 
 ARGS = "args"
@@ -251,8 +251,19 @@ class HttpTool:
         secret = context.secret or ((lambda _: None) if environment is None else environment.secret)
         if environment is not None:
             context = context._replace(redact=lambda value: environment.redact(value, args))
-        if self._on_response is not None:
-            context = context._replace(on_response=self._on_response, store_result=_not_stored)
+        if self._on_response is None:
+            return await self._send_with(args, secret, context, call)
+        shows: list[ShowResponse] = []
+        try:
+            trial = context._replace(on_response=shows.append, store_result=_not_stored)
+            return await self._send_with(args, secret, trial, call)
+        finally:  # only now all credentials that steps gave are known, and masked
+            for show in shows:
+                self._on_response(await asyncio.to_thread(show))
+
+    async def _send_with(
+        self, args: dict[str, Any], secret: Lookup, context: HttpContext, call: CallContext | None
+    ) -> Any:
         loaded = args
         if self._files:
             loaded = await load_files(self._files, args, context.files, self._max_request_bytes, context.redact)
@@ -283,21 +294,25 @@ class HttpTool:
         values: dict[str, Any] = {}
         done: list[str] = []
         result: Any = None
-        for step in self._steps:
-            is_last = step is self._steps[-1]
-            with _named(step.name, done):
-                if step.condition is not None and not await step.condition.holds(args, values):
-                    values[step.name] = None
-                    continue
-                given = values_for(step.request.step_values, values)
-                mask.add(step.request.credentials, given)
-                tell = call.progress if call is not None and is_last else None
-                seconds = max(until - monotonic(), 0.001)
-                clean = None if is_last else context.redact
-                result = await step.request.send({**loaded, **given}, secret, within, tell, seconds, clean)
-            if not is_last:  # a secret that a server sends back goes no further
-                values[step.name] = result = await asyncio.to_thread(context.redact, result)
-            done.append(step.name)
+        try:
+            for step in self._steps:
+                is_last = step is self._steps[-1]
+                with _named(step.name, done):
+                    if step.condition is not None and not await step.condition.holds(args, values):
+                        values[step.name] = None
+                        continue
+                    given = values_for(step.request.step_values, values)
+                    mask.add(step.request.credentials, given)
+                    tell = call.progress if call is not None and is_last else None
+                    seconds = max(until - monotonic(), 0.001)
+                    clean = None if is_last else context.redact
+                    result = await step.request.send({**loaded, **given}, secret, within, tell, seconds, clean)
+                if not is_last:  # a secret that a server sends back goes no further
+                    values[step.name] = result = await asyncio.to_thread(context.redact, result)
+                done.append(step.name)
+        finally:  # steps that were not sent have credentials, too
+            for step in self._steps:
+                mask.add(step.request.credentials, values_for(step.request.step_values, values))
         return mask(result)
 
     def _rehearse(self, args: Mapping[str, Any], secret: Lookup, context: HttpContext) -> None:

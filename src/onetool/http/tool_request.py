@@ -6,7 +6,7 @@ another origin nothing is sent that could be secret.
 
 import random
 import time
-from asyncio import sleep, to_thread
+from asyncio import sleep
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import nullcontext
 from functools import partial
@@ -136,8 +136,7 @@ class ToolRequest:
             size = {} if self._streams else {"size": len(answer.body)}
             note_call(UPSTREAM, {"status": answer.status, "duration_ms": round(took * 1000, 1), **size})
             if context.on_response is not None:
-                view = partial(shown_response, outgoing, answer, took, context.redact, self._name)
-                context.on_response(await to_thread(view))
+                context.on_response(partial(shown_response, outgoing, answer, took, context.redact, self._name))
             if self._streams:
                 return await self._reader.events(answer, place, tell, context.redact)
             return await self._reader.value(answer, place, context.store_result, context.redact, clean)

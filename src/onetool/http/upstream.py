@@ -36,6 +36,7 @@ class UpstreamResponse(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=
 
 
 OnResponse = Callable[[UpstreamResponse], None]
+ShowResponse = Callable[[], UpstreamResponse]
 
 
 def shown_response(

@@ -30,6 +30,8 @@ ODD = (TypeError, ValueError, OverflowError, RecursionError)  # what is not JSON
 
 _PERCENT = lazy_pattern("%[0-9A-F]{2}")
 _IN_HTML = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "'": "\\u0027"})  # JSON for a page
+_ESCAPED = str.maketrans({"<": "&lt;", ">": "&gt;", "&": "&amp;"})  # `html` takes milliseconds to load
+_QUOTES = [{}, {34: "&quot;"}, {34: "&quot;", 39: "&#x27;"}, {34: "&#34;", 39: "&#39;"}, {34: "&quot;", 39: "&#039;"}]
 
 KEYRING_SERVICE = "onetool"
 RELOAD_NOTE = "a server with `watch: false`, or that other machines reach, then needs a reload"  # after a change
@@ -358,7 +360,7 @@ def _longest_first(forms: Iterable[str]) -> tuple[str, ...]:
 
 
 def _forms(value: str) -> set[str]:
-    """Return a value as it may stand in a text: in JSON or a URL, or encoded as Base64 or hexadecimal digits."""
+    """Return a value as it may stand in a text: in JSON, a URL or HTML, or encoded as Base64 or hexadecimal digits."""
     raw = value.encode("utf-8", "surrogatepass")
     in_hex = raw.hex()
     percents = "".join(f"%{one:02x}" for one in raw)
@@ -366,7 +368,7 @@ def _forms(value: str) -> set[str]:
 
 
 def _written(value: str) -> set[str]:
-    """Return a value as it is, inside a JSON string (also a nested one), and inside a URL."""
+    """Return a value as it is, inside a JSON string (also a nested one), in a URL, and in HTML."""
     import json
     from urllib.parse import quote, quote_plus
 
@@ -379,7 +381,8 @@ def _written(value: str) -> set[str]:
         quote_plus(value, errors="replace"),
     }
     in_url |= {_PERCENT.sub(lambda found: found[0].lower(), one) for one in in_url}
-    return {value} | in_json | in_url
+    in_page = {value.translate(_ESCAPED | quotes) for quotes in _QUOTES}
+    return {value} | in_json | in_url | in_page
 
 
 def _in_base64(raw: bytes) -> set[str]:

@@ -53,6 +53,8 @@ class Site:
     def answer(self, seen):
         if seen.target == "/picture":
             return Reply(headers={"Content-Type": "image/png"}, body=bytes(range(256)) * 2000)
+        if seen.target == "/token":
+            return Reply(200, JSON, b'{"token": "session/4711-0815"}'.replace(b"/", b"\\/"))
         if seen.target == "/long":
             return Reply(headers={"Content-Type": "text/plain"}, body=b"x" * 200_000)
         if seen.target == "/broken":
@@ -129,6 +131,17 @@ def test_secrets_and_cookies_are_hidden(site):
     assert json.loads(one["body"]) == reply.json()["value"] == {"key": "***"}
     assert "0123456789" not in reply.text
     assert "s3cr3t" not in reply.text
+
+
+@pytest.mark.parametrize("when", ["`true`", "`false`"])
+def test_what_a_step_logs_in_with_is_hidden(site, when):
+    login = {"Authorization": "Bearer ${steps.first.token}"}
+    steps = [
+        {"name": "first", "request": {"urlTemplate": f"{site.url}/token"}},
+        {"name": "second", "when": when, "request": {"urlTemplate": f"{site.url}/2", "headers": login}},
+    ]
+    reply = site.send("", tool={"httpImpl": {"requests": steps}})
+    assert json.loads(reply.json()["responses"][0]["body"]) == {"token": "***"}
 
 
 def test_a_body_is_bounded_and_bytes_are_not_shown(site):
