@@ -68,12 +68,12 @@ def test_findings_and_failures_are_told_in_chinese(person, served):
 
 def test_a_picker_runs_the_step_and_a_recipe_is_saved_into_a_new_bundle(person, served):
     person.open("#/recipe").see("Steps")
-    for tool in ("numbers.table", "numbers.describe"):
+    for tool in ("numbers.table", "tools.echo"):
         person.click("Add a step")
         person.type_into("Find anything", tool)
         person.press("Enter")
         person.see(tool)
-    person.click("Pick unit from a step", role="button")
+    person.click("Pick message from a step", role="button")
     person.click("Run it first", role="button")
     person.see('"row 1"')
     header = "getComputedStyle(document.querySelector('dialog header')).position === 'sticky'"

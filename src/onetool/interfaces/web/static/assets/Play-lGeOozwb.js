@@ -1,0 +1,1 @@
+export{s as default}from"./screens-53-0M7Ug.js";

@@ -1,0 +1,1 @@
+export{o as default}from"./screens-53-0M7Ug.js";

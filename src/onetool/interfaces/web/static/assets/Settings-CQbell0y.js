@@ -1,0 +1,1 @@
+export{m as default}from"./screens-53-0M7Ug.js";

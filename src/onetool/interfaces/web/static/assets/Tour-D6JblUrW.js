@@ -1,0 +1,1 @@
+export{p as default}from"./screens-53-0M7Ug.js";
