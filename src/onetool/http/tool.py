@@ -326,7 +326,7 @@ class HttpTool:
 
 
 class _NotStored(NamedTuple):
-    """What stands for a result of a trial."""
+    """A stand-in for a stored result in a trial."""
 
     handle: str = "not-stored"
 

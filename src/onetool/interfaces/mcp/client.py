@@ -311,7 +311,7 @@ PAGE_SIZE = 1000  # everything at once, but for catalogues that would choke a cl
 
 
 class McpRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """One request: its method and params, its client, and the channel to it."""
+    """A request: its method and params, its client, and the channel to it."""
 
     id: Id
     method: str
