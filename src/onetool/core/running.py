@@ -104,20 +104,25 @@ class HandlerRunner:
     async def _in_task(self, start: Callable[[], Awaitable[Any]], context: CallContext, inside: Context) -> Outcome:
         """Await an async handler in a task of its own: its deadline ends that, and nothing else.
 
-        On Python 3.12 and later the task begins at once. If it never waits, it needs no timer and no turn of the loop.
+        It needs no timer if it never waits. On Python 3.12 and later, it then needs no turn of the loop either.
         """
         loop = asyncio.get_running_loop()
         if loop.get_task_factory() is None:
             loop.set_task_factory(_contained_task)
         ended: asyncio.Future[Outcome] = loop.create_future()
         task = asyncio.Task(_report(start, ended), loop=loop, context=inside, **_TASK_OPTIONS)
-        if ended.done():
-            return ended.result()
-        deadline = Deadline(loop, context, lambda: None if ended.done() else ended.set_result(_too_late(context)))
+        deadline: Deadline | None = None
         try:
+            if not _TASK_OPTIONS:
+                await asyncio.sleep(0)  # in which it begins
+            if not ended.done():
+                deadline = Deadline(
+                    loop, context, lambda: None if ended.done() else ended.set_result(_too_late(context))
+                )
             return await ended
         finally:
-            deadline.timer.cancel()
+            if deadline is not None:
+                deadline.timer.cancel()
             if not task.done():
                 self._abandoned.add(task)
                 task.add_done_callback(self._abandoned.discard)
