@@ -14,6 +14,7 @@ from contextlib import asynccontextmanager
 from contextvars import Context, copy_context
 from functools import partial
 from inspect import isawaitable
+from types import NoneType
 from typing import Any
 
 from onetool.core.context import CallContext, current_call
@@ -63,6 +64,9 @@ GRACE = 0.5  # seconds beyond its deadline that a loop gets to tell that it is o
 _TASK_OPTIONS: Mapping[str, Any] = {"eager_start": True} if sys.version_info >= (3, 12) else {}
 
 
+PLAIN = frozenset((NoneType, bool, int, float, str, list, dict))  # types of most values: none is awaited
+
+
 class HandlerRunner:
     def __init__(self) -> None:
         self._threads = Threads()
@@ -87,7 +91,7 @@ class HandlerRunner:
                 value, error = await (job if loop is None else self._threads.outcome(job))
                 if isinstance(error, TimeoutError) and context.left() <= 0:
                     outcome = _too_late(context)
-                elif error is not None or not isawaitable(value):
+                elif error is not None or type(value) in PLAIN or not isawaitable(value):
                     outcome = value, error
                 else:
                     start = lambda returned=value: returned  # noqa: E731
@@ -135,7 +139,7 @@ class HandlerRunner:
 def plain_value(handler: Callable[..., Any], args: Mapping[str, Any]) -> Any:
     """Call the handler and make its value plain while still in its thread: a large one must not hold up the loop."""
     value = handler(**args)
-    return value if isawaitable(value) else plain(value)
+    return value if type(value) not in PLAIN and isawaitable(value) else plain(value)
 
 
 async def _report(start: Callable[[], Awaitable[Any]], ended: "asyncio.Future[Outcome]") -> None:

@@ -7,6 +7,7 @@ nobody asked for end the connection, so that no response can be taken for anothe
 import asyncio
 from collections.abc import Callable
 
+import msgspec
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
 from onetool.http.body import BodyStream, CompressedBody, decompressor, too_large
@@ -26,20 +27,17 @@ MAX_INTERIM = 20  # answers like "103 Early Hints"
 _LENGTH_HEADERS = ("content-length", "transfer-encoding")
 
 
-class HttpResponse:
+class HttpResponse(msgspec.Struct, eq=False):
     """What a server said: status, reason, headers by their names in lower case, and the body.
 
     Of a streamed one the body is `stream`.
     """
 
-    __slots__ = ("body", "headers", "reason", "status", "stream")
-
-    def __init__(self) -> None:
-        self.status = 0
-        self.reason = ""
-        self.headers: dict[str, str] = {}
-        self.body = b""
-        self.stream: BodyStream | None = None
+    status: int = 0
+    reason: str = ""
+    headers: dict[str, str] = {}
+    body: bytes = b""
+    stream: BodyStream | None = None
 
 
 class Connection(asyncio.Protocol):
