@@ -180,21 +180,18 @@ class Connection(asyncio.Protocol):
 
     def on_status(self, status: bytes) -> None:
         self._answer.reason += status.decode("latin-1")
-        self._count(len(status))
+        self._head_bytes += len(status)
 
     def on_header(self, name: bytes, value: bytes) -> None:
         self._headers += 1
-        self._count(len(name) + len(value))
+        self._head_bytes += len(name) + len(value)
+        if self._head_bytes > MAX_HEAD or self._headers > MAX_HEADERS:
+            raise self._refused(InvalidResponseError(f"{self._address} sends too many or too large headers"))
         if self._has_head:
             return  # a trailer
         key, text = name.decode("latin-1").lower(), value.decode("latin-1")
         headers = self._answer.headers
         headers[key] = f"{headers[key]}, {text}" if key in headers else text
-
-    def _count(self, size: int) -> None:
-        self._head_bytes += size
-        if self._head_bytes > MAX_HEAD or self._headers > MAX_HEADERS:
-            raise self._refused(InvalidResponseError(f"{self._address} sends too many or too large headers"))
 
     def on_headers_complete(self) -> None:
         answer = self._answer
