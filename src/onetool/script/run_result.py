@@ -113,6 +113,11 @@ class CallLog:
                 message = cut(" ".join(result.error.message.split()), MAX_MESSAGE)
                 self._failures.append(f"{self._shown(call)}: {message}")
 
+    def counts(self) -> str:
+        with self._lock:
+            done, failed = self._done.total(), self._failed.total()
+            return f"calls done: {done}, failed: {failed}, not known: {len(self._running)}"
+
     def summary(self) -> Made:
         """Return the calls by outcome, without empty outcomes. Tools that change something come first."""
         with self._lock:
