@@ -116,9 +116,7 @@ def test_the_database_gets_few_statements(replicas, postgres):
         before, began = counted(), time.monotonic()
         time.sleep(15)
         idle = (counted() - before) / (time.monotonic() - began)
-        assert idle <= 5 * len(
-            two
-        )  # `python -m bench cluster` measures it: the aim is 4
+        assert idle <= 5 * len(two)  # `python -m bench cluster` measures it: the aim is 4
         for path in paths:
             client.get(path).raise_for_status()
             before, began = counted(), time.monotonic()
