@@ -195,11 +195,11 @@ BACK = {
 }
 
 
-def logged_in(enemy, folder):
+def logged_in(enemy, folder, seconds=20):
     """Try to log in. Gives what went wrong, in words, and the seconds."""
     start = time.monotonic()
     try:
-        work = login("vault", f"{enemy.own}/mcp", "oauth", folder, enemy.told.append, enemy.browse, seconds=20)
+        work = login("vault", f"{enemy.own}/mcp", "oauth", folder, enemy.told.append, enemy.browse, seconds=seconds)
         asyncio.run(work)
     except OneToolError as error:
         return str(error), time.monotonic() - start
@@ -217,7 +217,7 @@ FALLS_BACK = (
 
 
 def holds(enemy, trap, folder, why, falls_back=False):
-    """Nothing has gone to the trap, nothing was kept, or only of a login at its own origin; the words are for people."""
+    """Nothing has gone to the trap; nothing was kept, unless of a login at its own origin; the words are for people."""
     if falls_back and why is None:
         assert [page.partition("?")[0] for page in enemy.pages] == [f"{enemy.own}/authorize"]
     else:
@@ -248,7 +248,7 @@ def test_nothing_comes_of_what_the_browser_brings(tmp_path, name):
     with Upstream() as server, Upstream(Reply(404)) as trap:
         enemy = Enemy(server, trap, back=BACK[name])
         server.say(enemy.answer)
-        why, _ = logged_in(enemy, folder)
+        why, _ = logged_in(enemy, folder, seconds=5)
         holds(enemy, trap, folder, why)
         assert not any(urlsplit(seen.target).path == TOKEN for seen in server.seen)
 
@@ -264,6 +264,19 @@ def test_honest_use_still_works(tmp_path):
         assert "code_challenge_method=S256" in page
         assert ACCESS in KeptLogin(folder, "vault").read_text()
         assert trap.seen == []
+
+
+@pytest.mark.parametrize("step", ["/resource", META, "/register", TOKEN])
+def test_an_answer_that_never_ends_does_not_outlast_the_login(tmp_path, step):
+    folder = in_home(tmp_path, "logins")
+    with Upstream() as server, Upstream(Reply(404)) as trap:
+        drip = [b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n{", *[b" ", 0.1] * 100, CLOSE]
+        enemy = Enemy(server, trap, step, drip)
+        server.say(enemy.answer)
+        why, seconds = logged_in(enemy, folder, seconds=2)
+        holds(enemy, trap, folder, why)
+        assert "within 2 s" in why
+        assert seconds < 9
 
 
 MIXED_UP = {
@@ -317,11 +330,8 @@ def test_a_server_that_changes_later_gets_nothing_for_another(tmp_path, name, au
         assert asyncio.run(call(f"{enemy.own}/mcp")) == 200
         kept = KeptLogin(folder, "vault").read_text()
         enemy.step, enemy.change = LATER[name]
-        server.say(
-            lambda seen: (
-                enemy.answers()["/mcp"] if seen.target == "/mcp" and enemy.step != "/mcp" else enemy.answer(seen)
-            )
-        )
+        changed = enemy.change(enemy) if enemy.step == "/mcp" else enemy.answers()["/mcp"]
+        server.say(lambda seen: changed if seen.target == "/mcp" else enemy.answer(seen))
         before = len(server.seen)
         with suppress(AuthError, httpx2.HTTPError):
             assert asyncio.run(call(f"{enemy.own}/mcp")) != 200
