@@ -33,6 +33,7 @@ REFUSAL_TIMEOUT = 5.0  # seconds until it has said why
 _BLANK_LINE = re.compile(rb"(?>\r\n|\r|\n){2}")
 MAX_OVERLAP = 3  # bytes of it that may have come before
 UNHEARD = (httpx2.ConnectError, httpx2.ConnectTimeout)  # before a byte of the request has left
+STREAM_PAUSE = 0.1  # seconds between two streams of a server
 STREAM_TIMEOUT = 24 * 3600.0  # seconds: a stream may be silent; calls have their own limit
 
 
@@ -128,8 +129,11 @@ class _NotingTransport(ServerTransport):
     def __init__(self, url: str, failure: TransportFailure) -> None:
         super().__init__(url)
         self._failure = failure
+        self._next_stream = 0.0  # when another stream may be opened
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        if request.method == "GET" and "text/event-stream" in request.headers.get("accept", ""):
+            await self._wait_for_turn()
         try:
             response = await super().handle_async_request(request)
         except UNHEARD as error:
@@ -148,6 +152,12 @@ class _NotingTransport(ServerTransport):
         is_stream = response.headers.get("content-type", "").lower().startswith("text/event-stream")
         response.stream = (_BoundedEvents if is_stream else _BoundedStream)(response.stream, self._of_call())
         return response
+
+    async def _wait_for_turn(self) -> None:
+        """Wait until a stream may be opened again: the server says when, and may say "at once" without end."""
+        now = asyncio.get_running_loop().time()
+        self._next_stream = max(now, self._next_stream) + STREAM_PAUSE
+        await asyncio.sleep(self._next_stream - STREAM_PAUSE - now)
 
     def _of_call(self) -> TransportFailure:
         """Return the TransportFailure of the current call, else that of the connection."""
@@ -216,6 +226,8 @@ class _BoundedEvents(_BoundedStream):
                 self._check(event[: end.start()])
                 del event[: end.end()]
                 before = 0
+            if len(event) > MAX_BYTES:  # the SDK doesn't count comments
+                raise self._refused(f"is larger than {MAX_BYTES // 1024**2} MB")
             yield part
 
 
