@@ -11,7 +11,7 @@ import asyncio
 import re
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import httpcore2
 import httpx2
@@ -73,13 +73,22 @@ class ServerTransport(httpx2.AsyncHTTPTransport):
 
     def __init__(self, url: str) -> None:
         super().__init__()
-        self._pool._network_backend = _CheckedNetwork(url)  # pyright: ignore - there is no option for it
+        # There are no options for these two.
+        self._pool._network_backend = _CheckedNetwork(url)  # pyright: ignore
+        self._pool._ssl_context.hostname_checks_common_name = False  # pyright: ignore
 
 
 class _CheckedNetwork(httpcore2.AsyncNetworkBackend):
-    """A network that connects to public addresses only, unless all addresses of the server itself are private."""
+    """A network that connects to public addresses only, unless all addresses of the server itself are private.
+
+    Without TLS nothing but its address tells whose server it is: so it must have public addresses alone, and stay
+    public when it is connected again.
+    """
+
+    _seen_public: ClassVar[set[str]] = set()  # names of servers without TLS; as many as the config has
 
     def __init__(self, url: str) -> None:
+        self._is_plain = url.lower().startswith("http:")
         self._server = httpx2.URL(url).raw_host.decode()
         self._own: list[str] = []  # addresses of the server, as they were at first
         self._resolver = Resolver()
@@ -94,10 +103,13 @@ class _CheckedNetwork(httpcore2.AsyncNetworkBackend):
         socket_options: Any = None,
     ) -> httpcore2.AsyncNetworkStream:
         self._own = self._own or await self._addresses(self._server, port)
-        if not any(reach(address) == GLOBAL for address in self._own):
+        is_public = any(reach(address) == GLOBAL for address in self._own)
+        if is_public and self._is_plain:
+            self._seen_public.add(self._server)
+        if not is_public and self._server not in self._seen_public:
             return await self._network.connect_tcp(host, port, timeout, local_address, socket_options)
         addresses = await self._addresses(host, port)
-        known = self._own if host == self._server else ()
+        known = self._own if host == self._server and not self._is_plain else ()
         for address in addresses:
             if reach(address) != GLOBAL and address not in known:
                 leads = host if address == host else f"{host} ({address})"
