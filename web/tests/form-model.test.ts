@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { test } from "node:test";
+import { test } from "vitest";
 
 import { blank, branchOf, fits, initial, numberOf, same, shapeOf, takesNothing } from "../src/lib/form/model";
 
