@@ -18,6 +18,7 @@ export class ApiError extends Error {
     message: string,
     readonly pointer: string | null = null,
     readonly body: unknown = null,
+    readonly reason: string | null = null,
   ) {
     super(message);
   }
@@ -150,7 +151,7 @@ export function refusal(status: number, text: string): ApiError {
   const code = typeof error.code === "string" ? error.code : String(status);
   if (REFUSED.includes(code)) onRefused();
   const plain = /^\s*</.test(text) ? "" : text.slice(0, 300);
-  return new ApiError(status, code, (message as string) ?? (plain || `HTTP ${status}`), (pointer as string) ?? null, data);
+  return new ApiError(status, code, (message as string) ?? (plain || `HTTP ${status}`), (pointer as string) ?? null, data, typeof error.reason === "string" ? error.reason : null);
 }
 
 export function toolPath(tool: { bundleID: string; slug: string; version: string }): string {

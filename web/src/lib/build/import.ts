@@ -42,6 +42,9 @@ export interface ImportReport {
   needs: { missing: Need[] };
 }
 
+const COMMAND = /^\s*(\$\s+)?curl(\.exe)?\s/;
+export const isCommand = (text: string): boolean => COMMAND.test(text);
+
 /** What a file or a text is; null if it can't be imported. */
 export async function recognise(given: Blob | string, name: string): Promise<Incoming | null> {
   if (typeof given !== "string") {
@@ -50,8 +53,7 @@ export async function recognise(given: Blob | string, name: string): Promise<Inc
     return recognise(await given.text(), name);
   }
   const text = given.replace(/^\ufeff/, "").trim();
-  const command = text.replace(/^\$\s+/, "");
-  if (/^curl(\.exe)?\s/.test(command)) return { kind: "curl", name, body: command, isYaml: false };
+  if (isCommand(text)) return { kind: "curl", name, body: text.replace(/^\$\s+/, ""), isYaml: false };
   if (/^https?:\/\/\S+$/i.test(text)) {
     const { pathname } = urlPart(text);
     const isDocument = /\.(json|ya?ml)$|openapi|swagger|api-docs/i.test(pathname);

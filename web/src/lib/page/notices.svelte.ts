@@ -88,7 +88,7 @@ const OURS: Record<string, Key> = { unreachable: "error.unreachable" };
 export function messageOf(error: unknown): string {
   if (error instanceof ApiError) {
     const key = OURS[error.code];
-    return key ? t(key) : [i18n.failure(error.code), shown(error.message)].filter(Boolean).join("：");
+    return key ? t(key) : [i18n.failure(error.code, error.reason), shown(error.message)].filter(Boolean).join("：");
   }
   return shown(error instanceof Error ? error.message : error);
 }
