@@ -27,7 +27,11 @@ for (const [text, line, column, sign] of [
   ["😀", 1, 1, "😀"],
 ] as const) {
   test(`${JSON.stringify(text)} is refused with its place`, () => {
-    assert.throws(() => parseJson(text), (error) => error instanceof JsonTextError && error.line === line && error.column === column && error.sign === sign);
+    assert.throws(
+      () => parseJson(text),
+      (error) =>
+        error instanceof JsonTextError && error.line === line && error.column === column && error.sign === sign,
+    );
   });
 }
 

@@ -58,7 +58,10 @@ class Notices {
   leave(notice: Notice): void {
     if (notice.kind !== "done") return;
     this.stay(notice);
-    this.#timers.set(notice.id, setTimeout(() => this.close(notice.id), notice.undo ? UNDO_STAYS_MS : STAYS_MS));
+    this.#timers.set(
+      notice.id,
+      setTimeout(() => this.close(notice.id), notice.undo ? UNDO_STAYS_MS : STAYS_MS),
+    );
   }
 
   stay(notice: Notice): void {

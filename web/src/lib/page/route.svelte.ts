@@ -11,7 +11,10 @@ export interface Place {
  * How a tool stands in an address: by its name, where that is unique, else by bundle, slug and version. The catalogue
  * knows the names; `keyOf` gives undefined until it can tell, and a name that nothing has as it is.
  */
-export const naming: { nameOf: (key: string) => string; keyOf: (name: string) => string | undefined } = { nameOf: (key) => key, keyOf: () => undefined };
+export const naming: { nameOf: (key: string) => string; keyOf: (name: string) => string | undefined } = {
+  nameOf: (key) => key,
+  keyOf: () => undefined,
+};
 const NAMED = ["tools", "recipe", "build"]; // screens
 
 export function parseHash(hash: string): Place {
