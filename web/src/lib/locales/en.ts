@@ -338,7 +338,7 @@ export const en = {
   "build.auth.username": "User name",
   "build.body": "Body",
   "build.body.file": "A file",
-  "build.body.hint": 'A member that is just one placeholder keeps its type: "${n}" sends a number.',
+  "build.body.hint": "A member that is just one placeholder keeps its type: `${n}` sends a number.",
   "build.body.json": "JSON body",
   "build.body.multipart": "Fields and files (multipart)",
   "build.body.none": "No body",

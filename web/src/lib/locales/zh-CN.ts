@@ -338,7 +338,7 @@ export const zhCN: Messages = {
   "build.auth.username": "用户名",
   "build.body": "请求体",
   "build.body.file": "文件",
-  "build.body.hint": '仅由一个占位符组成的成员保留其类型："${n}" 会发送数字。',
+  "build.body.hint": "仅由一个占位符组成的成员保留其类型：`${n}` 会发送数字。",
   "build.body.json": "JSON 请求体",
   "build.body.multipart": "字段和文件（multipart）",
   "build.body.none": "无请求体",
