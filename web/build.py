@@ -71,9 +71,14 @@ def _hashes(files: Iterable[Path], below: Path) -> dict[str, str]:
     return {path.relative_to(below).as_posix(): sha256(path.read_bytes()).hexdigest() for path in files}
 
 
+def environment() -> dict[str, str]:
+    """Return the environment of programs that import the page's packages from anywhere."""
+    return {**npm.environment(), "NODE_PATH": str(NODE / "node_modules")}
+
+
 def _node(script: str, *args: str) -> None:
     done = subprocess.run(
-        [*npm.node(), str(NODE / "node_modules" / script), *args], cwd=WEB, env=npm.environment(), check=False
+        [*npm.node(), str(NODE / "node_modules" / script), *args], cwd=WEB, env=environment(), check=False
     )
     if done.returncode:
         raise SystemExit(f"{script.split('/')[0]} found something wrong: see above.")
@@ -84,8 +89,13 @@ def _check_types() -> None:
 
 
 def install(*options: str, within: float = npm.WITHIN) -> None:
-    """Packages go beside the sources' folder; Vite looks for them through a link."""
+    """Packages go beside the sources' folder."""
     npm.install(WEB, NODE, *options, within=within)
+    _link()
+
+
+def _link() -> None:
+    """Let Vite find the packages: it looks for them beside its config."""
     link = WEB / "node_modules"
     if not link.exists():
         link.unlink(missing_ok=True)
@@ -161,6 +171,7 @@ def check() -> None:
 
 def run_tests() -> None:
     """Run the tests of the page's logic."""
+    _link()
     _node("vitest/vitest.mjs", "run")
 
 
