@@ -53,7 +53,7 @@ export const zhCN: Messages = {
   "palette.nothing": "没有匹配的内容。",
   "palette.open": "查找…",
   "palette.placeholder": "工具、页面、操作或最近的调用…",
-  "palette.title": "查找一切",
+  "palette.title": "查找任何内容",
   "palette.tools": "工具",
 
   "screen.build": "构建",
@@ -245,7 +245,7 @@ export const zhCN: Messages = {
   "result.upstream": "API：{status}，{time}",
   "result.view": "结果视图",
 
-  "request.body": "正文",
+  "request.body": "请求体",
   "request.sent": "已发送的请求",
   "request.title": "请求",
 
@@ -283,7 +283,7 @@ export const zhCN: Messages = {
   "send.cut": "只显示开头部分。",
   "send.headers": "响应头",
   "send.status": "响应状态",
-  "send.try": "试一试",
+  "send.try": "试用",
   "send.value": "工具返回的内容",
   "unknown.text": "未知。",
   "unknown.argument": "设为参数",
@@ -637,7 +637,7 @@ export const zhCN: Messages = {
   "servers.form.fill": "填写表单",
   "servers.form.headers": "请求头",
   "servers.form.headers.add": "请求头",
-  "servers.form.keep": "作为密钥保存",
+  "servers.form.keep": "存为密钥",
   "servers.form.kept": "保存在密钥文件中：{names}",
   "servers.form.kind": "如何连接它",
   "servers.form.name": "服务器名称",
@@ -802,7 +802,7 @@ export const zhCN: Messages = {
   "build.fields.add": "字段",
   "build.file": "文件",
   "build.file.hint": "参数名：它的文件就是请求体。",
-  "build.params": "参数",
+  "build.params": "查询参数",
 
   "who": "您",
   "who.all": "所有工具",
