@@ -73,7 +73,7 @@ def pytest_collection_modifyitems(config, items):
         items.sort(key=lambda item: item.path)  # each worker began with another file: see `files_for`
     for item in items:
         if mark := item.get_closest_marker("attack"):
-            item.user_properties.append(("attack", mark.args[0]))
+            item.user_properties.append(("attack", mark.args))
 
 
 def files_for(worker):
