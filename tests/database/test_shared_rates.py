@@ -68,6 +68,7 @@ def test_while_the_database_is_away_each_counts_its_share(postgres, database):
 
 
 @pytest.mark.parametrize("parts", ["garbage", "[[99999999999999999999,5]]", "[[-5,-1000000]]", "[]", "{}"])
+@pytest.mark.attack("forged rows")
 def test_a_row_that_nobody_can_have_counted_locks_nobody_out(database, parts):
     windows = SharedWindows(database, lambda: 1)
     assert windows.take("ada", 2, 60).wait is None
