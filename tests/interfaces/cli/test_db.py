@@ -444,7 +444,7 @@ def test_the_config_of_a_server_with_a_database_is_closed_to_others(folder, tmp_
     assert cli("--config", "onetool.yaml", "bundles", "list", cwd=folder).returncode == 0
     assert not [path for path in folder.iterdir() if path.name not in ("onetool.yaml", "database")]
     done = cli("tools", "invoke", "fs.read_file", f"path={folder.name}/onetool.yaml", cwd=tmp_path)
-    assert "OneTool's own" in done.stdout + done.stderr
+    assert "belongs to OneTool" in done.stdout + done.stderr
 
 
 @pytest.mark.attack("state")

@@ -170,7 +170,7 @@ def test_what_one_machine_has_encrypted_is_for_all_of_them_after_a_key_was_added
     configured(tmp_path, database=database_url, cluster=CLUSTER)
     first["CLUSTER_KEY"] = second["CLUSTER_KEY"] = KEY
     lacking = said(tmp_path, "tokens", "list", env=second)
-    assert "run `onetool db init` with this config on the machine that has written it" in lacking.stderr
+    assert "run `onetool db init` with this config on the machine that wrote it" in lacking.stderr
     assert said(tmp_path, "db", "init", env=second).returncode != 0  # it can not read what the first one has written
     assert [json.loads(said(tmp_path, "db", "init", env=first).stdout)["sealed"] for _ in range(2)] == [1, 0]
     assert [one["name"] for one in json.loads(said(tmp_path, "tokens", "list", env=second).stdout)] == ["anna"]
