@@ -304,7 +304,7 @@ class CompiledSchema:
     def check(self, value: Any) -> list[WrongArgument]:
         try:
             if type(value) is dict or isinstance(value, Mapping):  # an abstract class takes longer to ask
-                members: Mapping[str, Any] = value
+                members = cast(Mapping[str, Any], value)
                 if not self._names.issuperset(members) and (problems := self.wrong_members(members)):
                     return problems
             if self._most is not None and larger_than(value, self._most):
