@@ -23,7 +23,7 @@ from onetool.core.spec import ToolSpec
 from onetool.core.structured_content import HANDLE, RESULT
 from onetool.core.tool_lines import MAX_LINES, SEARCH_LIMIT, ToolLine, found_lines, tool_line
 from onetool.http.asgi import encode
-from onetool.interfaces.mcp.client import CallCounts, ClientCaller, RemoteClient
+from onetool.interfaces.mcp.client import ClientCaller, RemoteClient
 from onetool.interfaces.mcp.content import (
     NOTES,
     as_json,
@@ -35,7 +35,7 @@ from onetool.interfaces.mcp.content import (
     text_block,
     with_notes,
 )
-from onetool.script.run_result import RunResult
+from onetool.script.run_result import CallLog, RunResult
 from onetool.sources.mcp_servers.apps import is_for_apps, not_for_apps, page_of
 
 if TYPE_CHECKING:
@@ -153,7 +153,7 @@ def _run(app: "App", allowed: Collection[str] | None, in_search: bool = False) -
 
     async def call(args: Mapping[str, Any], caller: ClientCaller) -> dict[str, Any]:
         check(args)
-        caller.calls = CallCounts()
+        caller.calls = CallLog(app.catalog.registry)
         try:
             result = await app.run(args["code"], allowed, source="mcp", progress=caller.progress, watch=caller.calls)
         except asyncio.CancelledError as stopped:  # nobody is answered; but a task can tell
