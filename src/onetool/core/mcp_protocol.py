@@ -5,7 +5,7 @@ alone, and carries in `_meta` what a session used to know.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, Literal, Required, TypedDict, cast
 
@@ -67,7 +67,7 @@ class _TypedMessage(TypedDict, total=False):
     error: Any
 
 
-_message_decoder = msgspec.json.Decoder(_TypedMessage)
+_decode_typed: Callable[[bytes], Any] = msgspec.json.Decoder(_TypedMessage).decode
 
 
 class JsonRpcError(Exception):
@@ -93,7 +93,7 @@ def decode_message(data: bytes) -> tuple[Any, JsonRpcError | None]:
     try:
         if len(data) > MAX_DIGITS:
             check_json(data)
-        found = cast(Message, _message_decoder.decode(data))
+        found: Message = _decode_typed(data)
         if "method" in found or ("id" in found and ("result" in found or "error" in found)):
             return found, None
     except (ValueError, RecursionError):  # what the second look finds out, in words

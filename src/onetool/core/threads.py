@@ -102,8 +102,10 @@ class Threads:
 
         def turn() -> None:
             outcome = job.run()
-            with suppress(RuntimeError):  # the loop has closed: nobody waits
+            try:  # noqa: SIM105 - for every call of a tool that blocks
                 loop.call_soon_threadsafe(settle, outcome)
+            except RuntimeError:  # the loop has closed: nobody waits
+                pass
 
         try:
             self.submit(turn)
