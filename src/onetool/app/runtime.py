@@ -453,19 +453,15 @@ class Runtime:
 
         return OwnExamples(self.documents("own_examples"))
 
-    def audit_health(self) -> dict[str, Any] | None:
-        """Return what is wrong with the audit log, if anything is."""
-        return self._audit.health()
-
-    def stats_health(self) -> dict[str, Any] | None:
-        """Return what is wrong with the stats, if anything is."""
+    def records_health(self) -> dict[str, dict[str, Any] | None]:
+        """Return what is wrong with the audit log, the stats and the queue of events, which drops some of a flood."""
         stats: UsageStats | None = self._made("stats")
-        return None if stats is None else stats.health()
-
-    def events_health(self) -> dict[str, Any] | None:
-        """Return how many events were dropped because they came too fast: calls, runs, lines of the access log."""
         dropped = self.recorder.lost.total()
-        return {"status": "degraded", "dropped": dropped} if dropped else None
+        return {
+            "audit": self._audit.health(),
+            "stats": None if stats is None else stats.health(),
+            "events": {"status": "degraded", "dropped": dropped} if dropped else None,
+        }
 
     def sandbox_usage(self) -> dict[str, int]:
         """Return how many runs there may be at once, are running and are waiting; nothing before the first one."""

@@ -71,8 +71,6 @@ _message_decoder = msgspec.json.Decoder(_TypedMessage)
 
 
 class JsonRpcError(Exception):
-    """An error that is sent to the client as a JSON-RPC error."""
-
     def __init__(self, code: int, message: str, data: Any = None) -> None:
         super().__init__(message)
         self.code = code

@@ -123,8 +123,6 @@ _NEAR = (
 
 
 class HostRule(NamedTuple):
-    """One entry, as it was written."""
-
     host: str
     allow_private: bool = False
 

@@ -262,7 +262,6 @@ class Engine:
         return limiters.get(level) or limiters.setdefault(level, FairLimiter(self._limits.workers))
 
     def _worker(self, names: ScriptNames, prepared: PreparedCode) -> AbstractContextManager[WorkerSession]:
-        """Open a fresh worker for this code."""
         return self.sandbox.session(type_stubs(names, set(prepared.words.values())) if self._typecheck else None)
 
     def context(

@@ -31,8 +31,6 @@ class Sample(NamedTuple):
 
 
 class Family(NamedTuple):
-    """All lines of one name."""
-
     name: str
     kind: str  # counter, gauge or histogram
     help: str

@@ -160,7 +160,6 @@ def refusal(error: Exception) -> HttpError | None:
 
 
 def error_from_store(error: BundleError) -> RestError:
-    """Convert an error of the bundle store."""
     headers: Headers = ()
     if isinstance(error, RateLimitError):
         headers = rate_limit_headers(error.left, refused=True)

@@ -207,9 +207,9 @@ class RestContext:
 
     def __init__(self, app: "App", allowed: Offered, members: "Members | None" = None) -> None:
         """`allowed` are the tools that the server offers. `members`: all that serve, where it is one of several."""
-        self._app = app
+        self.app = app
         self.members = members
-        self._allow_lists = allow_lists(app, allowed)
+        self.allow_lists = allow_lists(app, allowed)
         self._under_way: Counter[tuple[str, str]] = Counter()
         self.pre_processor_turns = PreProcessorTurns()
         # What code of callers with this list of tools can say, and what that is made of.
@@ -236,14 +236,8 @@ class RestContext:
                     del self._under_way[key]
 
     @property
-    def app(self) -> "App":
-        """For what is done with more than its bundles: imports, servers, trust."""
-        return self._app
-
-    @property
     def bundles(self) -> "BundleService":
-        """The bundle service of the current config."""
-        return self._app.bundles
+        return self.app.bundles
 
     @property
     def principal(self) -> Principal:
@@ -253,24 +247,19 @@ class RestContext:
     @property
     def allowed(self) -> Collection[str] | None:
         """The tools that it may call; None is all."""
-        return self._allow_lists.of(current_principal.get())
-
-    def allowed_of(self, principal: Principal) -> Collection[str] | None:
-        """Return the allow-list of another caller."""
-        return self._allow_lists.of(principal)
+        return self.allow_lists.of(current_principal.get())
 
     @property
     def may_change(self) -> bool:
-        """Whether it may change bundles."""
         return self.principal.may("edit")
 
     async def call(self, call: ToolCall, progress: "Progress | None" = None) -> ToolResult:
         """Call a tool by its name or alias, or a version. One that is off or over its limit raises a BundleError."""
-        is_by_name, catalog = call.version is UNSET, self._app.catalog
+        is_by_name, catalog = call.version is UNSET, self.app.catalog
         if is_by_name:
             await catalog.refresh(at_once=True)  # what somebody has switched off is not called any more
-        allowed = self._allow_lists.of(current_principal.get())
-        result = await self._app.call(call, allowed, progress)
+        allowed = self.allow_lists.of(current_principal.get())
+        result = await self.app.call(call, allowed, progress)
         if result.error is not None:
             catalog.refuse_switched_off(call.name, result, allowed) if is_by_name else refuse_limited(result)
         return result
@@ -282,7 +271,7 @@ class RestContext:
 
     def clean(self, text: Any, sent: Any) -> Any:
         """Mask secrets in a text, except those that the client sent."""
-        return self._app.runtime.redact(text, sent)
+        return self.app.runtime.redact(text, sent)
 
     def response(self, found: Any) -> "RestResponse":
         """Return a response of 200 with these data, in which secrets are masked."""

@@ -133,8 +133,6 @@ def _unqualified(hint: Any) -> Any:
 
 
 class FieldForm(msgspec.Struct, frozen=True):
-    """The form of one field."""
-
     name: str | None
     form: JsonForm
 

@@ -96,7 +96,6 @@ class AuditTable:
         return self.database.read(_read_key)
 
     def hash_of(self, args: Any) -> str:
-        """Return the hash of arguments in this log."""
         return AuditHasher(self.key()).of(args)
 
     def _backwards(
