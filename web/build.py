@@ -70,9 +70,14 @@ def _hashes(files: Iterable[Path], below: Path) -> dict[str, str]:
     return {path.relative_to(below).as_posix(): sha256(path.read_bytes()).hexdigest() for path in files}
 
 
+def environment() -> dict[str, str]:
+    """Return the environment of programs that import the page's packages from anywhere."""
+    return {**npm.environment(), "NODE_PATH": str(NODE / "node_modules")}
+
+
 def _node(script: str, *args: str) -> None:
     done = subprocess.run(
-        [*npm.node(), str(NODE / "node_modules" / script), *args], cwd=WEB, env=npm.environment(), check=False
+        [*npm.node(), str(NODE / "node_modules" / script), *args], cwd=WEB, env=environment(), check=False
     )
     if done.returncode:
         raise SystemExit(f"{script.split('/')[0]} found something wrong: see above.")
@@ -158,19 +163,9 @@ def run_tests() -> None:
     """Run the tests of the page's logic. Vitest is not among the packages: Node's own runner does."""
     tests = sorted(map(str, (WEB / "tests").glob("*.test.ts")))
     with TemporaryDirectory() as folder:
-        _node(
-            "rolldown/bin/cli.mjs",
-            *tests,
-            "-d",
-            folder,
-            "--platform",
-            "node",
-            "--format",
-            "cjs",
-            "--logLevel",
-            "silent",
-        )
-        done = subprocess.run([*npm.node(), "--test", f"{folder}/*.test.js"], env=npm.environment(), check=False)
+        how = ("--platform", "node", "--format", "cjs", "--logLevel", "silent")
+        _node("rolldown/bin/cli.mjs", *tests, "-d", folder, *how)
+        done = subprocess.run([*npm.node(), "--test", f"{folder}/*.test.js"], env=environment(), check=False)
     if done.returncode:
         raise SystemExit("Tests of the page's logic failed: see above.")
 

@@ -117,7 +117,7 @@ class AppBundles:
         if self._is_closed:
             return True
         if at_once or monotonic() - self._none_at >= FRESH:
-            if self._are_there():
+            if self._config.database is not None or self._folder.is_dir():
                 return False
             self._none_at = monotonic()
         return True

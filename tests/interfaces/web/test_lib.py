@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 from tests import npm
-from web.build import NODE, WEB, run_tests
+from web.build import NODE, WEB, environment, run_tests
 
 PACKAGES = NODE / "node_modules"
 SHIMS = """
@@ -83,8 +83,7 @@ def node(tmp_path_factory):
 
 
 def _done(folder, *command, **options):
-    packages = {**npm.environment(), "NODE_PATH": str(PACKAGES)}
-    options |= {"cwd": folder, "env": packages, "capture_output": True, "text": True, "check": False}
+    options |= {"cwd": folder, "env": environment(), "capture_output": True, "text": True, "check": False}
     return subprocess.run([*map(str, command)], **options)
 
 
