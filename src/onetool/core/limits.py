@@ -12,6 +12,8 @@ from collections.abc import Iterable
 
 import msgspec
 
+MIB = 1024**2  # bytes
+DAY = 86_400  # seconds
 PARTS = 60  # of a window
 
 

@@ -260,10 +260,6 @@ def is_private(host: str) -> bool:
     return reach(host) == PRIVATE if is_address(host) else _is_near(host)
 
 
-def entry_for(url: Url) -> str:
-    return host_entry(url.authority, is_private(url.host))
-
-
 def host_need(url: Url, private: bool = False) -> Need:
     """Return that this URL's host has to be allowed. `private`: it leads to an address of this machine or network."""
     private = private or is_private(url.host)

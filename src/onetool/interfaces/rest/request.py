@@ -32,6 +32,7 @@ from onetool.http.asgi import (
     check_content_type,
     encode,  # also of data that JSON has no word for
     read_body,
+    takes_gzip,
 )
 from onetool.http.definition import FROM_TOOL
 from onetool.interfaces.rest.problem import RestError
@@ -311,23 +312,6 @@ def with_etag(thing: Mapping[str, Any], tag: str) -> RestResponse:
     return RestResponse(200, encode(thing), (etag(tag),))
 
 
-def read_weights(text: str) -> dict[str, float]:
-    """Parse a header like Accept into entries with their weights (`q=`), from 0 to 1. The first of each name counts."""
-    found: dict[str, float] = {}
-    for one in text.split(","):
-        name, *parameters = (part.strip() for part in one.split(";"))
-        weights = [part[2:] for part in parameters if part.startswith("q=")]
-        found.setdefault(name, _weight(weights[0]) if weights else 1.0)
-    return found
-
-
-def _weight(text: str) -> float:
-    try:
-        return min(max(float(text), 0.0), 1.0)
-    except ValueError:
-        return 0.0
-
-
 # Lists are light: an ETag says that nothing has changed, and gzip packs the rest
 
 
@@ -341,16 +325,10 @@ def list_response(headers: Mapping[bytes, bytes], body: bytes) -> RestResponse:
     sent: list[tuple[bytes, bytes]] = [(b"etag", f'W/"{tag}"'.encode()), (b"vary", b"accept-encoding")]
     if is_known(headers, tag):
         return RestResponse(304, headers=tuple(sent))
-    if len(body) > SMALL and takes_gzip(headers.get(b"accept-encoding", b"")):
+    if len(body) > SMALL and takes_gzip(headers):
         body = gzip.compress(body, PACKING_LEVEL, mtime=0)
         sent.append((b"content-encoding", b"gzip"))
     return RestResponse(200, body, tuple(sent))
-
-
-def takes_gzip(accepted: bytes) -> bool:
-    """Return whether Accept-Encoding allows gzip: by its name, or by `*` where it is not named."""
-    found = read_weights(accepted.decode("latin-1").lower())
-    return found.get("gzip", found.get("*", 0.0)) > 0
 
 
 # Where tools are
