@@ -327,7 +327,7 @@ class StorePoller:
     def _keep(self) -> None:
         pause = self._every
         while True:
-            self._woken.wait(pause)
+            was_woken = self._woken.wait(pause)
             if self._closed.is_set():
                 return
             self._woken.clear()
@@ -343,7 +343,8 @@ class StorePoller:
             cost = perf_counter() - began
             if self._closed.wait(min(cost * WOKEN_SHARE, self._every)):
                 return
-            pause = max(self._every, cost * SHARE)
+            # A database that wakes us does so each `every` seconds: looks of our own in between would double them.
+            pause = max(self._every * (1 + was_woken), cost * SHARE)
 
 
 # All pages of the lists of a `BundleService`
