@@ -6,7 +6,7 @@ running keep the old one to the end, with its settings, secrets and limits.
 
 import json
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from contextlib import suppress
 from functools import cached_property, partial
 from pathlib import Path
@@ -57,10 +57,10 @@ T = TypeVar("T")
 EMPTY: Mapping[str, Any] = freeze({})
 
 
-RunCode = Callable[..., Awaitable["RunResult"]]
+RunCode = Callable[..., Coroutine[Any, Any, "RunResult"]]
 """`App.run`, for those who need nothing else of the app."""
 
-AppCall = Callable[..., Awaitable["ToolResult"]]
+AppCall = Callable[..., Coroutine[Any, Any, "ToolResult"]]
 """`App.call`, for calls that come from inside of a call or run: with the `runtime` that this began with."""
 
 

@@ -279,7 +279,7 @@ class BundleService:
     async def visibility(self, allowed: Collection[str]) -> Visibility:
         """Return what is visible under this allow-list."""
         await self._runtime.refresh()  # what a tool is called depends on the others
-        return AllowedOnly(self.store, self.loading.name_of, allowed)
+        return AllowedOnly(self.store, self.loading.named.name_of, allowed)
 
     # Calls
 
