@@ -66,11 +66,25 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
 gc.disable()
 
 
-def pytest_collection_modifyitems(items):
+@pytest.hookimpl(tryfirst=True)  # before tests are grouped by their fixtures
+def pytest_collection_modifyitems(config, items):
     """Name the area of each attack test in its report, which `make attack` counts."""
+    if hasattr(config, "workerinput"):
+        items.sort(key=lambda item: item.path)  # each worker began with another file: see `files_for`
     for item in items:
         if mark := item.get_closest_marker("attack"):
             item.user_properties.append(("attack", mark.args))
+
+
+def files_for(worker):
+    """Return all test files, beginning with another one for each worker.
+
+    The worker that imports a file first rewrites its asserts for all. In one order, all would rewrite all files.
+    """
+    found = Path(__file__).parent.rglob("test_*.py")
+    files = sorted(str(file) for file in found if file.parent.name != "replicas")  # `make test-cluster` names it
+    first = int(worker["workerid"].removeprefix("gw")) * len(files) // worker["workercount"]
+    return files[first:] + files[:first]
 
 
 def pytest_collection_finish():
@@ -79,11 +93,15 @@ def pytest_collection_finish():
 
 
 def pytest_configure(config):
-    """Make a worker send one message per passed test instead of four, unless durations are asked for.
+    """Prepare a worker: divide the files, and send one message per passed test instead of four.
 
-    A message costs both processes as much as a small test does.
+    A message costs both processes as much as a small test does. `--durations` needs all of them.
     """
-    if not hasattr(config, "workerinput") or config.option.durations is not None:
+    if not hasattr(config, "workerinput"):
+        return
+    if config.args == ["tests"] and not config.option.ignore:  # files that are named are not ignored
+        config.args = files_for(config.workerinput)
+    if config.option.durations is not None:
         return
     worker = next(plugin for plugin in config.pluginmanager.get_plugins() if hasattr(plugin, "sendevent"))
     send = worker.sendevent

@@ -29,6 +29,15 @@ def test_a_matrix_without_cases_fails():
         each("number", [])(lambda number: None)()
 
 
+@each("number", [1, 2])
+@each("text", ["a", "b"])
+def test_all_cases_share_a_fixture(tmp_path, number, text):
+    (tmp_path / text).touch()
+    assert tmp_path.is_dir()
+    if (number, text) == (2, "b"):
+        assert sorted(file.name for file in tmp_path.iterdir()) == ["a", "b"]
+
+
 @each("pair", [(1, 1), (2, 2)])
 def test_a_case_of_one_name_may_be_a_tuple(pair):
     assert pair[0] == pair[1]

@@ -8,7 +8,7 @@ from decimal import Decimal
 from pathlib import PurePath
 
 import pytest
-from helpers import calls, examples
+from helpers import calls, each, examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic_monty import Monty
@@ -155,7 +155,7 @@ GOLDEN = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("code", GOLDEN, ids=lambda code: code.splitlines()[-1])
+@each("code", GOLDEN)
 def test_what_json_does_not_have_comes_out_as_what_comes_nearest(sandbox, code):
     assert repr(sandbox(code)) == repr(GOLDEN[code])
 
@@ -415,7 +415,7 @@ def _as_key(key):
     return key if isinstance(key, str) else json.dumps(key) if key is None or isinstance(key, bool) else str(key)
 
 
-@pytest.mark.parametrize("expression", EXPRESSIONS)
+@each("expression", EXPRESSIONS)
 def test_the_official_client_reads_the_same(prepared, official, expression):
     theirs, ours = official.feed_run(expression), prepared(expression)
     if isinstance(theirs, set | frozenset):  # whose order is nobody's business

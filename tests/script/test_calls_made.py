@@ -121,14 +121,28 @@ def test_a_cancelled_run_leaves_it_in_the_log_and_in_the_audit_line(shop, caplog
     assert stopped.__notes__ == ["done: crm.count ×1", "not known: mail.send(to='ann')"]
 
 
+class Nothing:
+    def get(self, name):
+        return None
+
+    def names(self):
+        return ()
+
+
+def test_counts_and_names_tell_of_calls_without_an_answer():
+    made = CallLog(Nothing())
+    errors = {"done": None, "failed": ToolError(code="execution_error", message="no")}
+    errors["late"] = ToolError(code="execution_error", message="no answer", reason="timeout")
+    for name, error in {**errors, "running": None}.items():
+        call = ToolCall(name, f"mail.{name}", {}, "test")
+        made.began(call)
+        if name != "running":
+            made.ended(call, ToolResult(ok=error is None, error=error))
+    assert made.counts() == "calls done: 1, failed: 1, not known: 2"
+    assert made.names() == "done: mail.done ×1; failed: mail.failed ×1; not known: mail.running ×1, mail.late ×1"
+
+
 def test_all_lists_together_have_under_2_kb():
-    class Nothing:
-        def get(self, name):
-            return None
-
-        def names(self):
-            return ()
-
     made = CallLog(Nothing())
     error = ToolError(code="execution_error", message="é" * 500)
     for number in range(1000):

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from helpers import each
 from services.audit_places import audit_database
 
 from onetool.config.model import AuditConfig
@@ -53,7 +54,7 @@ def test_the_newest_come_first(kept) -> None:
     assert ids(kept, 4) == ["9c", "9b", "9a", "8c"]
 
 
-@pytest.mark.parametrize(
+@each(
     ("wanted", "found"),
     [
         ({"who": "ci"}, ["9a", "8a"]),

@@ -119,8 +119,8 @@ class CallLog:
 
     def counts(self) -> str:
         with self._lock:
-            done, failed = self._done.total(), self._failed.total()
-            return f"calls done: {done}, failed: {failed}, not known: {len(self._running)}"
+            unknown = len(self._running) + self._timed_out.total()
+            return f"calls done: {self._done.total()}, failed: {self._failed.total()}, not known: {unknown}"
 
     def summary(self) -> Made:
         """Return the calls by outcome, without empty outcomes. Tools that change something come first."""

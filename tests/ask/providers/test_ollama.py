@@ -78,6 +78,7 @@ def official() -> Any:
 
 
 class TestRequest:
+    @pytest.mark.long
     @pytest.mark.parametrize("stream", [False, True])
     def test_official_types(self, official: Any, stream: bool) -> None:
         sent = body(prompt(*HISTORY, system="Be brief.", temperature=0.5, max_tokens=100), stream)
@@ -175,6 +176,7 @@ class TestWindow:
 
 
 class TestReply:
+    @pytest.mark.long
     @pytest.mark.parametrize(
         "name", sorted(path.stem for path in DATA.glob("*.*json") if path.stem not in ("tags", "refusals"))
     )
@@ -264,6 +266,7 @@ class TestModels:
     def test_those_that_chat(self) -> None:
         assert OLLAMA.models(whole("tags")) == ["qwen3:8b", "gemma3:4b"]
 
+    @pytest.mark.long
     def test_official_types(self, official: Any) -> None:
         assert len(official.ListResponse.model_validate(whole("tags")).models) == 3
 

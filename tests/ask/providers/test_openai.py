@@ -74,7 +74,10 @@ def calls_of(*chunks: Any) -> list[tuple[str, str, Any]]:
 
 @pytest.fixture(scope="module")
 def official() -> dict[str, Any]:
-    """Imports of the official client are slow, and what it deprecates is not our matter."""
+    """What the official client says of requests and answers. Its import is slow, so tests that use it are long.
+
+    What it deprecates is not our matter.
+    """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         from openai.types.chat import ChatCompletion, ChatCompletionChunk
@@ -108,6 +111,7 @@ HISTORY = (
 
 
 class TestRequest:
+    @pytest.mark.long
     @pytest.mark.parametrize("stream", [False, True])
     @pytest.mark.parametrize("may_call", [False, True])
     @pytest.mark.parametrize("model", ["gpt-5.4-mini", "gpt-6-luna", "qwen3", "mistral-small-latest"])
@@ -247,6 +251,7 @@ TWO_CALLS = (
 )
 
 
+@pytest.mark.long
 class TestFixtures:
     @pytest.mark.parametrize(
         "name", sorted(path.stem for path in DATA.glob("*.json") if path.stem not in ("models", "refusals"))

@@ -8,7 +8,7 @@ import time
 
 import pytest
 from click.testing import CliRunner
-from helpers import cli
+from helpers import cli, each
 
 from onetool.config.model import AuditConfig
 from onetool.core.call import ToolCall
@@ -114,7 +114,7 @@ def test_the_newest_is_the_last(kept):
     assert ids("--limit", "2") == ["1b", "1c"]
 
 
-@pytest.mark.parametrize(
+@each(
     ("args", "found"),
     [
         (["--since", "2h"], ["1a", "1b", "1c"]),

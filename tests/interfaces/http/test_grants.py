@@ -6,7 +6,7 @@ from urllib.parse import quote
 
 import pytest
 import yaml
-from helpers import cli, until
+from helpers import cli, each, until
 from interfaces.http.conftest import Served
 from interfaces.http.matrix import token_entry, token_of
 from interfaces.http.test_page_links import bearer, session_of
@@ -152,7 +152,7 @@ def test_other_origins_and_tools_are_refused_with_the_owners_session_too(place, 
     assert place.ask(method, path, body, **headers).status == 403
 
 
-@pytest.mark.parametrize(
+@each(
     "host",
     [
         "*",

@@ -9,6 +9,7 @@ import asyncio
 import json
 
 import pytest
+from helpers import each
 from interfaces.http.matrix import OPEN, OWN_METHODS, address, exchange, served, status_of, token_entry, token_of
 from interfaces.http.matrix import bearer as bearer_of
 from interfaces.mcp.peers import META, NAMES, NEW, TASKS
@@ -197,8 +198,8 @@ def test_who_is_nobody_has_no_method(site, who):
     assert {method: mcp(site, who, method)[0] for method in MCP_METHODS} == dict.fromkeys(MCP_METHODS, 401)
 
 
-@pytest.mark.parametrize("role", ROLES)
-@pytest.mark.parametrize("method", STATELESS_METHODS)
+@each("role", ROLES)
+@each("method", STATELESS_METHODS)
 def test_every_role_has_every_method(site, role, method):
     assert_answered(method, *mcp(site, role, method, MCP_METHODS[method]))
 

@@ -213,8 +213,8 @@ def test_two_tokens_are_no_token():
 ROUTES = ["/mcp", "/healthz", "/", "/nothing", "/tools"]
 
 
-@pytest.mark.parametrize("path", ROUTES)
-@pytest.mark.parametrize("method", ["GET", "POST", "OPTIONS", "DELETE"])
+@each("path", ROUTES)
+@each("method", ["GET", "POST", "OPTIONS", "DELETE"])
 def test_bad_host_and_bad_origin_everywhere(server, path, method):
     for host in ("evil.example", f"evil.example:{server.port}", False):
         reply = server.ask(path, method, host=host)

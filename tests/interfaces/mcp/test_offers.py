@@ -3,7 +3,7 @@
 import json
 from base64 import b64decode
 
-import pytest
+from helpers import each
 from interfaces.mcp.peers import META
 
 
@@ -46,7 +46,7 @@ def test_a_snippet_becomes_code_to_run(peer):
     assert got["description"] == "The first squares"
 
 
-@pytest.mark.parametrize(
+@each(
     ("arguments", "expected"),
     [({}, "count"), ({"count": "many"}, "count"), ({"count": "1", "cuont": "2"}, "cuont")],
 )
@@ -62,7 +62,7 @@ def test_texts_become_what_a_prompt_wants(peer):
     assert words(got) == [("user", "red: Hello, 12! Hello, 12! ")]
 
 
-@pytest.mark.parametrize(
+@each(
     ("arguments", "expected"),
     [
         ({}, "name"),
@@ -139,7 +139,7 @@ def test_text_bytes_and_data_can_be_read(peer):
     assert json.loads(content["text"]) == {"author": "Ada Lovelace", "title": "Notes é"}
 
 
-@pytest.mark.parametrize(
+@each(
     "uri",
     [
         *("shelf://nothing", "shelf://books/a", "shelf://books/a/b/c", "shelf://books/a/unwritten"),
@@ -194,7 +194,7 @@ def test_names_of_tools_are_completed(peer):
     )
 
 
-@pytest.mark.parametrize(
+@each(
     ("params", "expected"),
     [
         ({}, "params.ref is missing"),

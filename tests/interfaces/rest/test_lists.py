@@ -3,6 +3,7 @@
 import base64
 
 import pytest
+from helpers import each
 from interfaces.rest.served import BUILT_IN, problem
 
 
@@ -87,15 +88,15 @@ NO_SIZES = ["0", "-1", "+1", "1.0", "", "x", "01", "1e2", "٣"]
 TOO_MANY = ["1001", "12345678901", "9" * 5000]
 
 
-@pytest.mark.parametrize("size", [*NO_SIZES, *TOO_MANY])
-@pytest.mark.parametrize("path", ["bundles?", "tools/search?q=a&"])
+@each("size", [*NO_SIZES, *TOO_MANY])
+@each("path", ["bundles?", "tools/search?q=a&"])
 def test_a_page_has_1_to_1000(api, path, size):
     found = problem(api.get(f"/tools/{path}pageSize={size}"), 400, "bad_parameter")
     assert (found["in"], found["pointer"]) == ("query", "/pageSize")
     assert "1 to 1000" in found["detail"]
 
 
-@pytest.mark.parametrize("size", NO_SIZES)
+@each("size", NO_SIZES)
 def test_a_recommendation_is_a_number(api, size):
     found = problem(api.get(f"/tools/tools?recommendedPageSize={size}"), 400, "bad_parameter")
     assert (found["in"], found["pointer"]) == ("query", "/recommendedPageSize")

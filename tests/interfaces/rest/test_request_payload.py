@@ -3,12 +3,13 @@
 import json
 
 import pytest
+from helpers import each
 from interfaces.rest.served import BUILT_IN, problem
 
 ECHO = f"/tools/bundles/{BUILT_IN}/tools/echo/version/1/invoke"
 
 
-@pytest.mark.parametrize(
+@each(
     ("body", "says"),
     [
         (b"{", "line 1 column 2"),

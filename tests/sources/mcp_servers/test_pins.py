@@ -98,6 +98,7 @@ def test_pinned_it_is_refused_until_somebody_approves(harness, shop):
         assert app.mistakes == ()
 
 
+@pytest.mark.attack("approvals")
 def test_what_changes_while_it_is_approved_is_not_approved(harness, shop, monkeypatch):
     """The server lists other tools between the look at them and the approval."""
     first_use(harness, shop(pin=True))
@@ -248,6 +249,7 @@ LOOSE = {"readOnlyHint": True, "idempotentHint": True, "destructiveHint": False}
 
 
 @pytest.mark.parametrize("before", [None, {}, {"readOnlyHint": False, "destructiveHint": True}])
+@pytest.mark.attack("approvals")
 def test_hints_that_loosen_count_as_before_until_somebody_approves(harness, shop, before):
     shop.lists(PAY if before is None else {**PAY, "annotations": before})
     first_use(harness, shop())
@@ -266,6 +268,7 @@ def test_hints_that_loosen_count_as_before_until_somebody_approves(harness, shop
         assert hints(app) == (True, True)
 
 
+@pytest.mark.attack("approvals")
 def test_hints_that_were_there_at_first_sight_count_and_tighter_ones_at_once(harness, shop):
     shop.lists({**PAY, "annotations": {"readOnlyHint": True}})
     first_use(harness, shop())
@@ -283,6 +286,7 @@ def test_hints_that_were_there_at_first_sight_count_and_tighter_ones_at_once(har
         assert hints(app) == (True, False)
 
 
+@pytest.mark.attack("approvals")
 def test_a_tool_that_goes_and_comes_back_looser_is_not_new(harness, shop):
     first_use(harness, shop())
     for tools in ([LOOK], [LOOK, {**PAY, "annotations": LOOSE}]):
@@ -304,6 +308,7 @@ def test_what_another_process_approves_counts_here(harness, shop):
         until(lambda: call(app, "shop.pay") and hints(app) == (True, True))
 
 
+@pytest.mark.attack("approvals")
 def test_tools_of_a_server_that_look_alike_are_told(harness, shop):
     shop.lists(PAY, {**PAY, "name": "p\u0430y"}, LOOK)
     with harness.app(shop()) as app:
@@ -314,6 +319,7 @@ def test_tools_of_a_server_that_look_alike_are_told(harness, shop):
 
 
 @pytest.mark.parametrize("damage", [lambda kept, key: kept.delete(key), lambda kept, key: kept.write(key, b"junk")])
+@pytest.mark.attack("approvals")
 def test_what_was_approved_stays_so_when_somebody_deletes_or_damages_it(harness, shop, damage):
     first_use(harness, shop(pin=True))
     with harness.app(shop(pin=True)) as app:
@@ -377,6 +383,7 @@ def test_an_upgrade_is_not_a_change(harness, shop):
         assert any("+" in line and "other.html" in line for line in app.servers.differences("shop")["pay"])
 
 
+@pytest.mark.attack("approvals")
 def test_clients_see_no_looser_hints_than_the_approved_ones(harness, shop):
     first_use(harness, shop())
     shop.lists({**PAY, "annotations": {"title": "Pay", "destructiveHint": False, "openWorldHint": False}})

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 from urllib.parse import quote
@@ -41,6 +40,7 @@ from onetool.services.audit import AuditRecord
 from onetool.services.audit.record import AuditFilter, AuditPosition
 from onetool.services.results import HandleNotFoundError, ResultExpiredError, ResultTooLargeError
 from onetool.services.results.paging import BadQueryError
+from onetool.services.stats.summary import iso
 from onetool.services.stats.usage import NOT_COUNTED, StatsFilter, StatsOverview, ToolUsage
 
 if TYPE_CHECKING:
@@ -279,8 +279,8 @@ def _list(request: RestRequest) -> RestResponse:
                 ResultEntry(
                     handle=one.handle,
                     name=one.name or UNSET,
-                    created_at=_iso(one.at),
-                    expires_at=_iso(store.expires_at(one)),
+                    created_at=iso(one.at),
+                    expires_at=iso(store.expires_at(one)),
                     size=one.size,
                     lines=one.lines,
                     type="text",
@@ -303,10 +303,6 @@ def _after(kept: "Iterator[KeptResult]", token: str | None) -> "Iterator[KeptRes
 
 def _fits(kept: "KeptResult", wanted: str) -> bool:
     return not wanted or any(wanted in text.casefold() for text in (kept.name or "", kept.head, kept.handle))
-
-
-def _iso(at: float) -> str:
-    return datetime.fromtimestamp(at, UTC).isoformat(timespec="seconds")
 
 
 def _told(work: Callable[[], T]) -> T:

@@ -93,9 +93,11 @@ class ResultStore:
         before = (float("inf"), "")
         while rows := self._read(sql, (_owner_key(owner), self._ttl, *before)):
             for key, data, size, lines, at in rows:
-                with _translated():
+                try:
                     note = msgspec.json.decode(data, type=ResultNote)
-                handle = _masked(note.masked, key, owner)
+                    handle = _masked(note.masked, key, owner)
+                except (msgspec.DecodeError, ValueError):  # a damaged row hides no other
+                    continue
                 yield KeptResult(handle=handle, name=note.name, at=at, size=size, lines=lines, head=note.head)
             before = rows[-1][4], rows[-1][0]
 

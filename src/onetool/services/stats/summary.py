@@ -18,6 +18,7 @@ from typing import Any, TypedDict
 import msgspec
 
 from onetool.core.limits import DAY
+from onetool.core.text import LAST_SECOND
 from onetool.services.stats.store import Row, StatsReader, read_spread
 
 HOUR = 3600
@@ -49,8 +50,8 @@ PERIODS: Mapping[str, Period] = {
 
 
 def iso(at: float) -> str:
-    """ISO 8601, with seconds."""
-    return datetime.fromtimestamp(at, UTC).isoformat(timespec="seconds")
+    """ISO 8601, with seconds. A time that no calendar has, in a row of others, becomes the last moment of one."""
+    return datetime.fromtimestamp(at if 0 <= at <= LAST_SECOND else LAST_SECOND, UTC).isoformat(timespec="seconds")
 
 
 # The summary

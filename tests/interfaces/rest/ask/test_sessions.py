@@ -236,7 +236,7 @@ def test_a_session_with_a_turn_under_way_is_not_changed(harness):
 # Who may
 
 
-def doors_of(id):
+def requests_to(id):
     """Every way to a session: the method, the path, the body."""
     yield "GET", f"/ask/sessions/{id}", None
     yield "PATCH", f"/ask/sessions/{id}", {"title": "x"}
@@ -255,7 +255,7 @@ def test_a_session_of_another_user_is_like_one_that_is_not_there(harness):
     harness.model.will("One.")
     asked = send(harness, "POST", "/ask", {"prompt": "What is it?"}, asgi_client=users, user="ada")
     id, unknown = asked.json["sessionId"], "20200101-000000-aaaa"
-    for (method, path, body), (_, other, unknown_body) in zip(doors_of(id), doors_of(unknown), strict=True):
+    for (method, path, body), (_, other, unknown_body) in zip(requests_to(id), requests_to(unknown), strict=True):
         theirs = send(harness, method, path, body, asgi_client=users, user="bob")
         nobodys = send(harness, method, other, unknown_body, asgi_client=users, user="bob")
         assert (theirs.status, theirs.json["code"]) == (404, "not_found"), (method, path)

@@ -10,12 +10,14 @@ from typing import NamedTuple
 import msgspec
 
 from onetool.database import Transaction
+from onetool.http.definition import ToolLimits
 from onetool.sources.bundles.contents import ContentsChange, PathTakenError, decode_tool, encode_tool
 from onetool.sources.bundles.errors import ConflictError, InvalidError, NotFoundError
 from onetool.sources.bundles.files.disk import Stamp
 from onetool.sources.bundles.files.form import bundle_text, not_empty, tool_text
 from onetool.sources.bundles.files.overlay import Overlay, UnknownOverlay, overlay_text, read_overlay
-from onetool.sources.bundles.model import Bundle, Tool
+from onetool.sources.bundles.model import IMPLS, Bundle, Tool
+from onetool.sources.bundles.names import check_slug, check_version
 from onetool.sources.bundles.transaction import StoreTransaction
 
 read_bundle = msgspec.json.Decoder(Bundle).decode
@@ -271,16 +273,31 @@ def _put(change: ContentsChange, row: TableRow, is_bundle: bool) -> None:
     path = _path(row.id, is_bundle)
     try:
         if is_bundle:
-            change.put_bundle(read_bundle(row.body), path, _stamp(row))
+            bundle = read_bundle(row.body)
+            _check_row(row, bundle)
+            change.put_bundle(bundle, path, _stamp(row))
             return
         tool = decode_tool(row.body)
+        _check_row(row, tool)
         other = change.tool(tool.bundle_id, tool.slug, tool.version)
         if other is not None and other.path != path:
             change.drop(other.path)  # it has got another name, and comes later
         change.put_tool(tool, path, _stamp(row), row.body)
-    except (msgspec.DecodeError, RecursionError, PathTakenError) as error:
-        why = str(error) if isinstance(error, PathTakenError) else f"{error}; {NEWER}"
+    except (msgspec.DecodeError, RecursionError, PathTakenError, InvalidError) as error:
+        why = str(error) if isinstance(error, PathTakenError | InvalidError) else f"{error}; {NEWER}"
         change.put_broken(path, _stamp(row), why)
+
+
+def _check_row(row: TableRow, thing: Bundle | Tool) -> None:
+    """Raise InvalidError or DecodeError for a row that no OneTool writes: others may have write access."""
+    if thing.id != row.id or thing.is_built_in or thing.source is not None:
+        raise InvalidError(f"the row of {row.id} says that it is {thing.id}, built in, or of a config")
+    check_slug(thing.slug)
+    if isinstance(thing, Tool):
+        check_version(thing.version)
+        impls = {"python": thing.python_impl, "go": thing.go_impl, "http": thing.http_impl, "script": thing.script_impl}
+        msgspec.convert(impls[thing.type], IMPLS[thing.type][1])
+        msgspec.convert(thing.limits, ToolLimits)
 
 
 def _switch(change: ContentsChange, found: TableChanges) -> None:
