@@ -71,8 +71,6 @@ _decode_typed: Callable[[bytes], Any] = msgspec.json.Decoder(_TypedMessage).deco
 
 
 class JsonRpcError(Exception):
-    """An error that is sent to the client as a JSON-RPC error."""
-
     def __init__(self, code: int, message: str, data: Any = None) -> None:
         super().__init__(message)
         self.code = code

@@ -63,8 +63,6 @@ def run_blocking(work: Coroutine[Any, Any, T]) -> T:
 
 
 class _Worker:
-    """One thread and what it does."""
-
     def __init__(self) -> None:
         self.inbox: SimpleQueue[Job] = SimpleQueue()
         self.lost = False  # nobody waits for what it does any more: it ends when it has done it
