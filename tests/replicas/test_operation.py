@@ -8,13 +8,15 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from pathlib import Path
+from statistics import median
 
 import httpx
 import psycopg
 import pytest
 from helpers import until
+from postgres import free_port
 
-from replicas.balancers import DEPLOY, PLACES, free_port, program
+from replicas.balancers import DEPLOY, PLACES, program
 from replicas.harness import BUNDLE
 from replicas.test_clients import TOOL
 from replicas.test_faults import numbered, put
@@ -118,11 +120,12 @@ def test_the_database_gets_few_statements(replicas, postgres):
         idle = (counted() - before) / (time.monotonic() - began)
         assert idle <= 5 * len(two)  # `python -m bench cluster` measures it: the aim is 4
         for path in paths:
-            client.get(path).raise_for_status()
-            before, began = counted(), time.monotonic()
-            for _ in range(50):
+            found = []
+            for _ in range(21):
+                before = counted()
                 client.get(path).raise_for_status()
-            assert (counted() - before - idle * (time.monotonic() - began)) / 50 <= 2.5, path
+                found.append(counted() - before)
+            assert median(found) == 2, path  # most requests have no statement of others in between
 
 
 # The steps of docs/operate/scale.md
