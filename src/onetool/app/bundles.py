@@ -82,7 +82,7 @@ class AppBundles:
         with self._lock:
             if self._service is None:
                 self._service = self._open_service(self._folder, lambda: self._functions, lambda: self._offered)
-                self._service.store.follow_calls(self._recorder)
+                self._service.store.counter.follow(self._recorder)
             return self._service
 
     def is_unchanged(self, at_once: bool = False) -> bool:
@@ -117,7 +117,7 @@ class AppBundles:
         if self._is_closed:
             return True
         if at_once or monotonic() - self._none_at >= FRESH:
-            if self._are_there():
+            if self._config.database is not None or self._folder.is_dir():
                 return False
             self._none_at = monotonic()
         return True
