@@ -218,7 +218,7 @@ class Members:
             "catalogue = excluded.catalogue",
             (self.id, self._address, __version__, now, now, self._is_draining, signature, self.catalogue),
         )
-        if time.monotonic() >= self._forget_at:
+        if self.is_oldest() and time.monotonic() >= self._forget_at:
             self._forget_at = time.monotonic() + FORGET_S
             forgotten = f"DELETE FROM replicas WHERE seen_at < {clock} - %s OR seen_at > {clock} + %s"  # noqa: S608
             work.execute(forgotten, (FORGOTTEN_S, FORGOTTEN_S))
