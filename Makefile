@@ -53,11 +53,11 @@ web: $(VENV)/.dev  ## build the page anew, from web/ into the package; ARGS=--de
 web-hashes: $(VENV)/.dev
 	$(BIN)/python -m web.build --hashes
 
-test-web: $(VENV)/.dev  ## the page's logic, by Node's own test runner: web/tests
+test-web: $(VENV)/.dev  ## the page's logic, with Vitest: web/tests
 	$(BIN)/python -m web.build --test
 
-lint-web: $(VENV)/.dev  ## types and templates of the page; Prettier and ESLint where they are installed
-	$(BIN)/python -m web.build --lint
+lint-web: $(VENV)/.dev  ## the page: types, templates, ESLint, Prettier; ARGS=--format: format it instead
+	$(BIN)/python -m web.build $(or $(ARGS),--lint)
 
 # Best effort: where npm can't reach its registry, it says so, and compares hashes only.
 web-check: $(VENV)/.dev  ## build the page anew and compare

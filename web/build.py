@@ -2,8 +2,9 @@
 
     --check    build anew and fail if the assets, the types or the manifest differ; change nothing
     --hashes   compare the sources, the API's schemas and the assets with built.json; needs no Node
-    --test     run the tests of web/tests: bundled by Rolldown, run by Node's own test runner
-    --lint     run svelte-check, and Prettier and ESLint where they are installed
+    --test     run the tests of web/tests with Vitest
+    --lint     run svelte-check, ESLint and Prettier
+    --format   have Prettier write the sources
     --dev      Vite's own server, which shows what is edited at once, in front of `make serve` (or of ONETOOL_URL)
 
 The assets are committed, so that `make serve` and the wheel need no Node. `built.json` has the hashes of the sources,
@@ -70,17 +71,31 @@ def _hashes(files: Iterable[Path], below: Path) -> dict[str, str]:
     return {path.relative_to(below).as_posix(): sha256(path.read_bytes()).hexdigest() for path in files}
 
 
+def environment() -> dict[str, str]:
+    """Return the environment of programs that import the page's packages from anywhere."""
+    return {**npm.environment(), "NODE_PATH": str(NODE / "node_modules")}
+
+
 def _node(script: str, *args: str) -> None:
     done = subprocess.run(
-        [*npm.node(), str(NODE / "node_modules" / script), *args], cwd=WEB, env=npm.environment(), check=False
+        [*npm.node(), str(NODE / "node_modules" / script), *args], cwd=WEB, env=environment(), check=False
     )
     if done.returncode:
         raise SystemExit(f"{script.split('/')[0]} found something wrong: see above.")
 
 
+def _check_types() -> None:
+    _node("svelte-check/bin/svelte-check", "--tsconfig", "tsconfig.json", "--fail-on-warnings")
+
+
 def install(*options: str, within: float = npm.WITHIN) -> None:
-    """Packages go beside the sources' folder; Vite looks for them through a link."""
+    """Packages go beside the sources' folder."""
     npm.install(WEB, NODE, *options, within=within)
+    _link()
+
+
+def _link() -> None:
+    """Let Vite find the packages: it looks for them beside its config."""
     link = WEB / "node_modules"
     if not link.exists():
         link.unlink(missing_ok=True)
@@ -126,7 +141,7 @@ def build(check: bool) -> None:
         if check and types.read_bytes() != TYPES.read_bytes():
             raise SystemExit("web/src/lib/api/types.d.ts is not what the API describes now: run `make web`.")
         shutil.copyfile(types, TYPES)
-        _node("svelte-check/bin/svelte-check", "--tsconfig", "tsconfig.json", "--fail-on-warnings")
+        _check_types()
         _node("vite/bin/vite.js", "build", "--outDir", str(assets), "--emptyOutDir", "--logLevel", "warn")
         if not check:
             shutil.rmtree(STATIC, ignore_errors=True)
@@ -155,34 +170,16 @@ def check() -> None:
 
 
 def run_tests() -> None:
-    """Run the tests of the page's logic. Vitest is not among the packages: Node's own runner does."""
-    tests = sorted(map(str, (WEB / "tests").glob("*.test.ts")))
-    with TemporaryDirectory() as folder:
-        _node(
-            "rolldown/bin/cli.mjs",
-            *tests,
-            "-d",
-            folder,
-            "--platform",
-            "node",
-            "--format",
-            "cjs",
-            "--logLevel",
-            "silent",
-        )
-        done = subprocess.run([*npm.node(), "--test", f"{folder}/*.test.js"], env=npm.environment(), check=False)
-    if done.returncode:
-        raise SystemExit("Tests of the page's logic failed: see above.")
+    """Run the tests of the page's logic."""
+    _link()
+    _node("vitest/vitest.mjs", "run")
 
 
 def lint() -> None:
-    """Check types and templates; then formatting and rules, or say that those were not checked."""
-    _node("svelte-check/bin/svelte-check", "--tsconfig", "tsconfig.json", "--fail-on-warnings")
-    for name, script in (("Prettier", "prettier/bin/prettier.cjs"), ("ESLint", "eslint/bin/eslint.js")):
-        if (NODE / "node_modules" / script).exists():
-            _node(script, *(("--check", "src") if name == "Prettier" else ("src",)))
-        else:
-            print(f"{name.upper()} WAS NOT RUN: web/package-lock.json does not have it.", file=sys.stderr)
+    """Check types and templates, then rules, then formatting."""
+    _check_types()
+    _node("eslint/bin/eslint.js", ".")
+    _node("prettier/bin/prettier.cjs", "--check", ".")
 
 
 def main() -> None:
@@ -190,8 +187,9 @@ def main() -> None:
     parser.add_argument("--check", action="store_true", help="fail if what is committed differs; change nothing")
     parser.add_argument("--hashes", action="store_true", help="compare hashes only, without Node")
     parser.add_argument("--dev", action="store_true", help="Vite's own server, in front of a server that runs")
-    parser.add_argument("--test", action="store_true", help="test the page's logic with Node")
-    parser.add_argument("--lint", action="store_true", help="check types, and formatting where Prettier is installed")
+    parser.add_argument("--test", action="store_true", help="test the page's logic with Vitest")
+    parser.add_argument("--lint", action="store_true", help="check types, rules and formatting")
+    parser.add_argument("--format", action="store_true", help="format the sources with Prettier")
     args = parser.parse_args()
     if args.check:
         return check()
@@ -202,6 +200,8 @@ def main() -> None:
         return run_tests()
     if args.lint:
         return lint()
+    if args.format:
+        return _node("prettier/bin/prettier.cjs", "--write", "--log-level=warn", ".")
     return _node("vite/bin/vite.js") if args.dev else build(check=False)
 
 

@@ -28,7 +28,9 @@ const catalogues: Plugin = {
   resolveId: (id) => (id in CATALOGUES ? `\0${id}` : undefined),
   load: (id) => {
     const found = CATALOGUES[id.slice(1)];
-    return id.startsWith("\0virtual:") && found ? `export default ${JSON.stringify(order.map((key) => found[key] ?? ""))}` : undefined;
+    return id.startsWith("\0virtual:") && found
+      ? `export default ${JSON.stringify(order.map((key) => found[key] ?? ""))}`
+      : undefined;
   },
 };
 
@@ -41,7 +43,11 @@ const numberedKeys: Plugin = {
   enforce: "post",
   transform: (code, id) => {
     if (id.endsWith("/locales/en.ts")) return catalogue;
-    return /\/src\/.*\.(ts|svelte)$/.test(id) ? code.replace(new RegExp(`(["'\`])(${KEY})\\1`, "g"), (whole, _, key: string) => String(numbers.get(key) ?? whole)) : undefined;
+    return /\/src\/.*\.(ts|svelte)$/.test(id)
+      ? code.replace(new RegExp(`(["'\`])(${KEY})\\1`, "g"), (whole, _, key: string) =>
+          String(numbers.get(key) ?? whole),
+        )
+      : undefined;
   },
 };
 
@@ -49,7 +55,13 @@ const numberedKeys: Plugin = {
 export default defineConfig({
   base: "./",
   plugins: [svelte(), catalogues, numberedKeys],
-  server: { host: "127.0.0.1", proxy: { "^/(login|tools|call|run|ask|mcp|events|status|servers|results|stats|check|trust|audit|hosts|secrets|tokens|docs|openapi.json)(/|$|\\?)": toServer } },
+  server: {
+    host: "127.0.0.1",
+    proxy: {
+      "^/(login|tools|call|run|ask|mcp|events|status|servers|results|stats|check|trust|audit|hosts|secrets|tokens|docs|openapi.json)(/|$|\\?)":
+        toServer,
+    },
+  },
   build: {
     outDir: "../src/onetool/interfaces/web/static",
     emptyOutDir: true,
@@ -61,15 +73,26 @@ export default defineConfig({
     license: false,
     rolldownOptions: {
       // These packages do nothing when they are loaded, and don't say so.
-      treeshake: { moduleSideEffects: [{ test: /node_modules\/(@lezer|@marijn|style-mod|w3c-keyname|crelt)\//, sideEffects: false }] },
+      treeshake: {
+        moduleSideEffects: [
+          { test: /node_modules\/(@lezer|@marijn|style-mod|w3c-keyname|crelt)\//, sideEffects: false },
+        ],
+      },
       output: {
         // What several screens share comes in few pieces: many small ones compress badly.
         codeSplitting: {
           groups: [
             // It takes the key of a link out of the address before the rest is loaded.
             { name: "link", priority: 3, test: /preload-helper|src\/lib\/page\/link\./ },
-            { name: "base", priority: 2, test: /node_modules\/svelte|src\/(App\.|start\.|styles|screens\/(Tools?|SignIn)\.|lib\/(api\/(client|catalog|events|session|tool)|build\/dropped|call\/(calls|recent)|chat\/working|form\/(schema-rows|secrets)|locales\/en|page\/(screens|actions|filter|i18n|keys|notices|route|sized|storage|theme|tour)|text\/(json-text|paragraphs|shown))\.|parts\/(About|Finder|Notices|TryIt|Versions|Words|Prose|VirtualList|CopyButton|Dialog|Empty|Keyboard|Needs|Palette|Skeleton|Switch|Tabs)\.)/ },
-            { name: "screens", test: /src\/(screens\/|parts\/|lib\/(?!locales\/|page\/failures|editor\/(completion|editor|highlight|keys|problems)))/ },
+            {
+              name: "base",
+              priority: 2,
+              test: /node_modules\/svelte|src\/(App\.|start\.|styles|screens\/(Tools?|SignIn)\.|lib\/(api\/(client|catalog|events|session|tool)|build\/dropped|call\/(calls|recent)|chat\/working|form\/(schema-rows|secrets)|locales\/en|page\/(screens|actions|filter|i18n|keys|notices|route|sized|storage|theme|tour)|text\/(json-text|paragraphs|shown))\.|parts\/(About|Finder|Notices|TryIt|Versions|Words|Prose|VirtualList|CopyButton|Dialog|Empty|Keyboard|Needs|Palette|Skeleton|Switch|Tabs)\.)/,
+            },
+            {
+              name: "screens",
+              test: /src\/(screens\/|parts\/|lib\/(?!locales\/|page\/failures|editor\/(completion|editor|highlight|keys|problems)))/,
+            },
           ],
         },
       },

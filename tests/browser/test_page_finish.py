@@ -26,6 +26,10 @@ def test_an_address_names_the_tool_and_old_addresses_work(person, served):
     person.until("location.hash === '#/tools?tool=meteo.forecast'")
     person.reload()
     person.until("document.querySelector('article h1')?.textContent === 'meteo.forecast'")
+    person.click("Edit", role="link")
+    person.until("location.hash === '#/build?tool=meteo.forecast'")
+    person.reload()
+    person.see("Save as version 2")
     person.open("#/tools?tool=nothing.here").see("This tool can't be shown")
     person.open(f"#/tools?tool={METEO}/forecast/1")
     person.until("document.querySelector('article h1')?.textContent === 'meteo.forecast'")
@@ -45,6 +49,11 @@ def test_a_suggested_name_is_clicked(person, served):
     person.click("Use rows instead", role="button")
     person.see_no("did you mean")
     assert person.reads("Python code") == "numbers.table(rows=3)"
+    person.open(f"#/build?new=script&bundle={METEO}")
+    person.type_into("Code", "numbers.tabel()")
+    person.click("Use numbers.table instead", role="button")
+    person.see_no("did you mean")
+    assert person.reads("Code") == "numbers.table()"
 
 
 def test_the_span_fits_the_data_and_the_axis_has_numbers(person, served):

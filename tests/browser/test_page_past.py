@@ -3,13 +3,13 @@
 import json
 
 import pytest
-from browser.harness import METEO, harness
+from browser.harness import METEO, harness, named_token
 from browser.person import Person
 from browser.screens import look
 from upstream import Reply
 
 JSON = {"Content-Type": "application/json"}
-TOKEN = "sesame-token-0123456789"
+TOKEN, OTHER = "sesame-token-0123456789", "other-token-0123456789"
 PAST = "{place}.getItem('onetool.history') ?? ''"
 WORDS = {
     "en": ("History", "Compare with the last one", "Clear"),
@@ -99,7 +99,26 @@ def test_runs_of_the_playground_and_of_a_recipe_are_there(person, served):
     person.click("History")
     person.click("{}", role="button")
     person.see("step1", "step2")
-    assert [one["name"] for one in json.loads(json.loads(kept(person)))[0]["steps"]] == ["step1", "step2"]
+    assert [one["name"] for one in json.loads(json.loads(kept(person)))["calls"][0]["steps"]] == ["step1", "step2"]
+
+
+def test_the_next_person_in_this_tab_sees_nothing_of_it(browser, tmp_path):
+    other = named_token("other", OTHER, "edit")
+    with harness(tmp_path, token=TOKEN, http={"tokens": [other]}) as served, browser.page() as page:
+        person = Person(page, served.url)
+        person.open("#/tools").sign_in(TOKEN)
+        person.open(f"#/tools?tool={METEO}/forecast/1&tab=try")
+        person.type_into("city", "Rome")
+        person.press("Control+Enter")
+        person.see("History")
+        person.value("localStorage.removeItem('onetool.session')")  # it has ended while the page was closed
+        person.reload()
+        person.sign_in(OTHER)
+        person.see("Run").see_no("History")
+        person.type_into("city", "Oslo")
+        person.press("Control+Enter")
+        person.see("History")
+        assert "Rome" not in kept(person)
 
 
 def test_it_is_kept_longer_where_somebody_wants_that_and_ends_with_signing_out(browser, tmp_path):

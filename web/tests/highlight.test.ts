@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { test } from "node:test";
+import { test } from "vitest";
 
 import { JSON_TEXT, PYTHON } from "../src/lib/editor/highlight";
 
@@ -7,7 +7,8 @@ const KINDS = ["comment", "string", "number", "keyword", "name"];
 
 /** The coloured tokens of a text, as `kind:text`. */
 function tokens(pattern: RegExp, text: string): string[] {
-  const kind = (groups: (string | undefined)[]): string | undefined => KINDS[groups.findIndex((one, at) => at > 0 && one !== undefined) - 1];
+  const kind = (groups: (string | undefined)[]): string | undefined =>
+    KINDS[groups.findIndex((one, at) => at > 0 && one !== undefined) - 1];
   return [...text.matchAll(pattern)].filter((one) => kind(one)).map((one) => `${kind(one)}:${one[0]}`);
 }
 
@@ -16,7 +17,8 @@ for (const [text, found] of [
   [String.raw`{"a\"b": "c\": d"}`, [String.raw`name:"a\"b"`, String.raw`string:"c\": d"`]],
   ['["open\n"a": 1', ['string:"open', 'name:"a"', "number:1"]],
 ] as const) {
-  test(`names and texts of ${JSON.stringify(text)} have different colours`, () => assert.deepEqual(tokens(JSON_TEXT, text), found));
+  test(`names and texts of ${JSON.stringify(text)} have different colours`, () =>
+    assert.deepEqual(tokens(JSON_TEXT, text), found));
 }
 
 for (const [text, found] of [

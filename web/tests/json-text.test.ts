@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { test } from "node:test";
+import { test } from "vitest";
 
 import { JsonTextError, objectIn, parseJson, writeJson, type Json } from "../src/lib/text/json-text";
 
@@ -27,7 +27,11 @@ for (const [text, line, column, sign] of [
   ["😀", 1, 1, "😀"],
 ] as const) {
   test(`${JSON.stringify(text)} is refused with its place`, () => {
-    assert.throws(() => parseJson(text), (error) => error instanceof JsonTextError && error.line === line && error.column === column && error.sign === sign);
+    assert.throws(
+      () => parseJson(text),
+      (error) =>
+        error instanceof JsonTextError && error.line === line && error.column === column && error.sign === sign,
+    );
   });
 }
 

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { test } from "node:test";
+import { test } from "vitest";
 
 import { inline, markdown } from "../src/lib/chat/markdown";
 
@@ -24,7 +24,15 @@ test("marks inside of words and code stay text", () => {
 });
 
 test("marks can be nested", () => {
-  assert.deepEqual(inline("**a *b***"), [{ kind: "strong", inside: [{ kind: "text", text: "a " }, { kind: "em", inside: [{ kind: "text", text: "b" }] }] }]);
+  assert.deepEqual(inline("**a *b***"), [
+    {
+      kind: "strong",
+      inside: [
+        { kind: "text", text: "a " },
+        { kind: "em", inside: [{ kind: "text", text: "b" }] },
+      ],
+    },
+  ]);
 });
 
 for (const url of ["javascript:alert(1)", "data:text/html,x", "//example.com", "file:///etc/passwd", "JaVaScRiPt:x"]) {

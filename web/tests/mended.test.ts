@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { test } from "node:test";
+import { test } from "vitest";
 
 import { mended, suggested } from "../src/lib/text/mended";
 
@@ -10,7 +10,12 @@ test("suggestions are read from the question", () => {
 
 for (const [text, message, name, expected] of [
   ['{"cty": "cty"}', "cty: unknown argument (did you mean city?)", "city", '{"city": "cty"}'],
-  ["x = shop.pric(1)\n", "line 1: Tool not found: shop.pric; did you mean shop.price?", "shop.price", "x = shop.price(1)\n"],
+  [
+    "x = shop.pric(1)\n",
+    "line 1: Tool not found: shop.pric; did you mean shop.price?",
+    "shop.price",
+    "x = shop.price(1)\n",
+  ],
   ["is_on = 1\nlmap(is_on)", "lmap is not there; did you mean lamp?", "lamp", "is_on = 1\nlamp(is_on)"],
   ["f(cuonter=1, cuont=2)", "f: cuont: unknown argument (did you mean count?)", "count", "f(cuonter=1, count=2)"],
   ["f(x=1)", "f: cuont: unknown argument (did you mean count?)", "count", null],

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { test } from "node:test";
+import { test } from "vitest";
 
 import { recipeOf } from "../src/lib/recipe/read";
 import { codeOf } from "../src/lib/recipe/recipe";

@@ -135,6 +135,18 @@ class _CheckedNetwork(httpcore2.AsyncNetworkBackend):
             raise httpcore2.ConnectError(f"the name {host} can't be resolved: {error}") from None
 
 
+class LoginTransport(ServerTransport):
+    """A transport for a login, which reads no answer without end."""
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        response = await super().handle_async_request(request)
+        if response.headers.get("content-encoding", "identity") != "identity":
+            await response.aclose()
+            raise AuthError("refused: the login sends something compressed, though it was asked not to")
+        response.stream = _BoundedStream(response.stream, TransportFailure())
+        return response
+
+
 class _NotingTransport(ServerTransport):
     """Notes what goes wrong, and reads no answer without end."""
 

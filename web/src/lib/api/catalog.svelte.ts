@@ -17,8 +17,24 @@ import { withInherited, type Tool } from "./tool";
 
 /** What the filter and the rows need, nothing more. */
 const ROW = [
-  "id", "bundleID", "bundleSlug", "slug", "version", "name", "displayName", "description", "tags", "type", "origin",
-  "health", "isEnabled", "isBuiltIn", "callCount", "lastCalledAt", "inherited", "effect",
+  "id",
+  "bundleID",
+  "bundleSlug",
+  "slug",
+  "version",
+  "name",
+  "displayName",
+  "description",
+  "tags",
+  "type",
+  "origin",
+  "health",
+  "isEnabled",
+  "isBuiltIn",
+  "callCount",
+  "lastCalledAt",
+  "inherited",
+  "effect",
 ] as const satisfies readonly (keyof Tool)[];
 const FIELDS = ROW.join(",");
 
@@ -83,7 +99,11 @@ class Catalog {
   /** How many calls of each tool have ended since the page is open, by key: for what is shown beside the list. */
   calls: ReadonlyMap<string, number> = $state.raw(new Map());
   #current: { of: ToolRow[]; tools: Map<string, ToolRow> } = { of: [], tools: new Map() };
-  #named: { of: ToolRow[]; keys: Map<string, string>; names: Map<string, string> } = { of: [], keys: new Map(), names: new Map() };
+  #named: { of: ToolRow[]; keys: Map<string, string>; names: Map<string, string> } = {
+    of: [],
+    keys: new Map(),
+    names: new Map(),
+  };
   #began = 0; // when the list that is shown began to be read
   #own = new Map<string, Switched>(); // switches of ours, until a list that began after them has come
 
@@ -92,16 +112,24 @@ class Catalog {
     void this.load();
     let timer: ReturnType<typeof setTimeout> | undefined;
     const soon = (): void => {
-      timer ??= setTimeout(() => {
-        timer = undefined;
-        void this.load();
-      }, Math.max(0, this.#began + AT_MOST_EVERY_MS - performance.now()));
+      timer ??= setTimeout(
+        () => {
+          timer = undefined;
+          void this.load();
+        },
+        Math.max(0, this.#began + AT_MOST_EVERY_MS - performance.now()),
+      );
     };
     const call = (ended: Record<string, unknown>): void => {
       this.#count(ended);
       onCall(ended);
     };
-    const end = listen({ changed: soon, back: () => void session.lookAgain(), call, live: (isLive) => (this.isLive = isLive) });
+    const end = listen({
+      changed: soon,
+      back: () => void session.lookAgain(),
+      call,
+      live: (isLive) => (this.isLive = isLive),
+    });
     return () => {
       clearTimeout(timer);
       end();
@@ -139,14 +167,23 @@ class Catalog {
     const began = (this.#began = performance.now());
     if (isFirst) this.state = "loading";
     try {
-      const bundles = this.#pages<BundleRow>("tools/bundles", "bundles", () => ({ includeDisabled: true, pageSize: PER_PAGE }));
+      const bundles = this.#pages<BundleRow>("tools/bundles", "bundles", () => ({
+        includeDisabled: true,
+        pageSize: PER_PAGE,
+      }));
       const found: ToolRow[] = [];
       const query = (isNext: boolean) => ({
-        includeDisabled: true, recommendedPageSize: isFirst && !isNext ? FIRST_PAGE : PER_PAGE, fields: FIELDS,
+        includeDisabled: true,
+        recommendedPageSize: isFirst && !isNext ? FIRST_PAGE : PER_PAGE,
+        fields: FIELDS,
       });
       await this.#pages<ToolRow>("tools/tools", "tools", query, (page) => {
         found.push(...page.map(withInherited));
-        if (isFirst && found.length === FIRST_PAGE) void get<{ tools: number }>("status").then(({ tools }) => (this.total = tools), () => {});
+        if (isFirst && found.length === FIRST_PAGE)
+          void get<{ tools: number }>("status").then(
+            ({ tools }) => (this.total = tools),
+            () => {},
+          );
         if (isFirst) this.rows = found.toSorted(byName);
       });
       this.bundles = (await bundles).filter((one) => !one.softDeletedAt);
@@ -169,7 +206,9 @@ class Catalog {
     const all: T[] = [];
     let pageToken: string | undefined;
     do {
-      const page: Record<string, unknown> = await get(path, { query: { ...query(pageToken !== undefined), pageToken } });
+      const page: Record<string, unknown> = await get(path, {
+        query: { ...query(pageToken !== undefined), pageToken },
+      });
       const rows = page[key] as T[];
       all.push(...rows);
       each(rows);
@@ -186,7 +225,11 @@ class Catalog {
       ? []
       : found.filter((row) => {
           const known = before.get(keyOf(row));
-          return known !== undefined && known.isEnabled !== row.isEnabled && this.#own.get(keyOf(row))?.isEnabled !== row.isEnabled;
+          return (
+            known !== undefined &&
+            known.isEnabled !== row.isEnabled &&
+            this.#own.get(keyOf(row))?.isEnabled !== row.isEnabled
+          );
         });
     for (const [key, own] of this.#own) if (own.done < began) this.#own.delete(key);
     this.rows = found.sort(byName);
@@ -230,14 +273,32 @@ class Catalog {
     const before = Object.fromEntries(versions.map((one) => [one.version, one.isEnabled]));
     const now = Object.fromEntries(versions.map((one) => [one.version, isEnabled]));
     if (!(await this.#switch(row, before, now, { isEnabled }))) return;
-    const words: Key = versions.length > 1 ? (isEnabled ? "tools.switched.on.all" : "tools.switched.off.all") : isEnabled ? "tools.switched.on" : "tools.switched.off";
+    const words: Key =
+      versions.length > 1
+        ? isEnabled
+          ? "tools.switched.on.all"
+          : "tools.switched.off.all"
+        : isEnabled
+          ? "tools.switched.on"
+          : "tools.switched.off";
     const name = line(nameOf(this.current(keyOf(row)) ?? row));
-    notices.done(t(words, { name, n: versions.length }), async () => void (await this.#switch(row, now, before, { versions: before })));
+    notices.done(
+      t(words, { name, n: versions.length }),
+      async () => void (await this.#switch(row, now, before, { versions: before })),
+    );
   }
 
-  async #switch(row: ToolRow, before: Record<string, boolean>, now: Record<string, boolean>, json: object): Promise<boolean> {
+  async #switch(
+    row: ToolRow,
+    before: Record<string, boolean>,
+    now: Record<string, boolean>,
+    json: object,
+  ): Promise<boolean> {
     this.#change(row, now);
-    const own = Object.entries(now).map(([version, isEnabled]): [string, Switched] => [keyOf({ ...row, version }), { isEnabled, done: Infinity }]);
+    const own = Object.entries(now).map(([version, isEnabled]): [string, Switched] => [
+      keyOf({ ...row, version }),
+      { isEnabled, done: Infinity },
+    ]);
     for (const [key, one] of own) this.#own.set(key, one);
     try {
       await request(versionsPath(row), { method: "PATCH", json });
@@ -254,7 +315,9 @@ class Catalog {
   #change(row: ToolRow, versions: Record<string, boolean>): void {
     this.rows = this.rows.map((one) => {
       const isEnabled = toolOf(one) === toolOf(row) ? versions[one.version] : undefined;
-      return isEnabled === undefined || isEnabled === one.isEnabled ? one : { ...one, isEnabled, health: isEnabled ? "ok" : "off" };
+      return isEnabled === undefined || isEnabled === one.isEnabled
+        ? one
+        : { ...one, isEnabled, health: isEnabled ? "ok" : "off" };
     });
   }
 
@@ -280,7 +343,8 @@ class Catalog {
 
 export const catalog = new Catalog();
 naming.nameOf = (key) => catalog.named.names.get(key) ?? key;
-naming.keyOf = (name) => catalog.named.keys.get(name) ?? (catalog.state === "ready" || catalog.state === "failed" ? name : undefined);
+naming.keyOf = (name) =>
+  catalog.named.keys.get(name) ?? (catalog.state === "ready" || catalog.state === "failed" ? name : undefined);
 
 /** Have the server read its config, packs and secrets again. Where they can't be used, Health says why. Only admins may. */
 export async function readAgain(): Promise<void> {

@@ -18,6 +18,7 @@ export class ApiError extends Error {
     message: string,
     readonly pointer: string | null = null,
     readonly body: unknown = null,
+    readonly reason: string | null = null,
   ) {
     super(message);
   }
@@ -144,17 +145,28 @@ function parsed(text: string): unknown {
 export function refusal(status: number, text: string): ApiError {
   const data = parsed(text);
   const found = (data ?? {}) as Record<string, unknown>;
-  const error = (typeof found.error === "object" && found.error !== null ? found.error : found) as Record<string, unknown>;
+  const error = (typeof found.error === "object" && found.error !== null ? found.error : found) as Record<
+    string,
+    unknown
+  >;
   const message = [error.detail, error.message, error.title].find((one) => typeof one === "string");
   const pointer = [error.pointer, error.at].find((one) => typeof one === "string");
   const code = typeof error.code === "string" ? error.code : String(status);
   if (REFUSED.includes(code)) onRefused();
   const plain = /^\s*</.test(text) ? "" : text.slice(0, 300);
-  return new ApiError(status, code, (message as string) ?? (plain || `HTTP ${status}`), (pointer as string) ?? null, data);
+  return new ApiError(
+    status,
+    code,
+    (message as string) ?? (plain || `HTTP ${status}`),
+    (pointer as string) ?? null,
+    data,
+    typeof error.reason === "string" ? error.reason : null,
+  );
 }
 
 export function toolPath(tool: { bundleID: string; slug: string; version: string }): string {
   return `tools/bundles/${encodeURIComponent(tool.bundleID)}/tools/${encodeURIComponent(tool.slug)}/version/${encodeURIComponent(tool.version)}`;
 }
 
-export const versionsPath = (tool: { bundleID: string; slug: string; version: string }): string => toolPath(tool).replace(/\/version\/[^/]+$/, "/versions");
+export const versionsPath = (tool: { bundleID: string; slug: string; version: string }): string =>
+  toolPath(tool).replace(/\/version\/[^/]+$/, "/versions");

@@ -22,13 +22,23 @@ export interface CallFailure {
   retryAfter: number | null; // seconds
 }
 
-export const NOTHING: CallFailure = { code: "", message: "", reason: null, hints: [], faults: [], needs: [], retryAfter: null };
+export const NOTHING: CallFailure = {
+  code: "",
+  message: "",
+  reason: null,
+  hints: [],
+  faults: [],
+  needs: [],
+  retryAfter: null,
+};
 
 /** Of the envelope of a tool that failed, or of a problem: the call was refused. */
 export function failureOf(error: JsonObject, otherwise: string): CallFailure {
   const listed = [error.errors, error.details].find(Array.isArray) ?? [];
   const needs = needsOf(error);
-  const hints = Array.isArray(error.hints) ? error.hints.map((one) => (typeof one === "string" ? one : writeJson(one))) : [];
+  const hints = Array.isArray(error.hints)
+    ? error.hints.map((one) => (typeof one === "string" ? one : writeJson(one)))
+    : [];
   return {
     ...NOTHING,
     code: String(error.code ?? error.status ?? ""),

@@ -6,7 +6,12 @@ export interface Listed<T> {
 }
 
 /** `first`, and behind it what older pages had. `at` says when a row is from: lists begin with the newest. */
-export function withFirst<T>(known: Listed<T>, first: Listed<T>, id: (one: T) => string, at: (one: T) => string): Listed<T> {
+export function withFirst<T>(
+  known: Listed<T>,
+  first: Listed<T>,
+  id: (one: T) => string,
+  at: (one: T) => string,
+): Listed<T> {
   const end = first.rows.at(-1);
   if (first.next === null || !end) return first; // that is all there is
   const fresh = new Set(first.rows.map(id));

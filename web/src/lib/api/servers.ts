@@ -36,7 +36,8 @@ export function sideBySide(lines: readonly string[]): SideBySide[] {
     const other = line.startsWith("+") ? open.shift() : undefined;
     if (other) other.now = text;
     else if (line.startsWith("+")) rows.push({ before: null, now: text, isSame: false });
-    else if (line.startsWith("-")) open.push(rows[rows.push({ before: text, now: null, isSame: false }) - 1] as SideBySide);
+    else if (line.startsWith("-"))
+      open.push(rows[rows.push({ before: text, now: null, isSame: false }) - 1] as SideBySide);
     else {
       open = [];
       if (!line.startsWith("@")) rows.push({ before: text, now: text, isSame: true });

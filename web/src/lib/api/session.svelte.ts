@@ -1,6 +1,15 @@
 /** Whether one has to sign in, and has; who one is, and what one may. */
 
-import { ApiError, get, request, setSession, setTabSession, whenRefused, whenSessionChanged, whenSignedOut } from "./client";
+import {
+  ApiError,
+  get,
+  request,
+  setSession,
+  setTabSession,
+  whenRefused,
+  whenSessionChanged,
+  whenSignedOut,
+} from "./client";
 import { t } from "../page/i18n.svelte";
 import { line } from "../text/shown";
 
@@ -121,7 +130,8 @@ class Session {
 export const session = new Session();
 
 /** Whoever uses the page, in words. */
-export const whoName = (): string => (session.who.name === OWNER ? t("who.owner") : line(session.who.name) || t("who.none"));
+export const whoName = (): string =>
+  session.who.name === OWNER ? t("who.owner") : line(session.who.name) || t("who.none");
 
 /** Whether one may what this role may. What one may not is not offered: all parts of the page ask here. */
 export const may = (role: Role): boolean => ROLES.indexOf(session.who.role) >= ROLES.indexOf(role);

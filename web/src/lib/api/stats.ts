@@ -14,4 +14,7 @@ export function spanOf(series: readonly { at: string; calls: number }[], now = D
   return SPANS.find((span) => days < span) ?? 90;
 }
 
-export type Stats = Required<Omit<Given, "latency" | "tokensSaved">> & { latency: Usage["latency"]; tokensSaved: number | null };
+export type Stats = Required<Omit<Given, "latency" | "tokensSaved">> & {
+  latency: Usage["latency"];
+  tokensSaved: number | null;
+};

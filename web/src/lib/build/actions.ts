@@ -38,7 +38,11 @@ export async function copyTool(from: ToolPlace, to: ToolPlace): Promise<void> {
   await catalog.load();
 }
 
-export async function renameTool(place: ToolPlace, to: { slug: string; version: string }, etag: string | null): Promise<void> {
+export async function renameTool(
+  place: ToolPlace,
+  to: { slug: string; version: string },
+  etag: string | null,
+): Promise<void> {
   await request(`${toolPath(place)}/rename`, { json: to, ifMatch: etag });
   await catalog.load();
   notices.done(t("build.renamed", { name: line(`${to.slug} ${to.version}`) }), async () => {
@@ -64,7 +68,8 @@ export async function deleteTool({ tool, etag }: LoadedTool): Promise<void> {
   notices.done(t("build.deleted", { name: line(`${tool.slug} ${tool.version}`) }), async () => {
     try {
       await putTool(tool, contentOf(tool));
-      if (!isDefault && tool.isEnabled) notices.done(t("build.restored.default", { name: line(tool.slug), version: line(tool.version) }));
+      if (!isDefault && tool.isEnabled)
+        notices.done(t("build.restored.default", { name: line(tool.slug), version: line(tool.version) }));
     } catch (error) {
       notices.error(error);
     }
@@ -76,7 +81,10 @@ export async function putBundle(id: string, content: Content, etag: string | nul
   await catalog.load();
 }
 
-export async function readBundle(id: string, signal?: AbortSignal): Promise<{ bundle: BundleRow; etag: string | null }> {
+export async function readBundle(
+  id: string,
+  signal?: AbortSignal,
+): Promise<{ bundle: BundleRow; etag: string | null }> {
   const { data, etag } = await request<BundleRow>(bundlePath(id), { signal });
   return { bundle: data, etag };
 }

@@ -18,8 +18,10 @@ export interface ArgRow {
   choices: string | null;
 }
 
-const properties = (schema: JsonSchema): Record<string, unknown> => (isObject(schema.properties) ? schema.properties : {});
-const required = (schema: JsonSchema): string[] => (Array.isArray(schema.required) ? (schema.required as string[]) : []);
+const properties = (schema: JsonSchema): Record<string, unknown> =>
+  isObject(schema.properties) ? schema.properties : {};
+const required = (schema: JsonSchema): string[] =>
+  Array.isArray(schema.required) ? (schema.required as string[]) : [];
 
 export function rowsOf(schema: JsonSchema): ArgRow[] {
   return Object.entries(properties(schema)).map(([name, found]) => {
@@ -73,7 +75,11 @@ export function withoutRow(schema: JsonSchema, name: string): JsonSchema {
 
 export function renamed(schema: JsonSchema, from: string, to: string): JsonSchema {
   const names = required(schema).map((one) => (one === from ? to : one));
-  return { ...schema, properties: renameKey(properties(schema), from, to), ...(schema.required === undefined ? {} : { required: names }) };
+  return {
+    ...schema,
+    properties: renameKey(properties(schema), from, to),
+    ...(schema.required === undefined ? {} : { required: names }),
+  };
 }
 
 export function withRequired(schema: JsonSchema, name: string, isRequired: boolean): JsonSchema {
@@ -90,7 +96,11 @@ export function withFact(schema: JsonSchema, name: string, key: string, value: u
 }
 
 export function withChoices(schema: JsonSchema, name: string, type: string, text: string): JsonSchema {
-  const values = text.split(",").map((one) => one.trim()).filter(Boolean).map((one) => valueOf(one, type) ?? one);
+  const values = text
+    .split(",")
+    .map((one) => one.trim())
+    .filter(Boolean)
+    .map((one) => valueOf(one, type) ?? one);
   return withFact(schema, name, "enum", values.length > 0 ? values : undefined);
 }
 
@@ -101,7 +111,14 @@ export function sampleOf(schema: JsonSchema): Record<string, unknown> {
     if (Array.isArray(one.examples) && one.examples.length > 0) return [name, one.examples[0]];
     if (one.default !== undefined) return [name, one.default];
     if (Array.isArray(one.enum) && one.enum.length > 0) return [name, one.enum[0]];
-    const samples: Record<string, unknown> = { string: name, integer: 1, number: 1.5, boolean: true, array: [], object: {} };
+    const samples: Record<string, unknown> = {
+      string: name,
+      integer: 1,
+      number: 1.5,
+      boolean: true,
+      array: [],
+      object: {},
+    };
     return [name, samples[String(one.type)] ?? name];
   });
   return Object.fromEntries(entries);

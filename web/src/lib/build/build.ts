@@ -20,8 +20,28 @@ export interface Problem {
 
 /** What the API makes up itself, and PUT does not look at. */
 const NOT_CONTENT = new Set([
-  "id", "bundleID", "bundleSlug", "slug", "version", "name", "origin", "source", "health", "isBuiltIn", "createdAt", "modifiedAt",
-  "schemaVersion", "callCount", "lastCalledAt", "disabledReason", "signature", "effect", "inherited", "warnings", "digest", "softDeletedAt",
+  "id",
+  "bundleID",
+  "bundleSlug",
+  "slug",
+  "version",
+  "name",
+  "origin",
+  "source",
+  "health",
+  "isBuiltIn",
+  "createdAt",
+  "modifiedAt",
+  "schemaVersion",
+  "callCount",
+  "lastCalledAt",
+  "disabledReason",
+  "signature",
+  "effect",
+  "inherited",
+  "warnings",
+  "digest",
+  "softDeletedAt",
 ]);
 
 /** The part of a tool or bundle that one can change. */
@@ -38,7 +58,12 @@ const COMMON = { displayName: "", description: "", tags: [], isEnabled: true };
 export function newTool(type: string): Content {
   const argSchema: JsonSchema = { type: "object", properties: {}, required: [] };
   if (type === "script") return { type, ...COMMON, argSchema, scriptImpl: { code: "" } };
-  return { type: "http", ...COMMON, argSchema, httpImpl: { request: { method: "GET", urlTemplate: "https://" }, response: {} } };
+  return {
+    type: "http",
+    ...COMMON,
+    argSchema,
+    httpImpl: { request: { method: "GET", urlTemplate: "https://" }, response: {} },
+  };
 }
 
 export function newBundle(): Content {
@@ -68,7 +93,12 @@ export function newId(): string {
 
 /** What may be a slug, made of any text. */
 export function slugOf(text: string): string {
-  return text.normalize("NFC").toLowerCase().replace(/[^\p{L}\p{Nd}]+/gu, "-").replace(/^-+|-+$/g, "").slice(0, 64);
+  return text
+    .normalize("NFC")
+    .toLowerCase()
+    .replace(/[^\p{L}\p{Nd}]+/gu, "-")
+    .replace(/^-+|-+$/g, "")
+    .slice(0, 64);
 }
 
 /** How code calls what is made in a bundle. */
@@ -93,7 +123,11 @@ export function isSame(one: unknown, other: unknown): boolean {
 function sorted(value: unknown): unknown {
   if (Array.isArray(value)) return value.map(sorted);
   if (typeof value !== "object" || value === null) return value;
-  return Object.fromEntries(Object.entries(value).sort(([a], [b]) => (a < b ? -1 : 1)).map(([key, one]) => [key, sorted(one)]));
+  return Object.fromEntries(
+    Object.entries(value)
+      .sort(([a], [b]) => (a < b ? -1 : 1))
+      .map(([key, one]) => [key, sorted(one)]),
+  );
 }
 
 /** What differs between two things, part by part: objects are looked into, everything else is compared whole. */

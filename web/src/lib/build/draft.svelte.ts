@@ -176,7 +176,9 @@ export class Draft {
     this.#timer = undefined;
     const { content, place, texts, base, etag } = this;
     const args = this.args === null ? null : textWithoutSecrets(this.args, this.part("/argSchema"));
-    const kept: StoredDraft | null = this.isChanged ? { content, place, texts, args, base, etag, at: new Date().toISOString() } : null;
+    const kept: StoredDraft | null = this.isChanged
+      ? { content, place, texts, args, base, etag, at: new Date().toISOString() }
+      : null;
     write(this.key, kept);
   }
 
@@ -213,7 +215,10 @@ export class Draft {
     const stop = new AbortController();
     const timer = setTimeout(() => {
       if (!may("edit")) return;
-      request<{ errors: Problem[]; warnings: Problem[] }>("tools/validate", { body: writeJson(body), signal: stop.signal })
+      request<{ errors: Problem[]; warnings: Problem[] }>("tools/validate", {
+        body: writeJson(body),
+        signal: stop.signal,
+      })
         .then(({ data }) => ([this.problems, this.warnings] = [data.errors, data.warnings]))
         .catch(() => {
           // It is asked again with the next change, and saving tells what is wrong in any case.

@@ -42,6 +42,9 @@ export interface ImportReport {
   needs: { missing: Need[] };
 }
 
+const COMMAND = /^\s*(\$\s+)?curl(\.exe)?\s/;
+export const isCommand = (text: string): boolean => COMMAND.test(text);
+
 /** What a file or a text is; null if it can't be imported. */
 export async function recognise(given: Blob | string, name: string): Promise<Incoming | null> {
   if (typeof given !== "string") {
@@ -50,16 +53,18 @@ export async function recognise(given: Blob | string, name: string): Promise<Inc
     return recognise(await given.text(), name);
   }
   const text = given.replace(/^\ufeff/, "").trim();
-  const command = text.replace(/^\$\s+/, "");
-  if (/^curl(\.exe)?\s/.test(command)) return { kind: "curl", name, body: command, isYaml: false };
+  if (isCommand(text)) return { kind: "curl", name, body: text.replace(/^\$\s+/, ""), isYaml: false };
   if (/^https?:\/\/\S+$/i.test(text)) {
     const { pathname } = urlPart(text);
     const isDocument = /\.(json|ya?ml)$|openapi|swagger|api-docs/i.test(pathname);
-    return isDocument ? { kind: "openapi", name: text, body: "{}", isYaml: false, url: text } : { kind: "curl", name, body: `curl '${text.replaceAll("'", "%27")}'`, isYaml: false };
+    return isDocument
+      ? { kind: "openapi", name: text, body: "{}", isYaml: false, url: text }
+      : { kind: "curl", name, body: `curl '${text.replaceAll("'", "%27")}'`, isYaml: false };
   }
   const data = parsed(text);
   if (isObject(data)) {
-    if ("mcpServers" in data || "servers" in data && !("openapi" in data)) return { kind: "servers", name, body: text, isYaml: false };
+    if ("mcpServers" in data || ("servers" in data && !("openapi" in data)))
+      return { kind: "servers", name, body: text, isYaml: false };
     return "openapi" in data || "swagger" in data ? { kind: "openapi", name, body: text, isYaml: false } : null;
   }
   return /^["']?(openapi|swagger)["']?\s*:/m.test(text) ? { kind: "openapi", name, body: text, isYaml: true } : null;
@@ -78,9 +83,22 @@ export function optionsFor(incoming: Incoming): ImportOptions {
   const url = incoming.kind === "curl" ? /https?:\/\/[^\s"']+/.exec(String(incoming.body))?.[0] : undefined;
   const { pathname: path, hostname } = urlPart(url ?? "");
   const isAddress = /^[\d.]+$|^\[/.test(hostname);
-  const last = path.split("/").filter((one) => one !== "" && !/[{}$%]/.test(one)).pop() ?? "";
+  const last =
+    path
+      .split("/")
+      .filter((one) => one !== "" && !/[{}$%]/.test(one))
+      .pop() ?? "";
   const kept = catalog.bundles.find((one) => !one.isBuiltIn && one.isEnabled);
-  return { as: "", baseUrl: "", replace: false, bundle: kept?.slug ?? (slugOf(isAddress ? "local" : (hostname.split(".").at(-2) ?? hostname)) || "mine"), tool: slugOf(last) || "request", version: "1", secrets: {}, only: null };
+  return {
+    as: "",
+    baseUrl: "",
+    replace: false,
+    bundle: kept?.slug ?? (slugOf(isAddress ? "local" : (hostname.split(".").at(-2) ?? hostname)) || "mine"),
+    tool: slugOf(last) || "request",
+    version: "1",
+    secrets: {},
+    only: null,
+  };
 }
 
 function urlPart(text: string): { pathname: string; hostname: string } {
@@ -91,11 +109,22 @@ function urlPart(text: string): { pathname: string; hostname: string } {
   }
 }
 
-export async function runImport(incoming: Incoming, options: ImportOptions, dryRun: boolean, signal?: AbortSignal): Promise<ImportReport> {
+export async function runImport(
+  incoming: Incoming,
+  options: ImportOptions,
+  dryRun: boolean,
+  signal?: AbortSignal,
+): Promise<ImportReport> {
   const { kind, body, isYaml } = incoming;
   const query: Sent["query"] & object = { dryRun: dryRun || undefined };
   if (kind === "curl") {
-    const json = { command: body, bundle: options.bundle, tool: options.tool, version: options.version, secrets: options.secrets };
+    const json = {
+      command: body,
+      bundle: options.bundle,
+      tool: options.tool,
+      version: options.version,
+      secrets: options.secrets,
+    };
     return (await request<ImportReport>("tools/imports/curl", { json, query, signal })).data;
   }
   if (kind === "zip" || kind === "openapi") query.as = options.as;

@@ -31,13 +31,29 @@ export function bundleRows(bundles: readonly BundleRow[], tools: readonly ToolRo
 }
 
 function bundleRow({ id, slug, isEnabled }: BundleRow, count: number): SideRow {
-  return { key: `bundle/${id}`, kind: "bundle", name: slug, place: { bundle: id }, count, isOff: !isEnabled, text: slug.toLowerCase() };
+  return {
+    key: `bundle/${id}`,
+    kind: "bundle",
+    name: slug,
+    place: { bundle: id },
+    count,
+    isOff: !isEnabled,
+    text: slug.toLowerCase(),
+  };
 }
 
 function toolRow(tool: ToolRow, bundle: BundleRow): SideRow {
   const key = keyOf(tool);
   const text = `${bundle.slug} ${tool.slug} ${tool.displayName}`.toLowerCase();
-  return { key: `tool/${key}`, kind: "tool", name: tool.slug, place: { tool: key }, version: tool.version, isOff: !tool.isEnabled, text };
+  return {
+    key: `tool/${key}`,
+    kind: "tool",
+    name: tool.slug,
+    place: { tool: key },
+    version: tool.version,
+    isOff: !tool.isEnabled,
+    text,
+  };
 }
 
 /** The rows that have these words, and the bundles of those. */

@@ -56,7 +56,11 @@ export class DraftTrial {
     const names = [...new Set(found)].filter((name) => !Object.hasOwn(known, name) && !name.startsWith("steps."));
     if (this.failed instanceof ApiError && this.failed.code === "secret_not_bound") return names;
     const wrong = (this.preview?.errors ?? []).filter((one) => one.pointer.startsWith("/tool/httpImpl")); // such as a file that is not an argument
-    return names.filter((name) => this.needs.some((need) => need.secret === name) || wrong.some((one) => this.draft.text(one.pointer.slice("/tool".length)).includes(`\${${name}}`)));
+    return names.filter(
+      (name) =>
+        this.needs.some((need) => need.secret === name) ||
+        wrong.some((one) => this.draft.text(one.pointer.slice("/tool".length)).includes(`\${${name}}`)),
+    );
   });
 
   /** Ask what would be sent, a moment after the last change. Returns what stops that. */
@@ -84,11 +88,18 @@ export class DraftTrial {
   again = (): void => void (this.#round += 1);
 
   #body(): Record<string, unknown> {
-    return { tool: this.draft.content, ...(this.draft.place.bundleID ? { bundleID: this.draft.place.bundleID } : {}), args: this.args };
+    return {
+      tool: this.draft.content,
+      ...(this.draft.place.bundleID ? { bundleID: this.draft.place.bundleID } : {}),
+      args: this.args,
+    };
   }
 
   argument(name: string): void {
-    const isInUrl = writeJson(this.draft.part("/httpImpl")).match(/"urlTemplate":\s*"[^"]*/g)?.some((url) => url.includes(`\${${name}}`)) ?? false;
+    const isInUrl =
+      writeJson(this.draft.part("/httpImpl"))
+        .match(/"urlTemplate":\s*"[^"]*/g)
+        ?.some((url) => url.includes(`\${${name}}`)) ?? false;
     const schema = withRow(this.schema, name);
     this.draft.set("/argSchema", isInUrl ? withRequired(schema, name, true) : schema);
   }
@@ -99,8 +110,12 @@ export class DraftTrial {
 
   get #loud(): string {
     const one = this.draft.part("/httpImpl/requests");
-    const requests = Array.isArray(one) ? one.map((step) => (isObject(step) ? step.request : null)) : [this.draft.part("/httpImpl/request")];
-    const methods = requests.map((request) => (isObject(request) && typeof request.method === "string" ? request.method : "GET"));
+    const requests = Array.isArray(one)
+      ? one.map((step) => (isObject(step) ? step.request : null))
+      : [this.draft.part("/httpImpl/request")];
+    const methods = requests.map((request) =>
+      isObject(request) && typeof request.method === "string" ? request.method : "GET",
+    );
     return methods.find((method) => !QUIET.includes(method)) ?? "";
   }
 
@@ -115,15 +130,30 @@ export class DraftTrial {
     const [start, at, stop] = [performance.now(), new Date().toISOString(), new AbortController()];
     this.running = { stop, since: start };
     const { slug = "", version = "" } = this.draft.place;
-    const body = { ...this.#body(), tool: { ...this.draft.content, ...(SLUG.test(slug) && version ? { slug, version } : {}) }, ...(loud ? { confirmed: true } : {}) };
+    const body = {
+      ...this.#body(),
+      tool: { ...this.draft.content, ...(SLUG.test(slug) && version ? { slug, version } : {}) },
+      ...(loud ? { confirmed: true } : {}),
+    };
     try {
       const response = await send("tools/send", { body: writeJson(body), signal: stop.signal });
       const text = await response.text();
       const found = objectIn(text);
       const when = { durationMs: performance.now() - start, at };
       this.responses = response.ok && Array.isArray(found.responses) ? (found.responses as unknown as Response[]) : [];
-      if (response.ok && found.ok === true) this.outcome = { ok: true, value: (found.value ?? null) as Json, size: writeJson(found.value ?? null).length, ...when };
-      else this.outcome = { ok: false, failure: failureOf(isObject(found.error) ? found.error : found, `HTTP ${response.status}`), ...when };
+      if (response.ok && found.ok === true)
+        this.outcome = {
+          ok: true,
+          value: (found.value ?? null) as Json,
+          size: writeJson(found.value ?? null).length,
+          ...when,
+        };
+      else
+        this.outcome = {
+          ok: false,
+          failure: failureOf(isObject(found.error) ? found.error : found, `HTTP ${response.status}`),
+          ...when,
+        };
       notices.announce(this.outcome.ok ? t("try.done") : line(this.outcome.failure.message));
     } catch (error) {
       if (!stop.signal.aborted) notices.error(error);
@@ -138,4 +168,5 @@ export class DraftTrial {
   }
 }
 
-const objectAt = (draft: Draft, at: string): JsonObject => (isObject(draft.part(at)) ? (draft.part(at) as JsonObject) : {});
+const objectAt = (draft: Draft, at: string): JsonObject =>
+  isObject(draft.part(at)) ? (draft.part(at) as JsonObject) : {};

@@ -20,7 +20,8 @@ class Calls {
 
   take = (call: Record<string, unknown>): void => {
     this.count += typeof call.dropped === "number" ? call.dropped : 1;
-    if (typeof call.name === "string") this.list = [{ ...(call as unknown as EndedCall), n: this.count }, ...this.list].slice(0, MOST);
+    if (typeof call.name === "string")
+      this.list = [{ ...(call as unknown as EndedCall), n: this.count }, ...this.list].slice(0, MOST);
   };
 }
 

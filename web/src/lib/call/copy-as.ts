@@ -56,14 +56,19 @@ function python({ name, args }: CopiedCall): string | null {
 
 function run({ name, args }: CopiedCall): string | null {
   if (name === null) return null;
-  if (![...name.split("."), ...Object.keys(args)].every(isIdentifier)) return `ot.call(${literal(name)}, ${literal(args)})`;
-  return `${name}(${Object.entries(args).map(([key, value]) => `${key}=${literal(value)}`).join(", ")})`;
+  if (![...name.split("."), ...Object.keys(args)].every(isIdentifier))
+    return `ot.call(${literal(name)}, ${literal(args)})`;
+  return `${name}(${Object.entries(args)
+    .map(([key, value]) => `${key}=${literal(value)}`)
+    .join(", ")})`;
 }
 
 /** For the menu `direct`, under the name there; a name that may be spelled otherwise goes through `call` of the menu `search`. */
 function mcp({ name, args }: CopiedCall): string | null {
   if (name === null) return null;
-  const params = isPlain(name) ? { name: name.replaceAll(".", "__"), arguments: args } : { name: "call", arguments: { name, args } };
+  const params = isPlain(name)
+    ? { name: name.replaceAll(".", "__"), arguments: args }
+    : { name: "call", arguments: { name, args } };
   return json({ jsonrpc: "2.0", id: 1, method: "tools/call", params }, 2);
 }
 
@@ -81,7 +86,10 @@ function isPlain(name: string): boolean {
 // What JSON leaves as it is, and nobody can see. Terminals act on some of them. Line ends between the parts stay.
 const hex = (code: number, digits: number): string => code.toString(16).padStart(digits, "0");
 const escaped = (sign: string): string =>
-  sign.split("").map((unit) => `\\u${hex(unit.charCodeAt(0), 4)}`).join("");
+  sign
+    .split("")
+    .map((unit) => `\\u${hex(unit.charCodeAt(0), 4)}`)
+    .join("");
 const numbered = (text: string): string => text.replace(UNSEEN_OR_JOINER, escaped);
 const json = (value: unknown, indent = 0): string => numbered(writeJson(value, indent));
 
@@ -97,13 +105,20 @@ function literal(value: Json): string {
   if (value === null) return "None";
   if (typeof value === "boolean") return value ? "True" : "False";
   if (Array.isArray(value)) return `[${value.map(literal).join(", ")}]`;
-  if (isObject(value)) return `{${Object.entries(value).map(([key, one]) => `${literal(key)}: ${literal(one)}`).join(", ")}}`;
+  if (isObject(value))
+    return `{${Object.entries(value)
+      .map(([key, one]) => `${literal(key)}: ${literal(one)}`)
+      .join(", ")}}`;
   // Of numbers and texts, Python reads what JSON writes, but for pairs of surrogates.
-  return writeJson(value).replace(UNSEEN_OR_JOINER, (sign) => (sign.length === 1 ? escaped(sign) : `\\U${hex(sign.codePointAt(0) ?? 0, 8)}`));
+  return writeJson(value).replace(UNSEEN_OR_JOINER, (sign) =>
+    sign.length === 1 ? escaped(sign) : `\\U${hex(sign.codePointAt(0) ?? 0, 8)}`,
+  );
 }
 
 const KEYWORDS = new Set(
-  ("False None True and as assert async await break class continue def del elif else except finally for from global if import in is " +
-    "lambda nonlocal not or pass raise return try while with yield").split(" "),
+  (
+    "False None True and as assert async await break class continue def del elif else except finally for from global if import in is " +
+    "lambda nonlocal not or pass raise return try while with yield"
+  ).split(" "),
 );
 export const isIdentifier = (text: string): boolean => /^[A-Za-z_]\w*$/.test(text) && !KEYWORDS.has(text);

@@ -34,7 +34,11 @@ export class Examples {
 
   async #change(edit: (list: Example[]) => Example[], isAgain = false): Promise<void> {
     const examples = edit(this.list);
-    const response = await this.#ask({ method: "PUT", body: `{"examples": ${writeJson(examples)}}`, ifMatch: this.#etag });
+    const response = await this.#ask({
+      method: "PUT",
+      body: `{"examples": ${writeJson(examples)}}`,
+      ifMatch: this.#etag,
+    });
     if (response.status === 412) {
       if (isAgain) throw refusal(response.status, response.text);
       await this.load();
@@ -53,7 +57,9 @@ export class Examples {
   #take({ text, etag }: { text: string; etag: string | null }): void {
     const found = parseJson(text); // not JSON.parse: large integers stay what they are
     const list = isObject(found) && Array.isArray(found.examples) ? found.examples : [];
-    this.list = list.filter(isObject).map((one) => ({ ...one, name: String(one.name), args: isObject(one.args) ? one.args : {} }) as Example);
+    this.list = list
+      .filter(isObject)
+      .map((one) => ({ ...one, name: String(one.name), args: isObject(one.args) ? one.args : {} }) as Example);
     this.#etag = etag;
   }
 }

@@ -22,8 +22,7 @@ export interface Upstream {
 }
 
 export type Outcome = { durationMs: number; at: string; upstream?: Upstream | null } & (
-  | { ok: true; value: Json; size: number }
-  | { ok: false; failure: CallFailure }
+  { ok: true; value: Json; size: number } | { ok: false; failure: CallFailure }
 );
 
 export interface Progress {
@@ -47,7 +46,9 @@ export async function invoke(tool: Place, args: string, told: Told, signal: Abor
   return { ...result, at, durationMs: performance.now() - start };
 }
 
-type Result = { upstream?: Upstream | null } & ({ ok: true; value: Json; size: number } | { ok: false; failure: CallFailure });
+type Result = { upstream?: Upstream | null } & (
+  { ok: true; value: Json; size: number } | { ok: false; failure: CallFailure }
+);
 
 async function call(tool: Place, args: string, told: Told, signal: AbortSignal): Promise<Result> {
   const sent = { body: `{"args": ${args}}`, accept: "text/event-stream", signal };
@@ -66,10 +67,16 @@ async function call(tool: Place, args: string, told: Told, signal: AbortSignal):
 function envelope(text: string, response: Response): Result {
   const body = objectIn(text);
   const upstream = upstreamOf(body.meta);
-  const around = '{"ok":true,"value":}'.length + (body.meta === undefined ? 0 : writeJson(body.meta).length + ',"meta":'.length);
-  if (response.ok && body.ok === true) return { ok: true, value: body.value ?? null, size: new Blob([text]).size - around, upstream };
+  const around =
+    '{"ok":true,"value":}'.length + (body.meta === undefined ? 0 : writeJson(body.meta).length + ',"meta":'.length);
+  if (response.ok && body.ok === true)
+    return { ok: true, value: body.value ?? null, size: new Blob([text]).size - around, upstream };
   const failure = failureOf(isObject(body.error) ? body.error : body, text || `HTTP ${response.status}`);
-  return { ok: false, upstream, failure: { ...failure, retryAfter: numberOr(response.headers.get("retry-after"), null) } };
+  return {
+    ok: false,
+    upstream,
+    failure: { ...failure, retryAfter: numberOr(response.headers.get("retry-after"), null) },
+  };
 }
 
 function upstreamOf(meta: Json | undefined): Upstream | null {

@@ -28,6 +28,8 @@ const KEPT = "history.kept"; // whether it outlives the tab
 
 const MOST_STORED = MOST_BYTES / 4; // signs: browsers count two bytes for each, and have 5 MB for all that a page keeps
 
+const userName = (): string => session.who.name ?? "";
+
 class Past {
   list: readonly PastCall[] = $state.raw([]);
   isKept = $state(stored(KEPT, false));
@@ -36,8 +38,8 @@ class Past {
   constructor() {
     try {
       const text = stored<string | null>(PLACE, null, this.#place);
-      const found = text === null ? null : (parseJson(text) as unknown as PastCall[]);
-      this.list = found ?? [];
+      const found = text === null ? null : (parseJson(text) as unknown as { who: string; calls: PastCall[] });
+      this.list = found?.who === userName() ? found.calls : [];
     } catch {
       // Then it begins anew.
     }
@@ -73,7 +75,7 @@ class Past {
 
   #keep(): void {
     const kept = this.#fitting(this.list, MOST_STORED);
-    const text = kept.length > 0 ? writeJson(kept) : null;
+    const text = kept.length > 0 ? writeJson({ who: userName(), calls: kept }) : null;
     if (!store(PLACE, text, this.#place)) store(PLACE, null, this.#place); // it is full: then this page alone has it
   }
 

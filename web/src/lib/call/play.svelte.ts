@@ -103,7 +103,9 @@ class Play {
       } else if (error instanceof ApiError && error.code !== "unreachable") notices.error(error);
       else this.isBroken = true;
     }
-    this.calls = this.calls.map((one) => (one.isOk === null ? { ...one, isOk: false, preview: t("play.unknown") } : one));
+    this.calls = this.calls.map((one) =>
+      one.isOk === null ? { ...one, isOk: false, preview: t("play.unknown") } : one,
+    );
     this.#draw();
     [this.running, this.progress] = [null, null];
   }
@@ -145,7 +147,12 @@ class Play {
   async saveAsTool(): Promise<void> {
     if (catalog.state !== "ready") await catalog.load(); // else no bundle is known yet
     const home = catalog.bundles.find((one) => !one.isBuiltIn && one.isEnabled)?.id ?? "";
-    const draft = new Draft(`new/script/${home}`, { content: newTool("script"), place: { bundleID: home, slug: "", version: "1" }, etag: null, isNew: true });
+    const draft = new Draft(`new/script/${home}`, {
+      content: newTool("script"),
+      place: { bundleID: home, slug: "", version: "1" },
+      etag: null,
+      isNew: true,
+    });
     const bringBack = draft.isFound ? draft.discard() : null; // somebody has begun another tool there
     draft.set("/scriptImpl/code", this.code);
     draft.keep();

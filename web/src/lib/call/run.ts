@@ -38,14 +38,16 @@ export async function runCode(code: string, variables: JsonObject, told: RunTold
   const body = writeJson({ code, variables });
   const response = await send("run", { body, accept: "text/event-stream", signal });
   const since = (): number => performance.now() - start;
-  if (!response.ok || !response.body) return failed(objectIn(await response.text()), { durationMs: since(), at }, response.status);
+  if (!response.ok || !response.body)
+    return failed(objectIn(await response.text()), { durationMs: since(), at }, response.status);
   let calls: RunCall[] = [];
   for await (const [name, text] of texts(response.body)) {
     const data = objectIn(text);
     if (name === "print") told.print(String(data.text ?? ""));
     else if (name === "progress") told.progress(progressOf(data));
     else if (name === "call") told.calls((calls = [...calls, begun(data, calls[0])]));
-    else if (name === "called") told.calls((calls = calls.map((one) => (one.id === String(data.id) ? ended(one, data) : one))));
+    else if (name === "called")
+      told.calls((calls = calls.map((one) => (one.id === String(data.id) ? ended(one, data) : one))));
     else if (name === "error") return failed(data, { durationMs: since(), at }, 0);
     else if (name === "result") {
       const size = typeof data.size === "number" ? data.size : text.length;
@@ -57,23 +59,51 @@ export async function runCode(code: string, variables: JsonObject, told: RunTold
 }
 
 function begun(data: JsonObject, first: RunCall | undefined): RunCall {
-  const args = isObject(data.args) ? Object.entries(data.args).map(([name, one]) => `${name}=${writeJson(one)}`).join(", ") : "";
+  const args = isObject(data.args)
+    ? Object.entries(data.args)
+        .map(([name, one]) => `${name}=${writeJson(one)}`)
+        .join(", ")
+    : "";
   const began = Date.parse(String(data.at));
-  return { id: String(data.id), name: String(data.name), args, began, at: Math.max(0, began - (first?.began ?? began)), isOk: null, durationMs: null, preview: "" };
+  return {
+    id: String(data.id),
+    name: String(data.name),
+    args,
+    began,
+    at: Math.max(0, began - (first?.began ?? began)),
+    isOk: null,
+    durationMs: null,
+    preview: "",
+  };
 }
 
 function ended(call: RunCall, data: JsonObject): RunCall {
-  return { ...call, isOk: data.ok === true, durationMs: Number(data.durationMs), preview: String(data.error ?? data.preview ?? "") };
+  return {
+    ...call,
+    isOk: data.ok === true,
+    durationMs: Number(data.durationMs),
+    preview: String(data.error ?? data.preview ?? ""),
+  };
 }
 
 function failed(data: JsonObject, when: { durationMs: number; at: string }, status: number): Ran {
   const error = isObject(data.error) ? data.error : data;
   const failure = failureOf(error, `HTTP ${status}`);
-  return { outcome: { ok: false, failure, ...when }, place: typeof data.line === "number" ? problemOf(data, failure.message) : null, handle: null };
+  return {
+    outcome: { ok: false, failure, ...when },
+    place: typeof data.line === "number" ? problemOf(data, failure.message) : null,
+    handle: null,
+  };
 }
 
 /** Where in the code something is wrong, in the server's words. */
 export function problemOf(data: JsonObject, message = String(data.message)): CodeProblem {
   const number = (name: string): number | undefined => (typeof data[name] === "number" ? data[name] : undefined);
-  return { message, line: number("line"), column: number("column"), endLine: number("endLine"), endColumn: number("endColumn") };
+  return {
+    message,
+    line: number("line"),
+    column: number("column"),
+    endLine: number("endLine"),
+    endColumn: number("endColumn"),
+  };
 }

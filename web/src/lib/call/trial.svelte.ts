@@ -200,7 +200,9 @@ export const objectOf = objectIn;
 export function textErrorOf(error: unknown): { line?: number; message: string } {
   if (!(error instanceof JsonTextError)) return { message: String(error) };
   const place = { line: error.line, column: error.column };
-  const message = error.sign ? t("try.json.sign", { ...place, sign: line(error.sign) || "␠" }) : t("try.json.end", place);
+  const message = error.sign
+    ? t("try.json.sign", { ...place, sign: line(error.sign) || "␠" })
+    : t("try.json.end", place);
   return { line: error.line, message };
 }
 

@@ -5,7 +5,17 @@
  */
 
 import { ApiError, get, refusal, request, send } from "../api/client";
-import { approvalOf, callOf, endOf, itemsOf, keptCalls, outcomeOf, type Attached, type CallItem, type Item } from "./items";
+import {
+  approvalOf,
+  callOf,
+  endOf,
+  itemsOf,
+  keptCalls,
+  outcomeOf,
+  type Attached,
+  type CallItem,
+  type Item,
+} from "./items";
 import { texts } from "../api/events";
 import { failureOf } from "../api/failure";
 import { t } from "../page/i18n.svelte";
@@ -40,7 +50,10 @@ export class Conversation {
   #stream: Promise<void> = Promise.resolve();
   #question = ""; // the id of the one that is being answered
 
-  constructor(id: string | null, readonly changed: (one: Conversation) => void) {
+  constructor(
+    id: string | null,
+    readonly changed: (one: Conversation) => void,
+  ) {
     this.id = id;
   }
 
@@ -51,7 +64,10 @@ export class Conversation {
 
   /** Whether a call waits for an approval. */
   get waits(): boolean {
-    return this.running !== null && this.items.some((one) => one.kind === "call" && one.approval?.decided === null && one.outcome === null);
+    return (
+      this.running !== null &&
+      this.items.some((one) => one.kind === "call" && one.approval?.decided === null && one.outcome === null)
+    );
   }
 
   /** Whether all of it can be read again. */
@@ -103,7 +119,8 @@ export class Conversation {
   async decide(item: CallItem, approve: boolean): Promise<void> {
     const { approval } = item;
     if (!approval) return;
-    const set = (decided: "yes" | "no" | null): void => this.#change(item.call, (one) => ({ ...one, approval: { ...approval, decided } }));
+    const set = (decided: "yes" | "no" | null): void =>
+      this.#change(item.call, (one) => ({ ...one, approval: { ...approval, decided } }));
     set(approve ? "yes" : "no");
     try {
       const path = `ask/${encodeURIComponent(approval.question)}/approvals/${encodeURIComponent(approval.call)}`;
@@ -125,15 +142,27 @@ export class Conversation {
     await this.#stream;
     try {
       const path = this.id === null ? "ask/calls" : `ask/sessions/${encodeURIComponent(this.id)}/calls`;
-      const response = await send(path, { body: `{"name":${JSON.stringify(name)},"args":${writeJson(args)}}`, signal: stop.signal });
+      const response = await send(path, {
+        body: `{"name":${JSON.stringify(name)},"args":${writeJson(args)}}`,
+        signal: stop.signal,
+      });
       const text = await response.text();
       if (!response.ok) throw refusal(response.status, text);
       const body = parseJson(text) as JsonObject;
       this.#take(body.sessionId);
-      this.#change(item.call, (one) => ({ ...one, outcome: outcomeOf({ ...body, durationMs: performance.now() - since }) }));
+      this.#change(item.call, (one) => ({
+        ...one,
+        outcome: outcomeOf({ ...body, durationMs: performance.now() - since }),
+      }));
       notices.announce(t("try.done"));
     } catch (error) {
-      const outcome = outcomeOf({ ok: false, error: { code: error instanceof ApiError ? error.code : "", message: stop.signal.aborted ? t("try.stopped") : messageOf(error) } });
+      const outcome = outcomeOf({
+        ok: false,
+        error: {
+          code: error instanceof ApiError ? error.code : "",
+          message: stop.signal.aborted ? t("try.stopped") : messageOf(error),
+        },
+      });
       this.#change(item.call, (one) => ({ ...one, outcome }));
     } finally {
       this.#end();
@@ -182,8 +211,12 @@ export class Conversation {
   async #listen(choice: ModelChoice, withTools: boolean, signal: AbortSignal, since: number): Promise<boolean> {
     const { text, files } = this.#last ?? { text: "", files: [] };
     const json = {
-      prompt: text, approve: "ask", withTools, session: this.id ?? undefined,
-      provider: choice.provider || undefined, model: choice.model || undefined,
+      prompt: text,
+      approve: "ask",
+      withTools,
+      session: this.id ?? undefined,
+      provider: choice.provider || undefined,
+      model: choice.model || undefined,
       files: files.length > 0 ? files : undefined,
     };
     const response = await send("ask", { json, signal, accept: "text/event-stream" });
@@ -193,7 +226,8 @@ export class Conversation {
     let isComplete = false;
     try {
       // To the end, also after the answer: only then is the conversation free for the next question.
-      for await (const [name, data] of texts(response.body)) isComplete = this.#hear(name, parseJson(data) as JsonObject, since) || isComplete;
+      for await (const [name, data] of texts(response.body))
+        isComplete = this.#hear(name, parseJson(data) as JsonObject, since) || isComplete;
     } catch (error) {
       if (!isComplete) throw error;
     }
@@ -239,7 +273,8 @@ export class Conversation {
     this.#pending = null;
     if (!pending) return;
     const last = this.items.at(-1);
-    if (last?.kind === pending.kind) this.items = [...this.items.slice(0, -1), { kind: pending.kind, text: last.text + pending.text }];
+    if (last?.kind === pending.kind)
+      this.items = [...this.items.slice(0, -1), { kind: pending.kind, text: last.text + pending.text }];
     else this.#put(pending);
   }
 
@@ -260,7 +295,8 @@ export class Conversation {
 
   #finish(answer: JsonObject, since: number): void {
     const said = typeof answer.answer === "string" ? answer.answer : "";
-    if (said && !this.items.slice(this.#lastQuestion()).some((one) => one.kind === "text")) this.#put({ kind: "text", text: said });
+    if (said && !this.items.slice(this.#lastQuestion()).some((one) => one.kind === "text"))
+      this.#put({ kind: "text", text: said });
     this.#put(endOf(answer, performance.now() - since));
     this.#last = null;
     this.#end();
@@ -268,7 +304,10 @@ export class Conversation {
   }
 
   #lastQuestion(): number {
-    return Math.max(0, this.items.findLastIndex((one) => one.kind === "user"));
+    return Math.max(
+      0,
+      this.items.findLastIndex((one) => one.kind === "user"),
+    );
   }
 
   /** `error` has the hints, and what is missing. */
@@ -295,7 +334,9 @@ export class Conversation {
     const open = this.items.filter((one) => one.kind === "call" && one.outcome === null);
     if (open.length === 0) return;
     const path = `ask/sessions/${encodeURIComponent(this.id ?? "last")}`;
-    const kept = keptCalls((await get<JsonObject | null>(path, { signal: AbortSignal.timeout(STOP_WITHIN_MS) }).catch(() => null)) ?? {});
+    const kept = keptCalls(
+      (await get<JsonObject | null>(path, { signal: AbortSignal.timeout(STOP_WITHIN_MS) }).catch(() => null)) ?? {},
+    );
     for (const { call } of open.filter((one) => one.kind === "call")) {
       const found = kept.get(call);
       if (found) this.#change(call, (one) => ({ ...one, outcome: found.outcome, isNotRun: found.isNotRun }));

@@ -73,7 +73,11 @@ class Chats {
 
   /** Who answers: the one that was chosen, the server's own, or any that can. */
   get provider(): string {
-    return this.choice.provider || this.models?.provider || (this.models?.providers.find((one) => one.isConfigured)?.id ?? "");
+    return (
+      this.choice.provider ||
+      this.models?.provider ||
+      (this.models?.providers.find((one) => one.isConfigured)?.id ?? "")
+    );
   }
 
   /** What a question has to name: nothing where the server would choose the same. */
@@ -108,12 +112,15 @@ class Chats {
 
   /** Have the server ask a provider for its list. */
   async readList(provider: string): Promise<void> {
-    const found = await get<Models["providers"][number]>(`ask/models/${encodeURIComponent(provider)}`).catch(() => null);
+    const found = await get<Models["providers"][number]>(`ask/models/${encodeURIComponent(provider)}`).catch(
+      () => null,
+    );
     if (found) this.listed = { ...this.listed, [provider]: found };
   }
 
   async rename(row: SessionRow, title: string, quiet = false): Promise<void> {
-    const put = (now: string): void => void (this.list = this.list.map((one) => (one.id === row.id ? { ...one, title: now } : one)));
+    const put = (now: string): void =>
+      void (this.list = this.list.map((one) => (one.id === row.id ? { ...one, title: now } : one)));
     put(title);
     try {
       await this.#open.get(row.id)?.free;

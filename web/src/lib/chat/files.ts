@@ -16,7 +16,8 @@ function sizeOf({ text, data }: Attached): number {
 /** Raises Error, in words, for what can't be sent beside the others. */
 export async function attached(file: File, others: readonly Attached[] = []): Promise<Attached> {
   const name = file.name || "file";
-  if (file.size + others.reduce((sum, one) => sum + sizeOf(one), 0) > LARGEST) throw new Error(t("chat.file.large", { name: line(name) }));
+  if (file.size + others.reduce((sum, one) => sum + sizeOf(one), 0) > LARGEST)
+    throw new Error(t("chat.file.large", { name: line(name) }));
   const bytes = new Uint8Array(await file.arrayBuffer());
   if (PICTURES.includes(file.type)) return { name, kind: file.type, data: base64(bytes) };
   try {
@@ -28,10 +29,12 @@ export async function attached(file: File, others: readonly Attached[] = []): Pr
   }
 }
 
-export const pictureOf = (file: Attached): string | null => (file.data && PICTURES.includes(file.kind) ? `data:${file.kind};base64,${file.data}` : null);
+export const pictureOf = (file: Attached): string | null =>
+  file.data && PICTURES.includes(file.kind) ? `data:${file.kind};base64,${file.data}` : null;
 
 function base64(bytes: Uint8Array): string {
   const pieces: string[] = [];
-  for (let at = 0; at < bytes.length; at += 0x8000) pieces.push(String.fromCharCode(...bytes.subarray(at, at + 0x8000)));
+  for (let at = 0; at < bytes.length; at += 0x8000)
+    pieces.push(String.fromCharCode(...bytes.subarray(at, at + 0x8000)));
   return btoa(pieces.join(""));
 }

@@ -59,11 +59,23 @@ const text = (value: unknown): string => (typeof value === "string" ? value : ""
 const number = (value: unknown): number => (typeof value === "number" ? value : 0);
 const object = (value: unknown): JsonObject => (isObject(value) ? value : {});
 const list = (value: unknown): Json[] => (Array.isArray(value) ? value : []);
-export const textsOf = (value: unknown): string[] => list(value).map((one) => (typeof one === "string" ? one : writeJson(one)));
+export const textsOf = (value: unknown): string[] =>
+  list(value).map((one) => (typeof one === "string" ? one : writeJson(one)));
 
 export function callOf(found: unknown, isMine = false): CallItem {
   const { id, name, args } = object(found);
-  return { kind: "call", call: text(id), name: text(name), args: object(args), isMine, isCached: false, isCut: false, isNotRun: false, outcome: null, approval: null };
+  return {
+    kind: "call",
+    call: text(id),
+    name: text(name),
+    args: object(args),
+    isMine,
+    isCached: false,
+    isCut: false,
+    isNotRun: false,
+    outcome: null,
+    approval: null,
+  };
 }
 
 /** The result of a call in the form that a tester of tools shows. */
@@ -72,7 +84,13 @@ export function outcomeOf(found: unknown): Outcome {
   const durationMs = number(object(result.meta).duration_ms ?? result.durationMs);
   if (result.ok !== false) {
     const value = result.data ?? result.value ?? null;
-    return { ok: true, value, size: new Blob([typeof value === "string" ? value : writeJson(value)]).size, durationMs, at: "" };
+    return {
+      ok: true,
+      value,
+      size: new Blob([typeof value === "string" ? value : writeJson(value)]).size,
+      durationMs,
+      at: "",
+    };
   }
   return { ok: false, failure: failureOf(object(result.error), ""), durationMs, at: "" };
 }
@@ -80,7 +98,13 @@ export function outcomeOf(found: unknown): Outcome {
 /** By the seconds that the server says are left: the clock of this machine may not be the server's. */
 export function approvalOf(found: JsonObject): Approval {
   const left = number(found.expiresInSeconds) * 1000 || WAIT_MS;
-  return { question: text(found.question), call: text(found.call), warnings: textsOf(found.warnings), expiresAt: Date.now() + left, decided: null };
+  return {
+    question: text(found.question),
+    call: text(found.call),
+    warnings: textsOf(found.warnings),
+    expiresAt: Date.now() + left,
+    decided: null,
+  };
 }
 
 /** What a turn cost: of the answer's object. */
@@ -123,15 +147,29 @@ export function keptCalls(found: JsonObject): Map<string, CallItem> {
 
 function brokenOf(one: JsonObject): Item {
   const isCalm = one.end === "stopped";
-  return { kind: "failed", text: isCalm ? t("chat.stopped") : text(one.why) || t("chat.broken"), hints: [], needs: [], isCalm };
+  return {
+    kind: "failed",
+    text: isCalm ? t("chat.stopped") : text(one.why) || t("chat.broken"),
+    hints: [],
+    needs: [],
+    isCalm,
+  };
 }
 
 /** Of a result, the server keeps what the model read. */
 function keptCall(call: JsonObject, isMine: boolean): CallItem {
   const args = isObject(call.args) ? call.args : { "…": call.argsText ?? call.args ?? "" };
   const result = text(call.result);
-  const outcome = call.state === "ok" ? { value: call.isCut ? result : valueOf(result) } : { ok: false, error: { message: call.state === "running" ? t("chat.call.unknown") : result } };
-  return { ...callOf({ id: call.id ?? "", name: call.name ?? "", args }, isMine), outcome: outcomeOf(outcome), isCut: call.isCut === true, isNotRun: call.state === "not_run" };
+  const outcome =
+    call.state === "ok"
+      ? { value: call.isCut ? result : valueOf(result) }
+      : { ok: false, error: { message: call.state === "running" ? t("chat.call.unknown") : result } };
+  return {
+    ...callOf({ id: call.id ?? "", name: call.name ?? "", args }, isMine),
+    outcome: outcomeOf(outcome),
+    isCut: call.isCut === true,
+    isNotRun: call.state === "not_run",
+  };
 }
 
 function valueOf(written: string): Json {

@@ -40,7 +40,7 @@ function blocksOf(lines: string[], depth: number): Block[] {
     if (words.length > 0) blocks.push({ kind: "paragraph", inside: inline(words.join("\n")) });
     words = [];
   };
-  for (let at = 0; at < lines.length; ) {
+  for (let at = 0; at < lines.length;) {
     const taken = depth < DEEPEST ? blockAt(lines, at, depth, words.length > 0) : null;
     if (taken) {
       end();
@@ -63,15 +63,29 @@ function blockAt(lines: string[], at: number, depth: number, isInside: boolean):
   if (fence) return codeAt(lines, at, fence[1] ?? "", fence[2] ?? "");
   if (line.length < 1000) {
     const heading = HEADING.exec(line);
-    if (heading) return [{ kind: "heading", level: heading[1]?.length ?? 1, inside: inline(titleOf(line.slice(heading[0].length))) }, at + 1];
+    if (heading)
+      return [
+        { kind: "heading", level: heading[1]?.length ?? 1, inside: inline(titleOf(line.slice(heading[0].length))) },
+        at + 1,
+      ];
     if (RULE.test(line)) return [{ kind: "rule" }, at + 1];
   }
   if (QUOTE.test(line)) {
     const next = lineFrom(lines, at, (one) => !QUOTE.test(one));
-    return [{ kind: "quote", inside: blocksOf(lines.slice(at, next).map((one) => one.replace(QUOTE, "")), depth + 1) }, next];
+    return [
+      {
+        kind: "quote",
+        inside: blocksOf(
+          lines.slice(at, next).map((one) => one.replace(QUOTE, "")),
+          depth + 1,
+        ),
+      },
+      next,
+    ];
   }
   const item = ITEM.exec(line);
-  if (item && !(isInside && /\d/.test(item[2] ?? "") && parseInt(item[2] ?? "", 10) !== 1)) return listAt(lines, at, depth);
+  if (item && !(isInside && /\d/.test(item[2] ?? "") && parseInt(item[2] ?? "", 10) !== 1))
+    return listAt(lines, at, depth);
   return line.includes("|") && !isInside ? tableAt(lines, at) : null;
 }
 
@@ -98,7 +112,8 @@ function lineFrom(lines: string[], from: number, fits: (line: string) => boolean
 
 /** Up to the fence that closes it. While an answer still comes, that may be missing. */
 function codeAt(lines: string[], at: number, fence: string, language: string): [Block, number] {
-  const closes = (one: string): boolean => one.trim().length >= fence.length && one.trim() === (fence[0] ?? "").repeat(one.trim().length);
+  const closes = (one: string): boolean =>
+    one.trim().length >= fence.length && one.trim() === (fence[0] ?? "").repeat(one.trim().length);
   const last = lineFrom(lines, at + 1, closes);
   return [{ kind: "code", language, text: lines.slice(at + 1, last).join("\n") }, last + 1];
 }
@@ -114,12 +129,16 @@ function listAt(lines: string[], from: number, depth: number): [Block, number] {
       indent = (found[1] ?? "").length + (found[2] ?? "").length + (found[3]?.length ?? 1);
       items.push([line.slice(indent)]);
     } else if (line.trim() === "") items.at(-1)?.push("");
-    else if (line.search(/\S/) >= Math.min(indent, 2)) items.at(-1)?.push(line.slice(Math.min(indent, line.search(/\S/))));
+    else if (line.search(/\S/) >= Math.min(indent, 2))
+      items.at(-1)?.push(line.slice(Math.min(indent, line.search(/\S/))));
     else if (found || lines[at - 1]?.trim() === "" || blockAt([line], 0, DEEPEST - 1, true)) break;
     else items.at(-1)?.push(line); // a paragraph that goes on without its indent
   }
   const first = parseInt(lines[from] ?? "", 10);
-  return [{ kind: "list", start: Number.isNaN(first) ? null : first, items: items.map((one) => blocksOf(one, depth + 1)) }, at];
+  return [
+    { kind: "list", start: Number.isNaN(first) ? null : first, items: items.map((one) => blocksOf(one, depth + 1)) },
+    at,
+  ];
 }
 
 /** What all items of one list have in common. */
@@ -135,13 +154,18 @@ function tableAt(lines: string[], at: number): [Block, number] | null {
 }
 
 function cellsOf(line: string): string[] {
-  const cells = line.trim().replace(/^\|/, "").replace(/\|$/, "").split(/(?<!\\)\|/);
+  const cells = line
+    .trim()
+    .replace(/^\|/, "")
+    .replace(/\|$/, "")
+    .split(/(?<!\\)\|/);
   return cells.slice(0, MOST_COLUMNS).map((one) => one.trim().replaceAll("\\|", "|"));
 }
 
 // Inside of a line
 
-const LINK = /(!?)\[([^\[\]\n]{0,1000})\]\( ?<?((?:[^\s()<>]|\([^\s()<>]{0,500}\)){1,4000})>?(?: +"[^"\n]{0,500}")? ?\)/y;
+const LINK =
+  /(!?)\[([^\[\]\n]{0,1000})\]\( ?<?((?:[^\s()<>]|\([^\s()<>]{0,500}\)){1,4000})>?(?: +"[^"\n]{0,500}")? ?\)/y;
 const ADDRESS = /<(https?:\/\/[^\s<>]{1,4000})>|https?:\/\/[^\s<>"'`*|\\]{1,4000}/y;
 const SPECIAL = /[\\`*_~[!<h\n]/g;
 
@@ -149,7 +173,13 @@ interface Frame {
   mark: string;
   inside: Inline[];
 }
-const KINDS: Record<string, "strong" | "em" | "del"> = { "**": "strong", __: "strong", "*": "em", _: "em", "~~": "del" };
+const KINDS: Record<string, "strong" | "em" | "del"> = {
+  "**": "strong",
+  __: "strong",
+  "*": "em",
+  _: "em",
+  "~~": "del",
+};
 
 export function inline(text: string): Inline[] {
   const frames: Frame[] = [{ mark: "", inside: [] }];
@@ -160,7 +190,7 @@ export function inline(text: string): Inline[] {
     if (one.kind === "text" && last?.kind === "text") last.text += one.text;
     else inside?.push(one);
   };
-  for (let at = 0; at < text.length; ) {
+  for (let at = 0; at < text.length;) {
     const [found, next] = pieceAt(text, at, ticks);
     if (typeof found === "string") emphasis(found, text[at - 1] ?? " ", text[next] ?? " ", frames, put);
     else put(found);
@@ -173,8 +203,13 @@ export function inline(text: string): Inline[] {
 /** The next piece, and where it ends. A string is a run of marks of emphasis. */
 function pieceAt(text: string, at: number, ticks: Ticks): [Inline | string, number] {
   const sign = text[at] ?? "";
-  if (sign === "\\" && /[!-/:-@[-`{-~]/.test(text[at + 1] ?? "")) return [{ kind: "text", text: text[at + 1] ?? "" }, at + 2];
-  if (sign === "\n") return [/ {2}$|\\$/.test(text.slice(Math.max(0, at - 2), at)) ? { kind: "break" } : { kind: "text", text: "\n" }, at + 1];
+  if (sign === "\\" && /[!-/:-@[-`{-~]/.test(text[at + 1] ?? ""))
+    return [{ kind: "text", text: text[at + 1] ?? "" }, at + 2];
+  if (sign === "\n")
+    return [
+      / {2}$|\\$/.test(text.slice(Math.max(0, at - 2), at)) ? { kind: "break" } : { kind: "text", text: "\n" },
+      at + 1,
+    ];
   if (sign === "`") return codeSpanAt(text, at, ticks);
   if (sign === "[" || sign === "!") {
     LINK.lastIndex = at;
@@ -187,7 +222,8 @@ function pieceAt(text: string, at: number, ticks: Ticks): [Inline | string, numb
     const found = ADDRESS.exec(text);
     const address = found?.[1] ?? (found && withoutEnd(found[0], ".,;:!?)]"));
     const url = address && safe(address);
-    if (found && address && url) return [{ kind: "link", text: "", url }, at + (found[1] ? found[0].length : address.length)];
+    if (found && address && url)
+      return [{ kind: "link", text: "", url }, at + (found[1] ? found[0].length : address.length)];
     if (found) return [{ kind: "text", text: found[0] }, ADDRESS.lastIndex]; // not looked at again from its middle
   }
   if (sign === "*" || sign === "_" || sign === "~") {
@@ -243,7 +279,7 @@ function emphasis(run: string, before: string, after: string, frames: Frame[], p
     put({ kind: KINDS[frame.mark] ?? "em", inside: frame.inside });
     left -= frame.mark.length;
   }
-  for (; left > 0 && mayOpen && frames.length <= DEEPEST; ) {
+  for (; left > 0 && mayOpen && frames.length <= DEEPEST;) {
     const mark = sign.repeat(Math.min(2, left));
     if (!KINDS[mark] || run.length > 3) break;
     frames.push({ mark, inside: [] });

@@ -73,7 +73,9 @@ export function offersAt(code: string, names: CodeNames, isAsked = false): Offer
   const begun = offers.filter((one) => one.text.toLowerCase().startsWith(low));
   const others = offers.filter((one) => !begun.includes(one) && low.length > 1 && one.text.toLowerCase().includes(low));
   const found = [...begun, ...others].slice(0, MOST);
-  return found.length === 0 || (found.length === 1 && found[0]?.text === word && !found[0].insert) ? null : { word, offers: found };
+  return found.length === 0 || (found.length === 1 && found[0]?.text === word && !found[0].insert)
+    ? null
+    : { word, offers: found };
 }
 
 /** The snippets that begin so, or what the one that is called still takes. */
@@ -82,14 +84,22 @@ function snippetOffers(code: string, snippets: NamedSnippet[]): Offers | null {
   const [, called, begun = ""] = IN_SNIPPET.exec(code) ?? [];
   const given = new Set([...code.matchAll(/([\w-]+)\s*[=:]/g)].map((one) => one[1]));
   const parameters = snippets.find((one) => one.name === called)?.parameters ?? [];
-  const offers = name !== undefined ? snippets.map(snippetOffer) : parameters.filter((one) => !given.has(one.name)).map(parameterOffer);
+  const offers =
+    name !== undefined
+      ? snippets.map(snippetOffer)
+      : parameters.filter((one) => !given.has(one.name)).map(parameterOffer);
   const word = name !== undefined ? `$${name}` : begun;
   const found = offers.filter((one) => one.text.toLowerCase().startsWith(word.toLowerCase()));
   return found.length === 0 ? null : { word, offers: found };
 }
 
 function snippetOffer(one: NamedSnippet): Offer {
-  return { text: `$${one.name}`, detail: line(one.usage?.replace(/^\S*\s*/, "")), info: one.description, insert: `$${one.name} ` };
+  return {
+    text: `$${one.name}`,
+    detail: line(one.usage?.replace(/^\S*\s*/, "")),
+    info: one.description,
+    insert: `$${one.name} `,
+  };
 }
 
 function candidates(code: string, ahead: string, word: string, names: CodeNames, isAsked: boolean): Offer[] {
@@ -100,7 +110,9 @@ function candidates(code: string, ahead: string, word: string, names: CodeNames,
   if (word === "" && !isAsked) return parameters;
   const packs = names.packs.map((one) => ({ text: one.name, info: one.description }));
   const plain = [...(names.modules ?? []), ...names.builtins].map((text) => ({ text }));
-  const own = [...new Set([...code.slice(0, code.length - word.length).matchAll(ASSIGNED)].map((one) => one[1] ?? ""))].map((text) => ({ text }));
+  const own = [
+    ...new Set([...code.slice(0, code.length - word.length).matchAll(ASSIGNED)].map((one) => one[1] ?? "")),
+  ].map((text) => ({ text }));
   return [...parameters, ...own, ...packs, ...functionsOf(names).map(toolOffer), ...plain];
 }
 
@@ -112,13 +124,22 @@ function toolsOf(names: CodeNames, pack: string): NamedTool[] {
 function functionsOf(names: CodeNames): NamedTool[] {
   const functions = names.functions ?? [];
   const all = [...functions, ...names.packs.flatMap((one) => one.tools)];
-  return [...functions, ...Object.entries(names.aliases ?? {}).map(([name, tool]) => ({ ...all.find((one) => one.tool === tool), name }))];
+  return [
+    ...functions,
+    ...Object.entries(names.aliases ?? {}).map(([name, tool]) => ({ ...all.find((one) => one.tool === tool), name })),
+  ];
 }
 
 /** A tool, with its brackets: the cursor goes between them, if it takes anything. */
 function toolOffer(tool: NamedTool): Offer {
   const detail = line(tool.signature?.replace(/^[^(]*/, ""));
-  return { text: tool.name, detail, info: tool.summary, insert: `${tool.name}()`, back: tool.parameters?.length === 0 ? 0 : 1 };
+  return {
+    text: tool.name,
+    detail,
+    info: tool.summary,
+    insert: `${tool.name}()`,
+    back: tool.parameters?.length === 0 ? 0 : 1,
+  };
 }
 
 /** The arguments of the innermost call that is open, but those that are given; none in the middle of a value. */

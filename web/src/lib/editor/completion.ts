@@ -20,11 +20,33 @@ const setOpen = StateEffect.define<Open | null>();
 const LIST = "offers"; // ids of the shadow root's own
 
 const LOOK = EditorView.theme({
-  ".offers": { listStyle: "none", margin: 0, padding: "4px", maxHeight: "220px", overflowY: "auto", fontFamily: "var(--mono)", minWidth: "180px" },
-  ".offers li": { padding: "2px 8px", borderRadius: "4px", cursor: "pointer", whiteSpace: "nowrap", overflow: "hidden", textOverflow: "ellipsis" },
+  ".offers": {
+    listStyle: "none",
+    margin: 0,
+    padding: "4px",
+    maxHeight: "220px",
+    overflowY: "auto",
+    fontFamily: "var(--mono)",
+    minWidth: "180px",
+  },
+  ".offers li": {
+    padding: "2px 8px",
+    borderRadius: "4px",
+    cursor: "pointer",
+    whiteSpace: "nowrap",
+    overflow: "hidden",
+    textOverflow: "ellipsis",
+  },
   ".offers li[aria-selected=true]": { backgroundColor: "var(--accent-soft)" },
   ".offers span": { color: "var(--soft)", marginInlineStart: "8px" },
-  ".offer-info": { padding: "6px 12px", borderTop: "1px solid var(--line)", whiteSpace: "pre-wrap", fontFamily: "var(--sans)", maxHeight: "120px", overflow: "hidden" },
+  ".offer-info": {
+    padding: "6px 12px",
+    borderTop: "1px solid var(--line)",
+    whiteSpace: "pre-wrap",
+    fontFamily: "var(--sans)",
+    maxHeight: "120px",
+    overflow: "hidden",
+  },
 });
 
 export function completed(names: () => CodeNames | null): Extension {
@@ -37,20 +59,27 @@ export function completed(names: () => CodeNames | null): Extension {
       return change.selection ? null : now;
     },
     provide: (field) => [
-      showTooltip.from(field, (now) => now && { pos: now.from, create: (view) => ({ dom: drawn(view, now), mount: () => scrolled(view) }) }),
+      showTooltip.from(
+        field,
+        (now) => now && { pos: now.from, create: (view) => ({ dom: drawn(view, now), mount: () => scrolled(view) }) },
+      ),
       EditorView.contentAttributes.from(field, (now) => ({
         "aria-autocomplete": "list",
         ...(now ? { "aria-controls": LIST, "aria-activedescendant": `${LIST}-${now.at}` } : {}),
       })),
     ],
   });
-  const at = (act: (view: EditorView, now: Open) => void): Command => (view) => {
-    const now = view.state.field(open);
-    if (now) act(view, now);
-    return now !== null;
-  };
+  const at =
+    (act: (view: EditorView, now: Open) => void): Command =>
+    (view) => {
+      const now = view.state.field(open);
+      if (now) act(view, now);
+      return now !== null;
+    };
   const moved = (by: number): Command =>
-    at((view, now) => view.dispatch({ effects: setOpen.of({ ...now, at: (now.at + by + now.offers.length) % now.offers.length }) }));
+    at((view, now) =>
+      view.dispatch({ effects: setOpen.of({ ...now, at: (now.at + by + now.offers.length) % now.offers.length }) }),
+    );
   const taken = at((view, now) => take(view, now, now.at));
   const keys = [
     { key: "ArrowDown", run: moved(1) },
@@ -58,9 +87,14 @@ export function completed(names: () => CodeNames | null): Extension {
     { key: "Enter", run: taken },
     { key: "Tab", run: taken },
     { key: "Escape", run: at((view) => view.dispatch({ effects: setOpen.of(null) })) },
-    { key: "Ctrl-Space", run: (view: EditorView) => (view.dispatch({ effects: setOpen.of(found(view.state, names(), true)) }), true) },
+    {
+      key: "Ctrl-Space",
+      run: (view: EditorView) => (view.dispatch({ effects: setOpen.of(found(view.state, names(), true)) }), true),
+    },
   ];
-  const left = EditorView.domEventHandlers({ blur: (_, view) => void (view.state.field(open) && view.dispatch({ effects: setOpen.of(null) })) });
+  const left = EditorView.domEventHandlers({
+    blur: (_, view) => void (view.state.field(open) && view.dispatch({ effects: setOpen.of(null) })),
+  });
   return [open, LOOK, left, Prec.highest(keymap.of(keys))];
 
   function take(view: EditorView, now: Open, index: number): void {
@@ -83,9 +117,14 @@ export function completed(names: () => CodeNames | null): Extension {
   }
 
   function row(view: EditorView, now: Open, offer: Offer, index: number): HTMLElement {
-    const item = Object.assign(document.createElement("li"), { id: `${LIST}-${index}`, role: "option", textContent: line(offer.text) });
+    const item = Object.assign(document.createElement("li"), {
+      id: `${LIST}-${index}`,
+      role: "option",
+      textContent: line(offer.text),
+    });
     item.setAttribute("aria-selected", String(index === now.at));
-    if (offer.detail) item.append(Object.assign(document.createElement("span"), { textContent: offer.detail.slice(0, 80) }));
+    if (offer.detail)
+      item.append(Object.assign(document.createElement("span"), { textContent: offer.detail.slice(0, 80) }));
     item.onmousedown = (event) => {
       event.preventDefault(); // the editor keeps the focus
       take(view, now, index);

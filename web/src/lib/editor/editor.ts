@@ -6,7 +6,14 @@
  */
 
 import { Annotation, Compartment, EditorState, type Extension, type Line, type Text } from "@codemirror/state";
-import { EditorView, drawSelection, highlightActiveLine, highlightActiveLineGutter, highlightSpecialChars, lineNumbers } from "@codemirror/view";
+import {
+  EditorView,
+  drawSelection,
+  highlightActiveLine,
+  highlightActiveLineGutter,
+  highlightSpecialChars,
+  lineNumbers,
+} from "@codemirror/view";
 
 import type { CodeNames } from "./code-names";
 import { completed } from "./completion";
@@ -59,11 +66,21 @@ const INDENTS: Readonly<Record<CodeLanguage, Indent>> = {
 // What can't be seen is shown by its number, as everywhere; the text itself keeps it.
 const SPECIAL = highlightSpecialChars({
   specialChars: new RegExp(UNSEEN, UNSEEN.flags), // of its own: it keeps where it is
-  render: (code) => Object.assign(document.createElement("span"), { className: "cm-specialChar", textContent: shown(String.fromCodePoint(code)) }),
+  render: (code) =>
+    Object.assign(document.createElement("span"), {
+      className: "cm-specialChar",
+      textContent: shown(String.fromCodePoint(code)),
+    }),
 });
 
 const LOOK = EditorView.theme({
-  "&": { color: "var(--ink)", backgroundColor: "var(--paper)", border: "1px solid var(--line-strong)", borderRadius: "6px", fontSize: "13px" },
+  "&": {
+    color: "var(--ink)",
+    backgroundColor: "var(--paper)",
+    border: "1px solid var(--line-strong)",
+    borderRadius: "6px",
+    fontSize: "13px",
+  },
   "&.cm-focused": { outline: "2px solid var(--accent)", outlineOffset: "1px" },
   ".cm-scroller": { fontFamily: "var(--mono)", lineHeight: "1.5", maxHeight: "60vh", overflow: "auto" },
   ".cm-content": { caretColor: "var(--ink)", padding: "8px 0" },
@@ -72,8 +89,16 @@ const LOOK = EditorView.theme({
   ".cm-gutters": { backgroundColor: "var(--raised)", color: "var(--soft)", border: "0", borderRadius: "6px 0 0 6px" },
   ".cm-activeLine, .cm-activeLineGutter": { backgroundColor: "transparent" },
   "&.cm-focused .cm-activeLine, &.cm-focused .cm-activeLineGutter": { backgroundColor: "var(--hover)" },
-  "& .cm-selectionBackground, &.cm-focused > .cm-scroller > .cm-selectionLayer .cm-selectionBackground": { backgroundColor: "var(--accent-soft)" },
-  ".cm-tooltip": { backgroundColor: "var(--raised)", color: "var(--ink)", border: "1px solid var(--line)", borderRadius: "6px", maxWidth: "60ch" },
+  "& .cm-selectionBackground, &.cm-focused > .cm-scroller > .cm-selectionLayer .cm-selectionBackground": {
+    backgroundColor: "var(--accent-soft)",
+  },
+  ".cm-tooltip": {
+    backgroundColor: "var(--raised)",
+    color: "var(--ink)",
+    border: "1px solid var(--line)",
+    borderRadius: "6px",
+    maxWidth: "60ch",
+  },
 });
 
 export function openEditor(settings: EditorSettings): Editor {
@@ -89,7 +114,11 @@ export function openEditor(settings: EditorSettings): Editor {
   return {
     setValue: (value) => replace(view, value),
     setLabel: (label) => view.dispatch({ effects: naming.reconfigure(named(label, settings.hintId)) }),
-    setProblems: (given) => give(view, given.map((one) => placed(view.state, one))),
+    setProblems: (given) =>
+      give(
+        view,
+        given.map((one) => placed(view.state, one)),
+      ),
     focus: () => view.focus(),
     close: () => view.destroy(),
   };
@@ -128,7 +157,17 @@ function jsonProblems(doc: Text): Problem[] {
     if (!(error instanceof JsonTextError)) throw error;
     const row = doc.line(Math.min(error.line, doc.lines));
     const to = Math.min(row.from + error.column, row.to); // at the end of a line it is the sign before it
-    return [{ from: Math.max(to - 1, row.from), to, message: t(error.sign ? "try.json.sign" : "try.json.end", { line: error.line, column: error.column, sign: shown(error.sign) }) }];
+    return [
+      {
+        from: Math.max(to - 1, row.from),
+        to,
+        message: t(error.sign ? "try.json.sign" : "try.json.end", {
+          line: error.line,
+          column: error.column,
+          sign: shown(error.sign),
+        }),
+      },
+    ];
   }
 }
 
@@ -148,6 +187,7 @@ function placed(state: EditorState, problem: CodeProblem): Problem {
   const row = rowAt(problem.line ?? 1);
   const from = at(row, problem.column ?? 1);
   const last = rowAt(problem.endLine ?? problem.line ?? 1);
-  const to = problem.line === undefined ? row.from : problem.endColumn === undefined ? row.to : at(last, problem.endColumn);
+  const to =
+    problem.line === undefined ? row.from : problem.endColumn === undefined ? row.to : at(last, problem.endColumn);
   return { from: Math.min(from, to), to: Math.max(from, to), message: problem.message };
 }

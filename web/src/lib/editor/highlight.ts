@@ -15,7 +15,8 @@ const FAR = 20_000; // characters behind the cursor in which a bracket's pair is
 const word = "[\\p{L}_][\\p{L}\\p{N}_]*";
 const keywords =
   "and|as|assert|async|await|break|class|continue|def|del|elif|else|except|finally|for|from|global|if|import|in|is|lambda|nonlocal|not|or|pass|raise|return|try|while|with|yield|match|case";
-const quoted = (quote: string) => `${quote}{3}(?:[^\\\\${quote}]|\\\\[^]|${quote}(?!${quote}{2}))*(?:${quote}{3}|\\\\?$)|${quote}(?:[^\\\\\\n${quote}]|\\\\[^])*(?:${quote}|)`;
+const quoted = (quote: string) =>
+  `${quote}{3}(?:[^\\\\${quote}]|\\\\[^]|${quote}(?!${quote}{2}))*(?:${quote}{3}|\\\\?$)|${quote}(?:[^\\\\\\n${quote}]|\\\\[^])*(?:${quote}|)`;
 
 export const PYTHON = new RegExp(
   [
@@ -28,7 +29,8 @@ export const PYTHON = new RegExp(
   ].join("|"),
   "gu",
 );
-export const JSON_TEXT = /(?!)()|("(?:[^"\\\n]|\\.)*(?:"(?!\s*:)|\\?(?=\n|$)))|(-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?|(?:true|false|null)\b)|(?!)()|("(?:[^"\\\n]|\\.)*")/gu;
+export const JSON_TEXT =
+  /(?!)()|("(?:[^"\\\n]|\\.)*(?:"(?!\s*:)|\\?(?=\n|$)))|(-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?|(?:true|false|null)\b)|(?!)()|("(?:[^"\\\n]|\\.)*")/gu;
 
 const LOOK = EditorView.theme({
   ".cm-comment": { color: "var(--soft)", fontStyle: "italic" },
@@ -52,7 +54,8 @@ function drawn(draw: (view: EditorView) => Range<Decoration>[]): Extension {
       this.decorations = Decoration.set(draw(view));
     }
     update(update: { view: EditorView; docChanged: boolean; viewportChanged: boolean; selectionSet: boolean }): void {
-      if (update.docChanged || update.viewportChanged || update.selectionSet) this.decorations = Decoration.set(draw(update.view));
+      if (update.docChanged || update.viewportChanged || update.selectionSet)
+        this.decorations = Decoration.set(draw(update.view));
     }
   }
   return ViewPlugin.fromClass(Drawn, { decorations: (one) => one.decorations });
@@ -70,20 +73,29 @@ function tokens(view: EditorView, pattern: RegExp): Range<Decoration>[] {
   return found;
 }
 
-const kindOf = (groups: readonly (string | undefined)[]): number => groups.findIndex((one, at) => at > 0 && one !== undefined) - 1;
+const kindOf = (groups: readonly (string | undefined)[]): number =>
+  groups.findIndex((one, at) => at > 0 && one !== undefined) - 1;
 
 /** The bracket before the cursor, or the one behind it, and the one that belongs to it. */
 function pair(state: EditorState, pattern: RegExp | null): Range<Decoration>[] {
   const { head } = state.selection.main;
   const isBracket = (one: string): boolean => one !== "" && (OPENING + CLOSING).includes(one);
-  const at = isBracket(state.sliceDoc(head - 1, head)) ? head - 1 : isBracket(state.sliceDoc(head, head + 1)) ? head : -1;
+  const at = isBracket(state.sliceDoc(head - 1, head))
+    ? head - 1
+    : isBracket(state.sliceDoc(head, head + 1))
+      ? head
+      : -1;
   const other = at < 0 ? -1 : otherOf(code(state.sliceDoc(0, head + FAR), pattern), at);
   return other < 0 ? [] : [at, other].sort((a, b) => a - b).map((one) => PAIR.range(one, one + 1));
 }
 
 /** The same text, with blanks for comments and strings: brackets there belong to nobody. */
 function code(text: string, pattern: RegExp | null): string {
-  return pattern ? text.replace(pattern, (whole: string, ...groups: (string | undefined)[]) => (groups[0] ?? groups[1] ? " ".repeat(whole.length) : whole)) : text;
+  return pattern
+    ? text.replace(pattern, (whole: string, ...groups: (string | undefined)[]) =>
+        (groups[0] ?? groups[1]) ? " ".repeat(whole.length) : whole,
+      )
+    : text;
 }
 
 function otherOf(text: string, at: number): number {

@@ -4,8 +4,27 @@
  * F8 goes to the next one, shows its message and reads it out. CodeMirror's own package for this costs 7 KB.
  */
 
-import { Prec, RangeSet, StateEffect, StateField, type ChangeDesc, type EditorState, type Extension, type Text } from "@codemirror/state";
-import { Decoration, EditorView, GutterMarker, ViewPlugin, gutter, keymap, showTooltip, type DecorationSet, type Tooltip } from "@codemirror/view";
+import {
+  Prec,
+  RangeSet,
+  StateEffect,
+  StateField,
+  type ChangeDesc,
+  type EditorState,
+  type Extension,
+  type Text,
+} from "@codemirror/state";
+import {
+  Decoration,
+  EditorView,
+  GutterMarker,
+  ViewPlugin,
+  gutter,
+  keymap,
+  showTooltip,
+  type DecorationSet,
+  type Tooltip,
+} from "@codemirror/view";
 
 export interface Problem {
   from: number;
@@ -23,10 +42,20 @@ const DELAY = 750; // milliseconds: nobody is corrected in the middle of a word
 const change = StateEffect.define<Partial<Problems>>();
 
 const LOOK = EditorView.theme({
-  ".cm-lintRange-error": { textDecoration: "underline wavy var(--bad)", textDecorationSkipInk: "none", textUnderlineOffset: "3px" },
+  ".cm-lintRange-error": {
+    textDecoration: "underline wavy var(--bad)",
+    textDecorationSkipInk: "none",
+    textUnderlineOffset: "3px",
+  },
   ".cm-gutter-problems": { width: "14px", textAlign: "center", cursor: "default" },
   ".cm-gutter-problems span": { color: "var(--bad)" },
-  ".cm-problems": { padding: "4px 10px", whiteSpace: "pre-wrap", overflowWrap: "anywhere", borderInlineStart: "4px solid var(--bad)", fontFamily: "var(--sans)" },
+  ".cm-problems": {
+    padding: "4px 10px",
+    whiteSpace: "pre-wrap",
+    overflowWrap: "anywhere",
+    borderInlineStart: "4px solid var(--bad)",
+    fontFamily: "var(--sans)",
+  },
 });
 
 class Dot extends GutterMarker {
@@ -48,7 +77,9 @@ const field = StateField.define<Problems>({
   },
   provide: (self) => [
     EditorView.decorations.from(self, underlined),
-    EditorView.contentAttributes.from(self, (now): Record<string, string> => (all(now).length > 0 ? { "aria-invalid": "true" } : {})),
+    EditorView.contentAttributes.from(self, (now): Record<string, string> =>
+      all(now).length > 0 ? { "aria-invalid": "true" } : {},
+    ),
     showTooltip.compute([self], (state) => tooltip(state)),
   ],
 });
@@ -58,8 +89,15 @@ export function problems(check?: (text: Text) => Problem[]): Extension {
   return [
     field,
     LOOK,
-    gutter({ class: "cm-gutter-problems", markers: dots, domEventHandlers: { mouseover: (view, row) => show(view, row.from), mouseout: hide } }),
-    EditorView.domEventHandlers({ mouseover: (event, view) => isUnderlined(event.target) && show(view, view.posAtDOM(event.target as Node)), mouseout: (_, view) => hide(view) }),
+    gutter({
+      class: "cm-gutter-problems",
+      markers: dots,
+      domEventHandlers: { mouseover: (view, row) => show(view, row.from), mouseout: hide },
+    }),
+    EditorView.domEventHandlers({
+      mouseover: (event, view) => isUnderlined(event.target) && show(view, view.posAtDOM(event.target as Node)),
+      mouseout: (_, view) => hide(view),
+    }),
     Prec.high(keymap.of([...["F8", "Mod-Shift-m"].map((key) => ({ key, run: next })), { key: "Escape", run: hide }])),
     check ? checked(check) : [],
   ];
@@ -100,7 +138,8 @@ function dots({ state }: EditorView): RangeSet<GutterMarker> {
   return RangeSet.of([...rows].map((from) => DOT.range(from)));
 }
 
-const isUnderlined = (target: EventTarget | null): boolean => target instanceof Element && target.closest(".cm-lintRange-error") !== null;
+const isUnderlined = (target: EventTarget | null): boolean =>
+  target instanceof Element && target.closest(".cm-lintRange-error") !== null;
 
 /** The messages of the place that is open: of what stands there, or else of its line. */
 function tooltip(state: EditorState): Tooltip | null {
@@ -111,7 +150,18 @@ function tooltip(state: EditorState): Tooltip | null {
   const there = all(now).filter((one) => one.from <= row.to && one.to >= row.from);
   const exact = there.filter((one) => one.from <= at && at < Math.max(one.to, one.from + 1));
   const text = [...new Set((exact.length > 0 ? exact : there).map((one) => one.message))].join("\n");
-  return text ? { pos: at, create: () => ({ dom: Object.assign(document.createElement("div"), { className: "cm-problems", role: "tooltip", textContent: text }) }) } : null;
+  return text
+    ? {
+        pos: at,
+        create: () => ({
+          dom: Object.assign(document.createElement("div"), {
+            className: "cm-problems",
+            role: "tooltip",
+            textContent: text,
+          }),
+        }),
+      }
+    : null;
 }
 
 function show(view: EditorView, at: number): boolean {

@@ -9,7 +9,8 @@ import { isObject, type Json, type JsonObject } from "../text/json-text";
 import { resolved } from "./schema-rows";
 import type { JsonSchema } from "../api/tool";
 
-export type Kind = "string" | "number" | "integer" | "boolean" | "null" | "choice" | "object" | "array" | "union" | "json";
+export type Kind =
+  "string" | "number" | "integer" | "boolean" | "null" | "choice" | "object" | "array" | "union" | "json";
 
 export interface Choice {
   value: Json;
@@ -25,9 +26,28 @@ export interface Shape {
 }
 
 const HARD = [
-  "if", "then", "else", "patternProperties", "dependentSchemas", "dependencies", "prefixItems", "$dynamicRef", "unevaluatedProperties",
+  "if",
+  "then",
+  "else",
+  "patternProperties",
+  "dependentSchemas",
+  "dependencies",
+  "prefixItems",
+  "$dynamicRef",
+  "unevaluatedProperties",
 ];
-const DRAWN = ["type", "properties", "items", "enum", "const", "oneOf", "anyOf", "allOf", "$ref", "additionalProperties"];
+const DRAWN = [
+  "type",
+  "properties",
+  "items",
+  "enum",
+  "const",
+  "oneOf",
+  "anyOf",
+  "allOf",
+  "$ref",
+  "additionalProperties",
+];
 const KINDS: readonly string[] = ["string", "number", "integer", "boolean", "null", "object", "array"];
 const DEEPEST = 6; // how far a schema is followed that may contain itself
 const MOST_INITIAL = 500; // values that are looked at for defaults
@@ -37,7 +57,9 @@ export function shapeOf(given: unknown, root: JsonSchema, depth = 0): Shape {
   if (schema === null || depth > 20 || HARD.some((key) => key in schema)) return shape("json", schemaOf(given, root));
   if ("const" in schema) return shape("choice", schema, { choices: choicesOf([schema]) });
   if (Array.isArray(schema.enum)) {
-    return shape("choice", schema, { choices: schema.enum.map((value) => ({ value: value as Json, label: labelOf(value) })) });
+    return shape("choice", schema, {
+      choices: schema.enum.map((value) => ({ value: value as Json, label: labelOf(value) })),
+    });
   }
   const branches = branchesOf(schema, root);
   if (branches) return unionOf(schema, branches, root, depth);
@@ -46,7 +68,8 @@ export function shapeOf(given: unknown, root: JsonSchema, depth = 0): Shape {
   if (types.length > left.length && left.length > 0) {
     return { ...shapeOf({ ...schema, type: left.length === 1 ? left[0] : left }, root, depth + 1), isNullable: true };
   }
-  if (left.length > 1) return shape("union", schema, { branches: left.map((type) => ({ ...schema, type, title: type })) });
+  if (left.length > 1)
+    return shape("union", schema, { branches: left.map((type) => ({ ...schema, type, title: type })) });
   return plain((left[0] ?? types[0]) as Kind | undefined, schema);
 }
 
@@ -65,12 +88,15 @@ function unionOf(schema: JsonSchema, branches: JsonSchema[], root: JsonSchema, d
   const left = branches.filter((one) => resolved(one, root).type !== "null");
   const isNullable = left.length < branches.length;
   const { title, description } = schema;
-  const words = Object.fromEntries(Object.entries({ title, description, default: schema.default }).filter(([, one]) => one !== undefined));
+  const words = Object.fromEntries(
+    Object.entries({ title, description, default: schema.default }).filter(([, one]) => one !== undefined),
+  );
   if (left.length === 1) {
     const inner = shapeOf(left[0], root, depth + 1);
     return { ...inner, schema: { ...inner.schema, ...words }, isNullable: isNullable || inner.isNullable };
   }
-  if (left.length > 0 && left.every((one) => "const" in one)) return shape("choice", schema, { choices: choicesOf(left), isNullable });
+  if (left.length > 0 && left.every((one) => "const" in one))
+    return shape("choice", schema, { choices: choicesOf(left), isNullable });
   return shape("union", schema, { branches: left, isNullable });
 }
 
@@ -100,8 +126,12 @@ function merged(given: unknown, root: JsonSchema, depth = 0): JsonSchema | null 
 }
 
 function joined(parts: JsonSchema[]): JsonSchema {
-  const properties = Object.fromEntries(parts.flatMap((one) => Object.entries((one.properties as JsonObject | undefined) ?? {})));
-  const required = [...new Set(parts.flatMap((one) => (Array.isArray(one.required) ? (one.required as string[]) : [])))];
+  const properties = Object.fromEntries(
+    parts.flatMap((one) => Object.entries((one.properties as JsonObject | undefined) ?? {})),
+  );
+  const required = [
+    ...new Set(parts.flatMap((one) => (Array.isArray(one.required) ? (one.required as string[]) : []))),
+  ];
   const all = Object.assign({}, ...parts) as JsonSchema;
   if (Object.keys(properties).length > 0) all.properties = properties;
   if (required.length > 0) all.required = required;
@@ -146,15 +176,33 @@ export function extraOf(schema: JsonSchema): JsonSchema | null {
   return isSchema(extra) ? extra : null;
 }
 
-const SAYS_NOTHING = ["type", "properties", "additionalProperties", "required", "title", "description", "$schema", "$defs"];
+const SAYS_NOTHING = [
+  "type",
+  "properties",
+  "additionalProperties",
+  "required",
+  "title",
+  "description",
+  "$schema",
+  "$defs",
+];
 
 /** Whether these arguments are always the empty object. */
 export function takesNothing(schema: JsonSchema): boolean {
-  return propertiesOf(schema).length === 0 && extraOf(schema) === null && Object.keys(schema).every((key) => SAYS_NOTHING.includes(key));
+  return (
+    propertiesOf(schema).length === 0 &&
+    extraOf(schema) === null &&
+    Object.keys(schema).every((key) => SAYS_NOTHING.includes(key))
+  );
 }
 
 /** What a thing is that is there from the beginning: its const or default, and what it must have. */
-export function initial(given: unknown, root: JsonSchema, depth = 0, budget = { left: MOST_INITIAL }): Json | undefined {
+export function initial(
+  given: unknown,
+  root: JsonSchema,
+  depth = 0,
+  budget = { left: MOST_INITIAL },
+): Json | undefined {
   if (budget.left-- <= 0) return undefined;
   const { kind, schema, choices, isNullable } = shapeOf(given, root);
   if (schema.default !== undefined) return schema.default as Json;
@@ -179,7 +227,12 @@ export function blank(given: unknown, root: JsonSchema, depth = 0): Json {
 }
 
 /** Whether a control of this shape can show the value as it is. */
-export function fits(value: Json | undefined, { kind, choices, branches, isNullable }: Shape, root: JsonSchema, depth = 0): boolean {
+export function fits(
+  value: Json | undefined,
+  { kind, choices, branches, isNullable }: Shape,
+  root: JsonSchema,
+  depth = 0,
+): boolean {
   if (value === undefined || kind === "json") return true;
   if (value === null) return isNullable || kind === "null" || choices.some((one) => one.value === null);
   if (kind === "choice") return choices.some((one) => same(one.value, value));
@@ -221,7 +274,11 @@ export function same(one: Json | undefined, other: Json | undefined): boolean {
   if (typeof one !== "object" || typeof other !== "object" || one === null || other === null) return false;
   const [keys, others] = [Object.keys(one), Object.keys(other)];
   const [a, b] = [one as JsonObject, other as JsonObject];
-  return Array.isArray(one) === Array.isArray(other) && keys.length === others.length && keys.every((key) => key in b && same(a[key], b[key]));
+  return (
+    Array.isArray(one) === Array.isArray(other) &&
+    keys.length === others.length &&
+    keys.every((key) => key in b && same(a[key], b[key]))
+  );
 }
 
 /** Text that was typed into a field for numbers: the number, exactly, or else the text itself, which the server refuses. */

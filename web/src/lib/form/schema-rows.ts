@@ -15,8 +15,16 @@ export interface SchemaRow {
 const DEEPEST = 5;
 const MOST_ROWS = 300; // a schema may contain itself, many times over
 const BOUNDS: [string, string][] = [
-  ["minimum", "≥"], ["exclusiveMinimum", ">"], ["maximum", "≤"], ["exclusiveMaximum", "<"], ["minLength", "# ≥"],
-  ["maxLength", "# ≤"], ["minItems", "# ≥"], ["maxItems", "# ≤"], ["pattern", "~"], ["format", ""],
+  ["minimum", "≥"],
+  ["exclusiveMinimum", ">"],
+  ["maximum", "≤"],
+  ["exclusiveMaximum", "<"],
+  ["minLength", "# ≥"],
+  ["maxLength", "# ≤"],
+  ["minItems", "# ≥"],
+  ["maxItems", "# ≤"],
+  ["pattern", "~"],
+  ["format", ""],
 ];
 
 export function describe(schema: JsonSchema | null | undefined): SchemaRow[] {
@@ -61,7 +69,10 @@ export function resolved(schema: JsonSchema, root: JsonSchema): JsonSchema {
 function targetOf(ref: string, root: JsonSchema): JsonSchema {
   const path = ref.replace(/^#/, "");
   if (path !== "" && !path.startsWith("/")) return anchored(path, root);
-  const steps = path.split("/").slice(1).map((step) => decoded(step).replaceAll("~1", "/").replaceAll("~0", "~"));
+  const steps = path
+    .split("/")
+    .slice(1)
+    .map((step) => decoded(step).replaceAll("~1", "/").replaceAll("~0", "~"));
   const found = steps.reduce<unknown>((at, step) => (at as Record<string, unknown> | undefined)?.[step], root);
   return typeof found === "object" && found !== null ? (found as JsonSchema) : {};
 }
@@ -76,7 +87,9 @@ function decoded(step: string): string {
 
 /** The definition that has this `$anchor`. */
 function anchored(name: string, root: JsonSchema): JsonSchema {
-  const defined = [root.$defs, root.definitions].flatMap((one) => Object.values((one ?? {}) as Record<string, JsonSchema>));
+  const defined = [root.$defs, root.definitions].flatMap((one) =>
+    Object.values((one ?? {}) as Record<string, JsonSchema>),
+  );
   return defined.find((one) => one?.$anchor === name) ?? {};
 }
 
@@ -86,14 +99,17 @@ export function typeOf(schema: JsonSchema, root: JsonSchema, depth = 0): string 
   if (Array.isArray(one.enum)) return one.enum.map((value) => JSON.stringify(value)).join(" | ");
   if ("const" in one) return JSON.stringify(one.const);
   for (const key of ["oneOf", "anyOf"]) {
-    if (Array.isArray(one[key])) return (one[key] as JsonSchema[]).map((each) => typeOf(each, root, depth + 1)).join(" | ");
+    if (Array.isArray(one[key]))
+      return (one[key] as JsonSchema[]).map((each) => typeOf(each, root, depth + 1)).join(" | ");
   }
   if (one.type === "array") return one.items ? `${typeOf(one.items as JsonSchema, root, depth + 1)}[]` : "array";
   return Array.isArray(one.type) ? one.type.join(" | ") : String(one.type ?? (one.properties ? "object" : "any"));
 }
 
 export function factsOf(schema: JsonSchema): string[] {
-  const facts = BOUNDS.filter(([key]) => schema[key] !== undefined).map(([key, sign]) => `${sign} ${String(schema[key])}`.trim());
+  const facts = BOUNDS.filter(([key]) => schema[key] !== undefined).map(([key, sign]) =>
+    `${sign} ${String(schema[key])}`.trim(),
+  );
   if (schema.default !== undefined) facts.push(`= ${JSON.stringify(schema.default)}`);
   return facts;
 }

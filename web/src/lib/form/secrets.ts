@@ -29,11 +29,15 @@ function strip(value: Json, schemas: JsonSchema[], root: JsonSchema, depth: numb
   if (all.some(isSecret)) return undefined;
   if (depth > DEEPEST) return undefined; // nobody has looked so far down
   if (Array.isArray(value)) {
-    const inner = all.flatMap((one) => [one.items, ...(Array.isArray(one.prefixItems) ? one.prefixItems : [])]).filter(isObject) as JsonSchema[];
+    const inner = all
+      .flatMap((one) => [one.items, ...(Array.isArray(one.prefixItems) ? one.prefixItems : [])])
+      .filter(isObject) as JsonSchema[];
     return value.map((one) => strip(one, inner, root, depth + 1)).filter((one) => one !== undefined);
   }
   if (!isObject(value)) return value;
-  const pairs = Object.entries(value).map(([name, one]) => [name, strip(one, below(all, name), root, depth + 1)] as const);
+  const pairs = Object.entries(value).map(
+    ([name, one]) => [name, strip(one, below(all, name), root, depth + 1)] as const,
+  );
   return Object.fromEntries(pairs.filter((pair): pair is [string, Json] => pair[1] !== undefined));
 }
 
@@ -42,7 +46,9 @@ function parts(schema: JsonSchema, root: JsonSchema, seen: Set<unknown>): JsonSc
   if (seen.has(schema)) return [];
   seen.add(schema);
   const found = resolved(schema, root);
-  const others = ["oneOf", "anyOf", "allOf"].flatMap((key) => (Array.isArray(found[key]) ? (found[key] as JsonSchema[]) : []));
+  const others = ["oneOf", "anyOf", "allOf"].flatMap((key) =>
+    Array.isArray(found[key]) ? (found[key] as JsonSchema[]) : [],
+  );
   const dependent = isObject(found.dependentSchemas) ? Object.values(found.dependentSchemas) : [];
   const more = [...others, ...dependent, ...["then", "else"].map((key) => found[key])].filter(isObject) as JsonSchema[];
   return [found, ...more.flatMap((one) => parts(one, root, seen))];
@@ -50,7 +56,8 @@ function parts(schema: JsonSchema, root: JsonSchema, seen: Set<unknown>): JsonSc
 
 function below(schemas: JsonSchema[], name: string): JsonSchema[] {
   const found = schemas.flatMap((one) => {
-    const own = isObject(one.properties) && Object.hasOwn(one.properties, name) ? one.properties[name] : one.additionalProperties;
+    const own =
+      isObject(one.properties) && Object.hasOwn(one.properties, name) ? one.properties[name] : one.additionalProperties;
     const patterns = isObject(one.patternProperties) ? Object.values(one.patternProperties) : [];
     return [own, ...patterns];
   });

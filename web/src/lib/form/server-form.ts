@@ -27,9 +27,22 @@ const PAIRS = ["env", "headers"] as const;
 /** The fields of a block. What they don't have stays in the block: see `toDefinition`. */
 export function fieldsOf(block: Record<string, unknown> = {}): Fields {
   const text = (key: string): string => (typeof block[key] === "string" ? block[key] : "");
-  const pairs = (key: string): Pair[] => Object.entries((block[key] ?? {}) as Record<string, string>).map(([name, value]) => ({ name, value, isSecret: false }));
+  const pairs = (key: string): Pair[] =>
+    Object.entries((block[key] ?? {}) as Record<string, string>).map(([name, value]) => ({
+      name,
+      value,
+      isSecret: false,
+    }));
   const args = Array.isArray(block["args"]) ? block["args"] : [];
-  return { isUrl: "url" in block, command: text("command"), args: args.join("\n"), cwd: text("cwd"), url: text("url"), env: pairs("env"), headers: pairs("headers") };
+  return {
+    isUrl: "url" in block,
+    command: text("command"),
+    args: args.join("\n"),
+    cwd: text("cwd"),
+    url: text("url"),
+    env: pairs("env"),
+    headers: pairs("headers"),
+  };
 }
 
 /** The block of these fields, with the other keys of `old`, except `env` for a URL and `headers` for a command. A line break in an argument can't be typed: then `old` keeps its arguments. */
@@ -53,7 +66,10 @@ export function toDefinition(fields: Fields, old: Record<string, unknown> = {}):
 }
 
 /** The names of variables and headers that a person wants kept as secrets. */
-export const secretKeys = (fields: Fields): string[] => fields[fields.isUrl ? "headers" : "env"].filter((one) => one.isSecret && one.name.trim() !== "").map((one) => one.name.trim());
+export const secretKeys = (fields: Fields): string[] =>
+  fields[fields.isUrl ? "headers" : "env"]
+    .filter((one) => one.isSecret && one.name.trim() !== "")
+    .map((one) => one.name.trim());
 
 /** Whether a browser here reaches the listener that takes a login's answer: it is on the machine of the server. */
 export const isOnServersMachine = (): boolean => ["localhost", "127.0.0.1", "[::1]"].includes(location.hostname);

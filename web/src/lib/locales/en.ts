@@ -26,7 +26,8 @@ export const en = {
   "away.text": "Start it on this machine, then try again:",
 
   "signin.go": "Sign in",
-  "signin.text": "The page exchanges it for a session of this browser, and does not keep it. Admins make tokens by `onetool tokens add`; http.token of the config is one, too.",
+  "signin.text":
+    "The page exchanges it for a session of this browser, and does not keep it. Admins make tokens by `onetool tokens add`; http.token of the config is one, too.",
   "signin.title": "Sign in to OneTool",
   "signin.token": "Token",
 
@@ -150,7 +151,8 @@ export const en = {
   "welcome.again": "Show all first steps",
   "welcome.hide": "Hide the first steps",
   "welcome.connect": "Connect what you have",
-  "welcome.connect.text": "MCP servers that Claude, Cursor, VS Code and other clients of yours use on the machine of OneTool.",
+  "welcome.connect.text":
+    "MCP servers that Claude, Cursor, VS Code and other clients of yours use on the machine of OneTool.",
   "welcome.make": "Make a tool",
   "welcome.make.text": "From a URL, a curl command or an OpenAPI document.",
   "welcome.make.box": "A URL, a curl command or an OpenAPI document",
@@ -275,8 +277,10 @@ export const en = {
   "send": "Send",
   "send.ask": "Send a {method}?",
   "send.ask.text": "It may change something at the other server. This is asked once for this draft.",
+  "send.body": "Body",
   "send.bytes": "{size} that are not text",
   "send.cut": "Only the beginning is shown.",
+  "send.headers": "Headers",
   "send.status": "Status of the response",
   "send.try": "Try it",
   "send.value": "What the tool returns",
@@ -311,7 +315,8 @@ export const en = {
   "build.auth.encoding": "Encoding of the signature",
   "build.auth.grant": "Grant",
   "build.auth.header": "Header of the signature",
-  "build.auth.hint": "Write secrets by their names, as ${API_TOKEN}: never their values. `onetool auth set API_TOKEN` keeps the value on the server.",
+  "build.auth.hint":
+    "Write secrets by their names, as ${API_TOKEN}: never their values. `onetool auth set API_TOKEN` keeps the value on the server.",
   "build.auth.hmac": "Signature (HMAC)",
   "build.auth.in": "Where it goes",
   "build.auth.issuer": "Issuer",
@@ -333,7 +338,7 @@ export const en = {
   "build.auth.username": "User name",
   "build.body": "Body",
   "build.body.file": "A file",
-  "build.body.hint": "A member that is just one placeholder keeps its type: \"${n}\" sends a number.",
+  "build.body.hint": "A member that is just one placeholder keeps its type: `${n}` sends a number.",
   "build.body.json": "JSON body",
   "build.body.multipart": "Fields and files (multipart)",
   "build.body.none": "No body",
@@ -345,7 +350,8 @@ export const en = {
   "build.bundle.slug.hint": "The first half of its tools' names. Letters, digits and dashes.",
   "build.bundles": "Bundles",
   "build.code": "Code",
-  "build.code.hint": "Arguments are variables, other tools are called by their names, and the last expression is the result.",
+  "build.code.hint":
+    "Arguments are variables, other tools are called by their names, and the last expression is the result.",
   "build.codes": "Success status codes",
   "build.conflict.differs": "differs",
   "build.conflict.keep": "Keep mine",
@@ -396,14 +402,16 @@ export const en = {
   "build.import.done": "Imported: {n} item|Imported: {n} items",
   "build.import.drop": "Drop a file here",
   "build.import.go": "Import this",
-  "build.import.kinds": "A bundle (ZIP), an OpenAPI document (JSON or YAML), a curl command, a URL, or mcpServers in JSON",
+  "build.import.kinds":
+    "A bundle (ZIP), an OpenAPI document (JSON or YAML), a curl command, a URL, or mcpServers in JSON",
   "build.import.openapi": "An OpenAPI document",
   "build.import.paste": "Or paste",
   "build.import.paste.hint": "Its content says what it is. Nothing comes in before you have seen what would.",
   "build.import.pick": "Choose a file",
   "build.import.replace": "Replace servers of the same name",
   "build.import.servers": "MCP servers",
-  "build.import.unknown": "Not recognised. Expected a ZIP archive, an OpenAPI document, a curl command, a URL or mcpServers.",
+  "build.import.unknown":
+    "Not recognised. Expected a ZIP archive, an OpenAPI document, a curl command, a URL or mcpServers.",
   "build.import.zip": "The archive of a bundle",
   "build.json.hint": "All of it, also what the form does not show.",
   "build.json.unread": "This is not JSON yet. It is kept as you wrote it.",
@@ -435,7 +443,8 @@ export const en = {
   "build.pair.name": "{of}: name {n}",
   "build.pair.value": "Value of {name}",
   "build.pick": "Pick what to edit",
-  "build.pick.text": "Bundles and their tools are on the side. A version that is saved is not changed: an edit is a new version.",
+  "build.pick.text":
+    "Bundles and their tools are on the side. A version that is saved is not changed: an edit is a new version.",
   "build.placeholders": "${name} is an argument, or a secret of the server if no argument is called so.",
   "build.preview": "What would be sent",
   "build.preview.args": "Arguments to preview with",
@@ -448,10 +457,12 @@ export const en = {
   "build.race.base": "It was changed elsewhere",
   "build.race.base.text": "What you began with is not what is there now. Nothing is lost: decide which one counts.",
   "build.race.exists": "Version {version} was made elsewhere",
-  "build.race.exists.text": "A version that is there is never replaced. Keep yours as the next version, or take theirs.",
+  "build.race.exists.text":
+    "A version that is there is never replaced. Keep yours as the next version, or take theirs.",
   "build.readonly": "{name} can't be changed here",
   "build.readonly.bundle": "It comes from a pack, the config or an MCP server.",
-  "build.readonly.text": "It comes from a pack, the config or an MCP server. A copy in a bundle is yours, and calls the same function.",
+  "build.readonly.text":
+    "It comes from a pack, the config or an MCP server. A copy in a bundle is yours, and calls the same function.",
   "build.redirects": "Follow redirects",
   "build.remove": "Remove {name}",
   "build.rename": "Rename",
@@ -483,7 +494,8 @@ export const en = {
   "build.step.add": "Another request",
   "build.step.name": "Name of the step",
   "build.step.when": "Only if",
-  "build.steps.hint": "They are sent in this order. ${steps.NAME.part} is what an earlier one gave; the value of the last is the tool's.",
+  "build.steps.hint":
+    "They are sent in this order. ${steps.NAME.part} is what an earlier one gave; the value of the last is the tool's.",
   "build.steps.make": "Several requests",
   "build.tags": "Tags",
   "build.tags.hint": "Words with commas between them.",
@@ -500,7 +512,8 @@ export const en = {
   "build.what.same": "is here already",
   "build.wrong": "not right yet",
   "build.wrongs": "{n} thing is not right yet|{n} things are not right yet",
-  "play.broken": "The server stopped answering while this ran. What it had told by then is below; whether the rest ran is not known.",
+  "play.broken":
+    "The server stopped answering while this ran. What it had told by then is below; whether the rest ran is not known.",
   "play.calls": "Calls",
   "play.code": "Python code",
   "play.empty": "Nothing has run yet",
@@ -526,7 +539,8 @@ export const en = {
   "recipe.arguments": "what the recipe is called with",
   "recipe.compare": "Comparison",
   "recipe.each": "For each item of a list",
-  "recipe.empty": "A recipe is a list of steps. Each calls a tool, with values that are typed or picked from what earlier steps gave.",
+  "recipe.empty":
+    "A recipe is a list of steps. Each calls a tool, with values that are typed or picked from what earlier steps gave.",
   "recipe.has": "contains",
   "recipe.input": "argument of the recipe",
   "recipe.is": "is neither empty nor 0",
@@ -547,7 +561,8 @@ export const en = {
   "recipe.nothing": "Nothing to do, so nothing was called.",
   "recipe.open": "Open as a recipe",
   "recipe.other": "This code is not a recipe",
-  "recipe.other.text": "It has more in it than steps that call tools. It is shown as code, so that nothing of it is lost.",
+  "recipe.other.text":
+    "It has more in it than steps that call tools. It is shown as code, so that nothing of it is lost.",
   "recipe.pick": "Pick {name} from a step",
   "recipe.pick.none": "Nothing comes before this: no step, no argument.",
   "recipe.pick.short": "Pick",
@@ -611,7 +626,8 @@ export const en = {
   "servers.approved": "{name} is trusted as it is now",
   "servers.before": "As you approved it",
   "servers.changes": "Changes ({n})",
-  "servers.changes.text": "The server describes its tools otherwise than when they were approved. Read what a model would be told now.",
+  "servers.changes.text":
+    "The server describes its tools otherwise than when they were approved. Read what a model would be told now.",
   "servers.connected": "Connected",
   "servers.connecting": "Connecting",
   "servers.count": "{n} server|{n} servers",
@@ -691,7 +707,8 @@ export const en = {
   "stats.without": "Remove the filter {what}",
   "tour.again": "Show the tour",
   "tour.build": "Make your own",
-  "tour.build.text": "Build makes a tool of a web API: paste a curl command or drop an OpenAPI document, try it, save it. Playground is for code, Recipes for steps by clicking.",
+  "tour.build.text":
+    "Build makes a tool of a web API: paste a curl command or drop an OpenAPI document, try it, save it. Playground is for code, Recipes for steps by clicking.",
   "tour.chat": "Ask a model",
   "tour.chat.text": "Chat asks a model that has these tools. What may change something waits for your approval.",
   "tour.done": "Done",
@@ -699,13 +716,16 @@ export const en = {
   "tour.find": "Find anything",
   "tour.find.text": "Ctrl-K finds tools, screens and actions. The key ? lists all keys.",
   "tour.health": "When something is wrong",
-  "tour.health.text": "Health says what, where, and the command that mends it. Stats show how every tool does. The tour is in Settings.",
+  "tour.health.text":
+    "Health says what, where, and the command that mends it. Stats show how every tool does. The tour is in Settings.",
   "tour.next": "Next",
   "tour.servers": "Servers of others",
-  "tour.servers.text": "MCP servers are connected here: their state, their log, and what has changed before you trust it again.",
+  "tour.servers.text":
+    "MCP servers are connected here: their state, their log, and what has changed before you trust it again.",
   "tour.tools": "Every tool in one list",
   "tour.tools.call": "Filter it, and open a tool to call it with a form. Agents see the same tools.",
-  "tour.tools.text": "Filter it, switch tools on and off, and open one to call it with a form. Agents see the same tools.",
+  "tour.tools.text":
+    "Filter it, switch tools on and off, and open one to call it with a form. Agents see the same tools.",
   "trust.accept": "Trust this folder",
   "trust.accept.text": "Its config, packs and servers are used then. If what it reaches changes, you are asked again.",
   "trust.command": "To trust it, run this in the folder. With the role admin there is a button here.",
@@ -742,12 +762,14 @@ export const en = {
   "chat.deleted": "Deleted: {name}",
   "chat.denied": "not approved",
   "chat.empty": "Ask anything",
-  "chat.empty.text": "The model sees your tools and calls them. What may change something waits for your approval. Begin a line with + to call a tool yourself.",
+  "chat.empty.text":
+    "The model sees your tools and calls them. What may change something waits for your approval. Begin a line with + to call a tool yourself.",
   "chat.end": "To the end",
   "chat.export": "Export",
   "chat.failed": "This conversation can't be shown",
   "chat.file.kind": "{name} is neither a picture (PNG, JPEG, GIF, WebP) nor a text in UTF-8.",
-  "chat.file.large": "{name} is too large: all files of a question have at most 5 MiB together. Name it in the question: a tool can read it.",
+  "chat.file.large":
+    "{name} is too large: all files of a question have at most 5 MiB together. Name it in the question: a tool can read it.",
   "chat.file.remove": "Do not attach {name}",
   "chat.files": "Attached files",
   "chat.missing": "not set up: {name}",
@@ -757,8 +779,10 @@ export const en = {
   "chat.new": "New conversation",
   "chat.nomodel": "No model is set up",
   "chat.nomodel.ask": "No model is set up, so nobody can answer. Above is how to set one up.",
-  "chat.nomodel.keys": "Set the key of a provider here, start Ollama on the machine of OneTool, or name another server in `ask.base_url` of the config.",
-  "chat.nomodel.text": "Keep the key of a provider on the machine where OneTool runs, start Ollama there, or name another server in ask.base_url of the config. Then try again:",
+  "chat.nomodel.keys":
+    "Set the key of a provider here, start Ollama on the machine of OneTool, or name another server in `ask.base_url` of the config.",
+  "chat.nomodel.text":
+    "Keep the key of a provider on the machine where OneTool runs, start Ollama there, or name another server in ask.base_url of the config. Then try again:",
   "chat.none": "Conversations will be listed here.",
   "chat.placeholder": "Ask something. + calls a tool, Shift-Enter begins a line.",
   "chat.plus": "Call a tool",
@@ -810,7 +834,8 @@ export const en = {
   "may.servers": "Importing MCP servers",
   "may.this": "This",
   "may.ask": "{name} has the role {role}: ask an admin.",
-  "may.make": "Open the link that this command prints: it signs you in as the owner of this server. Or sign in with a token.",
+  "may.make":
+    "Open the link that this command prints: it signs you in as the owner of this server. Or sign in with a token.",
   "may.calls": "This server is for calls only. http.admin: true in its config lifts that.",
   "missing.title": "It needs:",
   "missing.host": "host {name}",
@@ -827,7 +852,8 @@ export const en = {
   "missing.stored": "{name} is stored for other hosts. If it may be sent here, too:",
   "tokens": "Tokens",
   "tokens.add": "Add",
-  "tokens.again": "A token with this name was revoked. The new one is for the same person or program, and gets what is stored for the name.",
+  "tokens.again":
+    "A token with this name was revoked. The new one is for the same person or program, and gets what is stored for the name.",
   "tokens.clients": "Clients that called without one in the last day: {names}.",
   "tokens.closed": "All tokens were revoked, so the server refuses every client. Add one.",
   "tokens.expires": "Ends",

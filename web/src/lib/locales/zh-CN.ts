@@ -28,7 +28,8 @@ export const zhCN: Messages = {
   "away.text": "请在本机启动它，然后重试：",
 
   "signin.go": "登录",
-  "signin.text": "页面会用它换取此浏览器的会话，不会保存令牌。管理员用 onetool tokens add 创建令牌；配置中的 http.token 也可以。",
+  "signin.text":
+    "页面会用它换取此浏览器的会话，不会保存令牌。管理员用 onetool tokens add 创建令牌；配置中的 http.token 也可以。",
   "signin.title": "登录 OneTool",
   "signin.token": "令牌",
 
@@ -52,7 +53,7 @@ export const zhCN: Messages = {
   "palette.nothing": "没有匹配的内容。",
   "palette.open": "查找…",
   "palette.placeholder": "工具、页面、操作或最近的调用…",
-  "palette.title": "查找一切",
+  "palette.title": "查找任何内容",
   "palette.tools": "工具",
 
   "screen.build": "构建",
@@ -244,7 +245,7 @@ export const zhCN: Messages = {
   "result.upstream": "API：{status}，{time}",
   "result.view": "结果视图",
 
-  "request.body": "正文",
+  "request.body": "请求体",
   "request.sent": "已发送的请求",
   "request.title": "请求",
 
@@ -277,10 +278,12 @@ export const zhCN: Messages = {
   "send": "发送",
   "send.ask": "发送 {method} 请求？",
   "send.ask.text": "它可能会更改对方服务器上的内容。每个草稿只询问一次。",
+  "send.body": "响应体",
   "send.bytes": "{size}，不是文本",
   "send.cut": "只显示开头部分。",
+  "send.headers": "响应头",
   "send.status": "响应状态",
-  "send.try": "试一试",
+  "send.try": "试用",
   "send.value": "工具返回的内容",
   "unknown.text": "未知。",
   "unknown.argument": "设为参数",
@@ -335,7 +338,7 @@ export const zhCN: Messages = {
   "build.auth.username": "用户名",
   "build.body": "请求体",
   "build.body.file": "文件",
-  "build.body.hint": "仅由一个占位符组成的成员保留其类型：\"${n}\" 会发送数字。",
+  "build.body.hint": "仅由一个占位符组成的成员保留其类型：`${n}` 会发送数字。",
   "build.body.json": "JSON 请求体",
   "build.body.multipart": "字段和文件（multipart）",
   "build.body.none": "无请求体",
@@ -634,7 +637,7 @@ export const zhCN: Messages = {
   "servers.form.fill": "填写表单",
   "servers.form.headers": "请求头",
   "servers.form.headers.add": "请求头",
-  "servers.form.keep": "作为密钥保存",
+  "servers.form.keep": "存为密钥",
   "servers.form.kept": "保存在密钥文件中：{names}",
   "servers.form.kind": "如何连接它",
   "servers.form.name": "服务器名称",
@@ -693,7 +696,8 @@ export const zhCN: Messages = {
   "stats.without": "移除筛选 {what}",
   "tour.again": "显示导览",
   "tour.build": "制作自己的工具",
-  "tour.build.text": "“构建”把 Web API 变成工具：粘贴 curl 命令或拖入 OpenAPI 文档，试用，然后保存。“演练场”用于代码，“配方”用于点击组合步骤。",
+  "tour.build.text":
+    "“构建”把 Web API 变成工具：粘贴 curl 命令或拖入 OpenAPI 文档，试用，然后保存。“演练场”用于代码，“配方”用于点击组合步骤。",
   "tour.chat": "询问模型",
   "tour.chat.text": "对话会询问拥有这些工具的模型。可能更改内容的调用会等待您批准。",
   "tour.done": "完成",
@@ -759,8 +763,10 @@ export const zhCN: Messages = {
   "chat.new": "新对话",
   "chat.nomodel": "尚未设置模型",
   "chat.nomodel.ask": "尚未设置模型，无法回答。上方说明了如何设置。",
-  "chat.nomodel.keys": "在此设置一个提供商的密钥，在 OneTool 所在的机器上启动 Ollama，或在配置的 `ask.base_url` 中指定其他服务器。",
-  "chat.nomodel.text": "在运行 OneTool 的机器上保存某个提供商的密钥，或在那里启动 Ollama，或在配置的 ask.base_url 中写明其他服务器。然后重试：",
+  "chat.nomodel.keys":
+    "在此设置一个提供商的密钥，在 OneTool 所在的机器上启动 Ollama，或在配置的 `ask.base_url` 中指定其他服务器。",
+  "chat.nomodel.text":
+    "在运行 OneTool 的机器上保存某个提供商的密钥，或在那里启动 Ollama，或在配置的 ask.base_url 中写明其他服务器。然后重试：",
   "chat.none": "对话会列在这里。",
   "chat.placeholder": "提问。+ 调用工具，Shift-Enter 换行。",
   "chat.plus": "调用工具",
@@ -796,7 +802,7 @@ export const zhCN: Messages = {
   "build.fields.add": "字段",
   "build.file": "文件",
   "build.file.hint": "参数名：它的文件就是请求体。",
-  "build.params": "参数",
+  "build.params": "查询参数",
 
   "who": "您",
   "who.all": "所有工具",

@@ -104,7 +104,11 @@ class I18n {
   ago(iso: string | null | undefined): string {
     if (!iso) return this.text("time.never");
     const seconds = (Date.parse(iso) - Date.now()) / 1000;
-    const units: [Intl.RelativeTimeFormatUnit, number][] = [["day", 86400], ["hour", 3600], ["minute", 60]];
+    const units: [Intl.RelativeTimeFormatUnit, number][] = [
+      ["day", 86400],
+      ["hour", 3600],
+      ["minute", 60],
+    ];
     const form = new Intl.RelativeTimeFormat(this.language, { numeric: "auto", style: "narrow" });
     for (const [unit, size] of units) {
       if (Math.abs(seconds) >= size) return form.format(Math.trunc(seconds / size), unit);

@@ -78,8 +78,16 @@ function leaveField(event: KeyboardEvent): void {
 
 /** How a key is written on this machine, as pieces to show one by one. */
 export function pieces(combination: string): string[] {
-  const names: Record<string, string> = { mod: IS_MAC ? "⌘" : "Ctrl", enter: "↵", escape: "Esc", arrowup: "↑", arrowdown: "↓" };
-  return combination.split(/(?<=.)[+ ]/).map((piece) => names[piece] ?? (piece.length === 1 ? piece.toUpperCase() : piece));
+  const names: Record<string, string> = {
+    mod: IS_MAC ? "⌘" : "Ctrl",
+    enter: "↵",
+    escape: "Esc",
+    arrowup: "↑",
+    arrowdown: "↓",
+  };
+  return combination
+    .split(/(?<=.)[+ ]/)
+    .map((piece) => names[piece] ?? (piece.length === 1 ? piece.toUpperCase() : piece));
 }
 
 export const keys = new Keys();

@@ -58,7 +58,10 @@ class Notices {
   leave(notice: Notice): void {
     if (notice.kind !== "done") return;
     this.stay(notice);
-    this.#timers.set(notice.id, setTimeout(() => this.close(notice.id), notice.undo ? UNDO_STAYS_MS : STAYS_MS));
+    this.#timers.set(
+      notice.id,
+      setTimeout(() => this.close(notice.id), notice.undo ? UNDO_STAYS_MS : STAYS_MS),
+    );
   }
 
   stay(notice: Notice): void {
@@ -88,7 +91,7 @@ const OURS: Record<string, Key> = { unreachable: "error.unreachable" };
 export function messageOf(error: unknown): string {
   if (error instanceof ApiError) {
     const key = OURS[error.code];
-    return key ? t(key) : [i18n.failure(error.code), shown(error.message)].filter(Boolean).join("：");
+    return key ? t(key) : [i18n.failure(error.code, error.reason), shown(error.message)].filter(Boolean).join("：");
   }
   return shown(error instanceof Error ? error.message : error);
 }

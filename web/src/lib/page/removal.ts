@@ -20,7 +20,9 @@ export async function removing(event: Event, remove: () => unknown): Promise<voi
     const rows = home === homes[0] ? rowsOf(home) : [];
     const next = rows[at] ?? rows.at(-1);
     const same = next && [...next.querySelectorAll("button")].find((one) => one.textContent === button.textContent);
-    const target = same ?? (home === homes[0] ? [...home.querySelectorAll("button")].at(-1) : home.querySelector<HTMLElement>(REACHED));
+    const target =
+      same ??
+      (home === homes[0] ? [...home.querySelectorAll("button")].at(-1) : home.querySelector<HTMLElement>(REACHED));
     if (target) return target.focus();
   }
 }
@@ -28,7 +30,9 @@ export async function removing(event: Event, remove: () => unknown): Promise<voi
 /** What was open is deleted: to the list's row that can be reached, or to the screen. */
 export async function focusList(): Promise<void> {
   await tick();
-  const row = document.querySelector<HTMLElement>("main [data-row][tabindex='0']") ?? document.querySelector<HTMLElement>("main [data-row]");
+  const row =
+    document.querySelector<HTMLElement>("main [data-row][tabindex='0']") ??
+    document.querySelector<HTMLElement>("main [data-row]");
   (row?.checkVisibility() ? row : document.getElementById("main"))?.focus();
 }
 

@@ -11,8 +11,11 @@ export interface Place {
  * How a tool stands in an address: by its name, where that is unique, else by bundle, slug and version. The catalogue
  * knows the names; `keyOf` gives undefined until it can tell, and a name that nothing has as it is.
  */
-export const naming: { nameOf: (key: string) => string; keyOf: (name: string) => string | undefined } = { nameOf: (key) => key, keyOf: () => undefined };
-const NAMED = ["tools", "recipe"]; // screens
+export const naming: { nameOf: (key: string) => string; keyOf: (name: string) => string | undefined } = {
+  nameOf: (key) => key,
+  keyOf: () => undefined,
+};
+const NAMED = ["tools", "recipe", "build"]; // screens
 
 export function parseHash(hash: string): Place {
   const [path = "", query = ""] = hash.replace(/^#\/?/, "").split("?", 2);
@@ -66,8 +69,9 @@ class Route {
   /** Go to a screen. `replace` makes no new entry in the history: for what is typed. */
   go(screen: string, params: Record<string, string | null | undefined> = {}, replace = false): void {
     const hash = hashOf(screen, params);
-    if (hash === location.hash) return;
-    if (replace) history.replaceState(null, "", hash);
+    const isSame = hash === location.hash;
+    if (isSame && (params.tool ?? undefined) === this.params.tool) return; // else the name stands for another version now
+    if (replace || isSame) history.replaceState(null, "", hash);
     else history.pushState(null, "", hash);
     this.#place = parseHash(hash);
   }

@@ -44,7 +44,13 @@ export function usedBy(step: Step, names: Names): string[] {
 
 export function keyOf(step: Step, names: Names, known: Known): string {
   const { tool, args, each, when } = step;
-  return digest([tool, args, [each], when, usedBy(step, names).map((name) => digest(Object.hasOwn(known, name) ? known[name] : undefined))]);
+  return digest([
+    tool,
+    args,
+    [each],
+    when,
+    usedBy(step, names).map((name) => digest(Object.hasOwn(known, name) ? known[name] : undefined)),
+  ]);
 }
 
 export interface Made {
@@ -66,7 +72,9 @@ export function taken(made: Made[], call: string): Made | undefined {
 
 /** As many answers as there is room for as text, the smallest ones first, and the names of the others. */
 export function written(answers: Iterable<[string, Answer]>, most: number): { text: string; without: string[] } {
-  const all = [...answers].map((one) => ({ name: one[0], text: writeJson(one) })).sort((a, b) => a.text.length - b.text.length);
+  const all = [...answers]
+    .map((one) => ({ name: one[0], text: writeJson(one) }))
+    .sort((a, b) => a.text.length - b.text.length);
   let size = 2;
   const kept = all.filter((one) => (size += one.text.length + 1) <= most);
   return { text: `[${kept.map((one) => one.text).join(",")}]`, without: all.slice(kept.length).map((one) => one.name) };

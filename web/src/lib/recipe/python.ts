@@ -17,7 +17,9 @@ function repr(value: Json): string {
   if (typeof value === "bigint") return String(value);
   if (typeof value === "string") return quoted(value);
   if (Array.isArray(value)) return `[${value.map(repr).join(", ")}]`;
-  return `{${Object.entries(value).map(([key, one]) => `${quoted(key)}: ${repr(one)}`).join(", ")}}`;
+  return `{${Object.entries(value)
+    .map(([key, one]) => `${quoted(key)}: ${repr(one)}`)
+    .join(", ")}}`;
 }
 
 /** Large and small ones have an exponent, of two digits at least. An integer beyond what is safe was written as a float. */
@@ -48,16 +50,27 @@ export function isTrue(value: Json): boolean {
 
 /** `True` is 1, and `False` is 0. */
 function numberIn(value: Json): number | bigint | null {
-  return typeof value === "boolean" ? Number(value) : typeof value === "number" || typeof value === "bigint" ? value : null;
+  return typeof value === "boolean"
+    ? Number(value)
+    : typeof value === "number" || typeof value === "bigint"
+      ? value
+      : null;
 }
 
 export function isSame(one: Json, other: Json): boolean {
   const [a, b] = [numberIn(one), numberIn(other)];
   if (a !== null && b !== null) return a == b; // a bigint and a number may be equal
-  if (Array.isArray(one)) return Array.isArray(other) && one.length === other.length && one.every((each, at) => isSame(each, other[at] ?? null));
+  if (Array.isArray(one))
+    return (
+      Array.isArray(other) && one.length === other.length && one.every((each, at) => isSame(each, other[at] ?? null))
+    );
   if (!isObject(one)) return one === other;
   const keys = Object.keys(one);
-  return isObject(other) && keys.length === Object.keys(other).length && keys.every((key) => Object.hasOwn(other, key) && isSame(one[key] ?? null, other[key] ?? null));
+  return (
+    isObject(other) &&
+    keys.length === Object.keys(other).length &&
+    keys.every((key) => Object.hasOwn(other, key) && isSame(one[key] ?? null, other[key] ?? null))
+  );
 }
 
 /** Below 0: the first is smaller. null: Python has no order for them. */

@@ -3,13 +3,24 @@
 import { isIdentifier } from "../call/copy-as";
 import { numberOf } from "../form/model";
 import { writeJson, type Json, type JsonObject } from "../text/json-text";
-import { ITEM, codeOf, namesAt, OPERATORS, OWN_NAMES, type Condition, type Operator, type Recipe, type Step } from "./recipe";
+import {
+  ITEM,
+  codeOf,
+  namesAt,
+  OPERATORS,
+  OWN_NAMES,
+  type Condition,
+  type Operator,
+  type Recipe,
+  type Step,
+} from "./recipe";
 import { templateOf, type Names, type Path, type Piece } from "./text";
 
 type Kind = "text" | "number" | "name" | "sign" | "end";
 type Token = readonly [kind: Kind, value: string];
 
-const TOKEN = /[ \t]+|(\r?\n)|("(?:[^"\\\n]|\\.)*"|'[^'"\\\x00-\x1f]*')|(\d[\d.]*(?:[eE][+-]?\d+)?)|([A-Za-z_]\w*)|(==|!=|<=|>=|\*\*|[-+()[\]{},:.=<>])/y;
+const TOKEN =
+  /[ \t]+|(\r?\n)|("(?:[^"\\\n]|\\.)*"|'[^'"\\\x00-\x1f]*')|(\d[\d.]*(?:[eE][+-]?\d+)?)|([A-Za-z_]\w*)|(==|!=|<=|>=|\*\*|[-+()[\]{},:.=<>])/y;
 
 /** The words of the code. A line ends where no bracket is open. */
 function tokensOf(code: string): Token[] {
@@ -49,7 +60,11 @@ function isClear({ steps }: Recipe, inputs: readonly string[]): boolean {
   const names = [...inputs, ...steps.map((one) => one.name)];
   const tools = steps.map((one) => one.tool.split("."));
   const taken = new Set([...OWN_NAMES, ...tools.map(([pack]) => pack)]);
-  return new Set(names).size === names.length && !names.some((one) => taken.has(one)) && [...names, ...tools.flat()].every(isIdentifier);
+  return (
+    new Set(names).size === names.length &&
+    !names.some((one) => taken.has(one)) &&
+    [...names, ...tools.flat()].every(isIdentifier)
+  );
 }
 
 /** The recipe that the code is; null if it is something else. */

@@ -57,7 +57,12 @@ export function renamedIn(recipe: Recipe, from: string, to: string, inputs: read
     const names = namesAt(recipe, index, inputs);
     const other = <T extends Json>(value: T): T => withName(value, from, to, names);
     const each = step.each === undefined ? undefined : other(step.each);
-    return { ...step, args: other(step.args), each, when: step.when && { ...step.when, left: other(step.when.left), right: other(step.when.right) } };
+    return {
+      ...step,
+      args: other(step.args),
+      each,
+      when: step.when && { ...step.when, left: other(step.when.left), right: other(step.when.right) },
+    };
   });
   return { steps, result: withName(recipe.result, from, to, namesAt(recipe, recipe.steps.length, inputs)) };
 }
@@ -84,7 +89,9 @@ function stepCode(step: Step, names: Names): string {
 function argsCode(args: JsonObject, names: Names): string {
   const entries = Object.entries(args);
   const others = entries.filter(([name]) => !isIdentifier(name));
-  const plain = entries.filter(([name]) => isIdentifier(name)).map(([name, value]) => `${name}=${valueCode(value, names)}`);
+  const plain = entries
+    .filter(([name]) => isIdentifier(name))
+    .map(([name, value]) => `${name}=${valueCode(value, names)}`);
   return [...plain, ...(others.length > 0 ? [`**${valueCode(Object.fromEntries(others), names)}`] : [])].join(", ");
 }
 
@@ -98,7 +105,10 @@ export function conditionCode({ left, operator, right }: Condition, names: Names
 export function valueCode(value: Json, names: Names): string {
   if (typeof value === "string") return textCode(value, names);
   if (Array.isArray(value)) return `[${value.map((one) => valueCode(one, names)).join(", ")}]`;
-  if (isObject(value)) return `{${Object.entries(value).map(([key, one]) => `${JSON.stringify(key)}: ${valueCode(one, names)}`).join(", ")}}`;
+  if (isObject(value))
+    return `{${Object.entries(value)
+      .map(([key, one]) => `${JSON.stringify(key)}: ${valueCode(one, names)}`)
+      .join(", ")}}`;
   const words: Record<string, string> = { true: "True", false: "False", null: "None" };
   return words[String(value)] ?? String(value);
 }
@@ -114,7 +124,8 @@ function textCode(text: string, names: Names): string {
   return parts.join(" + ") || '""';
 }
 
-const pathCode = ([name, ...steps]: Path): string => `${String(name)}${steps.map((one) => `[${JSON.stringify(one)}]`).join("")}`;
+const pathCode = ([name, ...steps]: Path): string =>
+  `${String(name)}${steps.map((one) => `[${JSON.stringify(one)}]`).join("")}`;
 
 /** Rows as a table in Markdown. */
 function tableCode(path: Path, columns: readonly string[]): string {

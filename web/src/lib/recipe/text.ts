@@ -34,7 +34,15 @@ export function piecesOf(text: string, names: Names): Piece[] {
     else {
       add("$".repeat(dollars.length >> 1));
       if (dollars.length % 2 === 0) add(whole.slice(dollars.length));
-      else pieces.push(columns === undefined ? { path: place } : { path: place, columns: (columns.match(new RegExp(STRING, "g")) ?? []).map((one) => JSON.parse(one) as string) });
+      else
+        pieces.push(
+          columns === undefined
+            ? { path: place }
+            : {
+                path: place,
+                columns: (columns.match(new RegExp(STRING, "g")) ?? []).map((one) => JSON.parse(one) as string),
+              },
+        );
     }
   }
   add(text.slice(end));
@@ -57,18 +65,24 @@ export function templateOf(pieces: readonly Piece[], names: Names): string {
 /** What stands in a text for the value at a path. */
 export function referenceOf(path: Path, columns?: readonly string[]): string {
   const written = String(path[0]) + pathOf(path.slice(1));
-  return columns ? `\${table(${[written, ...columns.map((one) => JSON.stringify(one))].join(", ")})}` : `\${${written}}`;
+  return columns
+    ? `\${table(${[written, ...columns.map((one) => JSON.stringify(one))].join(", ")})}`
+    : `\${${written}}`;
 }
 
 function pathIn(text: string): Path {
-  const steps = [...text.matchAll(STEP)].map(([, name, index, key]) => name ?? (index === undefined ? (JSON.parse(key ?? '""') as string) : Number(index)));
+  const steps = [...text.matchAll(STEP)].map(
+    ([, name, index, key]) => name ?? (index === undefined ? (JSON.parse(key ?? '""') as string) : Number(index)),
+  );
   return [/^\w*/.exec(text)?.[0] ?? "", ...steps];
 }
 
 /** Where a value speaks of steps or arguments that are not there: pointers into it, and their names. */
 export function unknownNames(value: Json, names: Names, pointer = ""): { pointer: string; name: string }[] {
   if (typeof value === "string") {
-    const found = [...value.matchAll(PLACE)].filter(([, dollars = ""]) => dollars.length % 2 === 1).map(([, , path, rows]) => String(pathIn(path ?? rows ?? "")[0]));
+    const found = [...value.matchAll(PLACE)]
+      .filter(([, dollars = ""]) => dollars.length % 2 === 1)
+      .map(([, , path, rows]) => String(pathIn(path ?? rows ?? "")[0]));
     return [...new Set(found)].filter((one) => !names.has(one)).map((name) => ({ pointer, name }));
   }
   if (typeof value !== "object" || value === null) return [];
@@ -77,7 +91,8 @@ export function unknownNames(value: Json, names: Names, pointer = ""): { pointer
 
 /** The names that a value takes its parts from. */
 export function usedNames(value: Json, names: Names): string[] {
-  if (typeof value === "string") return piecesOf(value, names).flatMap((piece) => (typeof piece === "string" ? [] : [String(piece.path[0])]));
+  if (typeof value === "string")
+    return piecesOf(value, names).flatMap((piece) => (typeof piece === "string" ? [] : [String(piece.path[0])]));
   if (typeof value !== "object" || value === null) return [];
   return Object.values(value).flatMap((one) => usedNames(one, names));
 }
@@ -86,9 +101,12 @@ export function usedNames(value: Json, names: Names): string[] {
 export function withName<T extends Json>(value: T, from: string, to: string, names: Names): T;
 export function withName(value: Json, from: string, to: string, names: Names): Json {
   if (Array.isArray(value)) return value.map((one) => withName(one, from, to, names));
-  if (isObject(value)) return Object.fromEntries(Object.entries(value).map(([key, one]) => [key, withName(one, from, to, names)]));
+  if (isObject(value))
+    return Object.fromEntries(Object.entries(value).map(([key, one]) => [key, withName(one, from, to, names)]));
   if (typeof value !== "string") return value;
-  const pieces = piecesOf(value, names).map((piece) => (typeof piece !== "string" && piece.path[0] === from ? { ...piece, path: [to, ...piece.path.slice(1)] } : piece));
+  const pieces = piecesOf(value, names).map((piece) =>
+    typeof piece !== "string" && piece.path[0] === from ? { ...piece, path: [to, ...piece.path.slice(1)] } : piece,
+  );
   return templateOf(pieces, new Set([...names].filter((one) => one !== from)));
 }
 

@@ -20,7 +20,8 @@ export type Known = Readonly<Record<string, Json>>;
 
 export function resolved(value: Json, names: Names, known: Known): Json {
   if (Array.isArray(value)) return value.map((one) => resolved(one, names, known));
-  if (isObject(value)) return Object.fromEntries(Object.entries(value).map(([key, one]) => [key, resolved(one, names, known)]));
+  if (isObject(value))
+    return Object.fromEntries(Object.entries(value).map(([key, one]) => [key, resolved(one, names, known)]));
   if (typeof value !== "string") return value;
   const parts = piecesOf(value, names).map((piece): Json => {
     if (typeof piece === "string") return piece;

@@ -49,8 +49,12 @@ export class RecipeWork {
   /** Steps whose answers do not survive a reload. */
   readonly unkept = new SvelteSet<string>();
   running: Running | null = $state.raw(null);
-  readonly schema: JsonSchema = $derived.by(() => (isObject(this.draft.part(ARGS)) ? (this.draft.part(ARGS) as JsonSchema) : {}));
-  readonly inputs: string[] = $derived.by(() => (isObject(this.schema.properties) ? Object.keys(this.schema.properties) : []));
+  readonly schema: JsonSchema = $derived.by(() =>
+    isObject(this.draft.part(ARGS)) ? (this.draft.part(ARGS) as JsonSchema) : {},
+  );
+  readonly inputs: string[] = $derived.by(() =>
+    isObject(this.schema.properties) ? Object.keys(this.schema.properties) : [],
+  );
   readonly code = $derived.by(() => this.draft.text(CODE));
   /** null: the code is something else. */
   readonly recipe: Recipe | null = $derived.by(() => this.#read(this.code, this.inputs));
@@ -160,7 +164,10 @@ export class RecipeWork {
   /** Why an argument can't be called so; empty if it can. */
   refusal(name: string): string {
     const { packs = [], functions = [], aliases = {} } = play.names ?? {};
-    const isTaken = [...packs, ...functions, ...(this.recipe?.steps ?? [])].some((one) => one.name === name) || Object.hasOwn(aliases, name) || OWN_NAMES.has(name);
+    const isTaken =
+      [...packs, ...functions, ...(this.recipe?.steps ?? [])].some((one) => one.name === name) ||
+      Object.hasOwn(aliases, name) ||
+      OWN_NAMES.has(name);
     return isTaken || !isIdentifier(name) ? t("recipe.name", { name: line(name) }) : "";
   }
 
@@ -205,7 +212,10 @@ export class RecipeWork {
     const step = this.recipe?.steps[index];
     const answer = this.answers.get(step?.name ?? "");
     if (!step || !answer?.key || answer.key !== this.#key(index)) return false;
-    return usedBy(step, this.#names(index)).every((name) => this.inputs.includes(name) || this.isFresh(this.recipe?.steps.findIndex((one) => one.name === name) ?? -1));
+    return usedBy(step, this.#names(index)).every(
+      (name) =>
+        this.inputs.includes(name) || this.isFresh(this.recipe?.steps.findIndex((one) => one.name === name) ?? -1),
+    );
   }
 
   #names(index: number): Set<string> {
@@ -255,7 +265,8 @@ export class RecipeWork {
       return outcome ? [{ name, outcome }] : [];
     });
     const last = steps.find((one) => !one.outcome.ok) ?? steps.at(-1);
-    if (last && !this.#isSecret && !this.#isOver) past.add({ of: this.draft.key, name: "", args: this.samples, outcome: last.outcome, steps });
+    if (last && !this.#isSecret && !this.#isOver)
+      past.add({ of: this.draft.key, name: "", args: this.samples, outcome: last.outcome, steps });
   }
 
   stop(): void {
@@ -267,7 +278,12 @@ export class RecipeWork {
     const step = this.recipe?.steps[index];
     if (!step) return false;
     const before = this.answers.get(step.name);
-    const [key, stop, start, at] = [this.#key(index), new AbortController(), performance.now(), new Date().toISOString()];
+    const [key, stop, start, at] = [
+      this.#key(index),
+      new AbortController(),
+      performance.now(),
+      new Date().toISOString(),
+    ];
     const answer: Answer = { key: "", outcome: null, calls: [], isEach: step.each !== undefined };
     const made: Made[] = [];
     const kept = isAnew ? [] : madeIn(before);
@@ -276,9 +292,16 @@ export class RecipeWork {
       await this.#call(step, index, { made, kept, answer }, stop.signal);
       const value = answer.isEach ? made.map((one) => one.value) : (made[0]?.value ?? null);
       [answer.key, answer.left] = [key, undefined];
-      answer.outcome = { ok: true, value, size: new Blob([writeJson(value)]).size, durationMs: performance.now() - start, at };
+      answer.outcome = {
+        ok: true,
+        value,
+        size: new Blob([writeJson(value)]).size,
+        durationMs: performance.now() - start,
+        at,
+      };
     } catch (error) {
-      if (!stop.signal.aborted) answer.outcome = { ok: false, failure: failureOf(error), durationMs: performance.now() - start, at };
+      if (!stop.signal.aborted)
+        answer.outcome = { ok: false, failure: failureOf(error), durationMs: performance.now() - start, at };
       else if (before?.outcome?.ok) answer.outcome = before.outcome; // it is old, and still shown
       made.push(...kept); // what was not reached yet is good as before
       answer.values = made.map((one) => one.value);
@@ -293,17 +316,25 @@ export class RecipeWork {
   }
 
   /** Makes the calls of a step, and notes what each gave, so that a failure loses nothing. */
-  async #call(step: Step, index: number, { made, kept, answer }: { made: Made[]; kept: Made[]; answer: Answer }, signal: AbortSignal): Promise<void> {
+  async #call(
+    step: Step,
+    index: number,
+    { made, kept, answer }: { made: Made[]; kept: Made[]; answer: Answer },
+    signal: AbortSignal,
+  ): Promise<void> {
     const calls = callsOf(step, this.#names(index), this.knownAt(index));
     const tool = await this.tool(step.tool);
     const total = step.each === undefined ? null : calls.length;
-    const show = (done: number, progress: Progress | null): void => void (this.running &&= { ...this.running, done, total, progress });
+    const show = (done: number, progress: Progress | null): void =>
+      void (this.running &&= { ...this.running, done, total, progress });
     for (const [at, { args, item }] of calls.entries()) {
       const call = digest([step.tool, args]);
       if (total !== null) answer.left = { at, total, item: item ?? null };
       show(at, null);
       const before = taken(kept, call);
-      const outcome: Outcome | undefined = before ? undefined : await invoke(tool, writeJson(args), { progress: (now) => show(at, now), piece: () => {} }, signal);
+      const outcome: Outcome | undefined = before
+        ? undefined
+        : await invoke(tool, writeJson(args), { progress: (now) => show(at, now), piece: () => {} }, signal);
       if (outcome && !outcome.ok) throw new StepFailure(outcome.failure);
       made.push({ call, value: before ? before.value : (outcome?.value ?? null) });
     }
@@ -318,7 +349,10 @@ class StepFailure extends Error {
 
 function failureOf(error: unknown): CallFailure {
   if (error instanceof StepFailure) return error.failure;
-  const parts = error instanceof RecipeError ? Object.fromEntries(Object.entries(error.parts).map(([name, text]) => [name, line(text)])) : {};
+  const parts =
+    error instanceof RecipeError
+      ? Object.fromEntries(Object.entries(error.parts).map(([name, text]) => [name, line(text)]))
+      : {};
   const message = error instanceof RecipeError ? t(error.key, parts) : messageOf(error);
   return { ...NOTHING, message };
 }
@@ -339,7 +373,17 @@ function spellings(): Map<string, string> {
   const names = play.names;
   if (names && spelled.of !== names) {
     const packs = [...names.packs, { name: "", tools: names.functions ?? [] }];
-    spelled = { of: names, names: new Map(packs.flatMap((pack) => pack.tools.map((one): [string, string] => [one.tool ?? "", pack.name ? `${pack.name}.${one.name}` : one.name]))) };
+    spelled = {
+      of: names,
+      names: new Map(
+        packs.flatMap((pack) =>
+          pack.tools.map((one): [string, string] => [
+            one.tool ?? "",
+            pack.name ? `${pack.name}.${one.name}` : one.name,
+          ]),
+        ),
+      ),
+    };
   }
   return spelled.names;
 }

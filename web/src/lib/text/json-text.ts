@@ -21,7 +21,11 @@ export class JsonTextError extends Error {
 const SPACE = /[ \t\n\r]*/y;
 const NUMBER = /-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?/y;
 const STRING = /"[^"\\\u0000-\u001f]*(?:\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})[^"\\\u0000-\u001f]*)*"/y;
-const WORDS: [string, Json][] = [["true", true], ["false", false], ["null", null]];
+const WORDS: [string, Json][] = [
+  ["true", true],
+  ["false", false],
+  ["null", null],
+];
 const LONG_NUMBER = /\d{16}/;
 const DEEPEST = 500;
 

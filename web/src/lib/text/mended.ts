@@ -4,7 +4,11 @@ const QUESTION = /did you mean ([^?]{1,300})\?/i;
 
 /** The names that a message suggests. */
 export function suggested(message: string): string[] {
-  return QUESTION.exec(message)?.[1]?.split(" or ").map((one) => one.trim()) ?? [];
+  return (
+    QUESTION.exec(message)?.[1]
+      ?.split(" or ")
+      .map((one) => one.trim()) ?? []
+  );
 }
 
 /** The text with `name` in the place of the word that the message is about; null where the text does not have that word. */
@@ -33,7 +37,10 @@ function distance(one: string, other: string): number {
   let row = Array.from({ length: other.length + 1 }, (_, at) => at);
   for (const [at, sign] of [...one].entries()) {
     const next = [at + 1];
-    for (let to = 1; to <= other.length; to++) next.push(Math.min((row[to] ?? 0) + 1, (next[to - 1] ?? 0) + 1, (row[to - 1] ?? 0) + Number(sign !== other[to - 1])));
+    for (let to = 1; to <= other.length; to++)
+      next.push(
+        Math.min((row[to] ?? 0) + 1, (next[to - 1] ?? 0) + 1, (row[to - 1] ?? 0) + Number(sign !== other[to - 1])),
+      );
     row = next;
   }
   return row[other.length] ?? 0;

@@ -9,7 +9,10 @@ export function paragraphs(text: string): string[] {
     .split(/\n\s*\n/)
     .map((block) => {
       const lines = block.split("\n").filter((one) => one.trim() !== "");
-      return lines.reduce((before, now) => (KEPT.test(now) ? `${before}\n${now}` : `${before} ${now.trim()}`), lines.shift() ?? "");
+      return lines.reduce(
+        (before, now) => (KEPT.test(now) ? `${before}\n${now}` : `${before} ${now.trim()}`),
+        lines.shift() ?? "",
+      );
     })
     .filter((block) => block.trim() !== "");
 }

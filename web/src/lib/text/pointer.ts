@@ -5,7 +5,10 @@ export function below(pointer: string, key: string | number): string {
 }
 
 const stepsOf = (pointer: string): string[] =>
-  pointer.split("/").slice(1).map((step) => step.replaceAll("~1", "/").replaceAll("~0", "~"));
+  pointer
+    .split("/")
+    .slice(1)
+    .map((step) => step.replaceAll("~1", "/").replaceAll("~0", "~"));
 
 /** The part at a pointer; undefined where there is none. */
 export function valueAt<T>(whole: T, pointer: string): T | undefined {

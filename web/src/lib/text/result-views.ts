@@ -11,7 +11,13 @@ export const PICTURE = /^image\/(png|jpe?g|gif|webp|avif|bmp|svg\+xml)$/;
 const DATA_URI = /^data:(image\/[a-z+]+);base64,([A-Za-z0-9+/]+=*)$/;
 const STORED: ReadonlySet<string> = new Set(["image", "audio", "blob"]);
 const HANDLE = /^[0-9a-f]{32}$/;
-const SUFFIXES: Readonly<Record<string, string>> = { jpeg: "jpg", "svg+xml": "svg", plain: "txt", mpeg: "mp3", "octet-stream": "bin" };
+const SUFFIXES: Readonly<Record<string, string>> = {
+  jpeg: "jpg",
+  "svg+xml": "svg",
+  plain: "txt",
+  mpeg: "mp3",
+  "octet-stream": "bin",
+};
 
 /** The views that fit, the best one first. */
 export function viewsOf(value: Json): View[] {
@@ -89,11 +95,18 @@ export function filesOf(value: Json): ResultFile[] {
   if (STORED.has(String(type)) && typeof mimeType === "string" && typeof handle === "string" && HANDLE.test(handle)) {
     return [{ ...fileOf(mimeType, ""), handle, size: Number(size) || 0 }];
   }
-  if (type === "image" && typeof data === "string" && typeof mimeType === "string") return filesOf(`data:${mimeType};base64,${data}`);
+  if (type === "image" && typeof data === "string" && typeof mimeType === "string")
+    return filesOf(`data:${mimeType};base64,${data}`);
   return Array.isArray(content) ? filesOf(content) : [];
 }
 
-const fileOf = (mimeType: string, data: string): ResultFile => ({ mimeType, isPicture: PICTURE.test(mimeType), handle: null, data, size: Math.floor((data.length * 3) / 4) });
+const fileOf = (mimeType: string, data: string): ResultFile => ({
+  mimeType,
+  isPicture: PICTURE.test(mimeType),
+  handle: null,
+  data,
+  size: Math.floor((data.length * 3) / 4),
+});
 
 /** How the name of a file of this type ends. */
 export function suffixOf(mimeType: string): string {
@@ -103,7 +116,11 @@ export function suffixOf(mimeType: string): string {
 
 /** A path as code writes it: `.items[3]["a b"]`. */
 export function pathOf(steps: readonly (string | number)[]): string {
-  return steps.map((step) => (typeof step === "number" ? `[${step}]` : /^[A-Za-z_]\w*$/.test(step) ? `.${step}` : `[${JSON.stringify(step)}]`)).join("");
+  return steps
+    .map((step) =>
+      typeof step === "number" ? `[${step}]` : /^[A-Za-z_]\w*$/.test(step) ? `.${step}` : `[${JSON.stringify(step)}]`,
+    )
+    .join("");
 }
 
 /** A value in a few words, for a closed node. */

@@ -7,8 +7,11 @@
  */
 
 // Controls (but tab and line ends), soft hyphen, Arabic letter mark, zero width, bidi marks and isolates, fillers, tags.
-const SIGNS = "\\u0000-\\u0008\\u000b-\\u001f\\u007f-\\u009f\\u00ad\\u034f\\u061c\\u115f\\u1160\\u17b4\\u17b5\\u180b-\\u180f\\u200b\\u200e\\u200f\\u2028-\\u202e\\u2060-\\u206f\\u3164\\ufeff\\uffa0\\ufff0-\\ufffb\\u{e0000}-\\u{e0fff}";
-const SCRIPTS = "Arab Syrc Mong Nkoo Mand Rohg Deva Beng Guru Gujr Orya Taml Telu Knda Mlym Sinh Khmr Mymr Tibt".split(" ");
+const SIGNS =
+  "\\u0000-\\u0008\\u000b-\\u001f\\u007f-\\u009f\\u00ad\\u034f\\u061c\\u115f\\u1160\\u17b4\\u17b5\\u180b-\\u180f\\u200b\\u200e\\u200f\\u2028-\\u202e\\u2060-\\u206f\\u3164\\ufeff\\uffa0\\ufff0-\\ufffb\\u{e0000}-\\u{e0fff}";
+const SCRIPTS = "Arab Syrc Mong Nkoo Mand Rohg Deva Beng Guru Gujr Orya Taml Telu Knda Mlym Sinh Khmr Mymr Tibt".split(
+  " ",
+);
 const JOINED = `[${SCRIPTS.map((one) => `\\p{scx=${one}}`).join("")}]`;
 const LETTER = "[\\p{L}\\p{M}]";
 const EMOJI = "\\p{Extended_Pictographic}";

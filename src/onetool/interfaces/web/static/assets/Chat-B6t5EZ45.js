@@ -1,0 +1,1 @@
+export{c as default}from"./screens-CQr2Yx9q.js";

@@ -1,0 +1,1 @@
+export{m as default}from"./screens-CQr2Yx9q.js";

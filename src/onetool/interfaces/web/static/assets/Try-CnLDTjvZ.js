@@ -1,1 +1,0 @@
-export{u as default}from"./screens-53-0M7Ug.js";

@@ -1,0 +1,1 @@
+export{f as default}from"./screens-CQr2Yx9q.js";

@@ -1,1 +1,0 @@
-export{d as default}from"./screens-53-0M7Ug.js";
