@@ -58,11 +58,11 @@ def _taken(args: Any) -> tuple[list[float], list[float], list[float], float]:
         registry = registry_of(None)
         executors = (
             Executor(registry),
-            Executor(registry, recorders=[usual.record_call]),
-            Executor(registry, recorders=[required.record_call], journal=before),
+            Executor(registry, recorders=[usual.record_event]),
+            Executor(registry, recorders=[required.record_event], journal=before),
         )
         bare, noted, waited = asyncio.run(time_calls(executors, args, CALLS))
-        alone = time_recording(usual.record_call, args, CALLS, before_turn=usual.flush)
+        alone = time_recording(usual.record_event, args, CALLS, before_turn=usual.flush)
         usual.close()
         required.close()
     return bare, noted, waited, alone

@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,12 @@ ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "operate" / "security.md"
 TABLE = re.compile(r"(?<=<!-- attacks -->\n).*?(?=<!-- /attacks -->)", re.DOTALL)
 MARK = "mark.attack("
+
+
+def area_of(args: Sequence) -> tuple[str, int]:
+    """Return the area of a test, and how many attempts it makes."""
+    area, attempts = (*args, 1)[:2]
+    return area, attempts
 
 
 class Attempts:
@@ -30,16 +37,18 @@ class Attempts:
     def pytest_collection_modifyitems(self, items) -> None:
         for item in items:
             if mark := item.get_closest_marker("attack"):
-                self.found[mark.args[0]] += 1
+                area, attempts = area_of(mark.args)
+                self.found[area] += attempts
 
     def pytest_runtest_logreport(self, report) -> None:
-        area = dict(report.user_properties).get("attack")
-        if area is None:
+        args = dict(report.user_properties).get("attack")
+        if args is None:
             return
+        area, attempts = area_of(args)
         if report.skipped:
             self.skipped.append(report.nodeid)
         elif report.when == "call":
-            self.tried[area] += 1
+            self.tried[area] += attempts
         if report.failed and report.nodeid not in self._failed:
             self._failed.add(report.nodeid)
             self.through[area] += 1

@@ -70,7 +70,7 @@ def pytest_collection_modifyitems(items):
     """Name the area of each attack test in its report, which `make attack` counts."""
     for item in items:
         if mark := item.get_closest_marker("attack"):
-            item.user_properties.append(("attack", mark.args[0]))
+            item.user_properties.append(("attack", mark.args))
 
 
 def pytest_collection_finish():

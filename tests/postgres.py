@@ -11,12 +11,13 @@
 import importlib.util
 import os
 import random
+import re
 import shutil
 import signal
 import socket
 import subprocess
 import time
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -82,6 +83,23 @@ class PostgresServer:
     def log(self) -> str:
         file = self._folder / "log"
         return file.read_text(errors="replace") if file.exists() else ""
+
+    @contextmanager
+    def counted(self):
+        """Yield a function that gives the number of statements since: exact, however busy the machine is."""
+        import psycopg
+
+        def log(statements: str) -> None:
+            with psycopg.connect(self.url, autocommit=True) as connection:
+                connection.execute(f"ALTER SYSTEM SET log_statement = '{statements}'")
+                connection.execute("SELECT pg_reload_conf()")
+
+        log("all")
+        try:
+            began = len(self.log())
+            yield lambda: len(re.findall(r"LOG:  (?:statement|execute [^:]*): ", self.log()[began:]))
+        finally:
+            log("none")
 
     def start_again(self) -> bool:
         """A connection of before may hold the port for a moment."""

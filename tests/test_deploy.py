@@ -4,6 +4,8 @@ import configparser
 import json
 import re
 import shlex
+import shutil
+import subprocess
 from pathlib import Path
 
 import jsonschema_rs
@@ -122,10 +124,29 @@ def schema_errors(manifest):
 
 
 def test_manifests_fit_the_schemas_of_kubernetes(manifests):
-    assert manifests.keys() == SCHEMAS["kinds"].keys()
+    assert manifests.keys() | {"ConfigMap"} == SCHEMAS["kinds"].keys()
     assert {kind: found for kind, one in manifests.items() if (found := schema_errors(one))} == {}
     wrong = {**manifests["Service"], "spec": {"selectors": {}}}
     assert schema_errors(wrong) != []  # the schemas are strict
+
+
+KUSTOMIZE = [["kustomize", "build"], ["kubectl", "kustomize"]]
+
+
+def test_what_kustomize_builds_fits_too():
+    command = next((command for command in KUSTOMIZE if shutil.which(command[0])), None)
+    if command is None:
+        pytest.skip("neither kustomize nor kubectl is installed")
+    built = subprocess.run([*command, str(KUBERNETES)], capture_output=True, text=True, timeout=60, check=True)
+    assert built.stderr == ""
+    found = {one["kind"]: one for one in yaml.safe_load_all(built.stdout)}
+    assert found.keys() == SCHEMAS["kinds"].keys()
+    assert {kind: errors for kind, one in found.items() if (errors := schema_errors(one))} == {}
+    config = found["ConfigMap"]
+    assert config["data"] == {"onetool.yaml": (KUBERNETES / "onetool.yaml").read_text()}
+    for pod in pods(found):
+        assert {"name": "config", "configMap": {"name": config["metadata"]["name"]}} in pod["volumes"]
+        assert pod["containers"][0]["image"].startswith("registry.example.com/onetool:")
 
 
 def test_pods_run_without_rights(manifests):

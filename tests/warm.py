@@ -37,14 +37,21 @@ Starter = tuple[socket.socket, dict[str, str], subprocess.Popen[bytes]]
 READ_AT_START = ("PYTHON", "LANG", "LC_", "LD_", "MALLOC_")
 # Imported inside of functions, where they are used.
 ALSO = (
+    "click._textwrap",
+    "docstring_parser.google",
+    "docstring_parser.numpydoc",
+    "docstring_parser.rest",
+    "httpx",
+    "jsonschema_rs",
     "mcp",
     "mcp.client.session",
     "mcp.client.stdio",
     "mcp.client.streamable_http",
-    "httpx",
-    "uvicorn",
+    "minijinja",
+    "rapidfuzz.distance",
+    "rapidfuzz.process",
     "rich.console",
-    "jsonschema_rs",
+    "uvicorn",
     "uvicorn.lifespan.on",
     "uvloop",
 )
@@ -220,6 +227,7 @@ def _import_everything() -> None:
     for pattern in [one for one in gc.get_objects() if isinstance(one, text._LazyPattern)]:
         pattern.match  # compiles it  # noqa: B018
     importlib.import_module("onetool.services.search.meaning").load_table()  # as long as all other work of a server
+    importlib.import_module("keyring.backend").get_all_keyring()  # starts compilers to look for libraries
     set_constants(POLLS)
 
 

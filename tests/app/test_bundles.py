@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from functools import partial
+from threading import Event
 from types import SimpleNamespace
 
 import pytest
@@ -14,7 +15,7 @@ from interfaces.http.matrix import ADDRESS
 from upstream import Reply, Upstream
 
 from onetool import App, ToolCall
-from onetool.app.bundles import FRESH
+from onetool.app.bundles import FRESH, StorePoller
 from onetool.app.describe import run_tool
 from onetool.core.errors import ToolFailure
 from onetool.interfaces.http.serve import server_facts
@@ -359,6 +360,25 @@ def test_who_stays_takes_in_what_is_edited_by_hand_and_tells(app, tmp_path, monk
     file.write_text(file.read_text().replace('"description": ""', '"description": "by hand"'))
     until(lambda: app.catalog.registry.get("mine.say").description == "by hand")
     until(lambda: told)  # right after that, by the same thread
+
+
+def test_a_store_that_is_told_of_changes_is_not_looked_at_in_between(monkeypatch):
+    pauses, woken = [], iter([True, True, False])
+
+    class Told(Event):
+        """Wakes at once as the script says, and then waits."""
+
+        def wait(self, timeout):
+            if timeout < 5:  # between two looks
+                return super().wait(0)
+            pauses.append(timeout)
+            return next(woken, None) or super().wait(0 if len(pauses) == 3 else 60)
+
+    monkeypatch.setattr("onetool.app.bundles.Event", Told)
+    poller = StorePoller(lambda: None, 10.0)
+    until(lambda: len(pauses) == 4)
+    poller.close()
+    assert pauses == [10.0, 20.0, 20.0, 10.0]
 
 
 @pytest.fixture

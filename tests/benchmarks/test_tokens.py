@@ -77,8 +77,9 @@ def test_a_tool_is_found_by_an_answer_to_a_request_that_did_not_name_it():
     assert not tokens.told("time.now", [(searched, "nothing"), (asked_for, "### time.now")])
 
 
-def test_a_usual_task_stays_within_the_budget(tasks, tmp_path):
+def test_a_usual_task_stays_within_the_budget(tasks, tmp_path, monkeypatch):
     """A real server, asked over stdio what a model would ask it."""
+    monkeypatch.setattr(tokens, "THINKING_S", 2)
     (way,) = [way for way in WAYS if (way.server, way.menu) == ("onetool", "run")]
     spent = tokens.spent_on(way, tasks, tmp_path)
     assert median(one.whole for one in spent) <= tokens.AIM

@@ -81,7 +81,7 @@ def test_a_clock_that_goes_back_an_hour_loses_nothing(tmp_path):
     changed, _ = store.put_bundle(kept, bundle("other"))
     assert changed.modified_at >= first.modified_at == changed.created_at
     assert store.reap() == []
-    store.record_use(after.id)
+    store.counter.record(after.id)
     assert {one.slug for one in store.tools()} == {"before", "after"}
     store.close()
     again = FileStore(tmp_path / "bundles", now=clock)

@@ -27,6 +27,7 @@ from upstream import Reply, Upstream
 TRACED = Path(__file__).with_name("traced.py")
 PACK = "def add(x: int, y: int = 1) -> int:\n    '''Add two numbers.'''\n    return x + y\n"
 CALLS = 5
+SETTLED_S = 3.0  # after which counts are written, and only what is done regularly goes on
 COUNTED = {  # functions and files until the answer is sent, and with what follows
     "tools/call over HTTP, in a session": ((93, 38), (160, 52)),
     "REST invoke of an HTTP tool": ((131, 53), (240, 72)),
@@ -51,7 +52,7 @@ class Traced:
         self.log = folder / "log"
 
     def path_of(self, call):
-        """Call several times, and return the shortest path: now and then a thread of the server wakes up besides."""
+        """Call several times, and return the shortest path, without what the server does anyway."""
         for _ in range(CALLS):
             call()
         times = []
@@ -60,16 +61,18 @@ class Traced:
             began = time.monotonic_ns()
             call()
             times.append((began, time.monotonic_ns()))
-        time.sleep(1.5)
+        time.sleep(SETTLED_S)
+        idle = time.monotonic_ns()
+        time.sleep(SETTLED_S)
         os.kill(self.process.pid, signal.SIGUSR1)
         while not self.calls.exists():
             time.sleep(0.01)
         noted = [line.split(" ", 1) for line in self.calls.read_text().splitlines()]
-        ends = [began for began, _ in times[1:]] + [sys.maxsize]
-        return [
-            min((in_order(noted, began, until) for began, until in spans), key=len)
-            for spans in (times, [(began, end) for (began, _), end in zip(times, ends, strict=True)])
-        ]
+        besides = {*in_order(noted, idle, sys.maxsize)}
+        ends = [began for began, _ in times[1:]] + [idle]
+        answered = min((in_order(noted, began, until) for began, until in times), key=len)
+        followed = min((in_order(noted, began, end) for (began, _), end in zip(times, ends, strict=True)), key=len)
+        return answered, [name for name in followed if name in answered or name not in besides]
 
     def close(self):
         self.process.terminate()

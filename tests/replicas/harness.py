@@ -87,16 +87,18 @@ class Replica:
         http: str = "",
         finish: str = "",
         key: str = KEY,
+        version: str = "",
     ) -> None:
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.folder = folder
         folder.mkdir()
-        self._clock = folder / "clock" if skew else None
-        if self._clock is not None:  # Python runs this first
-            self._clock.mkdir()
-            text = f"import time\nreal = time.time\ntime.time = lambda: real() + {skew}\n"
-            (self._clock / "sitecustomize.py").write_text(text)
+        text = f"import time\nreal = time.time\ntime.time = lambda: real() + {skew}\n" if skew else ""
+        text += f"import onetool._version as found\nfound.__version__ = {version!r}\n" if version else ""
+        self._first = folder / "first" if text else None
+        if self._first is not None:  # Python runs this first
+            self._first.mkdir()
+            (self._first / "sitecustomize.py").write_text(text)
         self.config = folder / "onetool.yaml"
         self.config.write_text(
             CONFIG.format(
@@ -115,8 +117,8 @@ class Replica:
     def start(self) -> "Replica":
         self.starts += 1
         environment = {**os.environ, "ONETOOL_HOME": str(self.folder / "home")}
-        if self._clock is not None:
-            environment["PYTHONPATH"] = os.pathsep.join([str(self._clock), os.environ.get("PYTHONPATH", "")])
+        if self._first is not None:
+            environment["PYTHONPATH"] = os.pathsep.join([str(self._first), os.environ.get("PYTHONPATH", "")])
         command = [sys.executable, "-m", "onetool", "serve", "--config", str(self.config)]
         with open(self.log, "ab") as log:
             self.process = subprocess.Popen(command, stdout=log, stderr=log, env=environment, start_new_session=True)

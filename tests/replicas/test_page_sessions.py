@@ -1,6 +1,7 @@
-"""Sessions of the page: judged by the database's time, and kept over an outage."""
+"""Sessions of the page: judged by the database's time, and kept over an outage. Audit and stats have that time, too."""
 
 import httpx
+import psycopg
 from helpers import until
 
 from replicas.harness import TOKEN
@@ -19,6 +20,17 @@ def test_a_replica_ten_minutes_ahead_takes_the_sessions_of_the_others(replicas):
     there, here = signed_in(ahead.url), signed_in(one.url)
     for url in (one.url, ahead.url):
         until(lambda url=url: (status(url, there), status(url, here)) == (200, 200), 10)
+
+
+def test_audit_and_stats_of_a_replica_with_another_clock_have_the_databases_time(replicas, database_url):
+    (ahead,) = replicas(1, skew=600)
+    httpx.post(f"{ahead.url}/call/probe.pid", json={}, timeout=30).raise_for_status()
+    since = "date_part('epoch', clock_timestamp()) - at"
+    with psycopg.connect(database_url, autocommit=True) as admin:
+        for rows in ("stats_calls WHERE tool = 'probe.pid'", "audit WHERE line LIKE '%probe.pid%'"):
+            sql = f"SELECT {since} FROM {rows}"
+            ((age,),) = until(lambda sql=sql: admin.execute(sql).fetchall())
+            assert -1 < age < 120, (rows, age)
 
 
 def test_who_signs_out_and_in_during_an_outage_is_so_everywhere_afterwards(replicas, postgres):

@@ -45,6 +45,35 @@ def bare(page=1):
     return ITEMS[(page - 1) * SIZE : page * SIZE]
 
 
+def page_of(page):
+    return {"results": ITEMS[(page - 1) * SIZE : page * SIZE]}
+
+
+def by_address(page=1):
+    """As Django REST answers. There is no page after the last one."""
+    assert page <= 3
+    return {"count": 25, "next": f"https://x.example/?page={page + 1}" if page < 3 else None, **page_of(page)}
+
+
+def next_address(page_number=1):
+    return {"next_page": f"https://x.example/?p={page_number + 1}" if page_number < 3 else "", **page_of(page_number)}
+
+
+def spring(page=0):
+    """As Spring answers: it counts from zero, which its schema doesn't say."""
+    return {"content": ITEMS[page * SIZE : (page + 1) * SIZE], "number": page, "last": page == 2}
+
+
+def since(since_id=0):
+    found = ITEMS[since_id : since_id + SIZE]
+    return {"items": found, "next_since_id": since_id + len(found)}
+
+
+def notion(start_cursor=None):
+    found = by_cursor(start_cursor)
+    return {"results": found["data"], "next_cursor": found["meta"]["next_cursor"], "has_more": start_cursor != "20"}
+
+
 def single():
     return {"items": ITEMS, "total": 25}
 
@@ -58,6 +87,11 @@ TOOLS = {
     "nested": (nested, {"cursor": TEXT}, 3),
     "with_flag": (with_flag, {"skip": INTEGER}, 3),
     "bare": (bare, {"page": INTEGER}, 4),  # the last page is empty
+    "by_address": (by_address, {"page": INTEGER}, 3),
+    "next_address": (next_address, {"page_number": INTEGER}, 3),
+    "spring": (spring, {"page": INTEGER}, 3),
+    "since": (since, {"since_id": INTEGER}, 4),  # the last page is empty
+    "notion": (notion, {"start_cursor": TEXT}, 3),
     "single": (single, {}, 1),
 }
 
@@ -71,6 +105,7 @@ def crm(scripts_for_module):
     scripts.tool("odd.none", lambda: {"a": 1})
     scripts.tool("odd.hidden", lambda query="": {"items": [1], "nextPageToken": "x"}, query=TEXT)
     scripts.tool("odd.address", lambda cursor="": {"items": [1], "next": "https://x.example/2"}, cursor=TEXT)
+    scripts.tool("odd.link", lambda query="": {"items": [1], "@odata.nextLink": "https://x.example/2"}, query=TEXT)
     scripts.tool("odd.list", lambda cursor="": [1, 2], cursor=TEXT)
     scripts.tool("odd.same", lambda page=1: [1, 2], page=INTEGER)
     scripts.tool("odd.endless", lambda page=1: [page] * 6000, page=INTEGER)
@@ -129,6 +164,7 @@ def test_the_list_that_is_meant_is_named(crm):
             "no cursor, page or offset, and beside 1 items its result says {'nextpagetoken'",
         ),
         ("ot.all(odd.address)", "it takes cursor, and beside 1 items its result says {'next': 'https://x.example/2'}"),
+        ("ot.all(odd.link)", "no cursor, page or offset, and beside 1 items its result says {'odatanextlink'"),
         ("ot.all(odd.list)", "it takes cursor, and it gave a bare list of 2"),
         ("ot.all(odd.same)", "returned the same page twice, for {'page': 2}"),
         ("ot.all(odd.large)", "exceed 16,777,216 bytes"),

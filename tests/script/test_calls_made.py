@@ -73,6 +73,19 @@ def test_a_timeout_tells_which_call_was_under_way(scripts, tmp_path, code):
     assert result.meta["made"]["done"].startswith("mail.note ×")
 
 
+def test_a_call_without_an_answer_may_have_been_done(shop):
+    over = threading.Event()
+    shop.register("mail.send", {"type": "object", "properties": {"to": TEXT}}, lambda to: over.wait(30), timeout=0.1)
+    try:
+        made = shop.run("try:\n    mail.send(to='ann')\nexcept Exception:\n    pass\ncrm.remind(id='7')").meta["made"]
+    finally:
+        over.set()
+    assert made == {
+        "failed": "crm.remind(id='7'): LookupError: no customer 7",
+        "not known": "mail.send(to='ann'): mail.send gave no answer within 0.1 s",
+    }
+
+
 def test_a_limit_tells_it_too(shop):
     result = shop.run("while True:\n    crm.count()")
     assert (result.error.reason, result.meta["made"]) == ("calls", {"done": "crm.count ×1000"})

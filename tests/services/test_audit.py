@@ -75,7 +75,7 @@ def log(place):
 
 
 def test_a_call_is_one_line_with_who_where_what_and_how_it_went(log: AuditLog, place) -> None:
-    log.record_call(event({"url": "https://example.com"}, client="Claude", run="r-9"))
+    log.record_event(event({"url": "https://example.com"}, client="Claude", run="r-9"))
     log.flush()
     (line,) = lines(place)
     assert len(line.pop("args")) == 16
@@ -153,7 +153,7 @@ def test_two_long_names_never_become_one_and_each_is_found(log: AuditLog, place)
 def test_an_error_is_its_code_and_a_known_reason(
     log: AuditLog, place, error: ToolError, kind: str, outcome: str, reason: str | None
 ) -> None:
-    log.record_call(event(error=error))
+    log.record_event(event(error=error))
     log.flush()
     (line,) = lines(place)
     assert (line["kind"], line["outcome"], line.get("reason")) == (kind, outcome, reason)
@@ -161,7 +161,7 @@ def test_an_error_is_its_code_and_a_known_reason(
 
 def test_the_name_of_an_unknown_tool_is_not_written(log: AuditLog, place) -> None:
     missing = ToolError(code="tool_not_found", message="m")
-    log.record_call(event(name="sk-live-4711", spec=None, error=missing))
+    log.record_event(event(name="sk-live-4711", spec=None, error=missing))
     log.flush()
     (line,) = lines(place)
     assert line["what"].startswith("unknown tool ")
@@ -170,7 +170,7 @@ def test_the_name_of_an_unknown_tool_is_not_written(log: AuditLog, place) -> Non
 
 def test_hostile_names_are_short_and_do_nothing_to_a_terminal(log: AuditLog, place) -> None:
     hostile = 'a\n{"kind":"admin"}\r\x1b[2J\u2028\x9b' + "x" * 10_000
-    log.record_call(event(name=hostile, client=hostile, id=hostile))
+    log.record_event(event(name=hostile, client=hostile, id=hostile))
     log.flush()
     (line,) = lines(place)
     assert len(json.dumps(line)) < 4096
@@ -192,7 +192,7 @@ def test_a_line_of_the_longest_parts_is_read_again(place) -> None:
 def test_equal_arguments_have_equal_hashes_in_any_order_and_in_any_process(either) -> None:
     for args in ({"a": 1, "b": [2]}, {"b": [2], "a": 1}, {"a": 2, "b": [2]}):
         log = AuditLog(either, AuditConfig(), Clock())
-        log.record_call(event(args))
+        log.record_event(event(args))
         log.close()
     first, second, third = (line["args"] for line in lines(either))
     assert first == second == AuditTable(either).hash_of({"b": [2], "a": 1}) != third
@@ -213,7 +213,7 @@ def test_looking_for_arguments_makes_no_database(tmp_path: Path) -> None:
 def test_after_a_new_database_hashes_are_those_of_its_key(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     file = tmp_path / "state.db"
     log = AuditLog(SqliteDatabase(file), AuditConfig())
-    log.record_call(event({"pin": 1}))
+    log.record_event(event({"pin": 1}))
     log.flush()
     for one in tmp_path.glob("state.db*"):
         one.unlink()
@@ -223,7 +223,7 @@ def test_after_a_new_database_hashes_are_those_of_its_key(tmp_path: Path, caplog
     log.flush()
     assert "the audit log can't be written: state.db is damaged" in caplog.text
     log.flush()
-    log.record_call(event({"pin": 1}))
+    log.record_event(event({"pin": 1}))
     log.close()
     found = lines_in(tmp_path)
     assert [line["what"] for line in found] == ["waits", "web.get"]
@@ -232,7 +232,7 @@ def test_after_a_new_database_hashes_are_those_of_its_key(tmp_path: Path, caplog
 
 @pytest.mark.parametrize("odd", ["\ud800", 10**400, object(), float("nan"), {1: 2}, {"x": {2, 3}}])
 def test_what_has_no_form_in_json_is_hashed_or_left_out(log: AuditLog, place, odd: object) -> None:
-    log.record_call(event({"odd": odd}))
+    log.record_event(event({"odd": odd}))
     log.flush()
     assert len(lines(place)) == 1
 
@@ -240,7 +240,7 @@ def test_what_has_no_form_in_json_is_hashed_or_left_out(log: AuditLog, place, od
 def test_what_contains_itself_has_no_hash(log: AuditLog, place) -> None:
     loop: list = []
     loop.append(loop)
-    log.record_call(event({"loop": loop}))
+    log.record_event(event({"loop": loop}))
     log.flush()
     assert "args" not in lines(place)[0]
 
@@ -264,7 +264,7 @@ def test_no_value_of_any_argument_is_in_the_log(shared_file, args: dict, fails: 
     shared_file.write(lambda work: work.execute("DELETE FROM audit"))
     log = AuditLog(shared_file, AuditConfig(), Clock())
     name, spec = ("web.get", SPEC) if known else (some, None)
-    log.record_call(event(args, name=name, spec=spec, error=error, value=args))
+    log.record_event(event(args, name=name, spec=spec, error=error, value=args))
     log.close()
     [(written,)] = shared_file.read(lambda work: work.execute("SELECT line FROM audit"))
     nothing = event({}, spec=spec, error=ToolError(code="execution_error", message="") if fails else None)

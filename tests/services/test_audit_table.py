@@ -95,7 +95,7 @@ def test_portions_are_read_one_after_the_other(either, monkeypatch: pytest.Monke
 def test_replicas_share_the_key_of_the_hashes(replicas) -> None:
     for number, database in enumerate(replicas):
         log = AuditLog(database, AuditConfig())
-        log.record_call(
+        log.record_event(
             CallEvent.of(call=ToolCall(str(number), "web.get", {"pin": 1}, "mcp"), spec=SPEC, duration_ms=1.0)
         )
         log.close()

@@ -185,7 +185,7 @@ class App:
             if call.name not in self.catalog.registry:
                 await self.catalog.wait_for_tool(call.name)
                 call = replace(call, name=self.catalog.real_name(call.name))
-        executor = (runtime or self.runtime).executor
+        executor = (runtime or self._current.runtime).executor
         result = await executor.execute(call, allowed, progress, tools=tools, gate=gate, for_tool=for_tool)
         return self.catalog.explain_call(result, call.name) if result.error is not None and is_by_name else result
 

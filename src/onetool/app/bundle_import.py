@@ -103,7 +103,8 @@ def _from_archive(app: App, data: bytes, options: ImportOptions) -> BundleImport
     planned = plan(unpacked, here, tools_of(app, here), as_new=options.slug is not None)
     wrong = [f"{tool.slug}@{tool.version}: {why}" for tool, why in app.bundles.invalid(planned.new_tools)]
     is_invalid = bool(wrong or unpacked.mistakes)
-    if planned.is_new and (other := live_bundle(app.bundles, planned.bundle.slug)):
+    is_renamed = here is not None and here.soft_deleted_at is None and here.slug != planned.bundle.slug
+    if (planned.is_new or is_renamed) and (other := live_bundle(app.bundles, planned.bundle.slug)):
         wrong.append(f"there is a bundle {other['slug']} already ({other['id']}); give it another name: --as SLUG")
     notes = [] if here is None or here.soft_deleted_at is None else _revived(app, planned.bundle)
     return BundleImport(planned._replace(refused=[*planned.refused, *wrong]), unpacked.tools, [], notes, is_invalid)

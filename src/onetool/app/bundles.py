@@ -82,7 +82,7 @@ class AppBundles:
         with self._lock:
             if self._service is None:
                 self._service = self._open_service(self._folder, lambda: self._functions, lambda: self._offered)
-                self._service.store.follow_calls(self._recorder)
+                self._service.store.counter.follow(self._recorder)
             return self._service
 
     def is_unchanged(self, at_once: bool = False) -> bool:
@@ -117,7 +117,7 @@ class AppBundles:
         if self._is_closed:
             return True
         if at_once or monotonic() - self._none_at >= FRESH:
-            if self._are_there():
+            if self._config.database is not None or self._folder.is_dir():
                 return False
             self._none_at = monotonic()
         return True
@@ -328,7 +328,7 @@ class StorePoller:
     def _keep(self) -> None:
         pause = self._every
         while True:
-            self._woken.wait(pause)
+            was_woken = self._woken.wait(pause)
             if self._closed.is_set():
                 return
             self._woken.clear()
@@ -344,7 +344,8 @@ class StorePoller:
             cost = perf_counter() - began
             if self._closed.wait(min(cost * WOKEN_SHARE, self._every)):
                 return
-            pause = max(self._every, cost * SHARE)
+            # A database that wakes us does so each `every` seconds: looks of our own in between would double them.
+            pause = max(self._every * (1 + was_woken), cost * SHARE)
 
 
 # All pages of the lists of a `BundleService`

@@ -284,7 +284,8 @@ class ToolCatalog:
     async def find_version(self, version: "ToolVersion") -> SingleTool:
         """Find a version of a bundle's tool. Raises a BundleError if it is not there or switched off."""
         service = self._bundles.service  # before the refresh, which looks after bundles that are open
-        await self.refresh(at_once=True)  # what somebody has switched off is not called any more
+        if not self._bundles.is_unchanged(at_once=True):  # what somebody has switched off is not called any more
+            await self.refresh(at_once=True)
         if (found := service.ready(version)) is not None:
             return found
         from asyncio import to_thread

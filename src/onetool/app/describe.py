@@ -57,17 +57,17 @@ A run has {seconds:g} s and {calls} calls. Up to {bytes} bytes come back whole, 
 `ot.result(handle, search='regex')` reads lines, `ot.load(handle)` the value."""
 
 SEARCH = """\
-Find tools by what they do, in plain words. Returns the best matches, a line each: name(arguments): what it does. \
-`call` runs one, `run` many. Search before you say that something can't be done."""
+Find tools by what they do, in plain words. Returns the best, a line each: name(arguments) -> result [marks]: what it \
+does. `call` calls one, `run` many. Search before you say that something can't be done."""
 
 RUN_FOUND = """\
-Run Python over the tools of `search`, for many calls at once: `pack.tool(key=value)`, or `ot.call(name, args)` with \
-the exact name, returns plain data. Loop, filter, and return only what matters: what is printed and the value of the \
-last expression come back. Tools are values and take `**kwargs`. Plain calls work everywhere, \
-`await asyncio.gather(…)` is for parallel ones. No files, network, packages, yield, del or class inheritance."""
+Run Python for many calls at once: `pack.tool(key=value)`, or `ot.call(name, args)` with the exact name, returns plain \
+data. Returns what is printed and the value of a last expression: only what matters. Tools are values and take \
+`**kwargs`. Plain calls work everywhere; `await asyncio.gather(…)` is for parallel ones. No files, network, packages, \
+yield, del or class inheritance."""
 
 CALL = """\
-Call a tool that `search` found: `name` exactly as found, `args` by their names. A large result comes \
+Call a tool by its exact `name`, with `args` by their names. A large result comes \
 back as a handle: call 'ot.result' with {'handle': …, 'offset': …, 'search': 'regex'} to read its lines."""
 
 PACKS = "Packs:"
@@ -174,7 +174,7 @@ def run_tool(
     """Return the listing of `run`. In the menu `search` the other two say which tools there are."""
     limits = limits_line(config.run, config.results)
     if in_search:
-        text = config.texts.run or f"{RUN_FOUND} {limits}"
+        text = config.texts.run or f"{RUN_FOUND} {limits} {MARKS}"
     else:
         text = run_description(*_callable_names(catalog, config, allowed), text=config.texts.run, limits=limits)
     return {"name": "run", "title": "Run code over all tools", "description": text, "inputSchema": RUN_SCHEMA}

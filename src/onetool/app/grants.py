@@ -98,7 +98,7 @@ def allow_host(app: App, text: str, private: bool) -> tuple[str, bool]:
         allow_hosts(target, [(host, private)])
     except (ConfigUnchangedError, ConfigError) as error:
         raise GrantRefusedError("config_unchanged", str(error)) from None
-    _apply(app, target.file, is_new=file is None)
+    load_written(app, target.file, settings_only=file is not None)
     in_force = {(one.host.lower(), one.allow_private) for one in app.config.allowed_hosts}
     if {(host, private), (host, True)}.isdisjoint(in_force):
         message = f"{host} is allowed in {target.file}, which needs a reload: ot.reload()"
@@ -128,10 +128,10 @@ def _reload_settings(app: App) -> None:
         raise GrantRefusedError("config_unchanged", f"Nothing was changed: {why}") from None
 
 
-def _apply(app: App, file: Path, *, is_new: bool = False) -> None:
-    """Put a changed file in force. Only a config that is new here needs everything to be read again."""
+def load_written(app: App, file: Path, *, settings_only: bool = False) -> None:
+    """Put a changed file in force. Raises GrantRefusedError if it can't be used."""
     try:
-        app.reload() if is_new else app.reload_settings()
+        app.reload_settings() if settings_only else app.reload()
     except ConfigError as error:
         why = "; ".join(map(str, error.mistakes))
         raise GrantRefusedError("config_unused", f"{file} was written but can't be loaded: {why}") from None
@@ -201,7 +201,7 @@ def store_secret(app: App, name: str, value: str, hosts: Iterable[str], replace:
         raise GrantRefusedError("secret_exists", f"{name} was stored by somebody else a moment ago") from None
     except (OSError, ValueError) as error:
         raise GrantRefusedError("secrets_not_kept", f"nothing was kept in {file}: {error}") from None
-    _apply(app, file)
+    load_written(app, file, settings_only=True)
     log.info("Stored over REST: the secret %s, for %s", name, ", ".join(hosts) or "no host")
     return hosts
 

@@ -144,7 +144,7 @@ class Runtime:
             environment=self,
             recorders=[self.record_call],
             redact=self.config.secrets.redact_data,
-            journal=self._audit.before_call,
+            journal=self._audit.before_call if self.config.audit.mode == "required" else None,
         )
 
     @part
@@ -177,7 +177,7 @@ class Runtime:
             snippets=self.config.snippets,
             typecheck=self.config.run.typecheck,
             recorders=[self.record_run],
-            journal=self._audit.before_run,
+            journal=self._audit.before_run if self.config.audit.mode == "required" else None,
             workers=self.workers,
         )
 
@@ -403,12 +403,12 @@ class Runtime:
         size = len(event.args) + (0 if event.value is None else event.bytes_out)
         self.recorder.put((self._write_call, (event,)), event.principal.owner, size)
         if (log := self._audit.log) is not None:
-            log.record_call(event)
+            log.record_event(event)
 
     def record_run(self, event: "RunEvent") -> None:
         self.recorder.put((self._write_run, (event,)), event.principal.owner, len(event.code))
         if (log := self._audit.log) is not None:
-            log.record_run(event)
+            log.record_event(event)
 
     def record_gap(self, client: str, seconds: float) -> None:
         """Record the seconds from our answer to the client's next call."""

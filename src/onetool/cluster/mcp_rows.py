@@ -172,4 +172,4 @@ class McpTaskRows:
 
     def sweep(self) -> None:
         sql = f"DELETE FROM mcp_tasks WHERE until < {self._database.clock}"  # noqa: S608
-        self._database.write(lambda work: work.execute(sql))
+        self._database.write(lambda work: work.execute(sql), apart=True)

@@ -31,6 +31,7 @@ CAPABILITIES = ("elicitation", "sampling", "roots")
 QUESTIONS: dict[str, type[Question]] = {"person": ForPerson, "model": ForModel, "roots": ForRoots}
 
 STILL_HERE_S = 2.0
+MAX_UNSENT_LINES = 1_000  # of progress and log messages
 LINES = b"application/x-ndjson"
 
 
@@ -296,6 +297,8 @@ class RemoteCaller:
             waiting.cancel()
 
     def _say(self, line: Line) -> None:
+        if isinstance(line, ProgressLine | LogLine) and self._lines.qsize() > MAX_UNSENT_LINES:
+            return  # the other replica doesn't read what it is told by the way
         with suppress(RuntimeError):  # the loop has ended
             self._loop.call_soon_threadsafe(self._lines.put_nowait, line)
 

@@ -46,7 +46,7 @@ from onetool.core.context import current_call
 from onetool.core.errors import ToolFailure
 from onetool.core.principal import LOCAL, current_principal
 from onetool.http.asgi import HttpError
-from onetool.sdk.context import log_message
+from onetool.sdk.context import log_message, report_progress
 from onetool.sources.mcp_servers.owners import ServerOwners, ServerRequest, SharedState
 from onetool.sources.mcp_servers.settings import ServerSettings
 
@@ -346,8 +346,7 @@ def _take(line: Line, caller: "Caller | None") -> None:
     """Pass on a line of the server. Raises for a line that ends the request."""
     match line:
         case ProgressLine():
-            if (context := current_call.get()) is not None and context.progress is not None:
-                context.progress(line.done, line.total, line.message)
+            report_progress(line.done, line.total, line.message)
         case LogLine():
             log_message(line.data, line.level, line.logger)  # pyright: ignore[reportArgumentType] - it was checked there
         case LackLine() if caller is not None:

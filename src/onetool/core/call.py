@@ -226,7 +226,7 @@ class Declined(ToolFailure):
         self.action = action
 
 
-class Pauses:
+class Pauses(msgspec.Struct, eq=False):
     """The total time that a call has waited for its caller. Updated on the event loop, read by any thread.
 
     A call that waits holds up those that called it, so that the clocks of all of these stand still; what runs beside it
@@ -234,13 +234,11 @@ class Pauses:
     False when it ends.
     """
 
-    __slots__ = ("_callbacks", "_depth", "_outer", "_since", "_total")
-
-    def __init__(self, outer: "Pauses | None" = None) -> None:
-        self._outer = outer
-        self._total = self._since = 0.0
-        self._depth = 0
-        self._callbacks: list[Callable[[bool], None]] = []
+    _outer: "Pauses | None" = None
+    _total: float = 0.0
+    _since: float = 0.0
+    _depth: int = 0
+    _callbacks: list[Callable[[bool], None]] = msgspec.field(default_factory=list[Callable[[bool], None]])
 
     def waited(self) -> float:
         return self._total + (monotonic() - self._since if self._depth else 0.0)

@@ -234,10 +234,10 @@ class RequestEvent(msgspec.Struct, frozen=True, kw_only=True):
     """One HTTP request that has ended."""
 
     method: str
-    route: str  # a path of ours; empty if there is none
+    route: str = ""  # a path of ours; empty if there is none
     status: int
     seconds: float
-    ended_at: float  # seconds since 1970
+    ended_at: float = msgspec.field(default_factory=time)  # seconds since 1970
     mcp: str = ""  # the method of MCP, where it is such a message, as the client wrote it
     trace: RequestTrace | None = None
 

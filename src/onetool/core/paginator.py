@@ -19,15 +19,17 @@ MAX_ITEM_BYTES = 16 * 1024 * 1024  # of all items: what one call of a tool may g
 MAX_SHOWN = 200  # characters of what an error shows
 
 # By their names without case and signs, the usual ones first.
-CURSORS = ("cursor", "pagetoken", "nextpagetoken", "nexttoken", "nextcursor", "continuationtoken", "startingafter",
-           "after", "marker")  # fmt: skip
+CURSORS = ("cursor", "pagetoken", "nextpagetoken", "nexttoken", "nextcursor", "startcursor", "continuationtoken",
+           "paginationtoken", "continue", "startingafter", "after", "marker")  # fmt: skip
 PAGES = ("page", "pagenumber", "pageno", "pageindex")
 OFFSETS = ("offset", "skip", "start", "startat", "startindex", "from")
-NEXT = ("nextpagetoken", "nextcursor", "nexttoken", "continuationtoken", "endcursor", "nextmarker", "next", "cursor")
-NEXT_PAGES, NEXT_OFFSETS = ("nextpage",), ("nextoffset",)
+NEXT = ("nextpagetoken", "nextcursor", "nexttoken", "continuationtoken", "endcursor", "nextmarker", "next", "continue",
+        "cursor")  # fmt: skip
+HERE = (*PAGES, "currentpage", "number")
 LAST_PAGES = ("pages", "totalpages", "pagecount", "numpages", "lastpage")
 TOTALS = ("total", "totalcount", "totalitems", "totalresults", "totalsize", "totalrecords")
 MORE = ("hasmore", "hasnextpage", "hasnext", "more", "istruncated", "truncated")
+LAST = ("islast", "islastpage", "last")
 
 
 class PagingError(ValueError):
@@ -46,6 +48,7 @@ class Paginator:
         properties: Mapping[str, Any] = spec.input_schema.get("properties") or {}
         named = {_plain(name): name for name in reversed(spec.order)}
         counted = {plain: name for plain, name in named.items() if _takes_number(properties.get(name))}
+        self._named = named
         self._cursor = named.get(_first(CURSORS, named) or "")
         self._page, self._offset = (counted.get(_first(names, counted) or "") for names in (PAGES, OFFSETS))
         self._begin = {
@@ -97,10 +100,16 @@ class Paginator:
         """Return the arguments that ask for the page after this one; None if it was the last."""
         more, pages, total = _first(MORE, metadata), _number(LAST_PAGES, metadata), _number(TOTALS, metadata)
         is_more, following = more is not None and bool(metadata[more]), metadata.get(_first(NEXT, metadata) or "")
-        if more is not None and not is_more:
+        if (more is not None and not is_more) or any(metadata.get(word) is True for word in LAST):
             return None
         if self._cursor is not None and _is_token(following):
             return {self._cursor: following}
+        for plain, name in self._named.items():  # `next_since_id` is the next `since_id`
+            if items and _is_token(value := metadata.get(f"next{plain}")):
+                return {name: value}
+        has_next = {bool(value) for word, value in metadata.items() if "next" in word}
+        if has_next == {False} and pages is None and total is None:
+            return None
         if self._page is not None and items:
             return self._next_page(self._page, args, metadata, pages, total)
         if self._offset is not None and items:
@@ -111,6 +120,7 @@ class Paginator:
             and (
                 is_more
                 or following
+                or (items and True in has_next)
                 or (pages or 1) > 1
                 or (total or 0) > len(self.items)
                 or (self._cursor and not metadata)
@@ -122,10 +132,11 @@ class Paginator:
     def _next_page(
         self, name: str, args: Mapping[str, Any], metadata: dict[str, Any], pages: int | None, total: int | None
     ) -> dict[str, Any] | None:
-        if (following := _first(NEXT_PAGES, metadata)) is not None:
-            number = _integer(metadata[following])
-            return None if number is None else {name: number}
-        known = (_number(PAGES, metadata), _integer(args.get(name)), self._begin[name], 1)
+        if not (following := metadata.get("nextpage", True)):
+            return None
+        if (number := _integer(following)) is not None:
+            return {name: number}
+        known = (_number(HERE, metadata), _integer(args.get(name)), self._begin[name], 1)
         here = next(number for number in known if number is not None)
         self._base = min(here, 1) if self._base is None else self._base
         is_last = pages is not None and here - self._base + 1 >= pages
@@ -136,9 +147,10 @@ class Paginator:
     def _next_offset(
         self, name: str, args: Mapping[str, Any], count: int, metadata: dict[str, Any], total: int | None
     ) -> dict[str, Any] | None:
-        if (following := _first(NEXT_OFFSETS, metadata)) is not None:
-            number = _integer(metadata[following])
-            return None if number is None else {name: number}
+        if not (following := metadata.get("nextoffset", True)):
+            return None
+        if (number := _integer(following)) is not None:
+            return {name: number}
         known = (_integer(args.get(name)), self._begin[name], 0)
         here = next(number for number in known if number is not None)
         is_last = total is not None and (here + count >= total or len(self.items) >= total)

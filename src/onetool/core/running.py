@@ -14,6 +14,7 @@ from contextlib import asynccontextmanager
 from contextvars import Context, copy_context
 from functools import partial
 from inspect import isawaitable
+from types import NoneType
 from typing import Any
 
 from onetool.core.context import CallContext, current_call
@@ -63,6 +64,9 @@ GRACE = 0.5  # seconds beyond its deadline that a loop gets to tell that it is o
 _TASK_OPTIONS: Mapping[str, Any] = {"eager_start": True} if sys.version_info >= (3, 12) else {}
 
 
+PLAIN = frozenset((NoneType, bool, int, float, str, list, dict))  # types of most values: none is awaited
+
+
 class HandlerRunner:
     def __init__(self) -> None:
         self._threads = Threads()
@@ -87,7 +91,7 @@ class HandlerRunner:
                 value, error = await (job if loop is None else self._threads.outcome(job))
                 if isinstance(error, TimeoutError) and context.left() <= 0:
                     outcome = _too_late(context)
-                elif error is not None or not isawaitable(value):
+                elif error is not None or type(value) in PLAIN or not isawaitable(value):
                     outcome = value, error
                 else:
                     start = lambda returned=value: returned  # noqa: E731
@@ -104,20 +108,25 @@ class HandlerRunner:
     async def _in_task(self, start: Callable[[], Awaitable[Any]], context: CallContext, inside: Context) -> Outcome:
         """Await an async handler in a task of its own: its deadline ends that, and nothing else.
 
-        On Python 3.12 and later the task begins at once. If it never waits, it needs no timer and no turn of the loop.
+        It needs no timer if it never waits. On Python 3.12 and later, it then needs no turn of the loop either.
         """
         loop = asyncio.get_running_loop()
         if loop.get_task_factory() is None:
             loop.set_task_factory(_contained_task)
         ended: asyncio.Future[Outcome] = loop.create_future()
         task = asyncio.Task(_report(start, ended), loop=loop, context=inside, **_TASK_OPTIONS)
-        if ended.done():
-            return ended.result()
-        deadline = Deadline(loop, context, lambda: None if ended.done() else ended.set_result(_too_late(context)))
+        deadline: Deadline | None = None
         try:
+            if not _TASK_OPTIONS:
+                await asyncio.sleep(0)  # in which it begins
+            if not ended.done():
+                deadline = Deadline(
+                    loop, context, lambda: None if ended.done() else ended.set_result(_too_late(context))
+                )
             return await ended
         finally:
-            deadline.timer.cancel()
+            if deadline is not None:
+                deadline.timer.cancel()
             if not task.done():
                 self._abandoned.add(task)
                 task.add_done_callback(self._abandoned.discard)
@@ -130,7 +139,7 @@ class HandlerRunner:
 def plain_value(handler: Callable[..., Any], args: Mapping[str, Any]) -> Any:
     """Call the handler and make its value plain while still in its thread: a large one must not hold up the loop."""
     value = handler(**args)
-    return value if isawaitable(value) else plain(value)
+    return value if type(value) not in PLAIN and isawaitable(value) else plain(value)
 
 
 async def _report(start: Callable[[], Awaitable[Any]], ended: "asyncio.Future[Outcome]") -> None:

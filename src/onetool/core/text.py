@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from functools import lru_cache
+from itertools import islice
 from typing import Any, AnyStr, cast
 from unicodedata import category, normalize
 from unicodedata import name as name_of
@@ -62,6 +63,9 @@ def replace_all_surrogates(value: Any) -> Any:
 _BLANK = "\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U0001d159\U000e0100-\U000e01ef"
 _MAYBE = lazy_pattern(r"[^\n -~]")
 _HIDDEN = lazy_pattern(f"[{_BLANK}]")
+_CONTROL = lazy_pattern(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+MAX_ODD_WORDS = 100  # that are compared
+SHORTEST_LOOKALIKE = 3  # letters: whole words of one or two, such as the Russian for "and", look Latin
 _NAME = lazy_pattern(r"[^\s/@:,;()\"'<>\[\]{}=]+")
 _DOT = lazy_pattern("[.\u3002\uff0e\uff61]")
 _WORD = lazy_pattern(r"[^\W\d_]+")
@@ -111,12 +115,37 @@ def mixed_script_words(text: str) -> Iterator[str]:
 
 def disguised(text: str) -> Iterator[str]:
     """Yield those, and the words that look like Latin ones altogether, with the odd letters escaped."""
+    yield from mixed_script_words(text)
+    yield from latin_lookalikes(text)
+
+
+def latin_lookalikes(text: str, shortest: int = 1) -> Iterator[str]:
+    """Yield the words of so many letters that look like Latin ones altogether, with the odd letters escaped."""
     if text.isascii():
         return
-    yield from mixed_script_words(text)
     for found in _WORD.finditer(text):
-        if not found[0].isascii() and skeleton(found[0]).isascii():
+        if len(found[0]) >= shortest and not found[0].isascii() and skeleton(found[0]).isascii():
             yield _spelt(found[0])
+
+
+def suspicious_words(text: str, most: int) -> list[str]:
+    """Return what is odd about words of the text that could be mistaken for others, at most so many of each kind."""
+    mixed = dict.fromkeys(islice(mixed_script_words(text), MAX_ODD_WORDS))
+    alike = dict.fromkeys(islice(latin_lookalikes(text, SHORTEST_LOOKALIKE), MAX_ODD_WORDS))
+    return [
+        *(f"letters of several alphabets in {word}" for word in islice(mixed, most)),
+        *(f"no Latin letters in {word}" for word in islice((word for word in alike if word not in mixed), most)),
+    ]
+
+
+def has_controls(value: Any) -> bool:
+    """Return whether a text in the data, or a key, has control characters other than tabs and ends of lines."""
+    if isinstance(value, str):
+        return _CONTROL.search(value) is not None
+    if isinstance(value, Mapping):
+        items = cast(Mapping[Any, Any], value).items()
+        return any(has_controls(part) for item in items for part in item)
+    return isinstance(value, list | tuple) and any(map(has_controls, cast(list[Any], value)))
 
 
 def hosts_in_ascii(text: str) -> Iterator[str]:

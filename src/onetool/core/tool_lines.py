@@ -4,6 +4,7 @@ fs.read_file(path: str, encoding: str = 'utf-8') -> str [reads]: The text of a f
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from json.encoder import encode_basestring
 
 import msgspec
 
@@ -16,7 +17,8 @@ from onetool.core.type_names import return_shape
 SIGNATURE_TOKENS = 60  # of one line, without the return value: more is known from the tool's help
 MAX_SENTENCE = 100  # characters of the description
 MAX_TOKENS = 400  # of all lines …
-MAX_LINES, MAX_BYTES = 50, 15_000  # … or, for callers that say how many they want, this: a larger reply is stored
+MAX_LINES = 50  # … or, for callers that say how many they want, this many …
+MAX_BYTES = 16 * 1024 - 1_000  # … and 16 KB with the last two lines: a larger reply is stored
 SEARCH_LIMIT = 5  # tools of a search whose caller doesn't say how many
 NAME_TOKENS = 100  # of the names of those that had no room for a line
 
@@ -82,4 +84,5 @@ def take_within(
 
 
 def count_bytes(text: str) -> int:
-    return len(text.encode(errors="replace"))
+    """Return the bytes of a line in a list, where `run` writes it in quotes."""
+    return len(encode_basestring(text).encode(errors="replace")) + 2

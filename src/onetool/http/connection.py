@@ -7,6 +7,7 @@ nobody asked for end the connection, so that no response can be taken for anothe
 import asyncio
 from collections.abc import Callable
 
+import msgspec
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
 from onetool.http.body import BodyStream, CompressedBody, decompressor, too_large
@@ -26,20 +27,17 @@ MAX_INTERIM = 20  # answers like "103 Early Hints"
 _LENGTH_HEADERS = ("content-length", "transfer-encoding")
 
 
-class HttpResponse:
+class HttpResponse(msgspec.Struct, eq=False):
     """What a server said: status, reason, headers by their names in lower case, and the body.
 
     Of a streamed one the body is `stream`.
     """
 
-    __slots__ = ("body", "headers", "reason", "status", "stream")
-
-    def __init__(self) -> None:
-        self.status = 0
-        self.reason = ""
-        self.headers: dict[str, str] = {}
-        self.body = b""
-        self.stream: BodyStream | None = None
+    status: int = 0
+    reason: str = ""
+    headers: dict[str, str] = {}
+    body: bytes = b""
+    stream: BodyStream | None = None
 
 
 class Connection(asyncio.Protocol):
@@ -182,21 +180,18 @@ class Connection(asyncio.Protocol):
 
     def on_status(self, status: bytes) -> None:
         self._answer.reason += status.decode("latin-1")
-        self._count(len(status))
+        self._head_bytes += len(status)
 
     def on_header(self, name: bytes, value: bytes) -> None:
         self._headers += 1
-        self._count(len(name) + len(value))
+        self._head_bytes += len(name) + len(value)
+        if self._head_bytes > MAX_HEAD or self._headers > MAX_HEADERS:
+            raise self._refused(InvalidResponseError(f"{self._address} sends too many or too large headers"))
         if self._has_head:
             return  # a trailer
         key, text = name.decode("latin-1").lower(), value.decode("latin-1")
         headers = self._answer.headers
         headers[key] = f"{headers[key]}, {text}" if key in headers else text
-
-    def _count(self, size: int) -> None:
-        self._head_bytes += size
-        if self._head_bytes > MAX_HEAD or self._headers > MAX_HEADERS:
-            raise self._refused(InvalidResponseError(f"{self._address} sends too many or too large headers"))
 
     def on_headers_complete(self) -> None:
         answer = self._answer

@@ -187,8 +187,10 @@ async def browser_login(
 ) -> "AsyncIterator[LoginCallback]":
     """Listen for the end of a login to `name`, for so long. Whatever ends it, also Ctrl-C: nothing listens any more."""
 
-    def show(page: str) -> None:
+    def show(page: str, note: str) -> None:
         say(f"To log in to {name}, open this page in a browser on this machine:\n\n  {page}\n")
+        if note:
+            say(f"{note}\n")
         (browse or open_browser)(page)
 
     callback = LoginCallback(name, show)
@@ -211,15 +213,15 @@ async def browser_login(
 class LoginCallback:
     """`await callback(url)` sends a person to the login page at that url, and returns the answer. AuthError is a no."""
 
-    def __init__(self, name: str, show: Say) -> None:
+    def __init__(self, name: str, show: Callable[[str, str], None]) -> None:
         self._name, self._show = name, show
         self._state: str | None = None
         self._answer: asyncio.Future[CallbackQuery] = asyncio.get_running_loop().create_future()
         self.redirect_uri = ""
 
-    async def __call__(self, url: str) -> CallbackQuery:
+    async def __call__(self, url: str, note: str = "") -> CallbackQuery:
         self._state = parse_qs(urlsplit(url).query).get("state", [""])[0]
-        self._show(url)
+        self._show(url, note)
         answer = await self._answer
         if "error" in answer:
             words = ": ".join(answer[key] for key in ("error", "error_description") if answer.get(key))

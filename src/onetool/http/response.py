@@ -28,6 +28,7 @@ from onetool.http.placeholders import TemplateError
 MAX_EVENTS = 100_000  # of one answer
 MAX_EXCERPT = 300
 MAX_SELECTOR = 4_000  # characters
+JSON_TYPES = ("", "application/json", "text/json")
 LARGE_ANSWER = 64 * 1024  # bytes of an answer, of which more is selected from by a thread
 # Encodings that are slow, or not of texts.
 _STRANGE = frozenset(("idna", "punycode", "unicode_escape", "raw_unicode_escape", "undefined", "utf_7"))
@@ -54,7 +55,11 @@ class ResponseReader:
         """Return the value. `redact` masks messages, and data before a part is selected, unless `clean` is for that."""
         if answer.status not in self._success:
             return await _by_size(answer, lambda: self._other(answer, url, redact))
-        encoding = self._encoding or await _by_size(answer, lambda: _encoding_of(answer))
+        encoding = self._encoding
+        if encoding is None:
+            media = mime_of(answer)
+            is_json = not answer.body or media in JSON_TYPES or media.endswith("+json")
+            encoding = "json" if is_json else await _by_size(answer, lambda: _guessed_encoding(answer, media))
         if encoding == "binary":
             kind = _kind(answer, redact).lower()
             # Another process may lock the database for a while.
@@ -118,11 +123,8 @@ async def _by_size(answer: HttpResponse, work: Callable[[], T]) -> T:
     return work() if len(answer.body) < LARGE else await asyncio.to_thread(work)
 
 
-def _encoding_of(answer: HttpResponse) -> str:
-    """Return the encoding of an answer whose tool doesn't state one."""
-    media = mime_of(answer)
-    if not answer.body or media in ("", "application/json", "text/json") or media.endswith("+json"):
-        return "json"
+def _guessed_encoding(answer: HttpResponse, media: str) -> str:
+    """Return the encoding of an answer that isn't said to be JSON."""
     try:
         if isinstance(_decoded(answer), dict | list):
             return "json"

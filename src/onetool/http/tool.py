@@ -251,25 +251,20 @@ class HttpTool:
         secret = context.secret or ((lambda _: None) if environment is None else environment.secret)
         if environment is not None:
             context = context._replace(redact=lambda value: environment.redact(value, args))
-        if self._on_response is None:
-            return await self._send_with(args, secret, context, call)
         shows: list[ShowResponse] = []
+        if (on_response := self._on_response) is not None:
+            context = context._replace(on_response=shows.append, store_result=_not_stored)
         try:
-            trial = context._replace(on_response=shows.append, store_result=_not_stored)
-            return await self._send_with(args, secret, trial, call)
+            loaded = args
+            if self._files:
+                loaded = await load_files(self._files, args, context.files, self._max_request_bytes, context.redact)
+            if self._alone is not None:
+                return await self._alone.send(loaded, secret, context, call.progress if call else None, self._total)
+            return await self._send_all(args, loaded, secret, context, call)
         finally:  # only now all credentials that steps gave are known, and masked
-            for show in shows:
-                self._on_response(await asyncio.to_thread(show))
-
-    async def _send_with(
-        self, args: dict[str, Any], secret: Lookup, context: HttpContext, call: CallContext | None
-    ) -> Any:
-        loaded = args
-        if self._files:
-            loaded = await load_files(self._files, args, context.files, self._max_request_bytes, context.redact)
-        if self._alone is not None:
-            return await self._alone.send(loaded, secret, context, call.progress if call else None, self._total)
-        return await self._send_all(args, loaded, secret, context, call)
+            if on_response is not None:
+                for show in shows:
+                    on_response(await asyncio.to_thread(show))
 
     async def _send_all(
         self,

@@ -287,6 +287,8 @@ def _size(value: Any) -> int:
 
 def read_pair(data: bytes, start: int, end: int) -> tuple[int, int]:
     """Return the two numbers of a `NodePair` message."""
+    if end - start == 4 and data[start] == 8 and data[start + 1] < 128 and data[start + 2] == 16:
+        return data[start + 1], data[start + 3]  # each is one byte, as in most calls
     pair = {tag: value for tag, value, _ in fields(data, start, end)}
     return pair.get(1, 0), pair.get(2, 0)
 

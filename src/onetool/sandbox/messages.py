@@ -150,15 +150,14 @@ class SourceRange(NamedTuple):
 class FunctionCall:
     """Code calls a function of ours, or a method of an object of ours. `named` has the places of named arguments."""
 
-    __slots__ = ("_arena", "_args", "_data", "call_id", "name", "named", "object_id", "position")
+    __slots__ = ("_arena", "_args", "_data", "_position", "call_id", "name", "named", "object_id")
 
     def __init__(self, data: bytes, start: int, end: int) -> None:
         self._data = data
         self._args = bytearray()
         self.named: list[tuple[int, int]] = []
-        self._arena = (0, 0)
-        self.call_id, self.name, self.object_id, self.position = 0, "", b"", SourceRange()
-        filename, begin, end_of_call = self.position
+        self._arena = self._position = (0, 0)
+        self.call_id, self.name, self.object_id = 0, "", b""
         for tag, at, stop in fields(data, start, end):
             if tag == 1:
                 self.name = data[at:stop].decode()
@@ -173,14 +172,23 @@ class FunctionCall:
             elif tag == 7:
                 self._arena = (at, stop)
             elif tag == 8:
-                for part, value, until in fields(data, at, stop):
-                    if part == 1:
-                        filename = data[value:until].decode()
-                    elif part == 2:
-                        begin = value
-                    elif part == 3:
-                        end_of_call = value
-                self.position = SourceRange(filename, begin, end_of_call)
+                self._position = (at, stop)
+
+    @property
+    def position(self) -> SourceRange:
+        """Where the call stands. Raises ProtocolError."""
+        filename, begin, end = SourceRange()
+        try:
+            for tag, at, stop in fields(self._data, *self._position):
+                if tag == 1:
+                    filename = self._data[at:stop].decode()
+                elif tag == 2:
+                    begin = at
+                elif tag == 3:
+                    end = at
+        except MALFORMED as error:
+            raise ProtocolError(f"an invalid place of a call: {error}") from None
+        return SourceRange(filename, begin, end)
 
     def arguments(self, budget: int, check: Check | None = None) -> tuple[list[Any], dict[str, Any]]:
         """Return the arguments as plain data. Raises ValueTransferError where they can't cross, else ProtocolError."""

@@ -30,6 +30,8 @@ def varint(number: int) -> bytes:
 
 def header(tag: int, size: int) -> bytes:
     """Return the bytes before a content of this size. Large contents are joined with it only once: copies take time."""
+    if tag < 16 and size < 128:
+        return bytes((tag << 3 | LENGTH, size))
     return varint(tag << 3 | LENGTH) + varint(size)
 
 
@@ -48,6 +50,8 @@ def text(tag: int, content: str) -> bytes:
 
 def number(tag: int, value: int) -> bytes:
     """Return a field that holds an unsigned number."""
+    if tag < 16 and value < 128:
+        return bytes((tag << 3, value))
     return varint(tag << 3) + varint(value)
 
 
@@ -66,16 +70,19 @@ def read_varint(data: bytes, pos: int) -> tuple[int, int]:
 
 
 def fields(data: bytes, pos: int, end: int) -> Iterator[tuple[int, int, int]]:
-    """Yield each field of the message in data[pos:end]: its tag, then a number and 0, or where its content stands."""
+    """Yield each field of the message in data[pos:end]: its tag, then a number and 0, or where its content stands.
+
+    Most numbers are one byte, which is read in place.
+    """
     while pos < end:
-        key, pos = read_varint(data, pos)
+        key, pos = (data[pos], pos + 1) if data[pos] < 128 else read_varint(data, pos)
         kind = key & 7
         if kind == VARINT:
-            value, pos = read_varint(data, pos)
+            value, pos = (data[pos], pos + 1) if data[pos] < 128 else read_varint(data, pos)
             yield key >> 3, value, 0
             continue
         if kind == LENGTH:
-            size, pos = read_varint(data, pos)
+            size, pos = (data[pos], pos + 1) if data[pos] < 128 else read_varint(data, pos)
         elif kind == FIXED64:
             size = 8
         elif kind == FIXED32:

@@ -96,6 +96,8 @@ class CallLog:
         self._done = Counter[str]()
         self._failed = Counter[str]()
         self._failures: list[str] = []
+        self._timed_out = Counter[str]()  # whether these were done isn't known
+        self._timeouts: list[str] = []
         self._running: dict[str, ToolCall] = {}
 
     def began(self, call: ToolCall) -> None:
@@ -108,10 +110,17 @@ class CallLog:
             if result.error is None:
                 self._done[call.name] += 1
                 return
-            self._failed[call.name] += 1
-            if len(self._failures) < MAX_NOTED:
+            has_answer = result.error.reason != "timeout"
+            counts, texts = (self._failed, self._failures) if has_answer else (self._timed_out, self._timeouts)
+            counts[call.name] += 1
+            if len(texts) < MAX_NOTED:
                 message = cut(" ".join(result.error.message.split()), MAX_MESSAGE)
-                self._failures.append(f"{self._shown(call)}: {message}")
+                texts.append(f"{self._shown(call)}: {message}")
+
+    def counts(self) -> str:
+        with self._lock:
+            done, failed = self._done.total(), self._failed.total()
+            return f"calls done: {done}, failed: {failed}, not known: {len(self._running)}"
 
     def summary(self) -> Made:
         """Return the calls by outcome, without empty outcomes. Tools that change something come first."""
@@ -119,18 +128,19 @@ class CallLog:
             only_read = {name for name in self._done if (spec := self._tools.get(name)) is not None and spec.read_only}
             names = sorted(self._done, key=only_read.__contains__)
             running = [self._shown(call) for call in [*self._running.values()][:MAX_NOTED]]
+            unknown = len(self._running) + self._timed_out.total()
             lists = {
                 "done": _list("done", (f"{name} ×{self._done[name]}" for name in names), len(names)),
                 "failed": _list("failed", self._failures, self._failed.total()),
-                "not known": _list("not known", running, len(self._running)),
+                "not known": _list("not known", [*running, *self._timeouts], unknown),
             }
         return _without_empty(lists)
 
     def names(self) -> str:
         """Return the same without arguments, for a record that has no values."""
         with self._lock:
-            running = Counter(call.name for call in self._running.values())
-            counters = (("done", self._done), ("failed", self._failed), ("not known", running))
+            unknown = Counter(call.name for call in self._running.values()) + self._timed_out
+            counters = (("done", self._done), ("failed", self._failed), ("not known", unknown))
             lists = {
                 word: _list(word, (f"{name} ×{count}" for name, count in counter.items()), len(counter))
                 for word, counter in counters

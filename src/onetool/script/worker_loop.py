@@ -278,8 +278,10 @@ class WorkerLoop:
             return Raised("TypeError", f"{pack} is a pack; call one of its tools: {pack}.tool(…)")
         if spec is None:
             return Raised("NameError", f"name {cut(name, MAX_NAME)!r} is not defined")
-        position, gate = question.position, self._context.gate
-        is_future = (position.start, position.end) in self._futures.get(position.filename, ())
+        gate, is_future = self._context.gate, False
+        if any(self._futures.values()):
+            position = question.position
+            is_future = (position.start, position.end) in self._futures.get(position.filename, ())
         number = 0 if spec is ALL else self._count_call()  # its pages are counted
         self._raise_if_stopped()
         try:

@@ -279,13 +279,13 @@ def _by_name(arguments: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
 
 def _converting(converts: Mapping[str, JsonForm], forms: Mapping[str, JsonForm], others: JsonForm | None) -> Arrange:
     def convert(arguments: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
-        for name in arguments:
+        for name, value in arguments.items():
             form = converts.get(name)
             if form is None and others is not None and name not in forms:
                 form = others
-            if form is not None:
+            if form is not None and type(value) is not form.exact:
                 try:
-                    arguments[name] = form.convert(arguments[name])
+                    arguments[name] = form.convert(value)
                 except HintMismatchError as wrong:
                     steps = wrong.under(name).path
                     path = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in steps)[1:]

@@ -94,7 +94,7 @@ def test_a_known_call_is_found_by_its_arguments(folder):
     assert not folder.exists()
     log = AuditLog(state_in(folder), AuditConfig())
     for id, args in (("one", {"pin": 1, "who": "é"}), ("two", {"pin": 2, "who": "é"}), ("three", {"pin": 1})):
-        log.record_call(CallEvent.of(call=ToolCall(id, "web.get", args, "mcp"), spec=SPEC, duration_ms=1.0))
+        log.record_event(CallEvent.of(call=ToolCall(id, "web.get", args, "mcp"), spec=SPEC, duration_ms=1.0))
     log.close()
     assert ids("--args", '{"who": "é", "pin": 1}') == ["one"]
     assert ids("--args", '{"pin": 3}') == []
@@ -246,7 +246,7 @@ def test_a_known_call_is_found_in_a_database(folder, database, database_url):
     use_database(folder, database_url)
     log = AuditLog(database, AuditConfig())
     for id, args in (("one", {"pin": 1}), ("two", {"pin": 2})):
-        log.record_call(CallEvent.of(call=ToolCall(id, "web.get", args, "mcp"), spec=SPEC, duration_ms=1.0))
+        log.record_event(CallEvent.of(call=ToolCall(id, "web.get", args, "mcp"), spec=SPEC, duration_ms=1.0))
     log.close()
     assert ids("--args", '{"pin": 1}') == ["one"]
     assert "There are no such lines in the table audit of the database." in run("--who", "nobody").stderr

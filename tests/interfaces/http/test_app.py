@@ -223,13 +223,17 @@ def written_now():
 HOSTILE = ["/a\nlevel: error", "/a\r\n{}", "/\x1b[2J", "/\x85", "/\u2028", "/\x9b31m", "/\x00", "/\u202e", "/\ud800"]
 
 
+def _request(path, more):
+    return request_log.LoggedRequest(method="GET", path=path, status=200, seconds=0.001, size=1, client=None, more=more)
+
+
 @pytest.mark.parametrize("text", HOSTILE)
 def test_nobody_can_forge_a_line(text, tmp_path):
     with (tmp_path / "log").open("w") as stream:
         set_up_logging("info", stream)
         make_log_non_blocking(request_log.AccessHandler)
         more = {"mcp": text, "deep": [text]}
-        request_log.write_entry(request_log.LoggedRequest("GET", text, 200, 0.001, 1, None, more))
+        request_log.write_entry(_request(text, more))
         written_now()
     (line,) = (tmp_path / "log").read_text().splitlines()
     entry = json.loads(line)
@@ -250,7 +254,7 @@ def test_long_paths_that_wait_are_limited_by_their_bytes(tmp_path, monkeypatch):
         make_log_non_blocking(lambda fd, formatter: request_log.AccessHandler(fd, formatter, recorder))
         with recorder._handling:  # the thread is held up
             for _ in range(5):
-                request_log.write_entry(request_log.LoggedRequest("GET", "/" + "y" * 4_000, 404, 0.0, 0, None, {}))
+                request_log.write_entry(_request("/" + "y" * 4_000, {}))
         written_now()
     assert recorder.lost.total() == 3
 

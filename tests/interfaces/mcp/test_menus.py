@@ -50,7 +50,9 @@ def test_run_is_one_tool_and_takes_code(runner):
 
 
 def test_search_is_three_tools(searcher):
-    assert names(searcher) == ["search", "call", "run"]
+    listed = {tool["name"]: tool["description"] for tool in searcher.result("tools/list")["tools"]}
+    assert [*listed] == ["search", "call", "run"]
+    assert "[changes]" in listed["run"]  # it says what the marks of lines mean
     found, more = searcher.text("search", {"query": "add two numbers", "limit": 1}).splitlines()
     assert found == "working.add(a: int, b: int = 0) -> int: Add two numbers."
     assert 'call(name="ot.help", args={"query":"working.add"})' in more

@@ -39,7 +39,7 @@ def heard_in(app, scene):
         service, heard = Service(app, None, None), []
         service.changes.add(ChangeListener(lambda method, params: heard.append(method), RemoteClient()))
         follow(service)
-        service.menu(RemoteClient())
+        service.menus.of(RemoteClient())
         await scene(service)
         async with asyncio.timeout(PATIENCE):
             await until_async(lambda: CHANGED in heard)

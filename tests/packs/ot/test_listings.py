@@ -200,6 +200,18 @@ def test_a_limit_that_is_given_replaces_the_budget_of_tokens(app):
     assert (len(lines), also[:5], more[-18:]) == (50, "Also:", "More: other words.")
 
 
+def test_a_search_with_a_limit_fills_16_kb_and_is_not_stored(app):
+    for number in range(60):
+        words = f"order a thing {chr(34) * 30}{'价格' * 28}"
+        app.catalog.registry.register(spec(f"shop.order_{number}_{'x' * 62}", description=words))
+    reply = app.reply(asyncio.run(app.run("ot.search('order a thing', limit=60)")))
+    assert reply.stored is None
+    *lines, also, more = reply.text.splitlines()
+    assert (also[:8], more[-19:]) == ('- "Also:', 'More: other words."')
+    assert len(lines) < 50
+    assert 15_000 < len("\n".join(lines).encode()) < len(reply.text.encode()) <= 16 * 1024
+
+
 def test_help_of_seven_packs_with_23_real_tools_takes_6_kb(app, live_tools):
     for one in live_tools:
         app.catalog.registry.add(spec(one["name"], description=one["description"], input_schema=one["inputSchema"]))

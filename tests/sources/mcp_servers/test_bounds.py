@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from types import SimpleNamespace
 
 import pytest
 from mcp_types import JSONRPCError, JSONRPCRequest
@@ -11,7 +12,7 @@ from onetool.core.errors import ToolFailure
 from onetool.core.json_data import MAX_PARTS, data_in
 from onetool.services.secrets import Secrets
 from onetool.sources.mcp_servers.conversion import resources_of
-from onetool.sources.mcp_servers.opening import ProcessReadStream, has_at_most
+from onetool.sources.mcp_servers.opening import CompletedReadStream, ProcessReadStream, has_at_most
 from onetool.sources.mcp_servers.process import ProcessLines
 from onetool.sources.mcp_servers.server_cache import Offers
 from onetool.sources.mcp_servers.settings import ServerSettings
@@ -30,7 +31,9 @@ def received(*lines, places=64):
         heard.feed(b"".join(line + b"\n" for line in lines))
         heard.end()
         unanswered = asyncio.Semaphore(places)
-        return [item.message async for item in ProcessReadStream(heard, Silent(), unanswered)], unanswered
+        connection = SimpleNamespace(is_stateless=False)
+        stream = CompletedReadStream(ProcessReadStream(heard, Silent()), connection, unanswered)
+        return [item.message async for item in stream], unanswered
 
     return asyncio.run(read())
 

@@ -27,7 +27,7 @@ from onetool.ask.messages import (
     ThoughtDelta,
     Usage,
 )
-from onetool.ask.providers import ProviderRequest, ReplyReader
+from onetool.ask.providers import ProviderRequest
 from onetool.ask.providers._reading import (
     LEFT_OUT_TEXT,
     a_count,
@@ -383,6 +383,8 @@ class Anthropic:
     model = "claude-sonnet-5-5"
     rank = 2
     stream: Literal["events", "lines"] = "events"
+    reader = AnthropicStreamReader
+    failure = staticmethod(error_from_status)
 
     def headers(self, key: str | None) -> list[tuple[str, str]]:
         return [*([("x-api-key", key)] if key else []), ("anthropic-version", VERSION)]
@@ -413,12 +415,6 @@ class Anthropic:
             raise garbled_error(f"there is no message in it: {body_text(body)}")
         blocks = [an_object(block, "a block of `content`") for block in message["content"]]
         return reply_of(blocks, message, an_object(message.get("usage"), "usage"), prompt)
-
-    def reader(self, prompt: ModelPrompt) -> ReplyReader:
-        return AnthropicStreamReader(prompt)
-
-    def failure(self, status: int, body: Any) -> ModelError:
-        return error_from_status(status, body)
 
     def models_request(self) -> ProviderRequest:
         return ProviderRequest("/v1/models?limit=1000")

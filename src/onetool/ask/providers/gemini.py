@@ -25,7 +25,7 @@ from onetool.ask.messages import (
     ThoughtDelta,
     Usage,
 )
-from onetool.ask.providers import ProviderRequest, ReplyReader
+from onetool.ask.providers import ProviderRequest
 from onetool.ask.providers._reading import (
     LEFT_OUT_TEXT,
     NO_TOOLS_HINTS,
@@ -282,6 +282,8 @@ class Gemini:
     model = "gemini-flash-latest"
     rank = 3
     stream: Literal["events", "lines"] = "events"
+    reader = GeminiStreamReader
+    failure = staticmethod(error_from_status)
 
     def headers(self, key: str | None) -> list[tuple[str, str]]:
         return [("x-goog-api-key", key)] if key else []
@@ -304,12 +306,6 @@ class Gemini:
         if not reader.has_candidate:
             raise garbled_error(f"there is no candidate in it: {body_text(body)}")
         return reader.reply()
-
-    def reader(self, prompt: ModelPrompt) -> ReplyReader:
-        return GeminiStreamReader(prompt)
-
-    def failure(self, status: int, body: Any) -> ModelError:
-        return error_from_status(status, body)
 
     def models_request(self) -> ProviderRequest:
         return ProviderRequest("/v1beta/models?pageSize=1000")

@@ -8,9 +8,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from onetool.ask.errors import ModelError
 from onetool.ask.messages import Call, Message, ModelPrompt, ModelReply, Result, User
-from onetool.ask.providers import ProviderRequest, ReplyReader
+from onetool.ask.providers import ProviderRequest
 from onetool.ask.providers._openai_replies import (
     KEPT_CALL_MEMBERS,
     KEPT_MEMBERS,
@@ -50,6 +49,8 @@ class OpenAI:
     model = "gpt-5.4-mini"  # small, general, and it calls tools over this API, as newer ones do in part only
     rank = 1
     stream = "events"
+    reader = OpenAIStreamReader
+    failure = staticmethod(error_from_status)
 
     def headers(self, key: str | None) -> list[tuple[str, str]]:
         return [("Authorization", f"Bearer {key}")] if key else []
@@ -79,12 +80,6 @@ class OpenAI:
         if heard.is_empty:
             raise garbled_error(f"there is no message in it: {body_text(body)}")
         return heard.reply()
-
-    def reader(self, prompt: ModelPrompt) -> ReplyReader:
-        return OpenAIStreamReader(prompt)
-
-    def failure(self, status: int, body: Any) -> ModelError:
-        return error_from_status(status, body)
 
     def models_request(self) -> ProviderRequest:
         return ProviderRequest("/models")

@@ -4,8 +4,8 @@
     Content-Type -> route
 
 A route is an ASGI app. Its scope has `principal` (who the request comes from, which the context variable
-`current_principal` says, too), `log` (a dict whose entries go into the line of the access log) and `is_admitted` (a
-function for long streams: whether this client would still be let in).
+`current_principal` says, too) and `log` (a dict whose entries go into the line of the access log). The context variable
+`is_admitted` is a function for long streams: whether this client would still be let in.
 
 `Exchange` reads the body for the route, within its limits, and passes the response on.
 """
@@ -187,7 +187,6 @@ class HttpApp:
             exchange.close()
             self._under_way.discard(exchange)
             if (admission := scope.pop("admission", None)) is not None:
-                del scope["is_admitted"]
                 self._admissions.end(admission)
             status, seconds = exchange.status or CLIENT_CLOSED_REQUEST, perf_counter() - began
             log_request(scope, status, seconds, exchange.bytes, self._redact, route.path, self._recorder)

@@ -289,7 +289,12 @@ class HttpConnection(HttpToolsProtocol):
         self.transport.write(STATUS_LINE[refused.status] + dated + own + body)
         self.transport.close()
         client = self.client[0] if self.client else None
-        write_entry(LoggedRequest("-", "-", refused.status, 0.0, len(body), client, {"error": refused.code}))
+        more = {"error": refused.code}
+        write_entry(
+            LoggedRequest(
+                method="-", path="-", status=refused.status, seconds=0.0, size=len(body), client=client, more=more
+            )
+        )
 
     def _address(self) -> str:
         return address_key({"client": self.client})

@@ -305,7 +305,7 @@ class Admissions:
         """Set who it is for all that the request does. `identify` says who it would be if it came now."""
         loop = asyncio.get_running_loop()
         admission = Admission(identify, principal, asyncio.current_task(loop), loop.time())
-        scope["principal"], scope["admission"], scope["is_admitted"] = principal, admission, admission.is_valid
+        scope["principal"], scope["admission"] = principal, admission
         current_principal.set(principal)
         current_address.set(address)
         is_admitted.set(admission.is_valid)

@@ -185,6 +185,7 @@ class MountedApp:
             self._loop = asyncio.get_running_loop()
             self._mcp.start()
         inner, root = below_prefix(scope)
+        inner.pop("principal", None)  # the web app's, which is not one of ours
         if self._who is not None:
             inner[WHO] = await _named_user(self._who, scope)
         await self._site(inner, receive, _with_prefix(send, root) if root else send)

@@ -14,8 +14,8 @@ import logging
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from threading import Lock, Timer
-from time import monotonic, time
-from typing import TYPE_CHECKING, Any, NamedTuple
+from time import monotonic
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 import msgspec
@@ -24,7 +24,7 @@ from onetool.core.context import RequestEvent
 from onetool.core.limits import worker_share
 from onetool.core.principal import Principal
 from onetool.core.text import utc_text_ms
-from onetool.core.trace import RequestTrace, current_trace
+from onetool.core.trace import current_trace
 from onetool.http.asgi import AUDIT, CLUSTER_PATH, FORWARD_ID, FORWARDED, UNLOGGED, HttpError, Scope
 from onetool.services.audit import AuditUnavailableError
 from onetool.services.event_queue import Recorder
@@ -42,19 +42,14 @@ CLIENT_CLOSED_REQUEST = 499  # the client left before there was an answer
 _encode = msgspec.json.Encoder(enc_hook=str).encode
 
 
-class LoggedRequest(NamedTuple):
-    """A request that has ended."""
+class LoggedRequest(RequestEvent, frozen=True, kw_only=True):
+    """A request that has ended, with what its line in the access log says beside."""
 
-    method: str
     path: str
-    status: int
-    seconds: float
     size: int  # of the response, in bytes
     client: str | None
     more: Mapping[str, Any]  # fields that the route adds
     redact: Callable[[str], str] | None = None  # for the path, unless it is that of a route
-    route: str = ""
-    trace: RequestTrace | None = None
 
     def fields(self) -> dict[str, Any]:
         """Return what the line says."""
@@ -67,7 +62,9 @@ class LoggedRequest(NamedTuple):
             "client": self.client,
         }
         for key, value in self.more.items():
-            fields.setdefault(key, clean(value) if isinstance(value, str) else value)
+            if key not in fields:
+                is_odd = isinstance(value, str) and (len(value) > MAX_TEXT or not value.isprintable())
+                fields[key] = clean(value) if is_odd else value
         return fields
 
 
@@ -93,9 +90,19 @@ def log_request(
         return
     client, path = scope.get("client"), scope.get("raw_path")
     path = scope["path"] if path is None else path.decode("latin-1")
-    address, masked = client[0] if client else None, None if path == route else redact
-    trace = current_trace.get()
-    request = LoggedRequest(scope["method"], path, status, seconds, size, address, scope["log"], masked, route, trace)
+    request = LoggedRequest(
+        method=scope["method"],
+        route=route,
+        status=status,
+        seconds=seconds,
+        mcp=scope["log"].get("mcp", ""),
+        trace=current_trace.get(),
+        path=path,
+        size=size,
+        client=client[0] if client else None,
+        more=scope["log"],
+        redact=None if path == route else redact,
+    )
     write_entry(request, recorder)
 
 
@@ -105,7 +112,7 @@ def write_entry(request: LoggedRequest, recorder: Recorder | None = None) -> Non
         if isinstance(one, AccessHandler):
             handler = one
     if (recorder := recorder or (handler and handler.recorder)) is not None:
-        recorder.put((_record, (request, time(), recorder, handler)), log.name, len(request.path))
+        recorder.put((_record, (request, recorder, handler)), log.name, len(request.path))
     if handler is not None or not is_logged:
         return
     fields = request.fields()
@@ -113,20 +120,11 @@ def write_entry(request: LoggedRequest, recorder: Recorder | None = None) -> Non
     log.info(message, extra={"fields": fields})
 
 
-def _record(request: LoggedRequest, now: float, recorder: Recorder, handler: "AccessHandler | None") -> None:
+def _record(request: LoggedRequest, recorder: Recorder, handler: "AccessHandler | None") -> None:
     """Write the line, and show the request to the observers. Runs in the recorder's thread."""
     if handler is not None:
-        handler.add(request, now)
-    event = RequestEvent(
-        method=request.method,
-        route=request.route,
-        status=request.status,
-        seconds=request.seconds,
-        ended_at=now,
-        mcp=request.more.get("mcp", ""),
-        trace=request.trace,
-    )
-    recorder.observe(event)
+        handler.add(request)
+    recorder.observe(request)
 
 
 def _masked(path: str, redact: Callable[[str], str]) -> str:
@@ -160,10 +158,10 @@ class AccessHandler(NonBlockingHandler):
         self._common: dict[str, Any] = {"worker": share.number} if share.workers > 1 else {}
         self._common |= {"replica": replica} if replica else {}
 
-    def add(self, request: LoggedRequest, now: float) -> None:
+    def add(self, request: LoggedRequest) -> None:
         fields = request.fields()
         entry = {
-            "time": f"{utc_text_ms(now)[:-1]}+00:00",
+            "time": f"{utc_text_ms(request.ended_at)[:-1]}+00:00",
             "level": "info",
             "logger": log.name,
             "message": f"{fields['method']} {fields['path']}",

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from onetool.core.call import CannotAsk, Declined, ForModel, ForPerson, Level, Question, ToolCall, ToolResult
+from onetool.core.call import CannotAsk, Declined, ForModel, ForPerson, Level, Question
 from onetool.core.context import paused_for_caller
 from onetool.core.errors import ToolFailure
 from onetool.core.mcp_protocol import (
@@ -30,6 +30,7 @@ from onetool.core.mcp_protocol import (
     unsupported_version,
 )
 from onetool.core.principal import LOCAL, Principal
+from onetool.script.run_result import CallLog
 
 CLIENT_INFO = f"{META}clientInfo"
 MAX_NAME = 100
@@ -212,26 +213,6 @@ class ReplyChannel(Protocol):
         ...
 
 
-class CallCounts(msgspec.Struct, eq=False):
-    """A `CallWatch`: how far the code of a run has got."""
-
-    begun: int = 0
-    done: int = 0
-    failed: int = 0
-
-    def began(self, call: ToolCall) -> None:
-        self.begun += 1
-
-    def ended(self, call: ToolCall, result: ToolResult) -> None:
-        if result.error is None:
-            self.done += 1
-        else:
-            self.failed += 1
-
-    def __str__(self) -> str:
-        return f"calls done: {self.done}, failed: {self.failed}, not known: {self.begun - self.done - self.failed}"
-
-
 class ClientCaller(msgspec.Struct, eq=False, weakref=True):
     """The client as one call sees it. Thread-safe: tools in threads use it, too."""
 
@@ -243,7 +224,7 @@ class ClientCaller(msgspec.Struct, eq=False, weakref=True):
     can_run: bool = True  # its menu has `run`
     made: str = ""  # what the calls of a run came to that was cancelled
     lacking: CannotAsk | None = None
-    calls: CallCounts | None = None  # of code
+    calls: CallLog | None = None  # of code
     _loop: asyncio.AbstractEventLoop = msgspec.field(default_factory=asyncio.get_running_loop)
     _thread: int = msgspec.field(default_factory=get_ident)
     _last: float | None = None

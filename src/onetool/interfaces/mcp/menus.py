@@ -13,15 +13,17 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from onetool.app.allow_lists import AllowLists
 from onetool.app.describe import call_description, run_tool, search_description
 from onetool.core.call import ServerResult, ToolCall, new_id
 from onetool.core.errors import BadArguments
+from onetool.core.registry import Snapshot
 from onetool.core.signature import signature
 from onetool.core.spec import ToolSpec
 from onetool.core.structured_content import HANDLE, RESULT
 from onetool.core.tool_lines import MAX_LINES, SEARCH_LIMIT, ToolLine, found_lines, tool_line
 from onetool.http.asgi import encode
-from onetool.interfaces.mcp.client import CallCounts, ClientCaller
+from onetool.interfaces.mcp.client import ClientCaller, RemoteClient
 from onetool.interfaces.mcp.content import (
     NOTES,
     as_json,
@@ -33,7 +35,7 @@ from onetool.interfaces.mcp.content import (
     text_block,
     with_notes,
 )
-from onetool.script.run_result import RunResult
+from onetool.script.run_result import CallLog, RunResult
 from onetool.sources.mcp_servers.apps import is_for_apps, not_for_apps, page_of
 
 if TYPE_CHECKING:
@@ -107,6 +109,38 @@ def menu(kind: str, app: "App", allowed: Collection[str] | None = None) -> Menu:
     return Menu(listing, by_name, encoded, sent, full)
 
 
+MAX_MENUS = 256  # that are kept; there is one for each allow-list
+
+
+class Menus:
+    """The menus that clients are shown, each made once per catalogue."""
+
+    def __init__(self, app: "App", kind: str | None, allow_lists: AllowLists) -> None:
+        """`kind` is for clients that have chosen none; None: the one of the config."""
+        self._app = app
+        self._kind = kind
+        self._allow_lists = allow_lists
+        self._made: dict[tuple[str, tuple[str, ...] | None], tuple[Snapshot, Menu]] = {}
+
+    def kind_of(self, client: RemoteClient) -> str:
+        return client.menu or self._kind or self._app.config.menu
+
+    def of(self, client: RemoteClient) -> Menu:
+        kind = client.menu or self._kind or self._app.config.menu
+        catalogue = self._app.catalog.registry.snapshot()
+        key = kind, client.principal.tools
+        made = self._made.get(key)
+        if made is None or made[0] is not catalogue:
+            if len(self._made) >= MAX_MENUS:
+                self._made.clear()
+            made = self._made[key] = (catalogue, menu(kind, self._app, self._allow_lists.of(client.principal)))
+        return made[1]
+
+    def in_use(self) -> Collection[tuple[str, tuple[str, ...] | None]]:
+        """Return the kinds that clients were shown, each with what these clients may call."""
+        return tuple(self._made)
+
+
 # The menu `run`
 
 LARGE_RESULT = 20_000  # bytes: about two milliseconds
@@ -119,7 +153,7 @@ def _run(app: "App", allowed: Collection[str] | None, in_search: bool = False) -
 
     async def call(args: Mapping[str, Any], caller: ClientCaller) -> dict[str, Any]:
         check(args)
-        caller.calls = CallCounts()
+        caller.calls = CallLog(app.catalog.registry)
         try:
             result = await app.run(args["code"], allowed, source="mcp", progress=caller.progress, watch=caller.calls)
         except asyncio.CancelledError as stopped:  # nobody is answered; but a task can tell

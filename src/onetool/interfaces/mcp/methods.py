@@ -109,7 +109,7 @@ async def discover(service: Service, request: McpRequest) -> dict[str, Any]:
 
 
 def _instructions(service: Service, request: McpRequest) -> str:
-    kind: Any = service.menu_kind(request.client)
+    kind: Any = service.menus.kind_of(request.client)
     app = service.app
     members = server_instructions(kind, app.catalog.count(service.allowed), app.config.texts.instructions)
     return members if app.untrusted is None else f"{members}\n\n{untrusted_note(app.untrusted)}"
@@ -148,7 +148,7 @@ async def unsubscribe(service: Service, request: McpRequest) -> dict[str, Any]:
 
 
 async def list_tools(service: Service, request: McpRequest) -> dict[str, Any]:
-    menu = service.menu(request.client)
+    menu = service.menus.of(request.client)
     if request.params.get("cursor") is not None:
         return page("tools", menu.listing, request)
     service.app.runtime.record_menu(request.client.name, menu.full_bytes, menu.sent_bytes)
@@ -224,7 +224,7 @@ class UnknownToolError(JsonRpcError):
 
 def find_entry(service: Service, client: RemoteClient, name: str) -> MenuEntry:
     """Return the entry of the client's menu by its name. Raises JsonRpcError."""
-    menu = service.menu(client)
+    menu = service.menus.of(client)
     if name in menu.entries:
         return menu.entries[name]
     if (behind := service.app.catalog.why_missing(name)) is not None and behind.reason == AWAY["reason"]:

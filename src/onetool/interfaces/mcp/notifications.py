@@ -88,7 +88,7 @@ def notify_clients(service: Service) -> None:
 def _states(service: Service) -> ListedStates:
     """Return what is listed now, for each list of tools that clients have."""
     kinds: dict[tuple[str, ...] | None, set[str]] = {tools: set() for tools in (None, *service.changes.allow_lists())}
-    for kind, tools in service.menus_in_use():
+    for kind, tools in service.menus.in_use():
         kinds.setdefault(tools, set()).add(kind)
     return {tools: _state(service, Principal(tools=tools), shown) for tools, shown in kinds.items()}
 
@@ -96,11 +96,11 @@ def _states(service: Service) -> ListedStates:
 def _state(service: Service, principal: Principal, kinds: set[str]) -> ListedState:
     token = current_principal.set(principal)
     try:
-        usual = service.menu_kind(RemoteClient())
+        usual = service.menus.kind_of(RemoteClient())
         clients = {kind: RemoteClient(menu=kind, principal=principal) for kind in {*kinds, usual}}
         return ListedState(
             menu=usual,
-            menus={kind: encode(service.menu(client).listing) for kind, client in clients.items()},
+            menus={kind: encode(service.menus.of(client).listing) for kind, client in clients.items()},
             prompts=encode(prompt_listing(service)),
             resources=encode([resource_listing(service), template_listing(service)]),
             texts={TOOLS: service.app.catalog.texts(service.allowed)},

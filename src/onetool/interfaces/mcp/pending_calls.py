@@ -29,7 +29,6 @@ from onetool.core.principal import Principal, is_admitted
 from onetool.core.signed import sign, verify
 from onetool.interfaces.mcp.client import (
     BadAnswerError,
-    CallCounts,
     ClientCaller,
     McpRequest,
     RemoteClient,
@@ -316,7 +315,8 @@ class PendingCalls:
         if (shared := self._shared_tasks) is not None:
             for pending in self._by_id.values():
                 if not pending.is_done:
-                    counts = pending.caller.calls or CallCounts(begun=1)
+                    calls = pending.caller.calls
+                    counts = "calls done: 0, failed: 0, not known: 1" if calls is None else calls.counts()
                     error = JsonRpcError(INTERNAL_ERROR, f"the server stopped before this was done; {counts}")
                     task = {**pending.summary(self.ttl_ms), "status": "failed", "error": error.error()}
                     shared.end(pending.id, pending.caller.owner, self._task_seconds, task)

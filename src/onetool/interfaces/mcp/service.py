@@ -9,10 +9,10 @@ import msgspec
 from onetool._version import __version__
 from onetool.app.allow_lists import Offered, allow_lists
 from onetool.core.call import ToolCall, ToolResult, new_id
-from onetool.core.registry import Prompt, Resource, SingleTool, Snapshot
+from onetool.core.registry import Prompt, Resource, SingleTool
 from onetool.core.spec import ToolSpec
 from onetool.interfaces.mcp.client import RemoteClient
-from onetool.interfaces.mcp.menus import Menu, menu
+from onetool.interfaces.mcp.menus import Menus
 from onetool.interfaces.mcp.pending_calls import PendingCalls
 
 if TYPE_CHECKING:
@@ -84,7 +84,6 @@ class ChangeListeners:
 
 # The service
 
-MAX_MENUS = 256  # that are kept; there is one for each allow-list
 SERVER = {"name": "onetool", "title": "OneTool", "version": __version__}
 
 
@@ -106,8 +105,7 @@ class Service:
         self.changes = ChangeListeners()
         self.pending_calls = PendingCalls(app.config.results.ttl_s, shared)
         self.reloading = asyncio.Lock()
-        self._menu = menu
-        self._menus: dict[tuple[str, tuple[str, ...] | None], tuple[Snapshot, Menu]] = {}
+        self.menus = Menus(app, menu, self._allow_lists)
         self.last_listed: ListedStates | None = None  # what clients have been told to be there
         self.stop_following: Callable[[], None] | None = None
 
@@ -115,26 +113,6 @@ class Service:
     def allowed(self) -> Collection[str] | None:
         """The tools that the caller of the current request may call; None is all."""
         return self._allow_lists.current()
-
-    def menu_kind(self, client: RemoteClient) -> str:
-        return client.menu or self._menu or self.app.config.menu
-
-    def menu(self, client: RemoteClient) -> Menu:
-        """Return what this client is shown. Made once per catalogue."""
-        kind = client.menu or self._menu or self.app.config.menu
-        catalogue = self.app.catalog.registry.snapshot()
-        key = kind, client.principal.tools
-        made = self._menus.get(key)
-        if made is None or made[0] is not catalogue:
-            if len(self._menus) >= MAX_MENUS:
-                self._menus.clear()
-            allowed = self._allow_lists.of(client.principal)
-            made = self._menus[key] = (catalogue, menu(kind, self.app, allowed))
-        return made[1]
-
-    def menus_in_use(self) -> Collection[tuple[str, tuple[str, ...] | None]]:
-        """Return the menus that clients were shown, each with what these clients may call."""
-        return tuple(self._menus)
 
     def prompts(self) -> Mapping[str, Prompt]:
         """Return the prompts of packs that may be used here."""

@@ -28,10 +28,9 @@ from onetool.interfaces.rest.invoke import answer_call, refuse_unrun
 from onetool.interfaces.rest.problem import (
     PROBLEM_TYPE,
     RestError,
-    database_problem,
-    error_from_store,
     problem_body,
     rate_limit_headers,
+    refusal,
     role_error,
 )
 from onetool.interfaces.rest.query import percent_decoded, read_query
@@ -48,7 +47,6 @@ from onetool.interfaces.rest.request import (
 from onetool.interfaces.rest.route import EVENT_STREAM, RestRoute
 from onetool.interfaces.rest.routing import API_ROUTES, RouteTable, audited
 from onetool.services.audit import AuditKind, AuditUnavailableError
-from onetool.sources.bundles.errors import BundleError
 from onetool.sources.bundles.rate_limits import NOTE
 
 if TYPE_CHECKING:
@@ -70,12 +68,8 @@ class RestApp:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
             answer = await self._answer(scope, receive, send)
-        except BundleError as error:
-            await self._refuse(scope, error_from_store(error), send)
-        except HttpError as refused:
-            await self._refuse(scope, refused, send)
-        except OneToolError as error:
-            if (refused := database_problem(error)) is None:
+        except (OneToolError, HttpError) as error:
+            if (refused := refusal(error)) is None:
                 raise
             await self._refuse(scope, refused, send)
         else:

@@ -21,7 +21,7 @@ import msgspec
 from msgspec import Meta
 
 from onetool.core.principal import owner
-from onetool.core.text import escape_invisible, mixed_script_words, skeleton
+from onetool.core.text import escape_invisible, has_controls, skeleton, suspicious_words
 from onetool.http.asgi import encode
 from onetool.interfaces.rest import ASK_PATH
 from onetool.interfaces.rest.invoke import sse_event
@@ -130,12 +130,11 @@ def approval_warnings(name: str, args: Any, names: Iterable[str]) -> list[str]:
     text = f"{name} {json.dumps(args, ensure_ascii=False, default=str)}"
     looks = skeleton(name)
     twins = (one for one in names if one != name and skeleton(one) == looks)
-    words = dict.fromkeys(islice(mixed_script_words(text), 100))
     found = [
         f"this is not {escape_invisible(one)}, which looks like it: {name!a}" for one in islice(twins, MAX_WARNINGS)
     ]
-    found += [f"letters of several alphabets in {word}" for word in islice(words, MAX_WARNINGS)]
-    if escape_invisible(text) != text:
+    found += suspicious_words(text, MAX_WARNINGS)
+    if escape_invisible(text) != text or has_controls(args):
         found.append("there are characters in it that can't be seen, or that turn text around")
     return found
 

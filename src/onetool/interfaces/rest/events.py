@@ -30,7 +30,7 @@ from onetool.app import App
 from onetool.app.allow_lists import Offered
 from onetool.core.context import CallEvent
 from onetool.core.limits import worker_share
-from onetool.core.principal import Principal
+from onetool.core.principal import Principal, is_admitted
 from onetool.core.spec import ToolSpec
 from onetool.http.asgi import Receive, Scope, Send, encode
 from onetool.http.response_stream import DisconnectWatch
@@ -152,10 +152,10 @@ class EventsApp(RestApp):
         if len(self._readers) >= MAX_READERS or own >= share(MAX_READERS):
             message = f"{MAX_READERS} clients read events already, and no more can: close a page, or try again later."
             raise RestError(503, "too_many_readers", message, headers=[(b"retry-after", b"%d" % RETRY_SECONDS)])
-        await self._stream(receive, send, scope.get("is_admitted", lambda: True))
+        await self._stream(receive, send)
         return None
 
-    async def _stream(self, receive: Receive, send: Send, is_admitted: Callable[[], bool]) -> None:
+    async def _stream(self, receive: Receive, send: Send) -> None:
         reader, watch = Reader(self._context.principal), DisconnectWatch(receive)
         reader.push(sse_event("hello", encode({"version": __version__, "instance": self._instance})))
         self._add(reader)
@@ -163,7 +163,7 @@ class EventsApp(RestApp):
             await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
             while not self._is_stopping:
                 events = await reader.next()
-                if not is_admitted():  # signed out, or the token was changed
+                if not is_admitted.get()():  # signed out, or the token was changed
                     break
                 await send({"type": "http.response.body", "body": events, "more_body": True})
             await send({"type": "http.response.body", "body": b""})

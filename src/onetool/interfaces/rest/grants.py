@@ -15,7 +15,6 @@ from msgspec import UNSET, Meta, UnsetType
 
 from onetool.app.access import accepts_any, as_stored
 from onetool.app.grants import (
-    GrantRefusedError,
     GrantValueError,
     SecretRow,
     allow_host,
@@ -135,8 +134,6 @@ async def _granted(request: RestRequest, grant: Callable[[], T]) -> T:
         if error.part == "host":
             raise RestError(400, "invalid", f"{error}.", part="path", pointer="/host") from None
         raise InvalidError(f"/{error.part}: {error}", f"/{error.part}") from None
-    except GrantRefusedError as error:
-        raise RestError(409, error.code, f"{error}.") from None
 
 
 # Clients

@@ -16,7 +16,7 @@ from msgspec import Meta
 
 from onetool.app.bundles import live_bundle
 from onetool.app.findings import requirements_of
-from onetool.app.grants import GrantRefusedError, check_new_secret
+from onetool.app.grants import check_new_secret
 from onetool.core.errors import ConfigError
 from onetool.http.asgi import JSON, encode, read_body
 from onetool.interfaces.rest.problem import RestError
@@ -214,10 +214,7 @@ def _curl(app: "App", asked: CurlRequest, dry_run: bool) -> RestResponse:
     found = read_curl(asked.command, asked.tool, asked.description, known, reuse=False, names=asked.secrets)
     content, secrets = found.tool, found.secrets
     for name in set(asked.secrets.values()) & secrets.keys():
-        try:
-            check_new_secret(app, name, (found.host,))
-        except GrantRefusedError as error:
-            raise RestError(409, error.code, f"{error}.") from None
+        check_new_secret(app, name, (found.host,))
     bindings = dict.fromkeys(secrets, (found.host,))
     try:
         home = app.bundles.get_bundle(asked.bundle)[0]

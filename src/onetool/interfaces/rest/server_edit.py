@@ -17,11 +17,11 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from onetool.app import App
+from onetool.app.grants import load_written
 from onetool.config.edit import drop_server, put_servers, server_block, switch_server
 from onetool.config.find import NAME, own_folder
 from onetool.config.reach_servers import listed, text_of
 from onetool.config.server_import import (
-    Change,
     ConfigTarget,
     ConfigUnchangedError,
     ServerExistsError,
@@ -31,11 +31,9 @@ from onetool.config.server_import import (
 from onetool.config.server_import.hide_secrets import SecretCollector, without_secrets
 from onetool.config.server_import.translate import SkipServer
 from onetool.config.yaml_nodes import ConfigFileError
-from onetool.core.errors import ConfigError
 from onetool.core.text import shown_line
 from onetool.database.connection import DatabaseError
 from onetool.http.asgi import encode
-from onetool.interfaces.rest.imports import reloaded
 from onetool.interfaces.rest.problem import RestError
 from onetool.interfaces.rest.query import DRY_RUN
 from onetool.interfaces.rest.request import RestContext, RestRequest, RestResponse, json_body
@@ -187,45 +185,18 @@ def check_digest(given: str | None, now: str) -> None:
 
 
 def config_target(app: App) -> ConfigTarget:
-    """Return the config to change: the one in force, else the user's own. Raises RestError.
+    """Return the config to change: the one in force, else the user's own. Raises ConfigUnchangedError, ConfigError.
 
     A project's is looked up again, because it may not be trusted any more; nothing is written to it then.
     """
     file = app.config.path
     named = None if file is None or app.config.whose == "project" else str(file)
-    try:
-        target = ConfigTarget(named, new=own_folder() / NAME)
-    except (ConfigUnchangedError, ConfigError) as error:
-        raise unchanged_error(error) from None
+    target = ConfigTarget(named, new=own_folder() / NAME)
     if file is not None and target.file.absolute() != file.absolute():
-        raise unchanged_error(f"The config is now {target.file} instead of {file}. Reload the server and try again.")
+        raise ConfigUnchangedError(
+            f"The config is now {target.file} instead of {file}. Reload the server and try again."
+        )
     return target
-
-
-def write_config(target: ConfigTarget, change: Change, secrets: Mapping[str, str] | None = None) -> None:
-    """Write the config. Raises RestError if it stays as it is."""
-    try:
-        target.write(change, secrets)
-    except (ConfigUnchangedError, ConfigError) as error:
-        raise unchanged_error(error) from None
-
-
-def load_config(app: App, target: ConfigTarget) -> None:
-    """Load the config that was written. Raises RestError if it can't be used."""
-    if wrong := reloaded(app.reload):
-        why = "; ".join(one["why"] for one in wrong)
-        raise RestError(409, "config_unused", f"{target.file} was written but can't be loaded: {why}")
-
-
-def unchanged_error(why: object) -> RestError:
-    return RestError(409, "config_unchanged", str(why))
-
-
-def _block(target: ConfigTarget, name: str) -> dict[str, Any]:
-    try:
-        return target.block(name)
-    except ConfigUnchangedError as error:
-        raise unchanged_error(error) from None
 
 
 # Switching them on and off
@@ -252,10 +223,10 @@ def _set_enabled(context: RestContext, name: str, on: bool) -> RestResponse:
     _, status = found_server(context, name)
     if on == (status.state == "disabled"):
         target = config_target(context.app)
-        _block(target, name)
-        write_config(target, partial(switch_server, name=name, on=on))
+        target.block(name)
+        target.write(partial(switch_server, name=name, on=on))
         log.info("Switched %s over REST: the server %s", "on" if on else "off", name)
-        load_config(context.app, target)
+        load_written(context.app, target.file)
     return server_response(context, name)
 
 
@@ -274,7 +245,7 @@ async def get_server_definition(request: RestRequest) -> RestResponse:
 def _get_definition(context: RestContext, name: str) -> RestResponse:
     found_server(context, name)
     target = config_target(context.app)
-    hidden, _ = _without_secrets(context, target, name, _block(target, name))
+    hidden, _ = _without_secrets(context, target, name, target.block(name))
     found = ServerDefinition(name=name, file=str(target.file), definition=hidden, seen=digest_of(hidden))
     return context.response(found)
 
@@ -282,7 +253,10 @@ def _get_definition(context: RestContext, name: str) -> RestResponse:
 def _without_secrets(
     context: RestContext, target: ConfigTarget, name: str, block: Mapping[str, Any]
 ) -> tuple[dict[str, Any], SecretCollector]:
-    """Return a block of the config without its secrets, and the collector that has them. Raises RestError."""
+    """Return a block of the config without its secrets, and the collector that has them.
+
+    Raises ConfigUnchangedError if a secret would stay in it.
+    """
     texts, known = dict(block), list[str]()
     for key in ("env", "headers"):
         values = block.get(key)
@@ -294,7 +268,7 @@ def _without_secrets(
     hidden = without_secrets(name, texts, collector, known)
     if context.clean(hidden, None) != hidden:  # a mask would be written in place of the value
         where = f"contains a secret in an unsupported place. Edit {target.file} by hand."
-        raise unchanged_error(f"The definition of {name} {where}")
+        raise ConfigUnchangedError(f"The definition of {name} {where}")
     return hidden, collector
 
 
@@ -324,7 +298,7 @@ def _edit(request: RestRequest, name: str, asked: ServerEdit) -> RestResponse:
     context, dry_run = request.context, request.query["dryRun"]
     found_server(context, name)
     target = config_target(context.app)
-    old = _block(target, name)
+    old = target.block(name)
     hidden, collector = _without_secrets(context, target, name, old)
     if asked.seen != digest_of(hidden):
         raise changed_error(f"The definition of {name}", f"Get /servers/{name}/definition again, and repeat your edit.")
@@ -341,15 +315,12 @@ def _edit(request: RestRequest, name: str, asked: ServerEdit) -> RestResponse:
         return put_servers(text, {name: new})
 
     if dry_run:
-        try:
-            target.check(change, secrets)
-        except ConfigUnchangedError as error:
-            raise unchanged_error(error) from None
+        target.check(change, secrets)
     else:
         check_digest(asked.digest, digest)
-        write_config(target, change, secrets)
+        target.write(change, secrets)
         log.info("Edited over REST: the server %s", name)
-        load_config(context.app, target)
+        load_written(context.app, target.file)
     return drafts_response(request, [draft_of(target, name, new, secrets)], digest, dry_run)
 
 
@@ -377,12 +348,10 @@ def _rename(context: RestContext, name: str, new: str) -> RestResponse:
         raise InvalidError(f"/name: {why}", "/name") from None
     except ServerExistsError as error:
         raise RestError(409, "exists", str(error)) from None
-    except (ConfigUnchangedError, ConfigError) as error:
-        raise unchanged_error(error) from None
     except DatabaseError as error:
         raise RestError(503, "unavailable", f"The approvals and login of {name} can't be copied: {error}.") from None
     log.info("Renamed over REST: the server %s to %s", name, new)
-    load_config(context.app, target)
+    load_written(context.app, target.file)
     old.delete()
     context.app.catalog.shapes.forget(name)
     return server_response(context, new)
@@ -403,7 +372,7 @@ async def remove_server(request: RestRequest) -> RestResponse:
 def _remove(context: RestContext, name: str) -> RestResponse:
     found_server(context, name)
     target = config_target(context.app)
-    block, before, after = _block(target, name), "", ""
+    block, before, after = target.block(name), "", ""
 
     def change(text: str) -> str:
         nonlocal before, after
@@ -414,10 +383,10 @@ def _remove(context: RestContext, name: str) -> RestResponse:
         """Return the old text byte for byte, unless the file was changed meanwhile."""
         return before if text == after else put_servers(text, {name: block})
 
-    write_config(target, change)
+    target.write(change)
     log.info("Removed over REST: the server %s", name)
     undo = context.removals.add(name, restore)
-    load_config(context.app, target)
+    load_written(context.app, target.file)
     return RestResponse(200, encode(RemovedServer(undo)))
 
 
@@ -448,8 +417,8 @@ def _restore(context: RestContext, name: str, undo: str) -> RestResponse:
     target = config_target(context.app)
     if name in target.servers:
         raise RestError(409, "exists", f"A server named {name[:100]!r} already exists. Rename it first.")
-    write_config(target, found.restore)
+    target.write(found.restore)
     context.removals.drop(undo)
     log.info("Restored over REST: the server %s", name)
-    load_config(context.app, target)
+    load_written(context.app, target.file)
     return server_response(context, name)

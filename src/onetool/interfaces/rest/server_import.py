@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
+from onetool.app.grants import load_written
 from onetool.config.client_files import JsoncError
 from onetool.config.edit import put_servers
 from onetool.config.find import user_home
@@ -32,8 +33,6 @@ from onetool.interfaces.rest.server_edit import (
     draft_of,
     drafts_response,
     file_digests,
-    load_config,
-    write_config,
 )
 from onetool.interfaces.rest.servers import changed_error, sealed_digest
 from onetool.sources.bundles.errors import InvalidError
@@ -230,9 +229,9 @@ def _add(request: RestRequest, asked: NewServers) -> RestResponse:
         check_digest(asked.digest, digest)
         if not plan.servers:
             raise InvalidError("; ".join(f"{one.name}: {one.why}" for one in drafts), "")
-        write_config(target, partial(put_servers, servers=plan.servers), plan.secrets)
+        target.write(partial(put_servers, servers=plan.servers), plan.secrets)
         log.info("Added over REST to %s: the servers %s", target.file, ", ".join(plan.servers))
-        load_config(request.context.app, target)
+        load_written(request.context.app, target.file)
     return drafts_response(request, drafts, digest, dry_run)
 
 
@@ -300,7 +299,7 @@ def _import_servers(request: RestRequest, data: Any) -> RestResponse:
 def _written(request: RestRequest, target: ConfigTarget, plan: ServerImportPlan, dry_run: bool = False) -> RestResponse:
     """Write the servers of a plan, and load them."""
     if plan.servers and not dry_run:
-        write_config(target, partial(put_servers, servers=plan.servers), plan.secrets)
+        target.write(partial(put_servers, servers=plan.servers), plan.secrets)
         log.info("Added over REST to %s: the servers %s", target.file, ", ".join(plan.servers))
     warnings = [{"about": "servers", "why": note} for note in plan.notes]
     warnings += [] if dry_run or not plan.servers else reloaded(request.context.app.reload)

@@ -15,12 +15,14 @@ class JsonForm(msgspec.Struct, frozen=True):
     """The JSON Schema of a hint, and the way from a JSON value to what the hint asks for.
 
     `convert` checks as it goes, so that a union can tell which of its alternatives a value is. Where `as_is` holds,
-    whatever fits the schema already is what the hint asks for, and nobody needs to convert it.
+    whatever fits the schema already is what the hint asks for, and nobody needs to convert it. So do values of the type
+    `exact`.
     """
 
     schema: Schema
     convert: Convert
     as_is: bool = False
+    exact: type | None = None
 
 
 class HintForms(Protocol):

@@ -215,7 +215,7 @@ def _text_form(build: Callable[[str], Any], expected: str, **keywords: str) -> J
 
 ANYTHING = JsonForm({}, lambda value: value, as_is=True)
 TEXT = JsonForm({"type": "string"}, _only("string", str), as_is=True)
-INTEGER = JsonForm({"type": "integer"}, _integer)
+INTEGER = JsonForm({"type": "integer"}, _integer, exact=int)
 # An int may stand where a float is asked for, in Python's type system as in JSON.
 NUMBER = JsonForm({"type": "number"}, _only("number", float, int), as_is=True)
 NULL = JsonForm({"type": "null"}, _only("null", NoneType), as_is=True)

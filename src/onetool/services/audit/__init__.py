@@ -95,20 +95,12 @@ class AuditLog:
         who = entry.principal
         self.queue.put(entry, who.lasting_owner or who.name)
 
-    def record_call(self, event: CallEvent) -> None:
-        """Note a call that has ended."""
-        self._note(call_entry, event, len(event.args))
-
-    def record_run(self, event: RunEvent) -> None:
-        """Note code that was run."""
-        self._note(run_entry, event, len(event.code))
-
-    def _note(
-        self, make: Callable[[Any, float, AuditHasher], AuditEntry], event: CallEvent | RunEvent, size: int
-    ) -> None:
+    def record_event(self, event: CallEvent | RunEvent) -> None:
+        """Note a call, or code, that has ended."""
         who, at = event.principal, self._clock()
+        make, size = (call_entry, len(event.args)) if isinstance(event, CallEvent) else (run_entry, len(event.code))
         noted = (make, event, at) if size <= MAX_HELD else make(event, at, self._writer.hasher)
-        self.queue.put(noted, who.lasting_owner or who.name)
+        self.queue.put(noted, who.name if who.shares_local_state else who.owner or who.name)
 
     def run_begun(self, event: RunEvent) -> AuditEntry:
         """Return the line to write before a run, if the log is required."""

@@ -43,6 +43,7 @@ _LONG_AGO = (1980, 1, 1, 0, 0, 0)  # the first time that a ZIP file can say
 _ENTRY = re.compile(r"tools/[^/\\]{1,250}\.json")
 _DAMAGED = (zipfile.BadZipFile, zlib.error, EOFError, ValueError, OverflowError, RuntimeError)
 _HEADER = b"PK\x01\x02"  # of an entry, in the list at the end
+_END = b"PK\x05\x06"  # the last 22 bytes begin with this
 _MADE = "make it with `onetool bundles export`, or pack bundle.json and the folder tools/ alone"
 
 
@@ -80,6 +81,11 @@ def unpack(data: bytes | Path) -> Unpacked:
         raise InvalidError(f"the archive has more than {MAX_ENTRIES:,} entries")
     try:
         with zipfile.ZipFile(BytesIO(raw)) as file:
+            entries = file.infolist()
+            if raw[-22:-18] != _END or min((entry.header_offset for entry in entries), default=0):
+                raise InvalidError(f"the archive has a comment, or other data before or after it; {_MADE}")
+            if int.from_bytes(raw[-12:-10], "little") != len(entries):
+                raise InvalidError(f"the archive does not list the entries that it counts; {_MADE}")
             return _things(_texts(file))
     except _DAMAGED as error:
         raise InvalidError(f"the file is not a ZIP archive, or a damaged one ({error}); {_MADE}") from None

@@ -18,9 +18,12 @@ from onetool.core.errors import OneToolError
 class BundleError(OneToolError):
     """`code` is for programs, the message for people."""
 
-    def __init__(self, message: str, code: str, pointer: str | None = None) -> None:
+    code: str
+
+    def __init__(self, message: str, code: str | None = None, pointer: str | None = None) -> None:
         super().__init__(message)
-        self.code = code
+        if code is not None:
+            self.code = code
         self.pointer = pointer  # RFC 6901, into what was sent
 
 
@@ -30,34 +33,31 @@ class InvalidError(BundleError):
 
 
 class NotFoundError(BundleError):
-    def __init__(self, message: str, code: str = "not_found") -> None:
-        super().__init__(message, code)
+    code = "not_found"
 
 
 class ConflictError(BundleError):
-    def __init__(self, message: str, code: str = "conflict") -> None:
-        super().__init__(message, code)
+    code = "conflict"
 
 
 class ForbiddenError(BundleError):
-    def __init__(self, message: str, code: str = "forbidden") -> None:
-        super().__init__(message, code)
+    code = "forbidden"
 
 
 class OutdatedError(BundleError):
-    def __init__(self, message: str, code: str = "stale") -> None:
-        super().__init__(message, code)
+    code = "stale"
 
 
 class RateLimitError(BundleError):
     """`left` is what the meta of a result says of a limit: limit, remaining, reset_s."""
 
+    code = "rate_limited"
+
     def __init__(self, message: str, left: Mapping[str, int]) -> None:
-        super().__init__(message, "rate_limited")
+        super().__init__(message)
         self.retry_after = left["reset_s"]  # seconds
         self.left = left
 
 
 class UnavailableError(BundleError):
-    def __init__(self, message: str, code: str = "unavailable") -> None:
-        super().__init__(message, code)
+    code = "unavailable"

@@ -19,7 +19,6 @@ import msgspec
 
 from onetool.core.errors import Mistake
 from onetool.core.spec import ToolSpec
-from onetool.services.event_queue import Recorder
 from onetool.sources.bundles.contents import Contents, KeptTool
 from onetool.sources.bundles.derived import (
     DerivedBundles,
@@ -45,7 +44,7 @@ from onetool.sources.bundles.model import Bundle, BundleContent, Tool, ToolConte
 from onetool.sources.bundles.names import check_id, check_slug, check_version, new_id
 from onetool.sources.bundles.store import FIRST_PAGE, ETag, ListQuery, Rank, SearchHit, get_id
 from onetool.sources.bundles.transaction import BrokenFileError, StoreTransaction, refuse_closed
-from onetool.sources.bundles.usage import Counts, UsageCounter
+from onetool.sources.bundles.usage import UsageCounter
 
 if TYPE_CHECKING:
     from onetool.services.search.postings import Words
@@ -485,16 +484,3 @@ class BundleStore(ABC):
         work.result = msgspec.structs.replace(old, examples=examples)
         if overlay != before:
             work.replace_overlay(overlay)
-
-    # Usage
-
-    def follow_calls(self, recorder: Recorder) -> None:
-        """Have uses written by the thread of the recorder. Callers that read them wait for its events."""
-        self.counter.follow(recorder)
-
-    def record_use(self, tool_id: str) -> None:
-        self.counter.record(tool_id)
-
-    def usage(self, tool_ids: Iterable[str]) -> Counts:
-        """Return callCount and lastCalledAt of those that were ever called."""
-        return self.counter.of(tool_ids)

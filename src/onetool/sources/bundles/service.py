@@ -383,7 +383,7 @@ class BundleService:
             return
         id = event.spec.kept_as or self._built_in.get(event.spec.name) or self._derived.id_of(event.spec)
         if id is not None:
-            self.store.record_use(id)
+            self.store.counter.record(id)
 
     def key(self) -> bytes:
         """Return the key that seals page tokens."""
@@ -455,7 +455,7 @@ class BundleService:
 
     def shown_tools(self, tools: list[Tool]) -> list[Shown]:
         """Return the tools as lists show them: with their usage, and the facts of `row_facts`."""
-        usage = self.store.usage([tool.id for tool in tools]) if tools else {}
+        usage = self.store.counter.of([tool.id for tool in tools]) if tools else {}
         never = (0, None)
         reasons = [self._why_disabled(tool) for tool in tools]
         every = self._facts.of([(tool, why is None) for tool, why in zip(tools, reasons, strict=True)])

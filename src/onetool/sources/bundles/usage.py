@@ -42,6 +42,7 @@ class UsageCounter:
         self._recorder: Recorder | None = None
 
     def follow(self, recorder: Recorder) -> None:
+        """Have uses written by the thread of the recorder. Callers that read them wait for its events."""
         self._recorder = recorder
         recorder.writers.append(self.write)
 

@@ -6,6 +6,7 @@ One tool that MCP does not allow must not cost all the others: lists are read pa
 import asyncio
 import re
 from collections.abc import Awaitable, Callable, Mapping
+from math import isfinite
 from typing import Any, TypeGuard, TypeVar
 from urllib.parse import urlsplit
 
@@ -27,7 +28,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
 from onetool.core.errors import OneToolError, ToolFailure, cut, describe_error, message_of
-from onetool.core.json_data import protocol_failure
+from onetool.core.json_data import protocol_failure, size_of
 from onetool.sources.mcp_servers.process import ServerProcess
 from onetool.sources.mcp_servers.server_cache import Definition, Offers
 from onetool.sources.mcp_servers.server_log import ServerLog
@@ -136,6 +137,7 @@ def _first_fault(error: ValidationError) -> str:
 
 
 MAX_PAGES, MAX_LISTED = 200, 5_000
+MAX_LISTED_BYTES = 32 * 1024 * 1024  # after which no further page is asked for
 
 Note = Callable[[str], None]
 
@@ -171,9 +173,12 @@ async def _pages(list_page: Any, kind: str) -> list[Definition]:
     listed: list[Definition] = []
     cursors: set[str] = set()
     cursor: str | None = None
-    while len(cursors) < MAX_PAGES and len(listed) < MAX_LISTED:
+    size = 0
+    while len(cursors) < MAX_PAGES and len(listed) < MAX_LISTED and size < MAX_LISTED_BYTES:
         page = await list_page(params=PaginatedRequestParams(cursor=cursor))
-        listed += [as_data(one) for one in getattr(page, kind)]
+        found = [as_data(one) for one in getattr(page, kind)]
+        listed += found
+        size += sum(map(size_of, found))
         cursor = page.next_cursor
         if not cursor or cursor in cursors:
             break
@@ -274,8 +279,9 @@ class UpstreamConnection:
 
     async def call(self, tool: str, args: Mapping[str, Any], call: UpstreamCall) -> CallToolResult:
         async def on_progress(progress: float, total: float | None, message: str | None) -> None:
-            if call.progress is not None:  # nothing is told then, but a type checker can't know
-                call.progress(progress, total, message)
+            if call.progress is not None and isfinite(progress):  # NaN would pass for a progress each time
+                total = total if total is not None and isfinite(total) else None
+                call.progress(progress, total, message and cut(message, MAX_MESSAGE))
 
         async def send(meta: Any) -> CallToolResult:
             follow = call.progress and on_progress

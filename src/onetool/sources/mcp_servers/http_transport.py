@@ -11,7 +11,7 @@ import asyncio
 import re
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import httpcore2
 import httpx2
@@ -33,6 +33,7 @@ REFUSAL_TIMEOUT = 5.0  # seconds until it has said why
 _BLANK_LINE = re.compile(rb"(?>\r\n|\r|\n){2}")
 MAX_OVERLAP = 3  # bytes of it that may have come before
 UNHEARD = (httpx2.ConnectError, httpx2.ConnectTimeout)  # before a byte of the request has left
+STREAM_PAUSE = 0.1  # seconds between two streams of a server
 STREAM_TIMEOUT = 24 * 3600.0  # seconds: a stream may be silent; calls have their own limit
 
 
@@ -72,13 +73,22 @@ class ServerTransport(httpx2.AsyncHTTPTransport):
 
     def __init__(self, url: str) -> None:
         super().__init__()
-        self._pool._network_backend = _CheckedNetwork(url)  # pyright: ignore - there is no option for it
+        # There are no options for these two.
+        self._pool._network_backend = _CheckedNetwork(url)  # pyright: ignore
+        self._pool._ssl_context.hostname_checks_common_name = False  # pyright: ignore
 
 
 class _CheckedNetwork(httpcore2.AsyncNetworkBackend):
-    """A network that connects to public addresses only, unless all addresses of the server itself are private."""
+    """A network that connects to public addresses only, unless all addresses of the server itself are private.
+
+    Without TLS nothing but its address tells whose server it is: so it must have public addresses alone, and stay
+    public when it is connected again.
+    """
+
+    _seen_public: ClassVar[set[str]] = set()  # names of servers without TLS; as many as the config has
 
     def __init__(self, url: str) -> None:
+        self._is_plain = url.lower().startswith("http:")
         self._server = httpx2.URL(url).raw_host.decode()
         self._own: list[str] = []  # addresses of the server, as they were at first
         self._resolver = Resolver()
@@ -93,10 +103,13 @@ class _CheckedNetwork(httpcore2.AsyncNetworkBackend):
         socket_options: Any = None,
     ) -> httpcore2.AsyncNetworkStream:
         self._own = self._own or await self._addresses(self._server, port)
-        if not any(reach(address) == GLOBAL for address in self._own):
+        is_public = any(reach(address) == GLOBAL for address in self._own)
+        if is_public and self._is_plain:
+            self._seen_public.add(self._server)
+        if not is_public and self._server not in self._seen_public:
             return await self._network.connect_tcp(host, port, timeout, local_address, socket_options)
         addresses = await self._addresses(host, port)
-        known = self._own if host == self._server else ()
+        known = self._own if host == self._server and not self._is_plain else ()
         for address in addresses:
             if reach(address) != GLOBAL and address not in known:
                 leads = host if address == host else f"{host} ({address})"
@@ -122,14 +135,29 @@ class _CheckedNetwork(httpcore2.AsyncNetworkBackend):
             raise httpcore2.ConnectError(f"the name {host} can't be resolved: {error}") from None
 
 
+class LoginTransport(ServerTransport):
+    """A transport for a login, which reads no answer without end."""
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        response = await super().handle_async_request(request)
+        if response.headers.get("content-encoding", "identity") != "identity":
+            await response.aclose()
+            raise AuthError("refused: the login sends something compressed, though it was asked not to")
+        response.stream = _BoundedStream(response.stream, TransportFailure())
+        return response
+
+
 class _NotingTransport(ServerTransport):
     """Notes what goes wrong, and reads no answer without end."""
 
     def __init__(self, url: str, failure: TransportFailure) -> None:
         super().__init__(url)
         self._failure = failure
+        self._next_stream = 0.0  # when another stream may be opened
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        if request.method == "GET" and "text/event-stream" in request.headers.get("accept", ""):
+            await self._wait_for_turn()
         try:
             response = await super().handle_async_request(request)
         except UNHEARD as error:
@@ -148,6 +176,12 @@ class _NotingTransport(ServerTransport):
         is_stream = response.headers.get("content-type", "").lower().startswith("text/event-stream")
         response.stream = (_BoundedEvents if is_stream else _BoundedStream)(response.stream, self._of_call())
         return response
+
+    async def _wait_for_turn(self) -> None:
+        """Wait until a stream may be opened again: the server says when, and may say "at once" without end."""
+        now = asyncio.get_running_loop().time()
+        self._next_stream = max(now, self._next_stream) + STREAM_PAUSE
+        await asyncio.sleep(self._next_stream - STREAM_PAUSE - now)
 
     def _of_call(self) -> TransportFailure:
         """Return the TransportFailure of the current call, else that of the connection."""
@@ -216,6 +250,8 @@ class _BoundedEvents(_BoundedStream):
                 self._check(event[: end.start()])
                 del event[: end.end()]
                 before = 0
+            if len(event) > MAX_BYTES:  # the SDK doesn't count comments
+                raise self._refused(f"is larger than {MAX_BYTES // 1024**2} MB")
             yield part
 
 

@@ -51,7 +51,7 @@ from onetool.http.login import (
     browser_login,
 )
 from onetool.http.url import LOOPBACK
-from onetool.sources.mcp_servers.http_transport import ServerTransport
+from onetool.sources.mcp_servers.http_transport import LoginTransport
 from onetool.sources.mcp_servers.server_cache import file_name
 from onetool.sources.mcp_servers.settings import AuthValue, BearerToken, ClientCredentials, PersonLogin, read
 from onetool.sources.mcp_servers.upstream_calls import AuthError, LoginRequiredError, note_auth_error
@@ -60,7 +60,8 @@ TRIES = 3  # as we are, with refreshed tokens, with new ones
 REQUEST_S = 20.0  # for a request to an authorization server
 TEMPORARY = ("temporarily_unavailable", "slow_down", "server_error")
 PING = {"jsonrpc": "2.0", "id": 1, "method": "ping"}  # leaves no session behind
-HEADERS = {"Accept": "application/json, text/event-stream"}
+HEADERS = {"Accept": "application/json, text/event-stream", "Accept-Encoding": "identity"}
+MAX_PAGE = 8_000  # characters of the address of a login page, which is printed
 
 Exchange = AsyncGenerator[httpx2.Request, httpx2.Response]
 
@@ -106,11 +107,13 @@ async def login(
     try:
         async with (
             browser_login(name, settings.redirect_port, say, browse, seconds) as callback,
-            httpx2.AsyncClient(transport=ServerTransport(url), timeout=REQUEST_S, headers=HEADERS) as client,
+            httpx2.AsyncClient(transport=LoginTransport(url), timeout=REQUEST_S, headers=HEADERS) as client,
         ):
             return await PersonAuth(name, url, settings, store, lambda value: None, callback).log_in(client)
     except httpx2.HTTPError as error:
         raise AuthError(f"the server {name} can't be reached for a login: {error or type(error).__name__}") from None
+    except httpx2.StreamError as error:
+        raise AuthError(f"the login to the server {name} was ended: {error}") from None
 
 
 class BearerAuth(httpx2.Auth):
@@ -224,7 +227,7 @@ class StoredAuth(OAuthClientProvider):
                     next_request = await flow.asend(response)
                     while next_request is not request:
                         next_request = await flow.asend((yield next_request))
-                except (OAuthFlowError, ValidationError) as error:
+                except (OAuthFlowError, ValueError, ArithmeticError) as error:
                     raise AuthError(f"the server {self._name}: {self._safe_text(error)}") from None
             async with self._store.locked() as held:
                 await self._save(held)
@@ -233,9 +236,10 @@ class StoredAuth(OAuthClientProvider):
 
     async def _take(self, response: httpx2.Response, held: HeldLogin) -> None:
         """Read the response to a refresh. The login is only forgotten if the server says that it is invalid."""
-        if response.status_code == httpx2.codes.OK and await self._handle_refresh_response(response):
-            await self._save(held)
-            return
+        with suppress(ValueError, ArithmeticError):  # tokens that no request can carry, times that no clock has
+            if response.status_code == httpx2.codes.OK and await self._handle_refresh_response(response):
+                await self._save(held)
+                return
         await self._load(held)  # a response that could not be read has cleared what is still good
         code = ""
         with suppress(ValueError, AttributeError, TypeError):
@@ -327,6 +331,8 @@ class StoredAuth(OAuthClientProvider):
     def _check_address(self, url: str) -> None:
         """Raise AuthError for a login in the clear. `ServerTransport` checks which addresses it leads to."""
         there, server = urlsplit(url), urlsplit(self.context.server_url)
+        if "@" in there.netloc:  # in front of the host, it looks like another one
+            raise AuthError(f"the server {self._name} names an address with a user name for its login: refused")
         both_here = there.hostname in LOOPBACK and server.hostname in LOOPBACK
         in_the_clear = there.scheme == "http" and server.scheme == "http" and there.hostname == server.hostname
         if there.scheme != "https" and not both_here and not in_the_clear:
@@ -344,7 +350,7 @@ class StoredAuth(OAuthClientProvider):
 
     def _safe_text(self, error: Exception) -> str:
         """Return the SDK's words, without what they may quote of a response: that may be a token."""
-        text = "its authorization server's answer can't be read" if isinstance(error, ValidationError) else str(error)
+        text = str(error) if isinstance(error, OAuthFlowError) else "its authorization server's answer can't be read"
         if text.startswith("Registration failed: 404"):
             return "it offers no login that we could register for; if it gave you a client_id, put it in `auth`"
         for start in ("Invalid token response", "Invalid registration response", "State parameter mismatch"):
@@ -359,7 +365,9 @@ class StoredAuth(OAuthClientProvider):
     async def get_tokens(self) -> OAuthToken | None:
         return self.context.current_tokens
 
-    async def set_tokens(self, tokens: OAuthToken) -> None: ...
+    async def set_tokens(self, tokens: OAuthToken) -> None:
+        if not tokens.access_token.isascii() or not tokens.access_token.isprintable() or not tokens.access_token:
+            raise ValueError("no header can have this token")
 
     async def get_client_info(self) -> OAuthClientInformationFull | None:
         return self.context.client_info
@@ -417,10 +425,18 @@ class PersonAuth(StoredAuth):
 
     async def _show(self, url: str) -> None:
         self._check_address(url)
+        if len(url) > MAX_PAGE:
+            raise AuthError(f"the address of the login page of the server {self._name} is too long: refused")
+        server = self.context.oauth_metadata
+        methods = server and server.code_challenge_methods_supported
+        if methods is not None and "S256" not in methods:
+            raise AuthError(f"the login of the server {self._name} does not take PKCE's S256: refused")
         self._page = url
 
     async def _answer(self) -> AuthorizationCodeResult:
-        answer = await self._callback(self._page) if self._callback else {}
+        page, tokens = urlsplit(self._page).netloc, urlsplit(self._get_token_endpoint()).netloc
+        note = "" if page == tokens else f"What you allow there goes to {tokens}."  # a page of others can be named
+        answer = await self._callback(self._page, note) if self._callback else {}
         return AuthorizationCodeResult(code=answer.get("code", ""), state=answer.get("state"), iss=answer.get("iss"))
 
 

@@ -37,8 +37,8 @@ from mcp_types import (
 
 from onetool._version import __version__
 from onetool.core.call import Declined
-from onetool.core.errors import OneToolError, ToolFailure
-from onetool.core.json_data import MAX_PARTS, JsonTooCostlyError, check_json
+from onetool.core.errors import OneToolError, ToolFailure, cut
+from onetool.core.json_data import MAX_PARTS, JsonTooCostlyError, check_json, size_of
 from onetool.sdk.context import ask_model, ask_person, log_message
 from onetool.sources.mcp_servers import apps
 from onetool.sources.mcp_servers.connection import (
@@ -62,6 +62,7 @@ from onetool.sources.mcp_servers.upstream_calls import (
 ANSWERS = re.compile(rb'^\{(?:(?!"(?:result|error|method|params)").)*?"id"\s*:\s*(\d{1,18})\b', re.DOTALL)
 MAX_UNANSWERED = 64  # requests of a server; one that only asks and never listens has to wait
 WRITE_SECONDS = 5.0  # seconds
+MAX_LOGGED = 64 * 1024  # bytes of one log message
 NEAR = 200  # bytes at its begin where an answer says what it answers, mostly
 
 
@@ -81,17 +82,13 @@ def has_at_most(parts: int, value: Any) -> bool:
 class ProcessReadStream:
     """Its messages, one after the other, until there are no more. The SDK's ReadStream."""
 
-    def __init__(self, lines: ProcessLines, log: ServerLog, unanswered: asyncio.Semaphore) -> None:
+    def __init__(self, lines: ProcessLines, log: ServerLog) -> None:
         self._lines = lines
         self._log = log
-        self._unanswered = unanswered
 
     async def receive(self) -> SessionMessage:
         while (line := await self._lines.next()) is not None:
             if (line := line.strip()) and (message := self._message(line)) is not None:
-                if isinstance(message.message, JSONRPCRequest):
-                    with suppress(TimeoutError):  # it may have taken one back without a word
-                        await asyncio.wait_for(self._unanswered.acquire(), WRITE_SECONDS)
                 return message
         raise EndOfStream
 
@@ -129,11 +126,15 @@ class ProcessReadStream:
 
 
 class CompletedReadStream:
-    """Messages of any transport, with what a server of today may leave out and the SDK insists on."""
+    """Messages of any transport, with what a server of today may leave out and the SDK insists on.
 
-    def __init__(self, stream: Any, connection: UpstreamConnection) -> None:
+    A request of the server waits for a place among those that are `unanswered`.
+    """
+
+    def __init__(self, stream: Any, connection: UpstreamConnection, unanswered: asyncio.Semaphore) -> None:
         self._stream = stream
         self._connection = connection
+        self._unanswered = unanswered
 
     @property
     def last_context(self) -> Any:
@@ -141,10 +142,13 @@ class CompletedReadStream:
         return getattr(self._stream, "last_context", None)
 
     async def receive(self) -> Any:
-        return self._completed(await self._stream.receive())
+        return await self._completed(await self._stream.receive())
 
-    def _completed(self, item: Any) -> Any:
+    async def _completed(self, item: Any) -> Any:
         message = getattr(item, "message", None)
+        if isinstance(message, JSONRPCRequest):
+            with suppress(TimeoutError):  # it may have taken one back without a word
+                await asyncio.wait_for(self._unanswered.acquire(), WRITE_SECONDS)
         if not isinstance(message, JSONRPCResponse):
             return item
         if not has_at_most(MAX_PARTS, message.result):
@@ -161,7 +165,7 @@ class CompletedReadStream:
         return self
 
     async def __anext__(self) -> Any:
-        return self._completed(await self._stream.__anext__())
+        return await self._completed(await self._stream.__anext__())
 
     async def __aenter__(self) -> Self:
         await self._stream.__aenter__()
@@ -174,13 +178,10 @@ class CompletedReadStream:
 class ProcessWriteStream:
     """What is said to it. The SDK's WriteStream."""
 
-    def __init__(self, child: ServerProcess, unanswered: asyncio.Semaphore) -> None:
+    def __init__(self, child: ServerProcess) -> None:
         self._child = child
-        self._unanswered = unanswered
 
     async def send(self, item: SessionMessage, /) -> None:
-        if isinstance(item.message, JSONRPCResponse | JSONRPCError):
-            self._unanswered.release()
         text = item.message.model_dump_json(by_alias=True, exclude_unset=True)
         await self._child.write(text.encode() + b"\n")
 
@@ -192,6 +193,31 @@ class ProcessWriteStream:
 
     async def __aexit__(self, *_: object) -> None:
         return None
+
+
+class AnsweringWriteStream:
+    """Messages to any transport. An answer gives back the place of its request, once it was taken."""
+
+    def __init__(self, stream: Any, unanswered: asyncio.Semaphore) -> None:
+        self._stream = stream
+        self._unanswered = unanswered
+
+    async def send(self, item: SessionMessage, /) -> None:
+        try:
+            await self._stream.send(item)
+        finally:
+            if isinstance(item.message, JSONRPCResponse | JSONRPCError):
+                self._unanswered.release()
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+    async def __aenter__(self) -> Self:
+        await self._stream.__aenter__()
+        return self
+
+    async def __aexit__(self, *what: Any) -> None:
+        await self._stream.__aexit__(*what)
 
 
 # Requests and notifications of the server, for the caller of the call that they belong to
@@ -239,9 +265,10 @@ class ClientCallbacks:
 
     async def log(self, params: LoggingMessageNotificationParams) -> None:
         call = self._current_call()
-        self._log.note(f"it logs ({params.level}): {params.data}")
+        data = params.data if size_of(params.data) <= MAX_LOGGED else cut(str(params.data), MAX_LOGGED)
+        self._log.note(f"it logs ({params.level}): {data}")
         if call is not None:
-            call.run_in_context(log_message, params.data, params.level, params.logger or self._server)
+            call.run_in_context(log_message, data, params.level, params.logger or self._server)
 
     def _current_call(self) -> UpstreamCall | None:
         return current_upstream_call.get() or self._calls.only()
@@ -308,7 +335,11 @@ async def _open(upstream: Upstream, way: str) -> AsyncGenerator[UpstreamConnecti
     try:
         async with AsyncExitStack() as stack:
             incoming, outgoing = await stack.enter_async_context(_transport(upstream, connection))
-            streams: Any = CompletedReadStream(incoming, connection), outgoing
+            unanswered = asyncio.Semaphore(MAX_UNANSWERED)
+            streams: Any = (
+                CompletedReadStream(incoming, connection, unanswered),
+                AnsweringWriteStream(outgoing, unanswered),
+            )
             client = Client(
                 nullcontext(streams),  # they are open already, since they must outlast the client
                 mode="legacy" if way == "sse" else way,
@@ -351,8 +382,7 @@ async def _process(
     child = await upstream.process()
     connection.bind_process(child)
     try:
-        unanswered = asyncio.Semaphore(MAX_UNANSWERED)
-        yield ProcessReadStream(child.lines, upstream.server_log, unanswered), ProcessWriteStream(child, unanswered)
+        yield ProcessReadStream(child.lines, upstream.server_log), ProcessWriteStream(child)
     finally:
         await child.end()
 

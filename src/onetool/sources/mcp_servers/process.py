@@ -24,7 +24,8 @@ from onetool.sources.mcp_servers.server_log import ServerLog
 from onetool.sources.mcp_servers.settings import PlacedServer, ServerSettings
 
 MAX_LINE = 32 * 1024 * 1024  # bytes of one message
-MAX_WAITING = 256  # lines that were read and not yet taken; then the server has to wait
+MAX_WAITING = 256  # lines that were read and not yet taken, of MAX_LINE bytes in all; then the server has to wait
+TURN = 64  # lines that are taken before others have their turn
 GRACE_SECONDS = 1.0  # seconds to end by itself, and again when it is told to
 LAST_OUTPUT = 0.5  # seconds for the rest of what it wrote, when it has ended
 
@@ -91,6 +92,7 @@ class ServerProcess(asyncio.SubprocessProtocol):
     def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
         if fd == 0:
             self._is_closed = True
+            self._may_write.set()
         elif fd == 1:
             self.lines.end()
         else:
@@ -127,14 +129,14 @@ class ServerProcess(asyncio.SubprocessProtocol):
         return f"it was ended by {_named(-code)}" if code < 0 else f"it ended with exit code {code}"
 
     async def write(self, data: bytes) -> None:
+        while not self._may_write.is_set():  # before writing: a call that is given up leaves nothing in the buffer
+            await self._may_write.wait()
         pipe = self._pipe(0)
         if pipe is None or pipe.is_closing() or self._exited.is_set():
             from anyio import BrokenResourceError
 
             raise BrokenResourceError
         pipe.write(data)
-        if not self._may_write.is_set():
-            await self._may_write.wait()
 
     async def end(self) -> None:
         """Close standard input and wait; then SIGTERM; then SIGKILL to the process group."""
@@ -193,6 +195,8 @@ class ProcessLines:
         self._parts: list[bytes] = []  # of a line that has no end yet
         self._size = 0
         self._waiting: deque[bytes] = deque()
+        self._bytes = 0  # of these
+        self._taken = 0  # lines in all
         self._paused = False
         self._wanted: asyncio.Future[None] | None = None
         self._closed = False
@@ -205,6 +209,7 @@ class ProcessLines:
         for line in lines:
             self._waiting.append(b"".join((*self._parts, line)) if self._parts else line)
             self._parts, self._size = [], 0
+            self._bytes += len(self._waiting[-1])
         if rest:
             self._parts.append(rest)
             self._size += len(rest)
@@ -212,7 +217,8 @@ class ProcessLines:
             self.too_long = True
             self._parts, self._size = [], 0
             self.end()
-        if len(self._waiting) > MAX_WAITING and not self._paused:
+        is_much = len(self._waiting) > MAX_WAITING or self._bytes > MAX_LINE
+        if is_much and not self._paused:
             self._paused = True
             self._pause(True)
         self._wake()
@@ -240,10 +246,15 @@ class ProcessLines:
                 await self._wanted
             finally:
                 self._wanted = None
-        if self._paused and len(self._waiting) < MAX_WAITING // 2:
+        self._taken += 1
+        if self._taken % TURN == 0:  # a flood leaves other servers their turn
+            await asyncio.sleep(0)
+        line = self._waiting.popleft()
+        self._bytes -= len(line)
+        if self._paused and len(self._waiting) < MAX_WAITING // 2 and self._bytes < MAX_LINE // 2:
             self._paused = False
             self._pause(False)
-        return self._waiting.popleft()
+        return line
 
     def _wake(self) -> None:
         if self._wanted is not None and not self._wanted.done():

@@ -43,7 +43,7 @@ class ServerLog:
         self.words: deque[str] = deque(maxlen=IN_MEMORY)  # of the server, since it was last started
 
     def note(self, text: str) -> None:
-        log.info("%s: %s", self.name, text := self._clean(text))
+        log.info("%s: %s", self.name, text := self._clean(text[: 4 * MAX_LINE])[:MAX_LINE])
         self._append([f"-- {text}"])
 
     def write_stderr(self, data: bytes) -> None:

@@ -224,10 +224,12 @@ class Upstream:
 
     async def _relist_on_change(self, connection: "UpstreamConnection") -> None:
         """List again whenever the server says that its tools differ. An error there does not end the connection."""
+        pause = PAUSE
         while True:
             await connection.changed.wait()
-            await asyncio.sleep(PAUSE)
+            await asyncio.sleep(pause)
             connection.changed.clear()
+            began = monotonic()
             try:
                 async with asyncio.timeout(self.settings.connect_timeout):
                     await connection.list_all()
@@ -235,6 +237,7 @@ class Upstream:
                 self.server_log.note(f"it has other tools than before, and does not tell which: {error!r:.200}")
             else:
                 await self._report_listing(connection)
+            pause = min(max(PAUSE, 4 * (monotonic() - began)), MAX_DELAY)
 
     async def _report_listing(self, connection: "UpstreamConnection") -> None:
         if self._stop.is_set():

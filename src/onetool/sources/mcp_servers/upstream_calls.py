@@ -18,6 +18,7 @@ from onetool.core.context import Progress, begin_span, current_call
 from onetool.core.errors import ToolFailure
 from onetool.core.trace import Span
 from onetool.http.errors import AuthError as AuthError
+from onetool.sdk.context import report_progress
 
 
 class TransportFailure:
@@ -65,7 +66,7 @@ class UpstreamCall:
         call = current_call.get()
         self.caller: Caller | None = current_caller.get()
         self.peer: object = getattr(self.caller, "peer", self.caller)  # where it calls from, where that is known
-        self.progress = progress or (None if call is None else call.progress)
+        self.progress = progress or (None if call is None or call.progress is None else self._report)
         self.is_retry = False
         self.failure = TransportFailure()
         self._questions = 0  # that wait for an answer
@@ -101,6 +102,9 @@ class UpstreamCall:
             self._questions -= 1
             if self._questions == 0 and self._limit is not None:  # else the call has ended meanwhile
                 self._limit.reschedule(here.time() + self._left)
+
+    def _report(self, done: float, total: float | None, message: str | None) -> None:
+        self.run_in_context(report_progress, done, total, message)  # which masks secrets
 
     def begin_span(self, name: str) -> Span | None:
         """Begin the span of a request of the caller; None where no spans are exported."""

@@ -18,11 +18,16 @@ class AsgiClient:
     def __init__(self, site):
         self.site = site
 
-    async def send(self, method, path, body=None, *, user="ada", accept="*/*", headers=(), send=None, leaving=None):
+    async def send(
+        self, method, path, body=None, *, data=None, user="ada", accept="*/*", headers=(), send=None, leaving=None
+    ):
+        """With `data`, that is the body as it is."""
         path, _, query = path.partition("?")
-        data = b"" if body is None else json.dumps(body).encode()
-        head = {"host": "localhost", "x-user": user, "accept": accept, **dict(headers)}
+        if data is None:
+            data = b"" if body is None else json.dumps(body).encode()
+        head = {"host": "localhost", "x-user": user, "accept": accept}
         head |= {"content-type": "application/json", "content-length": str(len(data))} if method != "GET" else {}
+        head |= {name.lower(): value for name, value in dict(headers).items()}
         parts = [{"type": "http.request", "body": data}]
         reply = SimpleNamespace(status=0, headers={}, body=b"")
 
@@ -84,7 +89,7 @@ class Stream:
         self._text += data.decode()
         *blocks, self._text = self._text.split("\n\n")
         for block in blocks:
-            fields = dict(line.split(": ", 1) for line in block.splitlines() if not line.startswith(":"))
+            fields = dict(line.split(": ", 1) for line in block.split("\n") if not line.startswith(":"))
             if fields:
                 self.events.append(Event(fields["event"], json.loads(fields["data"])))
         self._more.set()

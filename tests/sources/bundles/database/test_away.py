@@ -26,8 +26,8 @@ def test_reads_go_on_and_changes_are_refused_at_once(postgres, replica, wait_unt
             with pytest.raises(UnavailableError, match="nothing has changed") as refused:
                 store.put_tool(id, f"t{number}", "1", tool())
             assert refused.value.code == "database_away"
-            store.record_use(kept.id)
-        assert store.usage([kept.id])[kept.id][0] == 200
+            store.counter.record(kept.id)
+        assert store.counter.of([kept.id])[kept.id][0] == 200
         assert store.key() == key
         assert store.reap() == []
         store.sync()
@@ -37,7 +37,7 @@ def test_reads_go_on_and_changes_are_refused_at_once(postgres, replica, wait_unt
     more = store.put_tool(id, "more", "1", tool())
     wait_until(lambda: other.tool(id, "more", "1") == more)
     store.close()
-    assert other.usage([kept.id])[kept.id][0] == 200
+    assert other.counter.of([kept.id])[kept.id][0] == 200
 
 
 @pytest.mark.long

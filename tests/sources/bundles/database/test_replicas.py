@@ -239,7 +239,7 @@ def test_what_counts_a_call_never_asks_the_database(replica, monkeypatch):
     store = replica()
     asked = []
     monkeypatch.setattr(store._database, "read", asked.append)
-    store.record_use("a")
+    store.counter.record("a")
     assert asked == []
 
 
@@ -247,8 +247,8 @@ def test_usage_of_all_is_added_up(replica):
     first, second = replica(), replica()
     _, kept = with_tool(first)
     for store in (first, first, second):
-        store.record_use(kept.id)
-    assert first.usage([kept.id])[kept.id][0] == 2
+        store.counter.record(kept.id)
+    assert first.counter.of([kept.id])[kept.id][0] == 2
     first.close()
     second.close()
-    assert replica().usage([kept.id])[kept.id][0] == 3
+    assert replica().counter.of([kept.id])[kept.id][0] == 3

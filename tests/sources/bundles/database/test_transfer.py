@@ -31,7 +31,7 @@ def full(tmp_path):
     store.patch_tool(built_in()[0].id, "read-file", "1", False)
     store.put_examples(built_in()[0].id, "list-dir", "1", EXAMPLES)
     for _ in range(3):
-        store.record_use(kept.id)
+        store.counter.record(kept.id)
     yield store
     store.close()
 
@@ -45,7 +45,7 @@ def test_there_and_back(full, replica, tmp_path):
     back = FileStore(tmp_path / "back", [built_in()])
     import_bundles(back, there)
     assert files(tmp_path / "back") == files(tmp_path / "bundles")
-    assert back.usage(before.usage) == full.usage(before.usage) != {}
+    assert back.counter.of(before.usage) == full.counter.of(before.usage) != {}
     assert back.tools(ListQuery(include_disabled=True)) == full.tools(ListQuery(include_disabled=True))
     back.close()
 

@@ -163,16 +163,16 @@ def test_usage_is_counted_and_kept(opened, clock):
     store = opened()
     _, kept = with_tool(store)
     for _ in range(3):
-        store.record_use(kept.id)
+        store.counter.record(kept.id)
     clock.now += 1.5
-    store.record_use(kept.id)
+    store.counter.record(kept.id)
     expected = {kept.id: (4, "2026-09-21T14:13:21.500Z")}
-    assert store.usage([kept.id, "other"]) == expected
+    assert store.counter.of([kept.id, "other"]) == expected
     other = opened()
-    other.record_use(kept.id)
+    other.counter.record(kept.id)
     other.close()
     store.close()
-    assert opened().usage([kept.id]) == {kept.id: (5, "2026-09-21T14:13:21.500Z")}
+    assert opened().counter.of([kept.id]) == {kept.id: (5, "2026-09-21T14:13:21.500Z")}
 
 
 @pytest.mark.skipif(os.name != "posix", reason="there are no modes")
@@ -180,8 +180,8 @@ def test_what_is_counted_is_for_its_owner_alone(opened, folder):
     _, kept = with_tool(opened())
     for calls in (1, 2):
         store = opened()
-        store.record_use(kept.id)
-        assert store.usage([kept.id])[kept.id][0] == calls
+        store.counter.record(kept.id)
+        assert store.counter.of([kept.id])[kept.id][0] == calls
         store.close()
         files = {file.name: stat.S_IMODE(file.stat().st_mode) for file in (folder / ".state").glob("state.db*")}
         assert "state.db" in files
@@ -193,20 +193,20 @@ def test_usage_that_others_count_is_seen_at_once(opened):
     store, other = opened(), opened()
     with_tool(store)
     for calls in (1, 2, 3):
-        other.record_use("a")
+        other.counter.record("a")
         other.counter.flush()
-        assert store.usage(["a", "b"])["a"][0] == calls
-    assert len(store.usage(["a", *map(str, range(1200))])) == 1
+        assert store.counter.of(["a", "b"])["a"][0] == calls
+    assert len(store.counter.of(["a", *map(str, range(1200))])) == 1
 
 
 def test_usage_can_be_counted_in_the_state_of_the_app(opened, folder, tmp_path):
     with closing(SqliteDatabase(tmp_path / "state.db")) as database:
         store = opened(database=database)
         _, kept = with_tool(store)
-        store.record_use(kept.id)
+        store.counter.record(kept.id)
         store.close()
         assert database.read(lambda work: work.execute("SELECT tool, calls FROM bundle_usage")) == [(kept.id, 1)]
-        assert opened(database=database).usage([kept.id])[kept.id][0] == 1
+        assert opened(database=database).counter.of([kept.id])[kept.id][0] == 1
     assert not (folder / ".state" / "state.db").exists()
 
 
@@ -217,9 +217,9 @@ def test_a_locked_database_delays_no_count_and_loses_none(opened, tmp_path, monk
         store = opened(database=database)
         with closing(sqlite3.connect(database.file)) as holder:
             holder.execute("BEGIN IMMEDIATE")
-            store.record_use("a")
+            store.counter.record("a")
             store.counter.flush()
-            assert store.usage(["a"])["a"][0] == 1
+            assert store.counter.of(["a"])["a"][0] == 1
         store.counter.flush()
         assert store.counter.all()["a"][0] == 1
 
@@ -227,26 +227,26 @@ def test_a_locked_database_delays_no_count_and_loses_none(opened, tmp_path, monk
 def test_usage_of_many_threads(opened):
     store = opened()
     _, kept = with_tool(store)
-    threads = [Thread(target=lambda: [store.record_use(kept.id) for _ in range(500)]) for _ in range(4)]
+    threads = [Thread(target=lambda: [store.counter.record(kept.id) for _ in range(500)]) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
     store.close()
-    assert opened().usage([kept.id])[kept.id][0] == 2000
+    assert opened().counter.of([kept.id])[kept.id][0] == 2000
 
 
 def test_usage_makes_no_folder_and_survives_a_broken_file(opened, folder):
     store = opened()
-    store.record_use("a")
-    assert store.usage(["a"])["a"][0] == 1
+    store.counter.record("a")
+    assert store.counter.of(["a"])["a"][0] == 1
     store.close()
     assert not folder.exists()
     store = opened()
     with_tool(store)
     (folder / ".state" / "state.db").write_text("x" * 5000)
-    store.record_use("b")  # the first store may still write its own, now that there is a folder
-    assert store.usage(["b"])["b"][0] == 1
+    store.counter.record("b")  # the first store may still write its own, now that there is a folder
+    assert store.counter.of(["b"])["b"][0] == 1
     store.close()
 
 

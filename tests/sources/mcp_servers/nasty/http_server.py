@@ -74,9 +74,9 @@ class Quiet(ThreadingHTTPServer):
 
 
 class HttpServer:
-    def __init__(self, port: int = 0) -> None:
+    def __init__(self, port: int = 0, handler: "type[Handler] | None" = None) -> None:
         self.state = State()
-        handler = type("Here", (Handler,), {"state": self.state})
+        handler = type("Here", (handler or Handler,), {"state": self.state})
         self._server = Quiet(("127.0.0.1", port), handler)
         self.port = self._server.server_address[1]
         self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02})

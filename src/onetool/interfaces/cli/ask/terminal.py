@@ -209,12 +209,13 @@ class Approver:
         self._names = names
         self._redact = redact
         self._before = before  # called when a question is about to be shown
-        self._always: set[str] = set()
+        self._always: dict[str, ToolSpec] = {}
         self._turn = asyncio.Lock()
 
     async def __call__(self, call: ToolCall, spec: ToolSpec) -> bool:
         async with self._turn:
-            return spec.name in self._always or await self._is_approved(call, spec)
+            is_as_shown = self._always.get(spec.name) is spec  # a tool that was replaced since is another one
+            return is_as_shown or await self._is_approved(call, spec)
 
     async def _is_approved(self, call: ToolCall, spec: ToolSpec) -> bool:
         self._before()
@@ -225,7 +226,7 @@ class Approver:
                 click.echo(f"{printable(cut(said, MAX_SHOWN))!r} is not one of the answers.", err=True)
             said = await self._answer(self._question(call, spec, whole=said in VIEW))
         if said in ALWAYS:
-            self._always.add(spec.name)
+            self._always[spec.name] = spec
         return said in YES or said in ALWAYS
 
     def _question(self, call: ToolCall, spec: ToolSpec, whole: bool = False) -> ForPerson:

@@ -15,7 +15,7 @@ from unicodedata import east_asian_width
 
 from onetool.core.call import ToolCall, ToolResult
 from onetool.core.errors import cut
-from onetool.core.text import escape_invisible, mixed_script_words
+from onetool.core.text import escape_invisible, suspicious_words
 from onetool.interfaces.cli.output import counted, printable
 from onetool.services.stats.formatting import duration
 
@@ -24,7 +24,7 @@ NARROWEST = 20  # columns; below that a terminal may wrap as it likes
 MAX_LINES = 20  # of one value; of a longer one …
 HEAD, TAIL = 12, 6  # … these
 MAX_TOTAL_LINES = 60
-MAX_MIXED_WORDS = 5  # words of one argument that are pointed out
+MAX_MARKED_WORDS = 5  # words of one argument that are pointed out
 MARK = "  ! "
 
 
@@ -62,9 +62,8 @@ def _one_argument(name: str, value: Any, width: int, whole: bool) -> ArgLines:
 
 
 def marked(text: str, width: int) -> list[str]:
-    """Return a line for each word that mixes alphabets and could be mistaken for another."""
-    words = islice(dict.fromkeys(islice(mixed_script_words(text), 100)), MAX_MIXED_WORDS)
-    return [_fitting(f"{MARK}letters of several alphabets in {word}", width) for word in words]
+    """Return a line for each word that could be mistaken for another."""
+    return [_fitting(f"{MARK}{remark}", width) for remark in suspicious_words(text, MAX_MARKED_WORDS)]
 
 
 def _value_lines(text: str, width: int, whole: bool) -> ArgLines:
