@@ -1,1 +1,0 @@
-export{t as start}from"./base-D-4zzkL-.js";
