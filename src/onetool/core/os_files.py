@@ -92,13 +92,9 @@ def read_cache(file: StrOrBytesPath, head: bytes, max_bytes: int) -> memoryview 
 
 def sync_folder(folder: StrOrBytesPath) -> None:
     """Write a folder's new entries to disk. Not needed, and not possible, on Windows. Raises OSError."""
-    if DIRECTORY:
-        sync_file(folder, os.O_RDONLY | DIRECTORY)
-
-
-def sync_file(path: StrOrBytesPath, flags: int = os.O_RDWR) -> None:
-    """Write a file's content to disk. Raises OSError."""
-    handle = os.open(path, flags | PLAIN)
+    if not DIRECTORY:
+        return
+    handle = os.open(folder, os.O_RDONLY | DIRECTORY | PLAIN)
     try:
         os.fsync(handle)
     finally:

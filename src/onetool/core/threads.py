@@ -63,8 +63,6 @@ def run_blocking(work: Coroutine[Any, Any, T]) -> T:
 
 
 class _Worker:
-    """A thread with an inbox for jobs."""
-
     def __init__(self) -> None:
         self.inbox: SimpleQueue[Job] = SimpleQueue()
         self.lost = False  # abandoned: the thread ends after its current job
@@ -102,8 +100,10 @@ class Threads:
 
         def turn() -> None:
             outcome = job.run()
-            with suppress(RuntimeError):  # the loop has closed: nobody waits
+            try:  # noqa: SIM105 - for every call of a tool that blocks
                 loop.call_soon_threadsafe(settle, outcome)
+            except RuntimeError:  # the loop has closed: nobody waits
+                pass
 
         try:
             self.submit(turn)

@@ -383,7 +383,6 @@ __all__ = ["ot_tools"]
 
 
 def ot_tools(view: View) -> list[ToolSpec]:
-    """Return the tools of the pack for a view of the app."""
     return [
         tool_from_function(getattr(owner, name), pack)
         for owner in (DiscoveryTools(view), StateTools(view))

@@ -109,7 +109,6 @@ MAX_PATTERN = 1_000  # characters of a pattern; longer ones are truncated
 
 
 def normalized(pattern: str) -> str:
-    """Return the pattern in comparable form."""
     return pattern.strip()[:MAX_PATTERN].casefold()
 
 
