@@ -194,10 +194,10 @@ class Executor:
         if outer is not None:
             chain, loop, left = (*outer.chain, call.name), loop or outer.loop, min(left, outer.left())
             if len(chain) > MAX_CHAIN:
-                message = f"tools call each other too deep: {' -> '.join(chain)}"
+                message = f"tool calls are nested too deep: {' -> '.join(chain)}"
                 raise CallRefused("execution_error", message, reason="recursion")
             if left <= 0:
-                message = f"the time of {outer.call.name}, which calls it, is up"
+                message = f"the deadline of {outer.call.name}, the calling tool, has passed"
                 raise CallRefused("execution_error", message, reason="timeout")
             pauses = None if outer.pauses is None else Pauses(outer.pauses)
         elif current_caller.get() is not None:
@@ -245,7 +245,7 @@ class Executor:
             why, hints, reason = message_of(raised), raised.hints, raised.reason
             step = getattr(raised, "argument", None) or step
         else:
-            why = "gave no arguments" if raised is None else describe_error(raised)
+            why = "returned no arguments" if raised is None else describe_error(raised)
         wrong = WrongArgument(path=step, expected="", got=why)
         message = f"{wrong_arguments(spec.name)} {wrong}"
         raise CallRefused("invalid_args", message, reason=_text(reason), hints=_texts(hints), details=(wrong,))
@@ -268,7 +268,7 @@ class Executor:
             try:
                 if spec.output is not None and (problems := spec.output.check(value)):
                     listed = "; ".join(map(str, problems))
-                    message = f"returned what its output schema does not allow: {listed}"
+                    message = f"returned a value that does not match its output schema: {listed}"
                     raise ToolFailure(message, reason="output_invalid")
                 if self._redact is not None and not for_tool:
                     value = self._redact(value, call.args)

@@ -77,8 +77,8 @@ class JsonRpcError(Exception):
         self.data = data
 
     def error(self) -> dict[str, Any]:
-        told: dict[str, Any] = {"code": self.code, "message": str(self)}
-        return told if self.data is None else {**told, "data": self.data}
+        error: dict[str, Any] = {"code": self.code, "message": str(self)}
+        return error if self.data is None else {**error, "data": self.data}
 
 
 def unsupported_version(requested: str, supported: Sequence[str]) -> JsonRpcError:

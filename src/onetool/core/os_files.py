@@ -265,10 +265,10 @@ def read_private(file: Path, most: int) -> bytes | None:
             if not stat.S_ISREG(status.st_mode):
                 raise UnsafeFileError("it is not a regular file")
             if HAS_OWNERS and status.st_uid != os.geteuid():
-                raise UnsafeFileError("it belongs to somebody else")
+                raise UnsafeFileError("it belongs to another user")
             if HAS_OWNERS and status.st_mode & 0o077:
-                hint = f"look at what it says, then: chmod 600 {file}"
-                raise UnsafeFileError("others can read or write it", hint)
+                hint = f"check its content, then run: chmod 600 {file}"
+                raise UnsafeFileError("other users can read or write it", hint)
             return stream.read(most)
     except UnsafeFileError:
         raise

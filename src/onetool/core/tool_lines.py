@@ -41,8 +41,8 @@ def tool_line(spec: ToolSpec, name: str | None = None, *, exact: bool = False) -
         line += f" -> {shape}"
     if mark := spec.effect:
         line += f" [{mark}]"
-    said = first_sentence(spec.description)
-    return f"{line}: {said}" if said else line
+    summary = first_sentence(spec.description)
+    return f"{line}: {summary}" if summary else line
 
 
 def first_sentence(description: str) -> str:

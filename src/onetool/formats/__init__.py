@@ -62,8 +62,8 @@ def _anthropic(spec: ToolSpec, name: str) -> Tool:
     odd = {key: properties.pop(key) for key in list(properties) if not _ANTHROPIC_KEY.fullmatch(key)}
     if odd:  # Anthropic refuses such keys; list them in the description
         schema["required"] = [key for key in schema.get("required", []) if key not in odd]
-        told = f"Further arguments: {json.dumps(odd, ensure_ascii=False)}"
-        schema["description"] = f"{schema['description']} {told}" if schema.get("description") else told
+        note = f"Further arguments: {json.dumps(odd, ensure_ascii=False)}"
+        schema["description"] = f"{schema['description']} {note}" if schema.get("description") else note
     return {"name": name, "description": spec.description, "input_schema": schema}
 
 

@@ -180,10 +180,10 @@ async def ask_person(message: str, fields: Mapping[str, Any], *, key: str | None
         message: The question, with the reason for asking.
         fields: A JSON schema of type object, or only its `properties`: {"name": {"type": "string"}}. With only
             properties, those without a default are required.
-        key: What the question is called, where a tool asks several times; two questions must not share one.
+        key: A name for the question, for tools that ask several times; must be unique.
 
     Raises:
-        Declined: They said no, or closed the form.
+        Declined: The person declined, or closed the form.
         CannotAsk: The caller can't ask a person.
     """
     from onetool.core.schema import CompiledSchema  # rarely needed
@@ -212,7 +212,7 @@ async def ask_model(
         prompt: A text, or messages: [{"role": "user", "content": "…"}, …].
         max_tokens: The maximum length of the answer.
         system: The system prompt.
-        key: What the question is called, where a tool asks several times; two questions must not share one.
+        key: A name for the question, for tools that ask several times; must be unique.
     """
     messages: list[dict[str, Any]] = []
     for one in [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt:
@@ -252,7 +252,9 @@ def _caller(capability: str, whom: str) -> Caller:
         return caller
     tool = context.spec.name if context else "this tool"
     where = "from here" if caller is None else "through this client"
-    error = CannotAsk(capability, f"{tool} needs to ask {whom}, which can't be done {where}: it takes {capability}")
+    error = CannotAsk(
+        capability, f"{tool} needs to ask {whom}, which can't be done {where}: {capability} is not supported"
+    )
     if caller is not None:
         caller.lacks(error)
     raise error

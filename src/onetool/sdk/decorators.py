@@ -100,9 +100,9 @@ def _check_marks(
         raise ValueError(f"retries: expected a number from 0 to {MAX_RETRIES}, got {retries!r}")
     if task not in (None, "optional", "required"):
         raise ValueError(f'task: expected "optional" or "required", got {task!r}')
-    for words, told in ((tags, "tags"), (examples, "examples")):
+    for words, option in ((tags, "tags"), (examples, "examples")):
         if isinstance(words, str) or not all(isinstance(word, str) for word in words):
-            raise TypeError(f"{told}: expected a list of texts, got {words!r}")
+            raise TypeError(f"{option}: expected a list of texts, got {words!r}")
 
 
 def marks_of(function: Callable[..., Any]) -> ToolMarks:

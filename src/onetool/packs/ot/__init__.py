@@ -99,7 +99,7 @@ class DiscoveryTools:
         with _span("ot.aliases", pattern=pattern, info=info):
             catalogue, allowed = current_catalogue()
             every = self._view.aliases
-            if allowed is not None:  # of what may be used
+            if allowed is not None:  # only for permitted tools
                 every = {name: to for name, to in every.items() if self._listing.find(to, catalogue, allowed)}
             return listings.aliases(every, pattern, info)
 
@@ -340,14 +340,14 @@ class StateTools:
                 known = ", ".join(PERIODS)
                 return f"Error: Invalid period '{cut(period, SHOWN)}'. Valid: {known}. Example: ot.stats(period='day')"
             try:
-                told = self._view.stats(period, tool, current_catalogue()[1])
+                report = self._view.stats(period, tool, current_catalogue()[1])
             except ToolFailure as failure:
                 return f"Error: {message_of(failure)}"
-            shown = {key: value for key, value in told.items() if key != "series"}  # only for charts
+            shown = {key: value for key, value in report.items() if key != "series"}  # only for charts
             if output is None:
                 return shown
             try:
-                return {**shown, "html_report": self._view.write_report(output, told)}
+                return {**shown, "html_report": self._view.write_report(output, report)}
             except ToolFailure as failure:
                 return f"Error: Cannot write to '{cut(output, SHOWN)}': {cut(message_of(failure), MAX_WORDS)}"
 

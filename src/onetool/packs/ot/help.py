@@ -37,20 +37,20 @@ def tools_for(query: str, words: Mapping[str, str], found: Iterable[tuple[ToolSp
 
     `words` are the names in code of all visible tools.
     """
-    said, scores = comparable(query), dict[str, float]()
+    wanted, scores = comparable(query), dict[str, float]()
     for spec, score in found:
         if spec.name in words:
             naming, text = divmod(score, 1.0)
-            scores[spec.name] = _begun(said, words[spec.name]) or (WORDS if naming else 0.0) + text
+            scores[spec.name] = _prefix_score(wanted, words[spec.name]) or (WORDS if naming else 0.0) + text
     best = _sorted(scores)
     enough = min(best[0][1] if best else 0.0, WORDS) * WEAK
     return [(name, score) for name, score in best if score >= enough]
 
 
-def _begun(said: str, word: str) -> float:
+def _prefix_score(wanted: str, word: str) -> float:
     """Return the score of a name that starts with the query, with or without its pack. Longer prefixes score higher."""
     whole, own = comparable(word), comparable(word.rpartition(".")[2])
-    return PREFIX + len(said) / len(whole) if said and (whole.startswith(said) or own.startswith(said)) else 0.0
+    return PREFIX + len(wanted) / len(whole) if wanted and (whole.startswith(wanted) or own.startswith(wanted)) else 0.0
 
 
 class Named(NamedTuple):
@@ -74,10 +74,10 @@ def named(texts: Mapping[str, str]) -> list[Named]:
 
 def others_for(query: str, others: Iterable[Named]) -> list[tuple[str, float]]:
     """Return the names of matching packs, aliases or snippets with scores, best first."""
-    if not (said := comparable(query)[:MAX_COMPARED]):
+    if not (wanted := comparable(query)[:MAX_COMPARED]):
         return []
-    words = said.split()
-    return _sorted({one.name: score for one in others if (score := _score(said, words, one))})
+    words = wanted.split()
+    return _sorted({one.name: score for one in others if (score := _score(wanted, words, one))})
 
 
 def comparable(name: str) -> str:
@@ -85,13 +85,13 @@ def comparable(name: str) -> str:
     return " ".join(_SIGNS.sub(" ", name.casefold()).split())
 
 
-def _score(said: str, words: Sequence[str], one: Named) -> float:
+def _score(wanted: str, words: Sequence[str], one: Named) -> float:
     from rapidfuzz import fuzz  # only needed for unknown names
     from rapidfuzz.distance import OSA
 
     called = one.called
-    if called.startswith(said):
-        return PREFIX + len(said) / len(called)
+    if called.startswith(wanted):
+        return PREFIX + len(wanted) / len(called)
     if one.words.issuperset(words):
         return WORDS + len(set(words) & set(called.split())) / len(words)
     near = (
@@ -99,10 +99,10 @@ def _score(said: str, words: Sequence[str], one: Named) -> float:
         if len(called) <= SHORT and any(2 * len(word) > SHORT and OSA.distance(word, called) == 1 for word in words)
         else 0.0
     )
-    begun = max((len(word) / len(called) for word in words if len(word) > 2 and called.startswith(word)), default=0.0)
-    closest = max(fuzz.ratio(part, called, score_cutoff=CLOSE) for part in (said, *words))
+    prefix = max((len(word) / len(called) for word in words if len(word) > 2 and called.startswith(word)), default=0.0)
+    closest = max(fuzz.ratio(part, called, score_cutoff=CLOSE) for part in (wanted, *words))
     mistyped = (ONE_WORD for word in words for part in called.split() if _is_typo(OSA.distance(word, part), word))
-    return max(begun, near, closest / 100, next(mistyped, 0.0))
+    return max(prefix, near, closest / 100, next(mistyped, 0.0))
 
 
 def _is_typo(mistakes: int, word: str) -> bool:
@@ -200,7 +200,7 @@ class Help:
             return "\n\n".join(exact)
         found = self._matches(query, there, allowed)
         if not any(found.values()):
-            return f"No matches found for {query[:SHOWN]!r}. Browse what there is with ot.tools() or ot.packs()."
+            return f"No matches found for {query[:SHOWN]!r}. See ot.tools() or ot.packs() for lists."
         if info == "list":
             return [name for names in found.values() for name in names]
         if info == "min":
@@ -210,14 +210,14 @@ class Help:
 
     def _matches(self, query: str, there: "_Catalogue", allowed: Collection[str] | None) -> dict[str, list[str]]:
         """Return the matches by kind."""
-        said = query.removeprefix("$")
-        found = self._view.search(said, SEARCHED, allowed)
-        tools = [] if query.startswith("$") else tools_for(said, there.words, found)
+        wanted = query.removeprefix("$")
+        found = self._view.search(wanted, SEARCHED, allowed)
+        tools = [] if query.startswith("$") else tools_for(wanted, there.words, found)
         return {
             "Tools": [there.by_name[name].word for name, _ in tools[:MAX_TOOLS]],
-            "Packs": _best(said, there.named_packs),
-            "Snippets": [f"${name}" for name in _best(said, there.named_snippets)],
-            "Aliases": _best(said, there.named_aliases),
+            "Packs": _best(wanted, there.named_packs),
+            "Snippets": [f"${name}" for name in _best(wanted, there.named_snippets)],
+            "Aliases": _best(wanted, there.named_aliases),
         }
 
 
@@ -232,7 +232,7 @@ class _Catalogue:
         self.words = {tool.spec.name: tool.word for tool in tools}
         self.by_name = by_name(tools)
         self.aliases = view.aliases
-        if allowed is not None:  # of what may be used
+        if allowed is not None:  # only for permitted tools
             self.aliases = {name: to for name, to in view.aliases.items() if to in self.by_name}
         self.runs = runs
         self.snippets = view.snippets(catalogue, allowed) if runs else {}
@@ -371,9 +371,9 @@ def _listed(pack: PackView) -> Iterator[str]:
         if sum(map(count_bytes, lines)) <= MAX_BYTES:
             yield from lines
             return
-    said = list(take_within(DESCRIBED, (_in_line(tool) for tool in pack.tools)))
-    yield from said
-    rest = [tool.word for tool in pack.tools[len(said) :]]
+    described = list(take_within(DESCRIBED, (_in_line(tool) for tool in pack.tools)))
+    yield from described
+    rest = [tool.word for tool in pack.tools[len(described) :]]
     named = list(take_within(NAMED, rest))
     more = f' … and {len(rest) - len(named):,} more: ot.tools(pattern="{pack.name}.")' if len(named) < len(rest) else ""
     if rest:

@@ -120,12 +120,12 @@ def _annotated_form(hints: HintForms, hint: Any) -> JsonForm:
         own = getattr(fact, "metadata", None)  # pydantic's Field holds its constraints in a list
         facts += [fact, *(own if isinstance(own, list) else ())]
     rules = [rule for fact in facts for rule in _rules(fact)]
-    schema, said = form.schema, True
+    schema, is_complete = form.schema, True
     for name, limit in rules:
         schema, whole = _with_rule(schema, name, limit)
-        said = said and whole
+        is_complete = is_complete and whole
     schema = {**schema, **_description_of(facts)}
-    return JsonForm(schema, _checked(form.convert, rules) if rules else form.convert, as_is=form.as_is and said)
+    return JsonForm(schema, _checked(form.convert, rules) if rules else form.convert, as_is=form.as_is and is_complete)
 
 
 def _rules(fact: Any) -> Iterator[tuple[str, Any]]:
