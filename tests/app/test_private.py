@@ -48,7 +48,7 @@ def test_stored_results_are_read_by_their_handle_and_in_no_other_way(app, tmp_pa
 def test_what_was_counted_is_not_read_as_a_file(app):
     value(app, "time.now()")
     app.runtime.stats.flush()
-    assert "OneTool's" in failure(app, "fs.read_file(path='.onetool/state.db', encoding='base64')")
+    assert "belongs to OneTool" in failure(app, "fs.read_file(path='.onetool/state.db', encoding='base64')")
 
 
 def test_the_config_and_what_it_includes_are_closed(app, tmp_path):
