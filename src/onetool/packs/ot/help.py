@@ -335,7 +335,7 @@ def _page_of_tool(tool: ListedTool, has_documents: bool = True) -> str:
     for need in spec.requires:
         facts = ["command" if need.kind == "cli" else "library"]
         facts += [f"at least {need.minimum}"] if need.minimum else []
-        facts += [f"install with: {need.install}"] if need.install else []
+        facts += [f"to install it: {need.install}"] if need.install else []
         requires.append(f"- {need.name} ({'; '.join(facts)})")
     parts = [
         f"# {tool.word}",
