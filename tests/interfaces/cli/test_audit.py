@@ -256,12 +256,12 @@ def test_a_database_that_is_away_or_has_no_tables_is_told(folder, database_url):
     use_database(folder, "postgresql://postgres@127.0.0.1:1/postgres")
     result = run()
     assert (result.exit_code, result.stdout) == (1, "")
-    why = "the audit log can't be read: the database can't be reached; nothing has changed, try again."
-    assert result.stderr == f"Error: {why} `onetool db` tells how the database is.\n"
+    why = "The audit log can't be read: the database can't be reached; nothing has changed, try again."
+    assert result.stderr == f"Error: {why} `onetool db` shows the state of the database.\n"
     use_database(folder, database_url)
     result = run()
     assert result.exit_code == 1
-    assert "the audit log can't be read: the database has no tables: run `onetool db init`" in result.stderr
+    assert "The audit log can't be read: the database has no tables: run `onetool db init`" in result.stderr
 
 
 def test_an_import_into_a_new_database_is_noted_there(tmp_path, database_url):

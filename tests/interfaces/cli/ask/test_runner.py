@@ -78,7 +78,7 @@ def test_sizes_are_limited(tmp_path):
     small.write_bytes(b"a" * (MAX_TEXT_BYTES // 2 + 1))
     assert "with all files, is larger than 1 MiB" in refused(["q"], [str(small), str(small)])
     large.write_bytes(PNG + bytes(MAX_PICTURE_BYTES))
-    assert "larger than 5 MB, which is the most for a picture" in refused(["q"], [str(large)])
+    assert "larger than 5 MB, the maximum for a picture" in refused(["q"], [str(large)])
     large.write_bytes(PNG.ljust(MAX_PICTURE_BYTES, b"\0"))
     assert read_question(["q"], [str(large)]).files[0].kind == "image/png"
 
@@ -136,7 +136,7 @@ def test_who_is_to_type_it_is_told(piped, monkeypatch, capsys):
     read_question(["What is it?"], ["-"])
     first, second = capsys.readouterr().err.splitlines()
     assert first == "Type the question; Ctrl-D ends it."
-    assert second == "Type what is to be attached; Ctrl-D ends it."
+    assert second == "Type the attachment; Ctrl-D ends it."
 
 
 def test_wrong_usage_is_explained(piped):

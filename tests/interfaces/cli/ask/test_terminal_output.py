@@ -78,7 +78,7 @@ def test_a_terminal_shows_all_of_it_as_it_comes(shows):
     lines = err.splitlines()
     assert "thinking …" in lines[0]
     assert "\x1b[36mtime.now()\x1b[0m\x1b[32m → ok, 12.4 ms" in lines[1]
-    assert 'm (ollama) · 2 steps · 1,200 + 1 token · go on: onetool ask --session s1 "…"' in lines[2]
+    assert 'm (ollama) · 2 steps · 1,200 + 1 token · continue: onetool ask --session s1 "…"' in lines[2]
     assert len(lines) == 3
 
 
