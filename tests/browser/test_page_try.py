@@ -165,7 +165,7 @@ def test_a_secret_is_sent_and_not_kept_and_json_and_form_are_in_step(person, ser
     person.click("Arguments as JSON")
     person.press("Control+End")
     person.write(",")
-    person.see("column 2: , can't stand here.")
+    person.see("column 2: , is not allowed here.")
     person.click("Form", role="tab")
     person.see("The form shows the last arguments that were valid.")
     assert person.reads("title") == "tea"
