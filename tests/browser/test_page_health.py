@@ -172,7 +172,7 @@ def test_who_serves_and_whether_the_database_is_reached(browser, postgres, repli
         person.open("#/servers?server=ok").see("runs once for all, in ")
         person.open("#/health").see("2 serving processes")
         second.process.terminate()
-        person.see("stops soon").see("1 process serves").see_no("stops soon")
+        person.see("stops soon").see("1 serving process").see_no("stops soon")
         person.forgive("status of 503")
         postgres.stop()
         try:

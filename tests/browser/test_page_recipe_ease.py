@@ -55,7 +55,7 @@ def test_without_a_bundle_saving_makes_one(tmp_path, browser):
         person.see("Unsaved draft")
         person.press("Control+s")
         is_at(person, "Name")
-        person.see("this becomes a new one")
+        person.see("this becomes a new version")
         person.press("Enter")
         person.see("Saved: evening 2")
         assert person.faults() == []

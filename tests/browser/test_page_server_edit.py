@@ -130,7 +130,7 @@ def test_on_another_machine_the_page_gives_the_command_for_a_login(browser, tmp_
     ):
         person = Person(page, served.url.replace("127.0.0.1", host))
         person.open("#/servers?server=vault").sign_in(TOKEN)
-        person.see("Needs a login", "Run this there:", "onetool servers login vault")
+        person.see("Needs a login", "Run this command there:", "onetool servers login vault")
         assert "Log in" not in person.names("button")
 
 

@@ -282,7 +282,7 @@ def test_deleting_is_confirmed_and_a_bundle_can_come_back(weather):
     assert "1 tool" in refused("delete", "weather", "--yes")
     assert "Deleted weather/forecast@1." in run("delete", "weather/forecast", "--yes").stdout
     gone = run("delete", "weather", "--yes")
-    assert "stays for two days" in gone.stdout
+    assert "is kept for two days" in gone.stdout
     assert "onetool bundles restore weather" in gone.stdout
     assert "onetool bundles restore weather" in refused("show", "weather")
     assert did("list", "--all")[0]["softDeletedAt"]

@@ -188,7 +188,7 @@ def test_they_are_deleted(kept):
     assert "Deleted 1 session." in run("delete", "a", "a", "--yes").output
     assert "Deleted 2 sessions." in run("delete", "--older-than", "7", "--yes").output
     assert [one.id for one in kept.list()] == ["b"]
-    assert "none to delete" in run("delete", "--older-than", "7", "--yes").output
+    assert "no sessions to delete" in run("delete", "--older-than", "7", "--yes").output
     wrong = {
         (): "Give ID, --older-than DAYS, or --all.",
         ("b", "--all"): "Give one of ID, --older-than and --all, not several.",

@@ -41,7 +41,7 @@ class LazyGroup(click.Group):
         "stats": (".stats:stats", "Show what was called, and what it saved."),
         "audit": (".audit:audit", "Show the audit log of `onetool serve`."),
         "check": (".check:check", "Check the config and every tool."),
-        "trust": (".trust:trust", "Trust a project's folder: PATH, or this one."),
+        "trust": (".trust:trust", "Trust a project's folder: PATH, or the current one."),
         "init": (".init:init", "Write a config, or set up an MCP client."),
         "completion": (":completion", "Print the completion script for a shell."),
     }
@@ -76,7 +76,7 @@ class LazyGroup(click.Group):
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]}, no_args_is_help=True)
-@click.option("--config", metavar="FILE", help="Use this config instead of the one that is found from here.")
+@click.option("--config", metavar="FILE", help="Use this config instead of the one found from the current folder.")
 @click.option("-v", "--verbose", count=True, help="Log more on standard error: -v calls, -vv everything.")
 @click.version_option(__version__, message="%(prog)s %(version)s")
 @click.pass_context

@@ -146,7 +146,7 @@ def _follow(log: AuditTable, only: AuditFilter, key: bytes, start: int, printer:
 
 
 class Printer:
-    """Prints lines as JSON, or in columns."""
+    """A printer of lines, as JSON or in columns."""
 
     def __init__(self, as_json: bool) -> None:
         self._as_json = as_json

@@ -1,4 +1,4 @@
-"""`onetool auth …`: keep API keys and other secrets, without ever showing them."""
+"""`onetool auth …`: stores API keys and other secrets, and never shows them."""
 
 import sys
 from functools import partial
@@ -114,7 +114,7 @@ def remove(ctx: click.Context, name: str) -> None:
     except (OSError, ValueError) as error:
         raise click.ClickException(f"Can't write {file}: {error}") from None
     if not gone:
-        raise click.ClickException(f"{secret} is not kept in {file}, nor in the keyring.")
+        raise click.ClickException(f"{secret} is stored neither in {file} nor in the keyring.")
     click.echo(f"Removed {secret}.", err=True)
 
 

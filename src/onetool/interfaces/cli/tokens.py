@@ -1,4 +1,4 @@
-"""`onetool tokens …`: add, list and revoke the named tokens of `onetool serve`.
+"""`onetool tokens …`: adds, lists and revokes the named tokens of `onetool serve`.
 
 The token goes to standard output, and everything else to standard error, so that a script can capture the token:
 TOKEN=$(onetool tokens add ci).

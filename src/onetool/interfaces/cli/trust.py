@@ -26,7 +26,7 @@ from onetool.interfaces.cli.output import confirm, echo, is_interactive, print_j
 @click.option("--owner", is_flag=True, help="Accept the owner and the permissions of PATH.")
 @click.option("--json", "as_json", is_flag=True, help="With --list: print JSON and nothing else.")
 def trust(path: Path | None, yes: bool, lists: bool, revoke: bool, owner: bool, as_json: bool) -> None:
-    """Trust a project's folder: PATH, or this one.
+    """Trust a project's folder: PATH, or the current one.
 
     OneTool uses the config, packs, bundles and servers of a project only if you trust it. This shows what the folder
     would run, connect to and read, and which secrets it names. If it reaches further later, you are asked again. Your

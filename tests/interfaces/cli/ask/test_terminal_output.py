@@ -195,7 +195,7 @@ def test_long_arguments_are_cut():
 
 
 def test_who_waits_for_a_silent_model_is_told_twice_but_not_while_tools_run(monkeypatch):
-    monkeypatch.setattr(runner, "TOLD_AFTER", (0.02, 0.06))
+    monkeypatch.setattr(runner, "NOTICE_AFTER", (0.02, 0.06))
     said = []
 
     async def told(heard, event, times):

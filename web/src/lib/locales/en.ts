@@ -668,7 +668,7 @@ export const en = {
   "servers.log.follows": "New lines appear by themselves.",
   "servers.log.none": "The log is empty so far.",
   "servers.login": "Log in",
-  "servers.login.elsewhere": "The login must be completed on the machine that runs OneTool. Run there:",
+  "servers.login.elsewhere": "The login must be completed on the machine that runs OneTool. Run this command there:",
   "servers.login.needed": "Needs a login",
   "servers.login.odd": "The server's login URL is not a web address: {url}",
   "servers.login.open": "Log in with a browser on the machine that runs OneTool, then come back here:",

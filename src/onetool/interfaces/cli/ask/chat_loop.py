@@ -39,7 +39,7 @@ from onetool.script.parse import ScriptError
 
 WELCOME = "Ask something, or call a tool: +tool key=value. /help says more; Ctrl-C stops an answer, Ctrl-D ends."
 
-MAX_LISTED = 40  # tools, for a person
+MAX_LISTED = 40  # tools listed at a terminal
 MAX_FOUND = 10
 LIST, NEW = "list", "new"
 A_QUESTION = "a line that begins with a space is a question"

@@ -45,12 +45,12 @@ class Screen:
         self._is_live = stdout().isatty()
         self._is_watched = sys.stderr.isatty()
         self._step = 0
-        self._texts: list[str] = []  # by the model, in this step
+        self._texts: list[str] = []  # of the model, in this step
         self._unshown: list[str] = []  # the last texts, not written yet
         self._written = 0.0  # the time of the last write
         self._later: asyncio.TimerHandle | None = None
         self._in_line = False  # the last output did not end its line
-        self._open: str | None = None  # the call whose line waits for its end
+        self._open: str | None = None  # the id of the call whose line is not ended
         self._thinks = False
 
     def show(self, event: Event) -> None:
@@ -185,7 +185,7 @@ def continue_hint(session: str) -> str:
 
 YES, NO, ALWAYS, VIEW = ("y", "yes"), ("n", "no"), ("a", "always"), ("v", "view")
 ANSWERS = (*YES, *NO, *ALWAYS, *VIEW)
-MAX_MISTAKES = 3  # invalid answers; then it is a no
+MAX_MISTAKES = 3  # invalid answers; then the call is not approved
 CHOICES = "Run {}? y = yes, n = no, a = always for this tool, in this question"
 MORE = ", v = view all of it"
 MAX_SHOWN = 20  # characters of an invalid answer

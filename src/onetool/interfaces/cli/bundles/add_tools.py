@@ -174,14 +174,14 @@ def add_curl(
     if dry_run:
         print_json(check_tool(app, place, tool), as_json)
         if secrets:
-            print_note(f"Would be kept with the other secrets: {', '.join(secrets)}")
+            print_note(f"Would be stored with the other secrets: {', '.join(secrets)}")
         return
     if secrets:
         print_note(f"Its credentials become secrets: {', '.join(secrets)}")
     with secrets_stored(known, secrets, host) as kept:
         added = put_tool(app, place, tool, create)
     if kept:
-        print_note(f"Kept in {known.file}, for {host} only: {', '.join(kept)}")
+        print_note(f"Stored in {known.file}, for {host} only: {', '.join(kept)}")
         for one in kept:
             warn_if_short(one, secrets[one])
     name = f"{place.bundle}/{added['slug']}@{added['version']}"
@@ -238,12 +238,12 @@ def save(
     kept = put_tool(app, place, tool, create)
     name = f"{place.bundle}/{kept['slug']}@{kept['version']}"
     takes = ", ".join(kept["argSchema"]["properties"]) or "no arguments"
-    print_outcome(kept, f"Kept as {name}, with {takes}. Look at it: onetool bundles show {name}", as_json)
+    print_outcome(kept, f"Stored as {name}, with {takes}. Look at it: onetool bundles show {name}", as_json)
     _note_missing(tool)
 
 
 def script_tool(app: App, text: str, given: dict[str, Argument], description: str = "") -> dict[str, Any]:
-    """Return the tool as the REST API takes it. Whether the code can run is checked there."""
+    """Return the tool as the REST API takes it. The REST API checks whether the code can run."""
     code = read(text)
     scan = CodeScan(code)
     for name in given:
@@ -261,6 +261,6 @@ def script_tool(app: App, text: str, given: dict[str, Argument], description: st
 
 def _note_missing(tool: dict[str, Any]) -> None:
     if vague := [name for name, schema in tool["argSchema"]["properties"].items() if not schema]:
-        print_note(f"Arguments of any type: {', '.join(vague)}. To say more: --arg {vague[0]}:string")
+        print_note(f"Arguments of any type: {', '.join(vague)}. To set a type: --arg {vague[0]}:string")
     if not tool["description"]:
         print_note("It has no description, so models can't know what it is for. Add one with --description.")

@@ -226,7 +226,7 @@ def edit(
     target = ToolReference(bundle["id"], tool["slug"], version)
     kept = put_tool(app, target, content, create=False)
     name = f"{bundle['slug']}/{kept['slug']}@{kept['version']}"
-    print_outcome(kept, f"Kept as {name}; {tool['version']} stays as it was.", as_json)
+    print_outcome(kept, f"Stored as {name}; version {tool['version']} is unchanged.", as_json)
 
 
 @click.command()

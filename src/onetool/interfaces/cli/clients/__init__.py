@@ -120,7 +120,7 @@ def _write(options: SetupOptions, client: KnownClient, server: OneToolEntry, fil
     try:
         written = put_file(file, change, private=options.user)
     except OSError as error:
-        raise click.ClickException(f"can't write {file}: {error.strerror}.") from None
+        raise click.ClickException(f"Can't write {file}: {error.strerror}.") from None
     except EditError as refusal:
         click.echo(client.snippet(options.name, server, file), nl=False)
         raise click.ClickException(f"{file} was not changed: {refusal}. The entry to add is above.") from None

@@ -335,7 +335,7 @@ def _read_client(client: str, project: bool) -> "list[ClientServers]":
         looked = ", ".join(shown_path(one.file) for one in wanted)
         left = [shown_path(one.file) for one in files if one not in wanted and one.file.exists()]
         more = f" Not read without --project: {', '.join(left)}." if left else ""
-        raise click.ClickException(f"{CLIENT_FILES[client].title} has no servers here; looked into {looked}.{more}")
+        raise click.ClickException(f"{CLIENT_FILES[client].title} has no servers here; read: {looked}.{more}")
     return found
 
 
@@ -393,7 +393,7 @@ def write_plan(target: "ConfigTarget", plan: "ServerImportPlan", as_json: bool) 
         echo(f"{shown_path(target.file)} is unchanged: there is nothing to add.")
     if plan.secrets:
         secrets = counted(len(plan.secrets), "secret")
-        echo(f"Kept {secrets} in {shown_path(target.secrets.file or target.file)}: {_names(plan.secrets)}.")
+        echo(f"Stored {secrets} in {shown_path(target.secrets.file or target.file)}: {_names(plan.secrets)}.")
     _print_plan(plan, err=False)
     if plan.servers:
         echo(f"Next: onetool {'trust' if plan.from_project and target.is_project else 'servers test'}")
@@ -409,7 +409,7 @@ def print_draft(plan: "ServerImportPlan", as_json: bool) -> None:
     if plan.servers:
         echo(servers_yaml(plan.servers).rstrip("\n"))
     if plan.secrets:
-        click.echo(f"These would be kept as secrets: {_names(plan.secrets)}.", err=True)
+        click.echo(f"These would be stored as secrets: {_names(plan.secrets)}.", err=True)
     _print_plan(plan, err=True)
 
 
