@@ -384,7 +384,7 @@ def test_what_differs_is_listed_and_the_exit_code_says_so(folder, database_url):
     (row,) = [row for row in json.loads(done.stdout)["stores"] if row["left"]]
     assert (row["same"], row["left"][0]["what"], row["left"][0]["is_conflict"]) == (1, "results key 1", True)
     shown, code = on_a_terminal(folder, "db", "import")
-    assert (code, "left: results key 1" in shown, "--force replaces it" in shown) == (1, True, True)
+    assert (code, "left: results key 1" in shown, "--force replaces them" in shown) == (1, True, True)
     assert moved(folder, "import", "--force")["results"] == {"moved": 1, "same": 1, "left": []}
 
 
@@ -612,5 +612,5 @@ def test_a_list_of_tokens_without_the_database_speaks_of_no_change(tmp_path):
     folder = configured(tmp_path / "home", "postgresql://onetool:hidden@127.0.0.1:1/onetool")
     done = cli("--config", "onetool.yaml", "tokens", "list", cwd=folder)
     assert done.returncode == 1
-    assert "Error: the database can't be reached: `onetool db` says why" in done.stderr
+    assert "Error: The database can't be reached: `onetool db` shows why." in done.stderr
     assert "nothing has changed" not in done.stderr
