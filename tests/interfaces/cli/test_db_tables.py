@@ -192,4 +192,4 @@ def test_in_a_folder_that_is_not_trusted_it_is_said_where_things_are_kept(tmp_pa
     assert f"SOME_KEY is kept in {own / '.onetool' / 'secrets.yaml'}, {not_here}." in secret.stderr
     init = cli("db", "init", **there)
     assert (init.returncode, "run onetool trust" in init.stderr) == (1, True)
-    assert f"the config in {project / '.onetool'} is not used" in init.stderr
+    assert f"The config in {project / '.onetool'} is not used" in init.stderr
