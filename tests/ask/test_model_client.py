@@ -328,7 +328,7 @@ def test_time_passes_also_where_there_is_always_something_at_hand():
         upstream.say(events(*[{"say": "a"}] * 1000, DONE))
         error, _ = failed(model_at(upstream.url, fake, timeout=0.3))
     assert error.reason == "timeout"
-    assert "did not come to the end of its answer within 0.3 s" in str(error)
+    assert "did not complete its answer within 0.3 s" in str(error)
     assert len(fake.readers[0].fed) < 100
 
 
@@ -340,7 +340,7 @@ def test_there_is_little_time_for_a_connection(monkeypatch):
 
     error, said = failed(model_at("http://127.0.0.1:9", client=HttpClient(connect=never), tries=2))
     assert (error.reason, len(said)) == ("unreachable", 1)
-    assert "there was no connection to 127.0.0.1:9 within 0.1 s" in str(error)
+    assert "no connection to 127.0.0.1:9 within 0.1 s" in str(error)
 
 
 # Who stops listening

@@ -1,6 +1,6 @@
-"""`httpImpl` and `limits` of a tool as msgspec Structs, with the retries and the time limits that follow from them.
+"""`httpImpl` and `limits` of a tool as msgspec Structs, with the retries and time limits that follow from them.
 
-Light to import: listing tools needs no more than this. JSON pointers into a definition are made here, too.
+Cheap to import: listing tools needs only this module. Also builds JSON pointers into a definition.
 """
 
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def below(pointer: str, name: str | int) -> str:
-    """Return the pointer to a member of what the other one points to."""
+    """Return the pointer to a member of the value at `pointer`."""
     return f"{pointer}/{str(name).replace('~', '~0').replace('/', '~1')}"
 
 
@@ -30,15 +30,15 @@ StepName = Annotated[str, Meta(pattern="^[A-Za-z_][A-Za-z0-9_]*$", max_length=64
 
 
 FROM_TOOL = "OneTool-Call"
-"""A header of every request of an HTTP tool and to an MCP server: some routes of `onetool serve` refuse it."""
+"""A header of every request of an HTTP tool and to an MCP server. Some routes of `onetool serve` refuse it."""
 
-UPSTREAM = "upstream"  # in the meta of a result: status, time and size of the last response
+UPSTREAM = "upstream"  # in the `meta` of a result: status, time and size of the last response
 
 
 class CamelStruct(
     msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True, omit_defaults=True
 ):
-    """Base of Structs in files that people write: camelCase keys; unknown keys are errors."""
+    """The base of Structs in user-written files: camelCase keys; unknown keys are errors."""
 
 
 class Bearer(CamelStruct, frozen=True, kw_only=True, tag="bearer", tag_field="type"):
@@ -55,7 +55,7 @@ class Basic(CamelStruct, frozen=True, kw_only=True, tag="basic", tag_field="type
 
 
 class ApiKey(CamelStruct, frozen=True, kw_only=True, tag="apiKey", tag_field="type"):
-    """A key under a name of its own."""
+    """An API key in a header, the query or a cookie."""
 
     name: Text
     value: Text
@@ -63,9 +63,9 @@ class ApiKey(CamelStruct, frozen=True, kw_only=True, tag="apiKey", tag_field="ty
 
 
 class Hmac(CamelStruct, frozen=True, kw_only=True, tag="hmac", tag_field="type"):
-    """A signature over parts of the request, made of a secret that is not sent.
+    """A signature over parts of the request, computed with a secret that is not sent.
 
-    `payload` names what is signed, with {method}, {path} (as sent, with its query), {host}, {timestamp}, {body} and
+    `payload` lists the signed parts: {method}, {path} (as sent, with its query), {host}, {timestamp}, {body} and
     {bodySha256} (hex).
     """
 
@@ -74,14 +74,14 @@ class Hmac(CamelStruct, frozen=True, kw_only=True, tag="hmac", tag_field="type")
     encoding: Literal["hex", "base64"] = "hex"
     payload: Text = "{body}"
     header: Text = "X-Signature"
-    prefix: str = ""  # of the header's value: `sha256=`
-    timestamp_header: Text | None = None  # where {timestamp} (seconds since 1970) is sent
+    prefix: str = ""  # of the header's value, for example `sha256=`
+    timestamp_header: Text | None = None  # the header with {timestamp} (seconds since 1970)
 
 
 class OAuth2(CamelStruct, frozen=True, kw_only=True, tag="oauth2", tag_field="type"):
-    """A bearer token that is fetched from `tokenUrl`, kept until it ends, and fetched anew when it is refused.
+    """A bearer token fetched from `tokenUrl`, kept until it expires, and fetched again if it is refused.
 
-    With the grant `authorizationCode` a person logs in at `authorizationUrl` first, by `onetool bundles login`.
+    With the grant `authorizationCode`, a person logs in at `authorizationUrl` first, with `onetool bundles login`.
     """
 
     token_url: Text
@@ -92,26 +92,26 @@ class OAuth2(CamelStruct, frozen=True, kw_only=True, tag="oauth2", tag_field="ty
     scope: str = ""
     client_auth: Literal["basic", "body"] = "basic"
     authorization_url: str = ""
-    issuer: str = ""  # what the authorization server calls itself, where its answers say that
-    redirect_port: Annotated[int, Meta(ge=1, le=65535)] | None = None  # None: any that is free
+    issuer: str = ""  # the authorization server's issuer identifier, if its answers contain one
+    redirect_port: Annotated[int, Meta(ge=1, le=65535)] | None = None  # None: any free port
 
 
 Auth = Bearer | Basic | ApiKey | Hmac | OAuth2
 
 
 class Encoding(CamelStruct, frozen=True, kw_only=True):
-    """The encoding of a query or form field, in OpenAPI's words.
+    """The encoding of a query or form field, in OpenAPI's terms.
 
-    Without a style, a list of plain values repeats the name, and what is nested has brackets: `items[0][price]`.
+    Without a style, a list of plain values repeats the name, and nested values have brackets: `items[0][price]`.
     """
 
     style: Literal["form", "spaceDelimited", "pipeDelimited", "deepObject"] | None = None
-    explode: bool | None = None  # None: as OpenAPI has it, false for the delimited styles
-    content_type: MediaType | None = None  # of a part of a multipart body; a form field with JSON is written as JSON
+    explode: bool | None = None  # None: OpenAPI's default, false for the delimited styles
+    content_type: MediaType | None = None  # of a part of a multipart body; a form field with a JSON type is JSON
 
     @property
     def separator(self) -> str | None:
-        """The separator of a list that is written as one value; None if each item is written as a value of its own."""
+        """The separator of a list written as one value; None if each item is a separate value."""
         explode = self.style in (None, "form", "deepObject") if self.explode is None else self.explode
         return None if explode or self.style == "deepObject" else _SEPARATORS.get(self.style or "form")
 
@@ -160,9 +160,9 @@ class ResponseOptions(CamelStruct, frozen=True, kw_only=True):
 
 
 class RequestStep(CamelStruct, frozen=True, kw_only=True):
-    """One of several requests. Those after it use its value as `${steps.NAME.…}`.
+    """One of several requests. Later requests use its value as `${steps.NAME.…}`.
 
-    `when` is a condition: JMESPath over `{args, steps}`, or one placeholder. The value of a step left out is null.
+    `when` is a condition: JMESPath over `{args, steps}`, or one placeholder. The value of a skipped step is null.
     """
 
     name: Annotated[StepName, Meta(description="What later requests call its value: `${steps.NAME.…}`.")]
@@ -177,7 +177,7 @@ Steps = Annotated[
 
 
 class HttpImpl(CamelStruct, frozen=True, kw_only=True):
-    """One request, `request` with its `response`; or several, `requests`."""
+    """One request, as `request` and `response`, or several, as `requests`."""
 
     request: Request | None = None
     response: ResponseOptions | None = None
@@ -191,7 +191,7 @@ class HttpImpl(CamelStruct, frozen=True, kw_only=True):
 
     @property
     def steps(self) -> tuple[RequestStep, ...]:
-        """All requests, in their order. A single one has no name."""
+        """All requests in order. A single request has no name."""
         if self.request is None:
             return self.requests or ()
         return (RequestStep(name="", request=self.request, response=self.response or ResponseOptions()),)
@@ -213,15 +213,15 @@ class ToolLimits(CamelStruct, frozen=True, kw_only=True):
 # Numbers of tries and timeouts
 
 IDEMPOTENT = frozenset(("GET", "HEAD", "PUT", "DELETE", "OPTIONS"))
-FIRST_PAUSE = 0.25  # seconds at most before the second try; twice as many before the next one …
+FIRST_PAUSE = 0.25  # maximum seconds before the second try; doubled for each further try …
 MAX_PAUSE = 8.0  # … up to this
-TOKEN_SECONDS = 15.0  # that fetching a token may take
-MAX_TOTAL = 900.0  # seconds over all tries, where a single one does not take longer
-OVERHEAD = 1.0  # seconds for what is not a sending: filling in, selecting
+TOKEN_SECONDS = 15.0  # for fetching a token
+MAX_TOTAL = 900.0  # seconds for all tries, unless a single try may take longer
+OVERHEAD = 1.0  # seconds for everything but sending: filling in, selecting
 
 
 def is_idempotent(request: "Request | HttpRequest") -> bool:
-    """Return whether sending it twice does no harm: by what its tool says, or by its method."""
+    """Return whether sending the request twice does no harm, according to its tool or its method."""
     return request.method in IDEMPOTENT if request.idempotent is None else request.idempotent
 
 
@@ -231,7 +231,7 @@ def max_tries(request: Request, limits: ToolLimits) -> int:
 
 
 def longest_pause(number: int) -> float:
-    """Return the seconds at most after try `number`, where no server asks for more."""
+    """Return the maximum pause in seconds after try `number`, unless the server asks for more."""
     return min(FIRST_PAUSE * 2 ** (number - 1), MAX_PAUSE)
 
 
@@ -244,7 +244,7 @@ def sending_seconds(request: Request, limits: ToolLimits) -> float:
 
 
 def all_sending_seconds(impl: HttpImpl, limits: ToolLimits) -> float:
-    """Return the same for all requests of a call, one after the other: they share one deadline."""
+    """Return the seconds for all requests of a call in sequence: they share one deadline."""
     each = [sending_seconds(step.request, limits) for step in impl.steps]
     return min(sum(each), max(MAX_TOTAL, *each))
 

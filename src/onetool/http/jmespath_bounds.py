@@ -1,4 +1,4 @@
-"""The interpreter of JMESPath with bounds of time, steps and size. Imports the library: import it where you use it."""
+"""A JMESPath interpreter with limits on time, steps and size. Imports the library, so import it only where needed."""
 
 from math import isfinite
 from time import monotonic
@@ -16,11 +16,11 @@ MAX_TEXT = 16 * 1024**2
 
 
 class SelectionTooLargeError(Exception):
-    """What an expression makes of the data, or how long it takes, is over a bound."""
+    """The result of an expression, or the time it takes, is over a limit."""
 
 
 def count(value: Any) -> None:
-    """Raise SelectionTooLargeError for data that is too large. What is in it several times counts several times."""
+    """Raise SelectionTooLargeError if the data is too large. A value that occurs several times counts several times."""
     seen = 0
     for deep, level in enumerate(levels(value), 1):
         seen += sum(map(len, level))
@@ -31,7 +31,7 @@ def count(value: Any) -> None:
 
 
 class Bounded(Functions):
-    """Those functions that walk through data, or make much of little."""
+    """The functions that walk through data, or whose result can be much larger than their arguments."""
 
     @signature({"types": ["array", "string"]}, {"types": []})
     def _func_contains(self, subject: Any, search: Any) -> bool:
