@@ -328,7 +328,7 @@ def test_time_passes_also_where_there_is_always_something_at_hand():
         upstream.say(events(*[{"say": "a"}] * 1000, DONE))
         error, _ = failed(model_at(upstream.url, fake, timeout=0.3))
     assert error.reason == "timeout"
-    assert "did not complete its answer within 0.3 s" in str(error)
+    assert "did not come to the end of its answer within 0.3 s" in str(error)
     assert len(fake.readers[0].fed) < 100
 
 

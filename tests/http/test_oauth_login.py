@@ -298,7 +298,7 @@ def answering(more):
 def test_an_answer_of_another_issuer_is_refused(harness, issuer):
     harness.app.bundles.put_tool(harness.bundle, "named", "1", harness.tool(issuer=issuer, scope="read"))
     said = "https%3A%2F%2Fevil.example.com"
-    with pytest.raises(AuthError, match=r"is of https://evil\.example\.com, and not of"):
+    with pytest.raises(AuthError, match=r"is from https://evil\.example\.com, not from"):
         harness.log_in("vault/named", answering(f"&iss={said}"))
     assert [kind for kind, _ in harness.authority.requests] == []
     assert harness.logins().keys() == []

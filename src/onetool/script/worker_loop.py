@@ -338,7 +338,7 @@ class WorkerLoop:
         """Return the arguments. Raises TypeError and ValueError, for the code to catch, where they are invalid."""
         count, most = len(question.named), len(spec.order)
         if count > most + MAX_UNKNOWN and spec is not CALL and not takes_others(spec):
-            raise TypeError(f"{spec.name} takes {most} arguments at the most, got {count:,}")
+            raise TypeError(f"{spec.name} takes at most {most} arguments, got {count:,}")
         try:
             given, named = question.arguments(ARGUMENT_BYTES, self._raise_if_stopped)
         except TooLargeError:
