@@ -40,13 +40,13 @@ class CompressedBody:
         self._bits = GZIP if coding == "gzip" else 0  # 0: zlib or raw, detected from the first byte
         self._stream = zlib.decompressobj(self._bits) if self._bits else None
         self._members = 1
-        self._begun = False
+        self._started = False
 
     def feed(self, data: bytes) -> bytes:
         if self._stream is None:
             self._bits = ZLIB if data[0] & 0x0F == 8 else RAW  # servers use "deflate" for both
             self._stream = zlib.decompressobj(self._bits)
-        self._begun = True
+        self._started = True
         stream, found = self._stream, list[bytes]()
         while data:
             try:
@@ -70,7 +70,7 @@ class CompressedBody:
         return b"".join(found)
 
     def end(self) -> None:
-        if self._begun and self._stream is not None and not self._stream.eof:
+        if self._started and self._stream is not None and not self._stream.eof:
             raise InvalidResponseError("the answer breaks off: the compressed body is incomplete")
 
 
@@ -228,12 +228,12 @@ class EventDecoder:
         self._decode = codecs.getincrementaldecoder("utf-8")("replace").decode
         self._line: list[str] = []  # pieces of an incomplete line
         self._data: list[str] = []  # lines of an incomplete event
-        self._begun = self._after_return = False
+        self._started = self._after_return = False
 
     def feed(self, piece: bytes, last: bool = False) -> list[str]:
         text = self._decode(piece, last)
-        if not self._begun and text:
-            self._begun, text = True, text.removeprefix("\ufeff")
+        if not self._started and text:
+            self._started, text = True, text.removeprefix("\ufeff")
         if self._after_return and text:  # a line end may be split between pieces
             self._after_return, text = False, text.removeprefix("\n")
         self._after_return = self._after_return or text.endswith("\r")

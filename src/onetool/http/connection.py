@@ -77,7 +77,7 @@ class Connection(asyncio.Protocol):
         self._error: WireError | None = None
         self._head_bytes = self._headers = self._interim = 0
         self._overhead = 0  # bytes of the response other than the body and the lines around its chunks
-        self._complete = self._begun = False
+        self._complete = self._has_data = False
         if not self._fresh:
             self._parser, self._fresh = HttpResponseParser(self), True
         waiter = self._waiter = self._loop.create_future()
@@ -127,7 +127,7 @@ class Connection(asyncio.Protocol):
         if self._loop.time() < self._deadline:
             self._timer = self._loop.call_at(self._deadline, self._deadline_passed)
         else:
-            words = "did not complete its answer" if self._begun else "did not answer"
+            words = "did not complete its answer" if self._has_data else "did not answer"
             self.end(RequestTimeoutError(f"{self._address} {words}", self._seconds))
 
     # The transport's side
@@ -139,7 +139,7 @@ class Connection(asyncio.Protocol):
         if self._waiter is None and self._stream_body is None:
             self.end()  # no request is pending
             return
-        self._begun = True
+        self._has_data = True
         self._overhead += len(data)
         try:
             self._parser.feed_data(data)
@@ -167,7 +167,7 @@ class Connection(asyncio.Protocol):
         else:
             why = f" ({getattr(exc, 'strerror', None) or exc})" if exc else ""
             message = f"{self._address} closed the connection before it answered{why}"
-            if self._begun:
+            if self._has_data:
                 self.end(UnreachableError(f"{self._address} broke off its answer{why}"))
             else:
                 self.end(StaleConnectionError(message, sent=True) if self.used else UnreachableError(message))

@@ -110,26 +110,28 @@ class TokenEndpoint(NamedTuple):
 
     def _read(self, answer: "HttpResponse", form: dict[str, str]) -> FetchedToken:
         try:
-            said: Any = json_of(answer.body)
+            fields: Any = json_of(answer.body)
         except (msgspec.MsgspecError, JsonTooCostlyError, UnicodeDecodeError):
-            said = None
-        said = said if isinstance(said, dict) else {}
-        access, kind = said.get("access_token"), said.get("token_type", "Bearer")
+            fields = None
+        fields = fields if isinstance(fields, dict) else {}
+        access, kind = fields.get("access_token"), fields.get("token_type", "Bearer")
         if answer.status != 200 or not isinstance(access, str):
-            raise self._failure(answer.status, said, form)
+            raise self._failure(answer.status, fields, form)
         check_length(access, f"the access token of {self.request.url.authority}")
         self.context.mask_also(access)
         if str(kind).lower() != "bearer" or not _SENDABLE.fullmatch(access):
             raise self._failure(answer.status, {"error": "what it gave is not a bearer token"}, form)
-        refresh, scope = (one if isinstance(one := said.get(key), str) else None for key in ("refresh_token", "scope"))
+        refresh, scope = (
+            one if isinstance(one := fields.get(key), str) else None for key in ("refresh_token", "scope")
+        )
         if refresh:
             check_length(refresh, f"the refresh token of {self.request.url.authority}")
             self.context.mask_also(refresh)
-        return FetchedToken(access, _life(said.get("expires_in")), refresh or None, scope)
+        return FetchedToken(access, _life(fields.get("expires_in")), refresh or None, scope)
 
-    def _failure(self, status: int, said: dict[str, Any], form: dict[str, str]) -> ToolFailure:
+    def _failure(self, status: int, fields: dict[str, Any], form: dict[str, str]) -> ToolFailure:
         """Return an error that quotes the endpoint, without the secrets that it was sent."""
-        texts = [one for key in ("error", "error_description") if isinstance(one := said.get(key), str)]
+        texts = [one for key in ("error", "error_description") if isinstance(one := fields.get(key), str)]
         words = ": ".join(text for text in texts if text) or "it gave no access token"
         credentials = (self.filled.get("client_secret"), self.filled.get("refresh_token"))
         for value in (*credentials, *(form.get(key) for key in SENT_SECRETS)):
@@ -141,7 +143,7 @@ class TokenEndpoint(NamedTuple):
             reason="upstream_error",
             hints=("check clientId, clientSecret and scope in the tool's auth, and the secrets that they name",),
         )
-        refused.fault, refused.status = str(said.get("error") or ""), status
+        refused.fault, refused.status = str(fields.get("error") or ""), status
         return refused
 
 

@@ -167,8 +167,10 @@ def _json(answer: HttpResponse, url: str, redact: Redact) -> Any:
     except (msgspec.MsgspecError, UnicodeError) as error:
         why = str(error)
     kind = in_short(_kind(answer, redact), 60)
-    said = f" ({kind})" if kind and "json" not in mime_of(answer) else ""
-    message = f"the answer of {url} is not JSON{said}: {why}; it begins: {excerpt_of(answer, redact) or '(nothing)'}"
+    declared = f" ({kind})" if kind and "json" not in mime_of(answer) else ""
+    message = (
+        f"the answer of {url} is not JSON{declared}: {why}; it begins: {excerpt_of(answer, redact) or '(nothing)'}"
+    )
     hint = "response.encoding can be text or binary, too"
     raise ToolFailure(message, reason="upstream_error", hints=(hint,))
 

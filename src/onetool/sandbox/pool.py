@@ -118,10 +118,10 @@ class WorkerProcess:
             if len(self._buffer) <= HEADER:
                 self._buffer += self._read(65_536)
                 continue
-            begun, self._buffer = self._buffer[HEADER:], b""
-            data = bytearray(len(begun) + missing)  # one buffer: one for each piece would take longer than reading it
-            data[: len(begun)] = begun
-            view, read = memoryview(data), len(begun)
+            received, self._buffer = self._buffer[HEADER:], b""
+            data = bytearray(len(received) + missing)  # one buffer: one per piece would take longer than reading it
+            data[: len(received)] = received
+            view, read = memoryview(data), len(received)
             while read < len(data):
                 try:
                     count = self._pipes[1].readinto(view[read:])

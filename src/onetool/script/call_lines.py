@@ -130,20 +130,20 @@ def _value(text: str, at: int, key: str, spec: ToolSpec) -> tuple[Any, int]:
     word = WORD.match(text, at)
     if word is None or not ALONE.match(text, word.end()):
         raise ScriptError(f"+{spec.name}: {cut(key, SHOWN)} has a quote that is not closed")
-    said = "".join(shlex.split(word[0]))
+    unquoted = "".join(shlex.split(word[0]))
     if wants_text:
-        return said, word.end()
+        return unquoted, word.end()
     try:
-        return strict_decoder().decode(said), word.end()
+        return strict_decoder().decode(unquoted), word.end()
     except (ValueError, RecursionError):
-        return said, word.end()  # values of other types are reported by the validation
+        return unquoted, word.end()  # values of other types are reported by the validation
 
 
 # As code
 
 
 def _as_code(call: CallLine, names: ScriptNames, taken: Collection[str]) -> str:
-    """Return the call in natural code; with `ot.call` if the name is no identifier, or has another meaning."""
+    """Return the call in natural code; with `ot.call` if the name is not an identifier, or has another meaning."""
     spec, args = call
     word = ""
     with suppress(StopIteration):  # unlisted tools, such as an older version, have no spelling
@@ -159,8 +159,8 @@ def _as_code(call: CallLine, names: ScriptNames, taken: Collection[str]) -> str:
 
 def call_line_completions(line: str, names: ScriptNames, allowed: Collection[str] | None = None) -> list[str]:
     """Return every completion of the last word: tools, arguments, enumerated values."""
-    begun = re.split(r"\s", line)[-1]
-    if begun == line:  # full names and aliases with this prefix, else slugs
+    prefix = re.split(r"\s", line)[-1]
+    if prefix == line:  # full names and aliases with this prefix, else slugs
         shown = [spec for spec in names.catalogue if not spec.hidden and (allowed is None or spec.name in allowed)]
         aliases = [word for word, spec in names.functions.items() if allowed is None or spec.name in allowed]
         named = dict.fromkeys(f"{MARK}{name} " for name in (*aliases, *(spec.name for spec in shown)))
@@ -170,10 +170,10 @@ def call_line_completions(line: str, names: ScriptNames, allowed: Collection[str
         spec = find_tool(line.split()[0].removeprefix(MARK), names, allowed)
     except ScriptError:
         return []
-    key, sign, _ = begun.partition("=")
+    key, sign, _ = prefix.partition("=")
     if sign:
         words = [f"{key}={shlex.quote(value)} " for value in named_values(key, spec)]
     else:
         given = set(re.findall(rf"\s({KEY})=", line))
         words = [f"{name}=" for name in spec.order if name not in given]
-    return [word for word in words if word.startswith(begun)]
+    return [word for word in words if word.startswith(prefix)]

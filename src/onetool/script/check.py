@@ -243,8 +243,8 @@ class _Check:
                     spec = None if pack is None else pack.tools.get(attr)
                 case _:
                     continue
-            if spec is CALL and node.args and isinstance(said := literal_value(node.args[0]), str):
-                spec = self._names.catalogue.get(said) or self._names.tool(said)
+            if spec is CALL and node.args and isinstance(tool_name := literal_value(node.args[0]), str):
+                spec = self._names.catalogue.get(tool_name) or self._names.tool(tool_name)
             if spec is ALL and node.args:
                 spec = self._given_tool(node.args[0])
             if spec is not None and spec not in LANGUAGE:

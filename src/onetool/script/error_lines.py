@@ -50,17 +50,17 @@ class TracedCode(msgspec.Struct, frozen=True, kw_only=True):
         """
         return f'[{self.note}[1], f"{{{self.note}[0]}}"[:{MAX_NOTE}]]'
 
-    def doubts(self, error: CodeError, feed: str) -> bool:
+    def may_be_wrong(self, error: CodeError, feed: str) -> bool:
         """Return whether the line reported by the sandbox may be wrong."""
         own = [frame.line for frame in error.trace if frame.filename == feed]
         return bool(own) and any(first <= own[-1] <= last for first, last in self.lines)
 
     def line(self, answer: object, error: CodeError) -> int | None:
         """Return the line if the recorded error is this one."""
-        said = error.message
+        message = error.message
         match answer:
             # The text of a KeyError is the repr of its key.
-            case [int(line), str(text)] if line and text in (said[:MAX_NOTE], repr(said)[:MAX_NOTE]):
+            case [int(line), str(text)] if line and text in (message[:MAX_NOTE], repr(message)[:MAX_NOTE]):
                 return line
             case _:
                 return None

@@ -66,7 +66,7 @@ class PendingFutures:
         self._cancels[number] = None
         try:
             cancel = work(arrived)
-        except Exception as error:  # noqa: BLE001 - none is expected; but whoever waits must get an answer
+        except Exception as error:  # noqa: BLE001 - unexpected, but the waiting code must get an answer
             arrived(Raised("RuntimeError", describe_error(error)))
             return
         if number in self._cancels:  # it may have finished immediately

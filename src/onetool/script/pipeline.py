@@ -91,7 +91,7 @@ class PrintedOutput:
         if kept and self._live is not None:
             try:
                 self._live(kept)
-            except Exception as error:  # noqa: BLE001 - the listener is told, not the code: it is not its fault
+            except Exception as error:  # noqa: BLE001 - reported to the listener, because it is not the code's fault
                 self._live, self.broken = None, error
                 self._worker_loop.stop(LimitError("cancelled", "nobody listens any more", ""))
         if over:
@@ -240,7 +240,7 @@ class Pipeline:
             for line in made_lines(self.made):  # for callers that can't be answered
                 stopped.add_note(line)
             raise
-        except Exception as raised:  # noqa: BLE001 - whatever ended the run is told as its error
+        except Exception as raised:  # noqa: BLE001 - any error that ends the run is reported
             error = raised
         else:
             return self._result(printed, value=value)

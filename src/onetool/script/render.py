@@ -363,8 +363,10 @@ def sendable(value: Any, size: int, inline_bytes: int) -> Page | None:
 
 def error_text(error: ToolError) -> str:
     """Return an error in a few lines: what, where, and how to fix it."""
-    said = error.message.lower().startswith(("error:", "error "))  # servers may write this themselves
-    return "\n".join((error.message if said else f"Error: {error.message}", *(f"  {hint}" for hint in error.hints)))
+    has_prefix = error.message.lower().startswith(("error:", "error "))  # servers may write this themselves
+    return "\n".join(
+        (error.message if has_prefix else f"Error: {error.message}", *(f"  {hint}" for hint in error.hints))
+    )
 
 
 def _joined(printed: str, value: str) -> str:

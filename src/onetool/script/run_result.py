@@ -154,7 +154,7 @@ class CallLog:
 
 
 def _without_empty(lists: Made) -> Made:
-    return {word: told for word, told in lists.items() if told}
+    return {word: text for word, text in lists.items() if text}
 
 
 def _list(word: str, parts: Iterable[str], count: int) -> str:
@@ -171,7 +171,7 @@ def _list(word: str, parts: Iterable[str], count: int) -> str:
 
 
 def made_lines(made: Made) -> tuple[str, ...]:
-    return tuple(f"{word}: {told}" for word, told in made.items())
+    return tuple(f"{word}: {text}" for word, text in made.items())
 
 
 # The result

@@ -135,7 +135,7 @@ class _Reader:
 
     def _spot(self, at: int, kind: Literal["code", "comment", "literal", "format"], **more: str) -> MarkPosition:
         found = self.mark.match(self.text, at)
-        assert found  # noqa: S101 - whoever asks has just seen it
+        assert found  # noqa: S101 - the caller has just matched it
         self.at = max(self.at, found.end())
         return MarkPosition(number=int(found[1]), start=at, end=found.end(), kind=kind, **more)
 
@@ -221,17 +221,17 @@ def python_literal(value: Any, quote: str = "", outer: str = "") -> str:
 
 def _alone(value: Any, place: MarkPosition, before: str, code: str) -> str:
     if not place.outer:
-        said = python_literal(value)
+        literal = python_literal(value)
     else:  # in f-string braces, where a second brace would not begin a dict
-        said = python_literal(value, "'" if place.outer[-1] == '"' else '"', place.outer)
-        said = f"({said})" if isinstance(value, Mapping) else said
+        literal = python_literal(value, "'" if place.outer[-1] == '"' else '"', place.outer)
+        literal = f"({literal})" if isinstance(value, Mapping) else literal
     beside = before + code[place.end : place.end + 1]
     if isinstance(value, str) and any(char.isalnum() or char in "_'\"" for char in beside):
         # f'…' would be another literal than '…', and ''' the start of a longer one
         raise UnsayableError(value, "it touches a word or a quote: leave a space, or put it into quotes")
     if isinstance(value, int | float) and BINDS_TIGHTER.match(code, place.end):
-        return f"({said})"
-    return said
+        return f"({literal})"
+    return literal
 
 
 def _escaped(value: Any, text: str, place: MarkPosition) -> str:
@@ -239,12 +239,12 @@ def _escaped(value: Any, text: str, place: MarkPosition) -> str:
         raise UnsayableError(value, f"{place.escape} stands right before it: a backslash is written as two")
     if "b" in place.prefix:
         text = text.encode().decode("latin-1")
-    said = [_escaped_char(char, place.quote[0], place.outer, bytes="b" in place.prefix) for char in text]
+    escaped = [_escaped_char(char, place.quote[0], place.outer, bytes="b" in place.prefix) for char in text]
     if place.fields:
-        said = [char * 2 if char in ("{", "}") else char for char in said]
+        escaped = [char * 2 if char in ("{", "}") else char for char in escaped]
     if place.escape and text and text[0] in "01234567":  # \0 and 1 would make \01
-        said[0] = f"\\x{ord(text[0]):02x}"
-    return "".join(said)
+        escaped[0] = f"\\x{ord(text[0]):02x}"
+    return "".join(escaped)
 
 
 def _escaped_char(char: str, quote: str, outer: str = "", bytes: bool = False) -> str:

@@ -115,9 +115,9 @@ def _value(text: str, at: int, type: str, several: bool) -> tuple[Any, int]:
         return _unescaped(quoted["text"]), quoted.end()
     if type in ("array", "object") and text.startswith(("[", "{"), at):
         with suppress(ValueError, RecursionError):
-            value, behind = json.JSONDecoder(parse_constant=no_constant).raw_decode(text, at)
-            if ALONE.match(text, behind):
-                return value, behind
+            value, value_end = json.JSONDecoder(parse_constant=no_constant).raw_decode(text, at)
+            if ALONE.match(text, value_end):
+                return value, value_end
         raise WrongValueError(f"is to be {EXPECTED[type]}, not {value_shown(text[at:end])}")
     if several and text.startswith(("'", '"'), at):
         raise WrongValueError("has text right behind its closing quote" if quoted else "has a quote that is not closed")

@@ -48,8 +48,8 @@ def type_stubs(names: ScriptNames, words: Collection[str]) -> str:
 
 def _function_stub(name: str, spec: ToolSpec, *first: str) -> str:
     """Return the stub of a tool. Its inferred return type is shown but not enforced: the next value may differ."""
-    told = inferred_type(spec)
-    comment = f"  # returns {told}" if told else ""
+    returned = inferred_type(spec)
+    comment = f"  # returns {returned}" if returned else ""
     return f"def {name}({', '.join((*first, *_parameter_stubs(spec)))}) -> Any: ...{comment}"
 
 

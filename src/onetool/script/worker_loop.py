@@ -211,7 +211,7 @@ class WorkerLoop:
         watched = self._watched
         if watched is None or not isinstance(error, CodeError) or is_limit(error):
             return None
-        if not watched.doubts(error, self.feed):
+        if not watched.may_be_wrong(error, self.feed):
             return None
         try:
             question = session.feed(watched.question, {}, lambda _stream, _text: None, check_types=False)
