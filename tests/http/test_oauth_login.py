@@ -149,7 +149,7 @@ def test_a_person_logs_in_on_the_command_line(harness):
         assert lines[-1], lines
     asked = parse_qs(urlsplit(page[0]).query)
     assert (asked["code_challenge_method"], asked["scope"], asked["client_id"]) == (["S256"], ["read"], ["us"])
-    assert f"Whoever answers at http://{harness.api.host} will get the token" in lines[0]
+    assert f"The token of this login will be sent to http://{harness.api.host}" in lines[0]
     assert visit(page[0])[0] == 200
     rest = process.stderr.read()
     process.stderr.close()
@@ -370,7 +370,7 @@ def test_a_bundle_without_such_tools_has_nothing_to_log_in_to(harness):
         ({"authorizationUrl": ""}, "/httpImpl/request/auth/authorizationUrl", "needs authorizationUrl"),
         ({"authorizationUrl": "http://login.example.com/a"}, "/httpImpl/request/auth/authorizationUrl", "https"),
         ({"tokenUrl": "http://login.example.com/t"}, "/httpImpl/request/auth/tokenUrl", "not encrypted"),
-        ({"tokenUrl": "https://${HOST}/t"}, "/httpImpl/request/auth/tokenUrl", "written out"),
+        ({"tokenUrl": "https://${HOST}/t"}, "/httpImpl/request/auth/tokenUrl", "placeholders"),
         ({"redirectPort": 0}, "/httpImpl/request/auth/redirectPort", "redirectPort"),
         ({"clientId": "${who}"}, "/httpImpl/request/auth", "argument"),
     ],

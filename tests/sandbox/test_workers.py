@@ -194,7 +194,7 @@ def test_a_worker_that_ends_is_replaced(stand_in):
     ("what", "code"),
     [
         ("the result", "'x' * 5_000_000"),
-        ("what a tool was given", "f('x' * 5_000_000)"),
+        ("the input of a tool", "f('x' * 5_000_000)"),
         ("the code's output or error", "raise ValueError('x' * 5_000_000)"),
     ],
 )

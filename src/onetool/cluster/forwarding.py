@@ -86,14 +86,14 @@ _PASSED_BACK = frozenset(
     )
 )
 
-GONE = "the replica that has this is gone; what it has done is not known"
-SAME_ADDRESS = f"Another replica says that it is reached where this one is: {OWN_ADDRESS}. The log names it."
+GONE = "the replica responsible for this is gone; whether it did anything is not known"
+SAME_ADDRESS = f"Another replica has the same address as this one: {OWN_ADDRESS}. The log names it."
 NOT_PROVEN = (
-    "The answer of another replica is not used: it does not show that it comes from a holder of cluster.key. "
-    "Whether anything has happened there is not known; the log of this replica names the address."
+    "The answer of another replica was rejected: it does not prove that it comes from a holder of cluster.key. "
+    "Whether the request had an effect there is not known; the log of this replica names the address."
 )
 HEAD_TOO_LARGE = (
-    f"This is for another replica, and its headers and who you are don't fit into {MAX_HEAD // 1024} KiB. "
+    f"This request is for another replica, but its headers and your permissions don't fit into {MAX_HEAD // 1024} KiB. "
     "Give your token patterns of tools in place of long lists (github.*), or send fewer headers."
 )
 RETRY = [(b"retry-after", b"1")]
@@ -184,7 +184,9 @@ class Forwarder:
             async with asyncio.timeout(BROADCAST_S):
                 await self.post(replica, path, body, principal)
         except (HttpError, TimeoutError) as error:
-            log.warning("%s was not told at %s: %s", replica.id, path, error or "it did not answer in time")
+            log.warning(
+                "the notification of %s at %s failed: %s", replica.id, path, error or "it did not answer in time"
+            )
             return error if isinstance(error, ReplicaRefusedError) else None
         return None
 
@@ -219,7 +221,7 @@ class Forwarder:
         try:
             shown = response.headers.get(ANSWERED_HEADER.decode(), "")
             if not self._seal.is_proof(request.seal, response.status, shown):
-                problem = "what answers as replica %s at %s (status %d) has not shown that it has our cluster.key: %s"
+                problem = "the answer from replica %s at %s (status %d) does not prove that it has our cluster.key: %s"
                 log.error(problem, replica.id, replica.address, response.status, SAME_KEY)
                 raise ReplicaRefusedError(502, "answer_not_proven", NOT_PROVEN)
             if response.status == OTHER_REPLICA:

@@ -181,7 +181,7 @@ class AllowedHosts:
         leads = f"{url.host} is" if address == url.host else f"{url.host} leads to {address},"
         if found == PRIVATE:
             raise _needs_private(url, f"{leads} an address that is not public")
-        raise RequestRefusedError(f"{leads} an address that can't be called: it is not a single machine's")
+        raise RequestRefusedError(f"{leads} an address that can't be called: it does not belong to a single machine")
 
     def has(self, url: Url) -> bool:
         return self._find(url) is not None
@@ -282,4 +282,4 @@ def host_entry(host: str, private: bool) -> str:
 def _needs_private(url: Url, what: str) -> RequestRefusedError:
     need = host_need(url, private=True)
     message = f"{what}, and its entry in allowedHosts does not allow that"
-    return UnmetNeedError(message, [f"if that is meant: {need.command}"], [need])
+    return UnmetNeedError(message, [f"if this is intended: {need.command}"], [need])

@@ -186,13 +186,15 @@ def authenticator_for(auth: Bearer | Basic | ApiKey | Hmac | None, arguments: Co
 
 def _in_cookie(placeholder: Placeholder, value: str) -> str:
     if _UNFIT_IN_COOKIES.search(value):
-        raise placeholder.bad("has a character that a cookie can't have: a space, a comma, a semicolon, a quote …")
+        raise placeholder.bad(
+            "contains a character that cookies can't contain: a space, a comma, a semicolon, a quote …"
+        )
     return value
 
 
 def _basic(filled: dict[str, str]) -> str:
     if ":" in filled["username"]:
-        raise BadArguments("the user name of `auth` has a colon in it, which basic authentication can't send")
+        raise BadArguments("the user name of `auth` contains a colon, which basic authentication can't send")
     return basic(filled["username"], filled["password"])
 
 
@@ -277,12 +279,10 @@ def _signed_parts(auth: Hmac) -> list[bytes | Callable[["HttpRequest", str], byt
     if unknown := [name for name in pieces[1::2] if name not in SIGNED_PARTS]:
         known = ", ".join(f"{{{name}}}" for name in SIGNED_PARTS)
         raise TemplateError(
-            f"{{{unknown[0]}}} is not a part of a request that can be signed; there are {known}", pointer
+            f"{{{unknown[0]}}} is not a part of a request that can be signed; the parts are {known}", pointer
         )
     if "timestamp" in pieces[1::2] and auth.timestamp_header is None:
-        raise TemplateError("{timestamp} is signed, so timestampHeader has to say where it is sent", pointer)
+        raise TemplateError("{timestamp} is signed, so timestampHeader must name the header that sends it", pointer)
     if "${" in auth.payload:
-        raise TemplateError(
-            "no `${…}` can be signed by itself: sign the part of the request that it stands in", pointer
-        )
+        raise TemplateError("`${…}` can't be signed by itself: sign the part of the request that contains it", pointer)
     return [SIGNED_PARTS[piece] if number % 2 else piece.encode() for number, piece in enumerate(pieces)]

@@ -218,9 +218,7 @@ class TokenCache:
                 if pending is None:
                     if not self.may_fetch(key):
                         message = "no access token: the last one was fetched less than a second ago, and it was refused"
-                        hint = (
-                            "the API does not accept what tokenUrl gives: check clientId and scope in the tool's auth"
-                        )
+                        hint = "the API refuses the token from tokenUrl: check clientId and scope in the tool's auth"
                         raise ToolFailure(message, reason="upstream_error", hints=(hint,))
                     mine = self._fetches[key] = Future()
                     break

@@ -151,7 +151,7 @@ ErrorMode = Annotated[
 class ResponseOptions(CamelStruct, frozen=True, kw_only=True):
     """How the response is turned into a value."""
 
-    success_codes: Annotated[tuple[Status, ...], Meta(description="None: all of 200 to 299.")] = ()
+    success_codes: Annotated[tuple[Status, ...], Meta(description="Default: all of 200 to 299.")] = ()
     encoding: Annotated[
         Literal["json", "text", "binary", "sse"] | None, Meta(description="Left out: by the answer's type and body.")
     ] = None
@@ -187,7 +187,7 @@ class HttpImpl(CamelStruct, frozen=True, kw_only=True):
         if self.request is None and self.requests is None:
             raise ValueError("it needs `request`, or `requests` for several")
         if self.requests is not None and (self.request is not None or self.response is not None):
-            raise ValueError("`requests` stands alone: each of them has a request and a response of its own")
+            raise ValueError("`requests` can't be combined with `request` or `response`: each of them has its own")
 
     @property
     def steps(self) -> tuple[RequestStep, ...]:

@@ -25,9 +25,9 @@ def count(value: Any) -> None:
     for deep, level in enumerate(levels(value), 1):
         seen += sum(map(len, level))
         if seen > MAX_PARTS:
-            raise SelectionTooLargeError(f"it makes more than {MAX_PARTS:,} parts of it")
+            raise SelectionTooLargeError(f"its result has more than {MAX_PARTS:,} parts")
         if deep > MAX_DEPTH:
-            raise SelectionTooLargeError(f"what it makes is nested too deep: more than {MAX_DEPTH} levels")
+            raise SelectionTooLargeError(f"its result is nested too deep: more than {MAX_DEPTH} levels")
 
 
 class Bounded(Functions):
@@ -73,7 +73,7 @@ class Interpreter(TreeInterpreter):
     def visit_function_expression(self, node: Any, value: Any) -> Any:
         made = super().visit_function_expression(node, value)
         if isinstance(made, float) and not isfinite(made):
-            raise SelectionTooLargeError(f"{node['value']}() makes a number that JSON does not have: {made}")
+            raise SelectionTooLargeError(f"{node['value']}() returns a number that JSON does not have: {made}")
         return made
 
     def visit_comparator(self, node: Any, value: Any) -> Any:
@@ -88,4 +88,4 @@ class Interpreter(TreeInterpreter):
 
 def _check_text(size: int) -> None:
     if size > MAX_TEXT:
-        raise SelectionTooLargeError(f"it makes a text of more than {MAX_TEXT:,} characters")
+        raise SelectionTooLargeError(f"its result has a text of more than {MAX_TEXT:,} characters")

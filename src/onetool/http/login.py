@@ -247,12 +247,12 @@ class LoginCallback:
             return _page(HTTPStatus.NOT_FOUND, "Nothing here", "This address is for the end of a login only.")
         answer = {key: values[0] for key, values in parse_qs(target.query).items()}
         if not self._is_ours(answer) or self._answer.done():
-            text = "It does not belong to the login that is under way. Please start again from the terminal."
-            return _page(HTTPStatus.BAD_REQUEST, "This answer is not expected", text)
+            text = "It does not belong to the current login. Please start again from the terminal."
+            return _page(HTTPStatus.BAD_REQUEST, "Unexpected answer", text)
         self._answer.set_result(answer)
         if "error" in answer:
             return _page(HTTPStatus.OK, "Not logged in", f"{self._name} was not given access. You can close this page.")
-        return _page(HTTPStatus.OK, "Almost done", f"Back to the terminal to see that {self._name} is logged in.")
+        return _page(HTTPStatus.OK, "Almost done", f"Return to the terminal to see that {self._name} is logged in.")
 
     def _is_ours(self, answer: CallbackQuery) -> bool:
         if self._state is None:  # nobody has been sent to a login page yet

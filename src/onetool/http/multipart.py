@@ -138,9 +138,7 @@ def _file_argument(text: str, arguments: KnownNames, pointer: str) -> Placeholde
     """Return the argument that names a file. Only callers choose files, never secrets or the answers of servers."""
     placeholder = parse_text(text, arguments, pointer).alone
     if placeholder is None or placeholder.is_secret or placeholder.step is not None:
-        raise TemplateError(
-            "A file is given by one argument of the tool: write ${name}, and add it to argSchema", pointer
-        )
+        raise TemplateError("A file must be an argument of the tool: write ${name}, and add it to argSchema", pointer)
     return placeholder
 
 

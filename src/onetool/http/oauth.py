@@ -89,7 +89,7 @@ class TokenEndpoint(NamedTuple):
         try:
             answer = await client.send(request, hosts, timeout=min(left, TOKEN_SECONDS), max_bytes=MAX_ANSWER)
         except ToolFailure as error:
-            hint = "it was asked for at tokenUrl of the tool's auth"
+            hint = "the request went to tokenUrl of the tool's auth"
             raise with_message(error, f"no access token: {error}", hint) from None
         return self._read(answer, form)
 
@@ -120,7 +120,7 @@ class TokenEndpoint(NamedTuple):
         check_length(access, f"the access token of {self.request.url.authority}")
         self.context.mask_also(access)
         if str(kind).lower() != "bearer" or not _SENDABLE.fullmatch(access):
-            raise self._failure(answer.status, {"error": "what it gave is not a bearer token"}, form)
+            raise self._failure(answer.status, {"error": "the token is not a bearer token"}, form)
         refresh, scope = (
             one if isinstance(one := fields.get(key), str) else None for key in ("refresh_token", "scope")
         )
@@ -420,7 +420,7 @@ def _endpoint_url(text: str, key: str) -> Url:
     if not text:
         raise TemplateError(f"the grant authorizationCode needs {key}", pointer)
     if "${" in text:
-        raise TemplateError("has to be written out: what a person logs in to can't depend on a call", pointer)
+        raise TemplateError("can't have placeholders: a login can't depend on a call", pointer)
     with refused_at(pointer):
         url = parse_url(text)
     if not url.is_unseen:
@@ -444,7 +444,7 @@ async def log_in(
     If the login fails, the stored one stays unchanged.
     """
     allowed = tuple(origins)
-    say(f"Whoever answers at {', '.join(allowed)} will get the token of this login.")
+    say(f"The token of this login will be sent to {', '.join(allowed)}.")
     verifier, state = token_urlsafe(64), token_urlsafe(32)
     try:
         async with browser_login(name, login.auth.redirect_port, say, browse, seconds) as callback:

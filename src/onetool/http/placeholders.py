@@ -168,7 +168,7 @@ def _placeholder(name: str, arguments: Collection[str], pointer: str) -> Placeho
     if steps is not None and name.partition(".")[0] == STEPS:
         _, step, *path = [*name.split("."), ""] if name == STEPS else name.split(".")
         if "[" in name:
-            raise TemplateError(f"`${{{name}}}`: a number stands between dots, like `${{steps.list.0.id}}`", pointer)
+            raise TemplateError(f"`${{{name}}}`: write a number between dots, as in `${{steps.list.0.id}}`", pointer)
         if not step or not all(path):
             how = "write `${steps.STEP}`, or a part, `${steps.STEP.id}`"
             raise TemplateError(f"`${{{name}}}` names no value: {how}", pointer)
@@ -253,5 +253,5 @@ def as_text(placeholder: Placeholder, value: Any) -> str:
             raise placeholder.bad("is a number with too many digits") from None
     if isinstance(value, float) and isfinite(value):
         return float.__repr__(value)
-    kind = {list: "a list", tuple: "a list", dict: "an object", float: "no number"}.get(type(value), "no text")
+    kind = {list: "a list", tuple: "a list", dict: "an object", float: "not a number"}.get(type(value), "not a text")
     raise placeholder.bad(f"is {kind}: here it can only be a text, a number, true or false")

@@ -114,7 +114,7 @@ def _body(data: bytes, words: _Words) -> tuple[str | None, list[str]]:
     try:
         text = words.show(data.decode())
     except UnicodeDecodeError:
-        return None, [f"the body is {len(data):,} bytes that are no text"]
+        return None, [f"the body is {len(data):,} bytes that are not text"]
     if len(text) <= MAX_SHOWN:
         return text, []
     return text[:MAX_SHOWN], [f"the body has {len(text):,} characters, of which the first {MAX_SHOWN:,} are shown"]

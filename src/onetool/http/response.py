@@ -110,9 +110,9 @@ class ResponseReader:
             hints = ["it does not accept the login: check the tool's auth, and the secrets that it names"]
         elif 300 <= status < 400 and (location := answer.headers.get("location")):
             there = quoted(location, redact, 200)
-            hints = [f"it redirects to {there}; with request.followRedirects the tool goes there, if that is allowed"]
+            hints = [f"it redirects to {there}; with request.followRedirects the tool follows it, if that is allowed"]
         elif seconds := retry_after(answer, self._now()):
-            hints = [f"it asks to be tried again in {seconds:.0f} s"]
+            hints = [f"it asks for a retry in {seconds:.0f} s"]
         reason = quoted(answer.reason, redact, 60) if answer.reason.strip() else _PHRASES.get(status, "")
         excerpt = excerpt_of(answer, redact)
         message = f"{url} answered {f'{status} {reason}'.strip()}" + (f": {excerpt}" if excerpt else "")
@@ -171,7 +171,7 @@ def _json(answer: HttpResponse, url: str, redact: Redact) -> Any:
     message = (
         f"the answer of {url} is not JSON{declared}: {why}; it begins: {excerpt_of(answer, redact) or '(nothing)'}"
     )
-    hint = "response.encoding can be text or binary, too"
+    hint = "for other data, set response.encoding to text or binary"
     raise ToolFailure(message, reason="upstream_error", hints=(hint,))
 
 

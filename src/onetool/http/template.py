@@ -101,12 +101,12 @@ def body_template(
     if found is not _ABSENT and (is_json or isinstance(found, dict | list)) and not kind.endswith("xml"):
         return _json(found, arguments)
     if is_json:
-        raise TemplateError("is not JSON, and Content-Type says it is", BODY_POINTER)
+        raise TemplateError("is not JSON, although Content-Type says so", BODY_POINTER)
     if "json" in kind:
         return _lines(body, arguments)
     if not kind and _goes_on_after_json(body):
         how = "application/x-ndjson for one JSON text a line, or text/plain for a text with values put in as they are"
-        raise TemplateError(f"is JSON with more after it: say what it is by a Content-Type, {how}", BODY_POINTER)
+        raise TemplateError(f"is JSON with more text after it: set a Content-Type, {how}", BODY_POINTER)
     return _text(body, kind, arguments)
 
 
@@ -164,7 +164,9 @@ def _lines(body: str, arguments: Collection[str]) -> BodyTemplate:
         text = line.removeprefix(mark).strip()
         found = _json_in(text) if text else _ABSENT
         if text and found is _ABSENT:
-            raise TemplateError(f"is not JSON in line {number}, and Content-Type says that every line is", BODY_POINTER)
+            raise TemplateError(
+                f"is not JSON in line {number}, although Content-Type says that every line is", BODY_POINTER
+            )
         templates.append((mark, _value_template(found, arguments, BODY_POINTER, placeholders)))
 
     def fill(values: Values) -> bytes:
@@ -381,4 +383,4 @@ def _host(text: TemplateText, values: Values) -> str:
     try:
         return normal_host(filled)
     except RequestRefusedError:
-        raise text.placeholders[0].bad("makes no host that could be called") from None
+        raise text.placeholders[0].bad("does not make a valid host") from None

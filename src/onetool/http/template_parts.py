@@ -317,7 +317,7 @@ class HeaderTemplates:
             place = below(HEADERS_POINTER, name)
             check_name(name, place)
             if name.lower() in known:
-                raise TemplateError(f"the header {name} is there twice", place)
+                raise TemplateError(f"the header {name} is given twice", place)
             known.add(name.lower())
             self.parts.append((name, _header_value(name, value, arguments, place)))
         self.content_type = next((str(value) for name, value in self.parts if name.lower() == "content-type"), None)
@@ -362,21 +362,21 @@ def in_header(placeholder: Placeholder, value: str) -> str:
     """Check a value for a header: only visible ASCII characters and spaces."""
     one_line(placeholder, value)
     if not value.isascii():
-        raise placeholder.bad("has characters beyond ASCII, which headers don't carry")
+        raise placeholder.bad("contains non-ASCII characters, which headers can't contain")
     return value
 
 
 def _in_cookie(placeholder: Placeholder, value: str) -> str:
     """Check a value for a cookie: it must not begin another cookie."""
     if ";" in value or "," in value:
-        raise placeholder.bad("has a `;` or a `,` in it, which would end its cookie")
+        raise placeholder.bad("contains a `;` or a `,`, which would end its cookie")
     return in_header(placeholder, value)
 
 
 def one_line(placeholder: Placeholder, value: str) -> str:
     """Check that a value contains no control character."""
     if _CONTROL.search(value):
-        raise placeholder.bad("has a line end or another control character in it, which can't be sent here")
+        raise placeholder.bad("contains a line end or another control character, which can't be sent here")
     return value
 
 

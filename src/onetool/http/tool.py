@@ -119,7 +119,7 @@ class StepCondition(Selector):
         try:
             super().__init__(text)
         except SelectorError as error:
-            raise TemplateError(f"it is not a JMESPath: {error}", "/when") from None
+            raise TemplateError(f"it is not a JMESPath expression: {error}", "/when") from None
         for path in _roots(self.tree):
             _check_root(path, arg_schema, steps)
 
@@ -155,7 +155,7 @@ def _check_root(path: tuple[str, ...], arg_schema: Mapping[str, Any], steps: Ste
     if first in ("true", "false"):
         raise TemplateError(f"{first} is a name in JMESPath: write it between backticks, `{first}`", "/when")
     if first not in (ARGS, STEPS):
-        raise TemplateError(f"{first!r} is nothing here: a condition begins with `args.` or `steps.`", "/when")
+        raise TemplateError(f"{first!r} has no meaning here: a condition begins with `args.` or `steps.`", "/when")
     if first == STEPS and rest and (why := steps.why_unknown(rest[0])):
         raise TemplateError(why, "/when")
     known = argument_names(arg_schema)
@@ -202,7 +202,7 @@ class HttpTool:
         texts = frozenset[str]().union(*(step.request.texts for step in self._steps))
         if wrong := min(files & texts, default=None):
             pointer = "/requests" if impl.request is None else "/request"
-            raise TemplateError(f"`${{{wrong}}}` is a file, and can't be part of a text, too", pointer)
+            raise TemplateError(f"`${{{wrong}}}` is a file, so it can't be part of a text", pointer)
         self._files = sorted(files)
         self._max_request_bytes = limits.max_request_bytes
 

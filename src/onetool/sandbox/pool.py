@@ -53,7 +53,7 @@ LARGE = 64 * 1024  # bytes of a message
 PIPE_BYTES = 1024 * 1024
 HEADER = 4  # bytes with the length of the message that follows
 END_SECONDS = 1.0  # for a worker to end by itself after its pipes were closed or it was killed
-CONTENT = {0x12: "what a tool was given", 0x32: "the result"}  # content of a message by its first byte
+CONTENT = {0x12: "the input of a tool", 0x32: "the result"}  # content of a message by its first byte
 
 
 def binary() -> str:

@@ -271,7 +271,7 @@ class _Check:
         if attr not in ASYNCIO:
             yield CodeFinding(node.lineno, f"there is no asyncio.{attr}; {SIDE_BY_SIDE}", node=node)
         elif attr == "gather" and any(keyword.arg == "return_exceptions" for keyword in node.keywords):
-            message = f"gather takes no return_exceptions; {EACH_IN_TRY}"
+            message = f"gather does not support return_exceptions; {EACH_IN_TRY}"
             yield CodeFinding(node.lineno, message, node=node)
 
     def _simple_aliases(self) -> Iterator[tuple[str, ToolSpec]]:

@@ -71,7 +71,7 @@ def _classified(error: BaseException, scene: RunScene) -> ToolError:
         hint = "install it again: pip install --force-reinstall pydantic-monty-runtime"
         return ToolError(code="execution_error", message=str(error), reason="crashed", hints=(hint,))
     if isinstance(error, WorkerError):
-        hint = "the code made the sandbox's worker end; do less at once"
+        hint = "the code crashed the sandbox's worker; do less at once"
         return ToolError(code="execution_error", message="the sandbox broke down", reason="crashed", hints=(hint,))
     if isinstance(error, CodeSyntaxError):
         place = _place(error, scene)

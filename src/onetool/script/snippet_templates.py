@@ -236,7 +236,7 @@ def _alone(value: Any, place: MarkPosition, before: str, code: str) -> str:
 
 def _escaped(value: Any, text: str, place: MarkPosition) -> str:
     if place.escape and not place.escape[1:].isdigit():
-        raise UnsayableError(value, f"{place.escape} stands right before it: a backslash is written as two")
+        raise UnsayableError(value, f"{place.escape} comes right before it: write a backslash as two")
     if "b" in place.prefix:
         text = text.encode().decode("latin-1")
     escaped = [_escaped_char(char, place.quote[0], place.outer, bytes="b" in place.prefix) for char in text]
@@ -260,7 +260,7 @@ def _raw(value: Any, text: str, place: MarkPosition) -> str:
     refused = {"\r", "\0", place.quote[0], *place.outer} | ({"\n"} if len(place.quote) == 1 else set())
     last = text[-1:] or place.escape  # a backslash would escape the closing quote
     if refused.intersection(text) or last == "\\" or ("b" in place.prefix and not text.isascii()):
-        raise UnsayableError(value, f"{place.prefix}{place.quote}…{place.quote} knows no escapes and can't say it")
+        raise UnsayableError(value, f"{place.prefix}{place.quote}…{place.quote} has no escapes and can't contain it")
     return text.replace("{", "{{").replace("}", "}}") if place.fields else text
 
 
@@ -325,7 +325,7 @@ def fill_template(body: str, values: Mapping[str, Any]) -> tuple[str, list[Any],
 def _template_error(error: Any, body: str, env: Any, values: Mapping[str, Any]) -> str:
     if error.kind == "UndefinedError":
         strange = sorted(env.undeclared_variables_in_str(body) - set(values) - {"range", "dict"})
-        return f"it uses {', '.join(strange) or 'something'}, which is not there"
+        return f"it uses {', '.join(strange) or 'something'}, which does not exist"
     if error.kind == "OutOfFuel":
         return f"it takes more than {FUEL:,} steps"
     return str(error.message).replace("(in <string>:", "(line ").replace("\n", " ")

@@ -120,7 +120,7 @@ def _value(text: str, at: int, type: str, several: bool) -> tuple[Any, int]:
                 return value, value_end
         raise WrongValueError(f"is to be {EXPECTED[type]}, not {value_shown(text[at:end])}")
     if several and text.startswith(("'", '"'), at):
-        raise WrongValueError("has text right behind its closing quote" if quoted else "has a quote that is not closed")
+        raise WrongValueError("has text right after its closing quote" if quoted else "has a quote that is not closed")
     if several and (following := NEXT.search(text, at, end)):
         end = following.start()
     return text[at:end].strip(), end
@@ -166,7 +166,7 @@ def _check_value(value: Any, depth: int = 0) -> None:
         raise WrongValueError(f"is nested deeper than {MAX_DEPTH} levels")
     if isinstance(value, str):
         if not value.isascii() and any("\ud800" <= char <= "\udfff" for char in value):
-            raise WrongValueError("has half of a surrogate pair in it, which is not a character")
+            raise WrongValueError("contains a lone surrogate, which is not a character")
     elif isinstance(value, int):
         if abs(value) >= WHOLE:
             raise WrongValueError("is too large a number; give it as a text")
@@ -272,7 +272,7 @@ def expand(text: str, snippets: Mapping[str, SnippetLike]) -> str:
         raise SnippetError(_no_such(name, snippets))
     rest = text[head.end() :]
     if rest and not rest[0].isspace():
-        _refuse(name, snippet, [f"{value_shown(rest.splitlines()[0])} can't stand right behind the name"])
+        _refuse(name, snippet, [f"{value_shown(rest.splitlines()[0])} can't follow the name"])
     values, wrong = parse_arguments(rest, {key: param.kind for key, param in snippet.params.items()})
     return render_snippet(snippet, values, name, wrong)
 

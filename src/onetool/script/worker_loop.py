@@ -198,7 +198,7 @@ class WorkerLoop:
         try:
             return session.feed(code, inputs, printed, futures)
         except TooLargeError:
-            raise too_large(ARGUMENT_BYTES, "what the code is given") from None
+            raise too_large(ARGUMENT_BYTES, "the input of the code") from None
         except TypeCheckError as error:
             if found := type_findings(error.diagnostics, self._tools.names):
                 self.ended = True
@@ -344,7 +344,7 @@ class WorkerLoop:
         try:
             given, named = question.arguments(ARGUMENT_BYTES, self._raise_if_stopped)
         except TooLargeError:
-            raise too_large(ARGUMENT_BYTES, f"what {spec.name} was given") from None
+            raise too_large(ARGUMENT_BYTES, f"the input of {spec.name}") from None
         return arguments_by_name(spec, given, named)
 
     def _tool_call(self, spec: ToolSpec, args: dict[str, Any], number: int) -> ToolCall:

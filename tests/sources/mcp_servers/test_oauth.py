@@ -94,7 +94,7 @@ class TestLogin:
         until(lambda: pages)
         status, headers, text = pages[0]
         assert status == 200
-        assert "Back to the terminal" in text
+        assert "Return to the terminal" in text
         assert headers["content-security-policy"].startswith("default-src 'none'")
         assert not any(secret in text for secret in authority.secrets)
 
