@@ -330,7 +330,7 @@ def test_who_says_no_is_told_so_and_the_last_login_stays(harness):
     harness.authority.denies = True
     with pytest.raises(AuthError, match=r"the login to vault was refused \(access_denied: the user said no\)"):
         harness.log_in()
-    with pytest.raises(AuthError, match="nobody has finished the login to vault within 0 s"):
+    with pytest.raises(AuthError, match="the login to vault was not finished within 0 s"):
         harness.log_in(browse=lambda url: None, seconds=0.2)
     assert harness.file().read_bytes() == before
 

@@ -84,8 +84,8 @@ def decompressor(coding: str, most: int) -> CompressedBody | None:
     if coding == "deflate":
         return CompressedBody("deflate", most)
     known = all(part.strip() in CODINGS for part in coding.split(","))  # an unknown coding could be a secret
-    how = f"as {coding[:40]!r}," if known else "in a way"
-    raise InvalidResponseError(f"the answer is encoded {how} which was not asked for")
+    how = f"the encoding {coding[:40]!r}, which" if known else "an encoding that"
+    raise InvalidResponseError(f"the answer has {how} was not requested")
 
 
 def too_large(most: int) -> ResponseTooLargeError:

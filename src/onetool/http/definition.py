@@ -123,19 +123,19 @@ DEFAULT_ENCODING = Encoding()
 class Request(CamelStruct, frozen=True, kw_only=True):
     """The request, with `${name}` for arguments and secrets."""
 
-    url_template: Annotated[Url, Meta(description="With `${name}` for arguments and secrets; an allowed host.")]
+    url_template: Annotated[Url, Meta(description="With `${name}` for arguments and secrets; on an allowed host.")]
     method: Method = "GET"
-    query: Annotated[dict[str, Any], Meta(description="Added to the URL's own; a list repeats its name.")] = {}
-    query_encoding: Annotated[dict[str, Encoding], Meta(description="How lists and objects are written.")] = {}
-    headers: Annotated[dict[str, str], Meta(description="Names and values, with `${name}` in the values.")] = {}
-    body: Annotated[Any, Meta(description="JSON or a text; a text that is just `${name}` keeps the type.")] = None
+    query: Annotated[dict[str, Any], Meta(description="Added to the query of the URL; a list repeats its name.")] = {}
+    query_encoding: Annotated[dict[str, Encoding], Meta(description="Encodings of lists and objects.")] = {}
+    headers: Annotated[dict[str, str], Meta(description="Values can contain `${name}`.")] = {}
+    body: Annotated[Any, Meta(description="JSON or text; `${name}` alone keeps its type.")] = None
     multipart: Annotated[dict[str, Any] | None, Meta(description='Fields; a file is `{"file": "${name}"}`.')] = None
     body_file: Annotated[Text | None, Meta(description="`${name}`: the body is the file it names.")] = None
-    body_encoding: Annotated[dict[str, Encoding], Meta(description="The same for a form or `multipart`.")] = {}
+    body_encoding: Annotated[dict[str, Encoding], Meta(description="Encodings of form or `multipart` fields.")] = {}
     auth: Auth | None = None
-    timeout_ms: Annotated[Milliseconds, Meta(description="For each try.")] = 10_000
+    timeout_ms: Annotated[Milliseconds, Meta(description="Limit of each try.")] = 10_000
     retries: Annotated[int, Meta(ge=0, le=10, description="Further tries after a network error, 429 or 5xx.")] = 0
-    idempotent: Annotated[bool | None, Meta(description="Whether it may be sent again, whatever its method.")] = None
+    idempotent: Annotated[bool | None, Meta(description="Whether it may be retried. Default: by method.")] = None
     follow_redirects: bool = False
 
     def __post_init__(self) -> None:
@@ -144,18 +144,18 @@ class Request(CamelStruct, frozen=True, kw_only=True):
 
 
 ErrorMode = Annotated[
-    Literal["fail", "empty", "return"], Meta(description="Another status: a failure, null, or `{status, body}`.")
+    Literal["fail", "empty", "return"], Meta(description="For another status: a failure, null, or `{status, body}`.")
 ]
 
 
 class ResponseOptions(CamelStruct, frozen=True, kw_only=True):
-    """How the response is turned into a value."""
+    """The conversion of the response to a value."""
 
     success_codes: Annotated[tuple[Status, ...], Meta(description="Default: all of 200 to 299.")] = ()
     encoding: Annotated[
-        Literal["json", "text", "binary", "sse"] | None, Meta(description="Left out: by the answer's type and body.")
+        Literal["json", "text", "binary", "sse"] | None, Meta(description="Default: by the response's type and body.")
     ] = None
-    selector: Annotated[str, Meta(description="JMESPath: which part of the answer is the value.")] = ""
+    selector: Annotated[str, Meta(description="JMESPath: the part of the response to return.")] = ""
     error_mode: ErrorMode = "fail"
 
 
@@ -165,14 +165,14 @@ class RequestStep(CamelStruct, frozen=True, kw_only=True):
     `when` is a condition: JMESPath over `{args, steps}`, or one placeholder. The value of a skipped step is null.
     """
 
-    name: Annotated[StepName, Meta(description="What later requests call its value: `${steps.NAME.…}`.")]
+    name: Annotated[StepName, Meta(description="Later requests use its value as `${steps.NAME.…}`.")]
     request: Request
     response: ResponseOptions = ResponseOptions()
-    when: Annotated[str, Meta(description="JMESPath over `{args, steps}`, or one placeholder. Left out: always.")] = ""
+    when: Annotated[str, Meta(description="JMESPath over `{args, steps}`, or one placeholder. Default: always.")] = ""
 
 
 Steps = Annotated[
-    tuple[RequestStep, ...], Meta(min_length=1, max_length=20, description="The tool's value is that of the last one.")
+    tuple[RequestStep, ...], Meta(min_length=1, max_length=20, description="The last one gives the tool's value.")
 ]
 
 
@@ -204,7 +204,7 @@ DEFAULT_REQUEST_BYTES = 1024**2
 class ToolLimits(CamelStruct, frozen=True, kw_only=True):
     """Limits of a tool. The last three apply to HTTP tools only."""
 
-    max_calls_per_minute: Annotated[int, Meta(ge=1, description="More are refused with 429.")] | None = None
+    max_calls_per_minute: Annotated[int, Meta(ge=1, description="Further calls are refused with 429.")] | None = None
     max_request_bytes: Annotated[int, Meta(ge=1, le=MAX_REQUEST_BYTES)] = DEFAULT_REQUEST_BYTES
     max_response_bytes: Annotated[int, Meta(ge=1, le=256 * 1024**2)] = 4 * 1024**2
     max_retries: Annotated[int, Meta(ge=0, le=10)] | None = None

@@ -55,7 +55,7 @@ class StaleConnectionError(UnreachableError):
 
 
 class RequestTimeoutError(WireError):
-    """`what` timed out."""
+    """A timeout. The message begins with `what`, for example "api.example.com did not answer"."""
 
     def __init__(self, what: str, seconds: float) -> None:
         super().__init__(f"{what} within {seconds:.3g} s", reason="timeout")

@@ -202,7 +202,7 @@ async def browser_login(
         async with asyncio.timeout(seconds):
             yield callback
     except TimeoutError:
-        raise AuthError(f"nobody has finished the login to {name} within {seconds:.0f} s") from None
+        raise AuthError(f"the login to {name} was not finished within {seconds:.0f} s") from None
     finally:
         await asyncio.sleep(0)  # let the last page be sent
         server.close()

@@ -132,7 +132,7 @@ class TokenEndpoint(NamedTuple):
     def _failure(self, status: int, fields: dict[str, Any], form: dict[str, str]) -> ToolFailure:
         """Return an error that quotes the endpoint, without the secrets that it was sent."""
         texts = [one for key in ("error", "error_description") if isinstance(one := fields.get(key), str)]
-        words = ": ".join(text for text in texts if text) or "it gave no access token"
+        words = ": ".join(text for text in texts if text) or "the response has no access_token"
         credentials = (self.filled.get("client_secret"), self.filled.get("refresh_token"))
         for value in (*credentials, *(form.get(key) for key in SENT_SECRETS)):
             if value:
@@ -290,7 +290,7 @@ class LoginAuthenticator(Authenticator):
 
 
 class ToolLogin:
-    """One login: of one bundle, at one authorization server, as one client, for one scope."""
+    """The login of a bundle at an authorization server, for one client and scope."""
 
     def __init__(self, endpoint: TokenEndpoint, bundle: str, logins: Documents) -> None:
         self.auth, self.filled, self.endpoint = endpoint.auth, endpoint.filled, endpoint

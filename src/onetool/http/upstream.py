@@ -27,8 +27,8 @@ class UpstreamResponse(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=
     url: str
     status: int
     text: Annotated[str, Meta(description="The reason phrase after the status.")] = ""
-    headers: Annotated[dict[str, str], Meta(description="By their names in lower case; `set-cookie` is hidden.")]
-    ms: Annotated[float, Meta(description="From the request until the end of the response, with retries.")]
+    headers: Annotated[dict[str, str], Meta(description="By name in lower case; `set-cookie` is hidden.")]
+    ms: Annotated[float, Meta(description="From the request to the end of the response, including retries.")]
     size: Annotated[int, Meta(description="Bytes of the body.")]
     body: Annotated[str | None, Meta(description="As text; null without a body, or if it is not text.")]
     cut: Annotated[bool, Meta(description="Whether the body is cut to its beginning.")] = False

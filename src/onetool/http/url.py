@@ -153,7 +153,7 @@ def _a_label(text: str) -> str:
     label = text.lower()
     letters = all(one == "-" or category(one)[0] in "LM" or category(one) == "Nd" for one in label)
     if not letters or normalize("NFKC", label) != label or label[2:4] == "--" or category(label[0])[0] == "M":
-        raise RequestRefusedError(f"the host has a part that stands for another one or can't be read: {text[:100]!a}")
+        raise RequestRefusedError(f"part of the host stands for other characters or can't be read: {text[:100]!a}")
     return "xn--" + label.encode("punycode").decode("ascii")
 
 
