@@ -161,7 +161,7 @@ def test_the_example_of_the_documents():
         ("$research topic=x topic=y", "topic is given twice"),
         ('$research topic="x', "topic has a quote that is not closed"),
         ('$research topic="x"y', "topic has text right after its closing quote"),
-        (r'$research topic="\ud800"', "topic has half of a surrogate pair"),
+        (r'$research topic="\ud800"', "topic contains a lone surrogate"),
         ("$research tea", "'tea' is not key=value; topic is missing"),
         ("$research topic=x\nand more", "'and more' is not key=value (text of several lines goes in three quotes)"),
         ('$research(topic="x")', "'(topic=\"x\")' can't follow the name"),
@@ -248,7 +248,7 @@ def test_values_stand_as_their_place_needs_them(text, values, code):
 @each(
     ("text", "values", "words"),
     [
-        ('r"{{ a }}"', {"a": 'x"'}, 'has no place for a: r"…" knows no escapes'),
+        ('r"{{ a }}"', {"a": 'x"'}, 'has no place for a: r"…" has no escapes'),
         ('r"{{ a }}"', {"a": "x\\"}, "has no place for a"),
         ('r"{{ a }}"', {"a": "x\ny"}, "has no place for a"),
         ('r"\\{{ a }}"', {"a": ""}, "has no place for a"),
@@ -273,7 +273,11 @@ def test_values_stand_as_their_place_needs_them(text, values, code):
         ("{{ debug() }}", {}, "debug is unknown"),
         ("{% macro m() %}x{% endmacro %}{{ m() }}", {}, "the output of a block or a macro"),
         ("{% set b %}x{% endset %}{{ b }}", {}, "the output of a block or a macro"),
-        ("{% autoescape false %}{% set b %}{{ a }}{% endset %}{{ b }}{% endautoescape %}", {"a": "x"}, "a macro puts"),
+        (
+            "{% autoescape false %}{% set b %}{{ a }}{% endset %}{{ b }}{% endautoescape %}",
+            {"a": "x"},
+            "or a macro can",
+        ),
         ("{% filter upper %}x{% endfilter %}", {}, "the output of a block or a macro"),
         ("{% for x in range(9999) %}{% for y in range(9999) %}{% endfor %}{% endfor %}", {}, "100,000 steps"),
         ("{% for x in range(9999) %}" + "x" * 200 + "{% endfor %}", {}, "longer than 1,000,000 characters"),

@@ -39,7 +39,7 @@ class Cluster:
         self.members = Members(settings)
         self.seal = ForwardSeal(settings.key, self.members, settings.accepted)
         self.forwarder = Forwarder(self.members, self.seal)
-        self.routes: dict[str, Asgi] = {DATABASE_PATH: self._tell_database}
+        self.routes: dict[str, Asgi] = {DATABASE_PATH: self._report_database}
         self._cut_off: tuple[float, bool] = (0.0, False)  # the time and result of the last query of the peers
         self.on_serving: list[Callable[[], None]] = []  # called on the event loop, once clients can connect
         self.on_close: list[Callable[[], None]] = []  # called before this process stops being a member
@@ -115,7 +115,7 @@ class Cluster:
         except (HttpError, TimeoutError):
             return False
 
-    async def _tell_database(self, _scope: Scope, _receive: Receive, send: Send) -> None:
+    async def _report_database(self, _scope: Scope, _receive: Receive, send: Send) -> None:
         await respond(send, 200, HAS_DATABASE if self.members.has_database else HAS_NONE)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("onetool.cluster")
 
 CATALOGUE = "catalogue"
-TELL_S = 10.0  # seconds that a difference must last before it is logged: replicas restart one after the other
+LOG_AFTER_S = 10.0  # seconds that a difference must last before it is logged: replicas restart one after the other
 DIGITS = 12
 MAX_PARTS = 1000  # of one kind; the others share one digest
 MAX_NAMED = 10  # parts in a message
@@ -53,9 +53,9 @@ class Drift:
         self._seen: tuple[Any, ...] = ()
         self._since: dict[str, float] = {}
         self._logged: set[str] = set()
-        self._members.on_beat(self._look)
+        self._members.on_beat(self._update)
 
-    def _look(self) -> None:
+    def _update(self) -> None:
         """Look for local changes, and for differences from other replicas. Called by the heartbeat's thread."""
         seen = (self._app.config, *self._app.catalog.registry.own())
         if len(seen) != len(self._seen) or any(new is not old for new, old in zip(seen, self._seen, strict=True)):
@@ -68,7 +68,7 @@ class Drift:
             if one.id != self._members.id and (text := difference(own, opened(one.catalogue, self._key, one.id)))
         }
         self._since = {text: self._since.get(text, now) for text in found}
-        due = {text for text, since in self._since.items() if now - since >= TELL_S}
+        due = {text for text, since in self._since.items() if now - since >= LOG_AFTER_S}
         for text in sorted(due - self._logged):
             log.warning("%s (%s)", text, SAME_FILES)
         self._logged = due

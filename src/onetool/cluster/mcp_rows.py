@@ -52,7 +52,7 @@ class McpSessionRows:
             "INSERT INTO mcp_sessions (id, owner, body, version, created_at, used_at) "  # noqa: S608 - ours
             f"VALUES (%s, %s, %s, 1, {clock}, {clock}) ON CONFLICT (id) DO NOTHING"
         )
-        self._database.write(lambda work: work.execute(sql, (id, owner, _written(state))))
+        self._database.write(lambda work: work.execute(sql, (id, owner, _encoded(state))))
 
     def get(self, id: str) -> SessionRow | None:
         """Return the row of a session. Raises UnreadableRowError."""
@@ -74,7 +74,7 @@ class McpSessionRows:
             state = change(row.state)
             if state == row.state:
                 return row
-            params = (_written(state), row.version + 1, id, row.version)
+            params = (_encoded(state), row.version + 1, id, row.version)
             if self._database.write(lambda work, params=params: work.execute(update, params)):
                 return SessionRow(row.owner, state, row.version + 1)
         raise ChangeUnknownError
@@ -117,7 +117,7 @@ class McpSessionRows:
             pass
 
 
-def _written(value: Any) -> str:
+def _encoded(value: Any) -> str:
     try:
         return msgspec.json.encode(value).decode()
     except UnicodeEncodeError:  # lone surrogates, which can't be encoded
@@ -157,7 +157,7 @@ class McpTaskRows:
                 "INSERT INTO mcp_tasks (id, owner, replica, status, body, until) "  # noqa: S608 - ours
                 f"VALUES (%s, %s, %s, %s, %s, {self._database.clock} + %s) "
                 "ON CONFLICT (id) DO UPDATE SET status = excluded.status, body = excluded.body",
-                (id, owner, replica, body["status"], _written(body), seconds),
+                (id, owner, replica, body["status"], _encoded(body), seconds),
             )
         )
 

@@ -43,7 +43,7 @@ GONE_S = 5.0
 GRACE_S = 3.0  # after the database is back, for the others to reach it, too
 FORGOTTEN_S = 3600.0  # after which the row of a killed process is deleted
 FORGET_S = 60.0  # between two searches for such rows
-MAX_APART_S = 0.5  # between the database's time and this process's estimate of it
+MAX_CLOCK_OFFSET_S = 0.5  # between the database's time and this process's estimate of it
 MAX_UNKNOWN = 1000  # unknown IDs to remember until the next heartbeat
 MAX_LOGGED = 100  # replicas with problems: anyone with write access to the database can add rows
 CLOSE_S = 2.0
@@ -228,7 +228,7 @@ class Members:
             work.execute(forgotten, (FORGOTTEN_S, FORGOTTEN_S))
         rows = work.execute(*_select(self._database, _ORDER))
         actual = float(rows[0][-1]) if rows else now
-        self._offset = actual - time.monotonic() if rows and abs(actual - now) < MAX_APART_S else None
+        self._offset = actual - time.monotonic() if rows and abs(actual - now) < MAX_CLOCK_OFFSET_S else None
         if expected is not None and self._offset is None:  # the machine may have slept: the row has a wrong time
             return self._renew(work)
         return actual, [row[:-1] for row in rows]

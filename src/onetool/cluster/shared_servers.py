@@ -59,7 +59,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("onetool.cluster")
 
 SERVERS_PATH, ANSWERS_PATH = "/cluster/servers", "/cluster/answers"
-SILENT_S = 10.0  # without a line; owners send one at least every two seconds
+SILENCE_TIMEOUT_S = 10.0  # without a line; owners send one at least every two seconds
 FIND_S = 10.0  # for finding another owner, if the previous one is gone
 HAND_OVER_S = 3.0  # for another process to run the servers released by a stopping one
 LOOK_S = 0.2
@@ -218,7 +218,7 @@ class SharedServers(ServerOwners):
 
     async def _states_in(self, replica: "Replica") -> dict[str, SharedState]:
         try:
-            async with asyncio.timeout(SILENT_S):
+            async with asyncio.timeout(SILENCE_TIMEOUT_S):
                 found = await self._cluster.forwarder.post(replica, STATES_PATH, b"{}", LOCAL)
                 return msgspec.json.decode(found, type=dict[str, SharedState])
         except (HttpError, TimeoutError, msgspec.MsgspecError):
@@ -327,7 +327,7 @@ async def _lines(pieces: AsyncIterator[bytes]) -> AsyncIterator[Line]:
     kept: list[bytes] = []
     while True:
         try:
-            async with asyncio.timeout(SILENT_S):
+            async with asyncio.timeout(SILENCE_TIMEOUT_S):
                 piece = await anext(pieces)
         except StopAsyncIteration:
             return

@@ -89,7 +89,7 @@ class SharedSessions:
         self._task_rows = McpTaskRows(cluster.settings.database)
         self._versions: dict[str, int] = {}
         self._renewing: asyncio.Task[None] | None = None
-        cluster.routes[PATH] = self._hear
+        cluster.routes[PATH] = self._receive_news
 
     def attach(self, sessions: MemorySessions) -> Self:
         """Share these sessions from now on."""
@@ -115,7 +115,7 @@ class SharedSessions:
         except UnreadableRowError:
             return
         except DatabaseError as error:
-            raise _away(error) from None
+            raise _unavailable(error) from None
         if row is not None and row.owner == principal.owner and id not in self._sessions:
             self._sessions.adopt(id, principal, row.state)
             self._versions[id] = row.version
@@ -127,7 +127,7 @@ class SharedSessions:
         try:
             await asyncio.to_thread(self._rows.delete, session.id)
         except DatabaseError as error:
-            raise _away(error) from None
+            raise _unavailable(error) from None
         await self._forget(session)
         for refusal in await self._tell(SessionNews(session=session.id, is_over=True), session):
             message = f"The session has ended, but a replica may continue it for a minute. {refusal}"
@@ -182,7 +182,7 @@ class SharedSessions:
     async def _tell(self, news: SessionNews, session: MemorySession) -> Sequence[HttpError]:
         return await self._cluster.forwarder.broadcast(PATH, _encoded(news), session.principal)
 
-    async def _hear(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _receive_news(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve /cluster/mcp: news from another replica. Sessions that are not in memory need none."""
         news = msgspec.convert(decode(await read_body(receive) or b""), SessionNews)
         session = self._sessions.get(news.session, scope["principal"])
@@ -209,7 +209,7 @@ class SharedSessions:
                 return
             row = await asyncio.to_thread(self._rows.change, session.id, _change(method, params))
         except DatabaseError as error:
-            raise _away(error) from None
+            raise _unavailable(error) from None
         if row is not None:
             session.restore(row.state)
             self._versions[session.id] = row.version
@@ -272,7 +272,7 @@ def _change(method: str, params: Mapping[str, Any]) -> Callable[[SessionState], 
     return change
 
 
-def _away(error: DatabaseError) -> HttpError:
+def _unavailable(error: DatabaseError) -> HttpError:
     if isinstance(error, UnreadableRowError):
         return HttpError(
             404, "no_such_session", f"This session can't continue here: {error}. Start a new one with initialize."

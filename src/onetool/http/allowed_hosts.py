@@ -109,7 +109,7 @@ def embedded(address: IPv6Address) -> list[IPv4Address]:
 _SCHEME = re.compile(r"\Ahttps?://")
 _ENTRY = re.compile(r"(\*|\*\.[^:\[\]*]+|\[[^\[\]]+\]|[^:\[\]*]+)(?::([0-9]{1,5}))?")
 # Reserved names that public DNS never contains: their addresses are local.
-_NEAR = (
+_PRIVATE_NAMES = (
     ".corp",
     ".home",
     ".home.arpa",
@@ -167,7 +167,7 @@ class AllowedHosts:
             raise UnmetNeedError(message, [f"to allow it: {need.command}"], [need])
         if is_address(url.host):
             self.check_address(rule, url.host, url)
-        elif not rule.allow_private and _is_near(url.host):
+        elif not rule.allow_private and _is_private_name(url.host):
             raise _needs_private(url, f"{url.host} is a name of this machine or its network")
         if len(self._checked) < MAX_REMEMBERED:
             self._checked[url[:3]] = rule
@@ -252,13 +252,13 @@ def read_entry(text: str) -> _Pattern:
     return _Pattern(host, is_wildcard, port)
 
 
-def _is_near(name: str) -> bool:
-    return "." not in name or name.endswith(_NEAR)
+def _is_private_name(name: str) -> bool:
+    return "." not in name or name.endswith(_PRIVATE_NAMES)
 
 
 def is_private(host: str) -> bool:
     """Return whether a host is on this machine or its network, as far as its name tells (no lookup)."""
-    return reach(host) == PRIVATE if is_address(host) else _is_near(host)
+    return reach(host) == PRIVATE if is_address(host) else _is_private_name(host)
 
 
 def host_need(url: Url, private: bool = False) -> Need:

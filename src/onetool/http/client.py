@@ -41,7 +41,7 @@ AGENT = f"onetool/{__version__}"
 MAX_STALE = 3  # idle connections in a row that the server has already closed
 TOKEN_MARGIN = 30.0  # seconds before its expiry that a token is no longer used
 DEFAULT_LIFE = 300.0  # seconds, for a token without an expiry time
-SHORTEST_LIFE = 1.0  # minimum seconds between two tokens for the same credentials; one immediate renewal is allowed
+MIN_LIFE = 1.0  # minimum seconds between two tokens for the same credentials; one immediate renewal is allowed
 MAX_TOKENS = 1_000
 
 TokenKey = tuple[str, ...]
@@ -189,7 +189,7 @@ class _CachedToken(NamedTuple):
     since: float
     until: float
     refresh: str | None
-    hurried: bool  # fetched less than SHORTEST_LIFE after the one before
+    hurried: bool  # fetched less than MIN_LIFE after the one before
 
 
 class _Abandoned(Exception):  # noqa: N818 - the fetching call was cancelled, so another one must fetch
@@ -233,7 +233,7 @@ class TokenCache:
     def may_fetch(self, key: TokenKey) -> bool:
         """Return False if the last two tokens came within a second: the server would refuse another one, too."""
         cached = self._tokens.get(key)
-        return cached is None or not cached.hurried or self._clock() >= cached.since + SHORTEST_LIFE
+        return cached is None or not cached.hurried or self._clock() >= cached.since + MIN_LIFE
 
     async def _fetch(
         self,
@@ -251,9 +251,9 @@ class TokenCache:
             mine.set_exception(error if isinstance(error, ToolFailure) else _Abandoned())
             raise
         life = DEFAULT_LIFE if fetched.life is None else fetched.life
-        life = max(life - min(TOKEN_MARGIN, life / 10), SHORTEST_LIFE)
+        life = max(life - min(TOKEN_MARGIN, life / 10), MIN_LIFE)
         now = self._clock()
-        hurried = cached is not None and now < cached.since + SHORTEST_LIFE
+        hurried = cached is not None and now < cached.since + MIN_LIFE
         with self._lock:
             self._tokens.pop(key, None)
             self._tokens[key] = _CachedToken(fetched.access, now, now + life, fetched.refresh or refresh, hurried)

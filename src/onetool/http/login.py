@@ -32,7 +32,7 @@ T = TypeVar("T")
 
 LOGIN_S = 300.0  # for a person to log in
 MAX_WAIT_S = 60.0  # for another process that renews the same tokens; longer than such a request may take
-KEEPING_S = 20.0  # for saving new tokens if the database is unavailable: the old ones may be invalid
+SAVE_TIMEOUT_S = 20.0  # for saving new tokens if the database is unavailable: the old ones may be invalid
 PAUSE_S = 0.5  # between two attempts to save them
 MAX_QUOTED = 300  # characters of an authorization server's message in ours
 
@@ -133,7 +133,7 @@ class HeldLogin:
         return await _to_the_end(self._save, login)
 
     def _save(self, login: StoredLogin) -> Version:
-        body, until = msgspec.json.format(msgspec.json.encode(login), indent=1), time.monotonic() + KEEPING_S
+        body, until = msgspec.json.format(msgspec.json.encode(login), indent=1), time.monotonic() + SAVE_TIMEOUT_S
         with _as_auth_error(self._store.unkept):
             while True:
                 try:

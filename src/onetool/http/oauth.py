@@ -334,7 +334,7 @@ class _LoginSigner(TokenSigner):
     async def _fetch(self, left: float) -> str:
         try:
             stored = await self._authenticator.stored(self._login.store)
-            if stored.tokens and self._is_spent(stored):
+            if stored.tokens and self._has_expired(stored):
                 # The refresh continues if the call is cancelled or out of time: a refresh token may be valid for one
                 # use only, and the login would be lost if its successor were not saved.
                 task = asyncio.create_task(self._refresh())
@@ -365,7 +365,7 @@ class _LoginSigner(TokenSigner):
         """Return new tokens, or those that another process has got in the meantime."""
         async with self._login.store.locked() as held:
             stored = (await held.load())[1]
-            if not stored.tokens or not self._is_spent(stored):
+            if not stored.tokens or not self._has_expired(stored):
                 return stored
             refresh = stored.tokens.get("refresh_token")
             if not refresh:
@@ -382,7 +382,7 @@ class _LoginSigner(TokenSigner):
                 raise _needs_login("its login has ended") from None
             return await self._login.save(granted, stored, held, stored.origins)
 
-    def _is_spent(self, stored: StoredLogin) -> bool:
+    def _has_expired(self, stored: StoredLogin) -> bool:
         access, ends = (stored.tokens or {}).get("access_token"), stored.expires_at
         return access in (None, self._refused) or (ends is not None and time.time() >= ends - MARGIN_S)
 

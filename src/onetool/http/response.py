@@ -31,7 +31,7 @@ MAX_SELECTOR = 4_000  # characters
 JSON_TYPES = ("", "application/json", "text/json")
 LARGE_ANSWER = 64 * 1024  # bytes: selecting from a larger answer is done in a thread
 # Encodings that are slow or not text encodings.
-_STRANGE = frozenset(("idna", "punycode", "unicode_escape", "raw_unicode_escape", "undefined", "utf_7"))
+_UNSUPPORTED_ENCODINGS = frozenset(("idna", "punycode", "unicode_escape", "raw_unicode_escape", "undefined", "utf_7"))
 _PHRASES: dict[int, str] = {status.value: status.phrase for status in HTTPStatus}
 _TAG = re.compile(r"<[^<>]*>")
 
@@ -215,7 +215,7 @@ def _charset(answer: HttpResponse) -> str:
     except (LookupError, ValueError):
         return "utf-8"
     is_text = getattr(found, "_is_text_encoding", True)
-    return found.name if is_text and found.name.replace("-", "_") not in _STRANGE else "utf-8"
+    return found.name if is_text and found.name.replace("-", "_") not in _UNSUPPORTED_ENCODINGS else "utf-8"
 
 
 def retry_after(answer: HttpResponse, now: float) -> float | None:

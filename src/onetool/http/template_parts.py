@@ -288,7 +288,7 @@ HEADERS_POINTER = "/request/headers"
 _HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 # These decide where a request goes, where it ends, or how the connection is used, so only the client sets them.
-_OURS = {
+_RESERVED_HEADERS = {
     "connection",
     "content-length",
     "expect",
@@ -354,7 +354,7 @@ def check_name(name: str, pointer: str) -> None:
     """Raise TemplateError for an invalid header name, or one that a tool may not set."""
     if not _HEADER_NAME.fullmatch(name):
         raise TemplateError(f"{name!r} is not a name of a header: that is letters, digits and dashes", pointer)
-    if name.lower() in _OURS:
+    if name.lower() in _RESERVED_HEADERS:
         raise TemplateError(f"the header {name} is set by the client, never by a tool", pointer)
 
 

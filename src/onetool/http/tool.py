@@ -37,7 +37,7 @@ from onetool.http.upstream import OnResponse, ShowResponse
 from onetool.http.url import Url
 
 ARGS = "args"
-SHORTEST_CREDENTIAL = 4  # characters: shorter texts are too common to be masked everywhere
+MIN_CREDENTIAL = 4  # characters: shorter texts are too common to be masked everywhere
 STAND_IN = "value"  # for a value that is not known yet
 
 # JMESPath nodes whose first child sees all the data, and whose other children see the result of the first.
@@ -88,8 +88,8 @@ class CredentialMask:
     def add(self, placeholders: Iterable[Placeholder], given: Mapping[str, Any]) -> None:
         for placeholder in placeholders:
             value = given.get(placeholder.name)
-            if isinstance(value, str) and len(value) >= SHORTEST_CREDENTIAL:
-                forms = encoded_parts(value) if len(value) > 2 * SHORTEST_CREDENTIAL else []
+            if isinstance(value, str) and len(value) >= MIN_CREDENTIAL:
+                forms = encoded_parts(value) if len(value) > 2 * MIN_CREDENTIAL else []
                 self._texts |= dict.fromkeys([value, *forms])
 
     def __call__(self, value: Any) -> Any:

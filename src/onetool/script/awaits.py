@@ -44,7 +44,7 @@ class _Flow:
         self._left = MAX_STEPS
         for node in self._code.starts:
             if isinstance(node, ast.Await):
-                self._want(node.value)
+                self._add(node.value)
             elif isinstance(node, ast.Call) and self._gathers(node.func):
                 self._each(node.args, ())
         while self._waiting and self._left > self._code.looked_at:
@@ -61,7 +61,7 @@ class _Flow:
             case _:
                 return False
 
-    def _want(self, node: ast.AST, path: Path = ()) -> None:
+    def _add(self, node: ast.AST, path: Path = ()) -> None:
         """Record that the value of an expression, or a part of it, is awaited."""
         if len(path) <= MAX_DEPTH and (id(node), path) not in self._seen:
             self._seen.add((id(node), path))
@@ -69,7 +69,7 @@ class _Flow:
 
     def _each(self, nodes: Iterable[ast.AST], path: Path) -> None:
         for node in nodes:
-            self._want(node, path)
+            self._add(node, path)
 
     def _follow(self, node: ast.AST, path: Path) -> None:
         match node:
@@ -82,7 +82,7 @@ class _Flow:
             case ast.Call():
                 self._called(node, path)
             case ast.Await(value=ast.Call(func=function)):
-                self._want(function, (DONE, *path))
+                self._add(function, (DONE, *path))
             case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.Lambda():
                 if path[:1] == (DONE if isinstance(node, ast.AsyncFunctionDef) else CALL,):
                     self._each(self._code.returns[id(node)], path[1:])
@@ -91,14 +91,14 @@ class _Flow:
             case ast.BoolOp(values=values):
                 self._each(values, path)
             case ast.NamedExpr(value=inner):
-                self._want(inner, path)
+                self._add(inner, path)
             case ast.Starred(value=inner):
-                self._want(inner, (ANY, *path))
+                self._add(inner, (ANY, *path))
             case ast.Subscript(value=inner, slice=ast.Slice()):
                 moved = path and path[0] not in (CALL, DONE)  # items of a slice have other indexes
-                self._want(inner, (ANY, *path[1:]) if moved else path)
+                self._add(inner, (ANY, *path[1:]) if moved else path)
             case ast.Subscript(value=inner, slice=key):
-                self._want(inner, (step(key), *path))
+                self._add(inner, (step(key), *path))
             case _:
                 if path and path[0] not in (CALL, DONE):
                     self._inside(node, path[0], path[1:])
@@ -114,11 +114,11 @@ class _Flow:
             case ast.Dict(keys=keys, values=values):
                 for key, value in zip(keys, values, strict=True):
                     if key is None:
-                        self._want(value, (first, *rest))
+                        self._add(value, (first, *rest))
                     elif _may_be(step(key), first):
-                        self._want(value, rest)
+                        self._add(value, rest)
             case ast.ListComp(elt=item) | ast.GeneratorExp(elt=item) | ast.SetComp(elt=item) | ast.DictComp(value=item):
-                self._want(item, rest)
+                self._add(item, rest)
             case ast.BinOp(left=left, right=right):
                 self._each((left, right), (ANY, *rest))
             case _:
@@ -132,15 +132,15 @@ class _Flow:
                 continue  # what was added to a value is a part of it
             if len(steps) < one.depth or CALL in steps or DONE in steps or (steps and not _may_be(one.key, steps[-1])):
                 continue
-            self._want(one.value, (*one.path, *path[one.depth :]))
+            self._add(one.value, (*one.path, *path[one.depth :]))
 
     def _called(self, call: ast.Call, path: Path) -> None:
         if not path:
             self.awaited.add(id(call))
-        self._want(call.func, (CALL, *path))
+        self._add(call.func, (CALL, *path))
         match call.func:
             case ast.Attribute(value=inner, attr=attr) if attr in TAKING:
-                self._want(inner, (step(call.args[0]) if call.args and attr != "pop" else ANY, *path))
+                self._add(inner, (step(call.args[0]) if call.args and attr != "pop" else ANY, *path))
                 self._each(call.args[1:], path)
             case ast.Name(id="next"):
                 self._each(call.args[:1], (ANY, *path))
@@ -155,9 +155,9 @@ class _Flow:
         second, after = (rest[0], rest[1:]) if rest else (None, ())
         match call.func:
             case ast.Attribute(value=inner, attr="values" | "copy"):
-                self._want(inner, (ANY, *rest))
+                self._add(inner, (ANY, *rest))
             case ast.Attribute(value=inner, attr="items") if second in (1, ANY):
-                self._want(inner, (ANY, *after))
+                self._add(inner, (ANY, *after))
             case ast.Name(id=name) if name in SAME_ITEMS:
                 self._each(arguments[:1], (ANY, *rest))
             case ast.Name(id="filter"):

@@ -295,14 +295,14 @@ class _Check:
         spec = self._aliases.get(name) or (self._names.functions.get(name) if self._is_ours(name) else None)
         if spec is not None:
             yield from self._call(node, spec)
-        elif self._is_nothing(name) and is_certain:
+        elif self._is_undefined(name) and is_certain:
             functions = [word for word, spec in self._names.functions.items() if may_be_named(spec, self._allowed)]
             near = self._near(name, (*functions, *BUILTINS))
             yield CodeFinding(node.lineno, f"{name} is not defined{near}", node=node.func)
         elif is_certain and self._is_ours(name) and (pack := self._names.pack(name)) is not None:
             yield CodeFinding(node.lineno, f"{name} is a pack{self._tools_in(pack)}", node=node.func)
 
-    def _is_nothing(self, name: str) -> bool:
+    def _is_undefined(self, name: str) -> bool:
         known = name in self._scan.bound or name in self._scan.imported or name in BUILTINS or self._scan.makes_names
         return not known and name not in self._names
 
@@ -314,7 +314,7 @@ class _Check:
             return
         pack = self._names.pack(word)
         if pack is None:
-            if self._is_nothing(word) and word not in self._modules:
+            if self._is_undefined(word) and word not in self._modules:
                 near = self._near(word, self._names.words(self._allowed))
                 yield CodeFinding(node.lineno, f"there is no pack {word}{near}", node=node.func)
             elif word in self._names.functions and word not in self._modules and not attr.startswith("__"):

@@ -142,7 +142,7 @@ class _Watch:
             if self._texts[line - 1].strip():
                 self._before[line] = " " * (depth + 1)
         if lead.strip():  # the statement is on the line of its block's head
-            indent = self._lead(head) + " " * (depth + 1)
+            indent = self._indentation(head) + " " * (depth + 1)
             self._within[start] = first.col_offset, f"\r{indent}try:\r{indent} "
         else:
             indent = lead + " " * depth
@@ -156,7 +156,7 @@ class _Watch:
         clause = f"\r{indent}except BaseException as {ERROR}: {noting}; raise"
         self._after[end] = clause + self._after.get(end, "")  # inner statements come later, and end before this one
 
-    def _lead(self, line: int) -> str:
+    def _indentation(self, line: int) -> str:
         text = self._texts[line - 1]
         return text[: len(text) - len(text.lstrip())].decode()
 
@@ -167,7 +167,7 @@ class _Watch:
             start = end - len(text) - 1
             column, within = self._within.get(line, (0, ""))
             for place, added in (
-                (start + len(self._lead(line)), self._before.get(line)),  # after the indentation, maybe tabs
+                (start + len(self._indentation(line)), self._before.get(line)),  # after the indentation, maybe tabs
                 (start + column, within),
                 (end - 1, self._after.get(line)),
             ):

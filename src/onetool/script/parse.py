@@ -86,7 +86,7 @@ def read(text: str) -> str:
     opening = FENCE.search(code)
     # With words before the fence, the text may be code already, with the fence in one of its strings.
     if opening is not None and (not code[: opening.start()].strip() or parse(code) is None):
-        code = _inside(code, opening)
+        code = _fenced(code, opening)
     return _dedented(code) if code.lstrip("\n")[:1] in (" ", "\t") else code
 
 
@@ -141,7 +141,7 @@ def _is_too_much(code: str) -> bool:
     return code.count("{") * len(code) > MAX_IN_F_STRINGS and F_STRING.search(code) is not None
 
 
-def _inside(text: str, opening: re.Match[str]) -> str:
+def _fenced(text: str, opening: re.Match[str]) -> str:
     """Return the text up to the last line that closes the fence and leaves something that parses, else the first."""
     fence = opening["fence"]
     closing = re.compile(rf"^[ \t]*+{re.escape(fence[0])}{{{len(fence)},}}+[ \t]*+$", re.MULTILINE)

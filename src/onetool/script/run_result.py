@@ -115,7 +115,7 @@ class CallLog:
             counts[call.name] += 1
             if len(texts) < MAX_NOTED:
                 message = cut(" ".join(result.error.message.split()), MAX_MESSAGE)
-                texts.append(f"{self._shown(call)}: {message}")
+                texts.append(f"{self._call_text(call)}: {message}")
 
     def counts(self) -> str:
         with self._lock:
@@ -127,7 +127,7 @@ class CallLog:
         with self._lock:
             only_read = {name for name in self._done if (spec := self._tools.get(name)) is not None and spec.read_only}
             names = sorted(self._done, key=only_read.__contains__)
-            running = [self._shown(call) for call in [*self._running.values()][:MAX_NOTED]]
+            running = [self._call_text(call) for call in [*self._running.values()][:MAX_NOTED]]
             unknown = len(self._running) + self._timed_out.total()
             lists = {
                 "done": _list("done", (f"{name} ×{self._done[name]}" for name in names), len(names)),
@@ -147,7 +147,7 @@ class CallLog:
             }
         return "; ".join(made_lines(_without_empty(lists)))
 
-    def _shown(self, call: ToolCall) -> str:
+    def _call_text(self, call: ToolCall) -> str:
         args = shown_args(call, self._tools.get(call.name))
         parts = (f"{as_identifier(name)}={cut(repr(value), MAX_VALUE)}" for name, value in args.items())
         return f"{call.name}({cut(', '.join(parts), MAX_ARGS)})"

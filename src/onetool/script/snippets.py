@@ -328,11 +328,11 @@ def parameters(snippet: SnippetLike) -> list[dict[str, Any]]:
 def usage(name: str, snippet: SnippetLike) -> str:
     """Return the usage: `$research topic=… [count=5]`."""
     needed = [f"{key}=…" for key, param in snippet.params.items() if param.default is UNSET]
-    others = [f"[{key}={_written(param)}]" for key, param in snippet.params.items() if param.default is not UNSET]
+    others = [f"[{key}={_default_text(param)}]" for key, param in snippet.params.items() if param.default is not UNSET]
     return " ".join([f"${name}", *needed, *others])
 
 
-def _written(param: ParamLike) -> str:
+def _default_text(param: ParamLike) -> str:
     """Return a default as a user would type it."""
     if isinstance(param.default, str) and BARE.fullmatch(param.default):
         text = param.default
