@@ -273,11 +273,7 @@ def test_values_stand_as_their_place_needs_them(text, values, code):
         ("{{ debug() }}", {}, "debug is unknown"),
         ("{% macro m() %}x{% endmacro %}{{ m() }}", {}, "the output of a block or a macro"),
         ("{% set b %}x{% endset %}{{ b }}", {}, "the output of a block or a macro"),
-        (
-            "{% autoescape false %}{% set b %}{{ a }}{% endset %}{{ b }}{% endautoescape %}",
-            {"a": "x"},
-            "or a macro can",
-        ),
+        ("{% autoescape false %}{% set b %}{{ a }}{% endset %}{{ b }}{% endautoescape %}", {"a": "x"}, "macro can't"),
         ("{% filter upper %}x{% endfilter %}", {}, "the output of a block or a macro"),
         ("{% for x in range(9999) %}{% for y in range(9999) %}{% endfor %}{% endfor %}", {}, "100,000 steps"),
         ("{% for x in range(9999) %}" + "x" * 200 + "{% endfor %}", {}, "longer than 1,000,000 characters"),

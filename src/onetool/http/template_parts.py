@@ -176,7 +176,7 @@ def json_bytes(value: Any) -> bytes:
     try:
         return msgspec.json.encode(value)
     except (UnicodeEncodeError, RecursionError, TypeError, ValueError, OverflowError):
-        why = "a lone surrogate, too many digits, too much nesting, or not data"
+        why = "a lone surrogate, too many digits, nested too deep, or not data"
         raise BadArguments(f"an argument can't be sent as JSON: {why}") from None
 
 
