@@ -12,7 +12,7 @@ import jsonschema_rs
 import pytest
 import yaml
 
-from onetool.cluster.cluster import DRAIN_S, PATIENCE_S
+from onetool.cluster.cluster import DRAIN_S, REQUESTS_TIMEOUT_S
 from onetool.config import load_config
 from onetool.core.errors import ConfigError
 from onetool.interfaces.cli.serve import serve
@@ -73,7 +73,7 @@ def test_there_is_time_to_stop(compose):
     unit = configparser.ConfigParser(strict=False, interpolation=None)
     unit.optionxform = str
     unit.read(DEPLOY / "onetool.service")
-    needed = DRAIN_S + 60 + PATIENCE_S
+    needed = DRAIN_S + 60 + REQUESTS_TIMEOUT_S
     assert int(unit["Service"]["TimeoutStopSec"]) > needed
     for name, one in compose["services"].items():
         assert not name.startswith("replica-") or int(one["stop_grace_period"].removesuffix("s")) > needed
@@ -174,7 +174,7 @@ def test_the_service_and_the_budget_find_the_replicas(manifests):
 
 def test_probes_and_the_grace_period_fit_the_server(manifests):
     pod, _ = pods(manifests)
-    assert pod["terminationGracePeriodSeconds"] > DRAIN_S + 60 + PATIENCE_S
+    assert pod["terminationGracePeriodSeconds"] > DRAIN_S + 60 + REQUESTS_TIMEOUT_S
     (container,) = pod["containers"]
     assert container["readinessProbe"]["httpGet"]["path"] == READY_PATH
     ready = container["readinessProbe"]

@@ -340,7 +340,7 @@ def test_there_is_little_time_for_a_connection(monkeypatch):
 
     error, said = failed(model_at("http://127.0.0.1:9", client=HttpClient(connect=never), tries=2))
     assert (error.reason, len(said)) == ("unreachable", 1)
-    assert "there was no connection to 127.0.0.1:9 within 0.1 s" in str(error)
+    assert "no connection to 127.0.0.1:9 within 0.1 s" in str(error)
 
 
 # Who stops listening

@@ -101,7 +101,7 @@ def test_no_error_ends_the_heartbeat(shared, monkeypatch, caplog):
     until(lambda: len(beats) > 6)
     one.close()
     assert [record.getMessage() for record in caplog.records] == [
-        "no heartbeat, the other replicas are those of the last one: RuntimeError: can't start new thread"
+        "no heartbeat; using the replicas of the last one: RuntimeError: can't start new thread"
     ]
 
 

@@ -149,7 +149,7 @@ def test_a_person_logs_in_on_the_command_line(harness):
         assert lines[-1], lines
     asked = parse_qs(urlsplit(page[0]).query)
     assert (asked["code_challenge_method"], asked["scope"], asked["client_id"]) == (["S256"], ["read"], ["us"])
-    assert f"Whoever answers at http://{harness.api.host} will get the token" in lines[0]
+    assert f"The token of this login will be sent to http://{harness.api.host}" in lines[0]
     assert visit(page[0])[0] == 200
     rest = process.stderr.read()
     process.stderr.close()
@@ -298,7 +298,7 @@ def answering(more):
 def test_an_answer_of_another_issuer_is_refused(harness, issuer):
     harness.app.bundles.put_tool(harness.bundle, "named", "1", harness.tool(issuer=issuer, scope="read"))
     said = "https%3A%2F%2Fevil.example.com"
-    with pytest.raises(AuthError, match=r"is of https://evil\.example\.com, and not of"):
+    with pytest.raises(AuthError, match=r"is from https://evil\.example\.com, not from"):
         harness.log_in("vault/named", answering(f"&iss={said}"))
     assert [kind for kind, _ in harness.authority.requests] == []
     assert harness.logins().keys() == []
@@ -330,7 +330,7 @@ def test_who_says_no_is_told_so_and_the_last_login_stays(harness):
     harness.authority.denies = True
     with pytest.raises(AuthError, match=r"the login to vault was refused \(access_denied: the user said no\)"):
         harness.log_in()
-    with pytest.raises(AuthError, match="nobody has finished the login to vault within 0 s"):
+    with pytest.raises(AuthError, match="the login to vault was not finished within 0 s"):
         harness.log_in(browse=lambda url: None, seconds=0.2)
     assert harness.file().read_bytes() == before
 
@@ -370,7 +370,7 @@ def test_a_bundle_without_such_tools_has_nothing_to_log_in_to(harness):
         ({"authorizationUrl": ""}, "/httpImpl/request/auth/authorizationUrl", "needs authorizationUrl"),
         ({"authorizationUrl": "http://login.example.com/a"}, "/httpImpl/request/auth/authorizationUrl", "https"),
         ({"tokenUrl": "http://login.example.com/t"}, "/httpImpl/request/auth/tokenUrl", "not encrypted"),
-        ({"tokenUrl": "https://${HOST}/t"}, "/httpImpl/request/auth/tokenUrl", "written out"),
+        ({"tokenUrl": "https://${HOST}/t"}, "/httpImpl/request/auth/tokenUrl", "placeholders"),
         ({"redirectPort": 0}, "/httpImpl/request/auth/redirectPort", "redirectPort"),
         ({"clientId": "${who}"}, "/httpImpl/request/auth", "argument"),
     ],

@@ -109,7 +109,7 @@ def test_a_page_instead_of_json(upstream):
     error = failure(upstream, answer, {"encoding": "json"})
     assert "is not JSON (text/html)" in str(error)
     assert "Log in Please log in" in str(error)
-    assert error.hints == ("response.encoding can be text or binary, too",)
+    assert error.hints == ("for other data, set response.encoding to text or binary",)
 
 
 @pytest.mark.parametrize(

@@ -100,7 +100,7 @@ def test_the_time_is_looked_at_before_every_step(monkeypatch):
 
 @pytest.mark.parametrize("text", ["to_number('nan')", "[to_number('1e999')]", "sum(`[1e308, 1e308]`)"])
 def test_numbers_that_json_does_not_have(text):
-    with pytest.raises(ToolFailure, match=r"\(\) makes a number that JSON does not have: (nan|inf)"):
+    with pytest.raises(ToolFailure, match=r"\(\) returns a number that JSON does not have: (nan|inf)"):
         Selector(text).now({})
 
 

@@ -115,7 +115,7 @@ def test_nobody_waits_in_vain(upstream, slept):
     with pytest.raises(ToolFailure, match="429 Too Many Requests") as caught:
         tool()
     assert not slept
-    assert caught.value.hints == ("it asks to be tried again in 120 s",)
+    assert caught.value.hints == ("it asks for a retry in 120 s",)
 
 
 def test_the_time_over_all_tries():

@@ -32,7 +32,7 @@ def test_servers_go_on_when_the_database_is_back(replicas, postgres):
             for one in three:
                 after = count(one)
                 assert (after.status_code, after.json()["pid"]) == (200, before["pid"]), after.text
-    assert [one.said() for one in three if "begins anew" in one.said()] == []
+    assert [one.said() for one in three if "starts again" in one.said()] == []
 
 
 def test_an_answer_reaches_its_call_through_a_replica_that_does_not_know_the_session(replicas, postgres):

@@ -194,8 +194,8 @@ def test_a_worker_that_ends_is_replaced(stand_in):
     ("what", "code"),
     [
         ("the result", "'x' * 5_000_000"),
-        ("what a tool was given", "f('x' * 5_000_000)"),
-        ("what the code has to say", "raise ValueError('x' * 5_000_000)"),
+        ("the input of a tool", "f('x' * 5_000_000)"),
+        ("the code's output or error", "raise ValueError('x' * 5_000_000)"),
     ],
 )
 def test_a_message_over_the_limit_is_refused_unread_and_the_worker_ends(pool, what, code):

@@ -102,7 +102,7 @@ WRONG = {
     "unknown in an object": ("x = 1\nmap.draw(point={'x': 1, 'z': 2}, max_size=x)", "point.z: unknown argument |"),
     "a negative number": ("note.add(text=-1)", "text: expected string, got integer -1 |"),
     "a tuple": ("note.add(text=('a',))", "text: expected string, got array of 1 |"),
-    "too many": ("solo(1, 2)", "line 2: solo: takes 1 arguments at the most, got 2 | solo(n: int)"),
+    "too many": ("solo(1, 2)", "line 2: solo: takes at most 1 arguments, got 2 | solo(n: int)"),
     "twice": ("solo(1, n=2)", "line 2: solo: got n twice | solo(n: int)"),
     "by position": ("note.add(5)", "line 2: note.add: text: expected string, got integer 5 |"),
     "by another name": ("f = note.add\nf(txt='a')", "line 3: note.add: "),

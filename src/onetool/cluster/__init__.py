@@ -1,20 +1,20 @@
-"""What a process needs to be one of several: replicas behind a balancer, or the workers of one machine.
+"""Several processes that serve together: replicas behind a balancer, or the workers of one machine.
 
-members           who serves now: a row each, renewed every second
-leases            what only one process does at a time
-forwarding        requests to other replicas, and the header that they believe
-cluster           this process among the others: members, forwarder, routes
+members           the serving processes, each with a row that is renewed every second
+leases            work that only one process does at a time
+forwarding        requests to other replicas, and the header that authenticates them
+cluster           this process as one of several: members, forwarder, routes
 mcp_rows          sessions and tasks of MCP clients, as rows that every replica can read
-shared_sessions   sessions that several replicas serve; shared_requests: requests about what is alive in another one
+shared_sessions   sessions that several replicas serve; shared_requests: requests about the state of another one
 shared_tasks      tasks that outlive the process that ran them
 shared_servers    stdio servers that run in one process; shared_calls: how others call them
-drift             which replica has other packs, settings or tools
-report            what commands say of replicas
+drift             replicas with other packs, settings or tools
+report            the report on replicas in commands
 
-No interface is imported here: `interfaces/http/serve.py` passes on what is needed. A process that is not one of
-several loads nothing of this package.
+No interface is imported here: `interfaces/http/serve.py` passes what is needed. Processes outside a cluster do not load
+this package.
 
-This module has what all others share: the settings, a `Replica`, and the signature of its row. A row decides where
+This module has the shared definitions: the settings, a `Replica`, and the signature of its row. A row decides where
 requests go, with their callers and bodies. So write access to the database must not be enough to add, change or restore
 a row: the signature is made with the cluster's key, and covers the id, the address and the time of the last heartbeat.
 """
@@ -34,27 +34,30 @@ from onetool.database import Database
 UNIX = "unix:"
 
 ROWS = "replicas"
-RELOAD = "reload"  # the topic of notifications in the database
+RELOAD = "reload"  # the database notification topic
 MAX_SHOWN = 100  # characters of an unsigned row in messages
-OVERLAP_S = 2.0  # for which both of two replicas have had heartbeats: a restart can be quick
+OVERLAP_S = 2.0  # for which two replicas with one address must both have had heartbeats: a restart can be quick
 SAME_KEY = "give all replicas the same key"
 OWN_ADDRESS = "give each replica an address of its own (cluster.address)"
 
 
 class ClusterSettings(msgspec.Struct, frozen=True):
-    """`address` is where the others reach this process: "10.0.0.7:8765", or "unix:/path/to.sock"."""
+    """The settings of a process in a cluster.
+
+    `address` is where the others reach it: "10.0.0.7:8765", or "unix:/path/to.sock".
+    """
 
     address: str
     key: bytes  # the shared secret
     database: Database
-    all_stop: Callable[[], bool] = lambda: False  # whether all processes are about to stop, not this one alone
-    is_last: Callable[[], bool] = lambda: True  # whether nobody else listens on the sockets of this process by then
-    accepted: tuple[bytes, ...] = ()  # further secrets that count, while all replicas get another one
-    finish_s: float = 0.0  # after SIGTERM, for requests, tasks and questions under way
+    all_stop: Callable[[], bool] = lambda: False  # whether all processes are about to stop, and not only this one
+    is_last: Callable[[], bool] = lambda: True  # whether no other process listens on this process's sockets by then
+    accepted: tuple[bytes, ...] = ()  # further valid secrets, while the secret is being replaced
+    finish_s: float = 0.0  # seconds after SIGTERM for pending requests, tasks and questions
 
     @property
     def keys(self) -> tuple[bytes, ...]:
-        """All secrets that count. The first one signs."""
+        """All valid secrets. The first one signs."""
         return self.key, *self.accepted
 
     @property
@@ -63,11 +66,11 @@ class ClusterSettings(msgspec.Struct, frozen=True):
         return self.address.startswith(UNIX)
 
     def __repr__(self) -> str:
-        return f"ClusterSettings(address={self.address!r})"  # the key stays out of logs
+        return f"ClusterSettings(address={self.address!r})"  # keeps the key out of logs
 
 
 class Replica(msgspec.Struct, frozen=True):
-    """One of the processes that serve. One that is not `is_known` has no row that our key has signed."""
+    """A serving process. Without `is_known`, its row is not signed with our key."""
 
     id: str
     address: str
@@ -75,12 +78,12 @@ class Replica(msgspec.Struct, frozen=True):
     since: float
     is_draining: bool
     is_known: bool = True
-    seen_at: float = 0.0  # its last heartbeat, by the database's clock
-    catalogue: str = ""  # digests of its packs, settings and tools: see `drift`
+    seen_at: float = 0.0  # the last heartbeat, by the database's clock
+    catalogue: str = ""  # signed digests of its packs, settings and tools: see `drift`
 
 
 def derived_key(key: bytes, use: str) -> bytes:
-    """Return a key for one use: a signature for one use is not valid for another."""
+    """Return a key for one purpose: a signature for one purpose is not valid for another."""
     return hmac.digest(key, f"onetool {use}".encode(), sha256)
 
 
@@ -104,10 +107,10 @@ def other_key(id: str, address: str) -> str:
 
 
 def same_addresses(replicas: Iterable[Replica]) -> list[tuple[Replica, Replica]]:
-    """Return pairs of replicas with one address, the older one first.
+    """Return pairs of replicas with the same address, the older one first.
 
-    A killed process and its successor are not a pair: the row of the first stays for some seconds, but has no heartbeat
-    for longer than a moment after the start of the second.
+    A killed process and its successor are not a pair: the old row stays for some seconds, but its last heartbeat is at
+    most a moment after the start of the successor.
     """
     ordered = sorted((one for one in replicas if one.is_known and not one.is_draining), key=lambda one: one.since)
     return [

@@ -23,10 +23,10 @@ log = logging.getLogger("onetool.serve")
 
 ID_DIGITS = 8
 _OWNED = re.compile(r"[0-9a-f]{40}")
-DRAIN_S = 5.0  # after SIGTERM, until the balancer has noticed
+DRAIN_S = 5.0  # after SIGTERM, until the balancer stops sending requests
 PARTING_S = 2.0  # for clients about to send a request on a kept connection
-PATIENCE_S = 20  # for requests under way after that
-ASK_S = 1.0  # for a peer to say whether it has the database
+REQUESTS_TIMEOUT_S = 20  # for pending requests after that
+ASK_S = 1.0  # for a peer to report whether it can reach the database
 MAX_ASKED = 3  # peers
 HAS_DATABASE, HAS_NONE = b'{"database":"ok"}', b'{"database":"away"}'
 
@@ -39,8 +39,8 @@ class Cluster:
         self.members = Members(settings)
         self.seal = ForwardSeal(settings.key, self.members, settings.accepted)
         self.forwarder = Forwarder(self.members, self.seal)
-        self.routes: dict[str, Asgi] = {DATABASE_PATH: self._tell_database}
-        self._cut_off: tuple[float, bool] = (0.0, False)  # when peers were last asked, and what they said
+        self.routes: dict[str, Asgi] = {DATABASE_PATH: self._report_database}
+        self._cut_off: tuple[float, bool] = (0.0, False)  # the time and result of the last query of the peers
         self.on_serving: list[Callable[[], None]] = []  # called on the event loop, once clients can connect
         self.on_close: list[Callable[[], None]] = []  # called before this process stops being a member
 
@@ -53,20 +53,20 @@ class Cluster:
             "further": further,
             "drain_s": 0.0 if unix else DRAIN_S,  # workers of one machine share their sockets, without a balancer
             "finish_s": self.settings.finish_s,
-            "patience_s": PATIENCE_S,
+            "patience_s": REQUESTS_TIMEOUT_S,
             "parting_s": PARTING_S,
             "is_last": self.settings.is_last,
         }
 
     def close(self) -> None:
-        """Run all callbacks and leave the members, even if some fail; then raise the error."""
+        """Run all callbacks and leave the members, even if some callbacks fail; then raise the error."""
         with ExitStack() as ends:
             ends.callback(self.members.close)
             for call in reversed(self.on_close):
                 ends.callback(call)
 
     def follow_reloads(self, reload: Callable[[], Awaitable[None]]) -> None:
-        """Reload when `onetool db reload` says so. Called on the event loop that serves."""
+        """Reload on `onetool db reload`. Called on the serving event loop."""
         loop = asyncio.get_running_loop()
 
         async def run() -> None:
@@ -76,29 +76,29 @@ class Cluster:
                 log.error("Not reloaded: %s", error if isinstance(error, OneToolError) else repr(error))
 
         def hear(detail: str) -> None:
-            if detail:  # else nothing may have happened
+            if detail:  # an empty notification follows a reconnect, maybe without a reload
                 asyncio.run_coroutine_threadsafe(run(), loop)
 
         self.on_close.append(self.settings.database.on_change(RELOAD, hear))
 
     @property
     def id(self) -> str:
-        """The id of this replica."""
+        """The ID of this replica."""
         return self.members.id
 
     def owner_of(self, id: str) -> str | None:
-        """Return the replica in an id (8 digits of a replica, and 32 more); None for other ids."""
+        """Return the replica in an ID (8 digits of a replica, and 32 more); None for other IDs."""
         return id[:ID_DIGITS] if _OWNED.fullmatch(id) else None
 
     async def other(self, id: str) -> Replica:
-        """Return the replica with this id. Raises ReplicaGoneError."""
+        """Return the replica with this ID. Raise ReplicaGoneError if there is none."""
         found = self.members.known(id) or await asyncio.to_thread(self.members.find, id)
         if found is None:
             raise ReplicaGoneError
         return found
 
     async def is_cut_off(self) -> bool:
-        """Return whether this replica can't reach the database, and another one can. Peers are asked once a second."""
+        """Return whether another replica can reach the database, but not this one. Peers are asked once per second."""
         if self.members.has_database:
             return False
         asked_at, found = self._cut_off
@@ -115,7 +115,7 @@ class Cluster:
         except (HttpError, TimeoutError):
             return False
 
-    async def _tell_database(self, _scope: Scope, _receive: Receive, send: Send) -> None:
+    async def _report_database(self, _scope: Scope, _receive: Receive, send: Send) -> None:
         await respond(send, 200, HAS_DATABASE if self.members.has_database else HAS_NONE)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

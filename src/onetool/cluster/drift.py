@@ -1,9 +1,9 @@
-"""Tells replicas with other packs, settings or tools than this one.
+"""Detects and logs replicas that have other packs, settings or tools than this one.
 
-Each replica writes a digest of every part of its catalogue into its row: files and tools of packs, keys of the config,
-tools that MCP servers list. Bundles are left out, because they are in the database. Parts that differ from machine to
-machine are, too: addresses, ports, paths outside of the config's folder and the values of secrets. The digests are
-keyed, so that nobody who reads the database can guess a setting. They are compared only if one key has signed both.
+Each replica writes a digest of every part of its catalogue into its row: files and tools of packs, config keys, tools
+of MCP servers. Bundles are left out, because they are in the database. So are parts that may differ between machines:
+addresses, ports, paths outside the config's folder and the values of secrets. The digests are keyed, so that readers of
+the database can't guess settings. Digests are compared only if they are signed with the same key.
 """
 
 import hmac
@@ -32,11 +32,11 @@ if TYPE_CHECKING:
 log = logging.getLogger("onetool.cluster")
 
 CATALOGUE = "catalogue"
-TELL_S = 10.0  # for which a difference has to last until it is logged: replicas are restarted one after the other
+LOG_AFTER_S = 10.0  # seconds that a difference must last before it is logged: replicas restart one after the other
 DIGITS = 12
-MAX_PARTS = 1000  # of one kind; the others have one digest together
+MAX_PARTS = 1000  # of one kind; the others share one digest
 MAX_NAMED = 10  # parts in a message
-OWN_KEYS = {"cluster", "database", "secrets", "include", "packs", "watch", "trust", "prompts"}  # each machine's own
+OWN_KEYS = {"cluster", "database", "secrets", "include", "packs", "watch", "trust", "prompts"}  # may differ per machine
 OWN_HTTP = {"host", "port"}
 SAME_FILES = "give all replicas the same config, packs and version, then: onetool db reload"
 SERVER = "tools of server"
@@ -45,7 +45,7 @@ Parts = dict[str, dict[str, str]]  # digests by kind and name
 
 
 class Drift:
-    """Writes the parts of this replica into its row after each change, and logs replicas that differ for a while."""
+    """A monitor that writes the parts of this replica into its row after each change, and logs lasting differences."""
 
     def __init__(self, cluster: "Cluster", app: "App") -> None:
         self._members, self._app = cluster.members, app
@@ -53,10 +53,10 @@ class Drift:
         self._seen: tuple[Any, ...] = ()
         self._since: dict[str, float] = {}
         self._logged: set[str] = set()
-        self._members.on_beat(self._look)
+        self._members.on_beat(self._update)
 
-    def _look(self) -> None:
-        """Look for changes here, and for differences to others. The heartbeat's thread calls this."""
+    def _update(self) -> None:
+        """Look for local changes, and for differences from other replicas. Called by the heartbeat's thread."""
         seen = (self._app.config, *self._app.catalog.registry.own())
         if len(seen) != len(self._seen) or any(new is not old for new, old in zip(seen, self._seen, strict=True)):
             self._members.catalogue = sealed(parts_of(self._app, self._key), self._key, self._members.id)
@@ -68,14 +68,14 @@ class Drift:
             if one.id != self._members.id and (text := difference(own, opened(one.catalogue, self._key, one.id)))
         }
         self._since = {text: self._since.get(text, now) for text in found}
-        due = {text for text, since in self._since.items() if now - since >= TELL_S}
+        due = {text for text, since in self._since.items() if now - since >= LOG_AFTER_S}
         for text in sorted(due - self._logged):
             log.warning("%s (%s)", text, SAME_FILES)
         self._logged = due
 
 
 def drifts(replicas: Iterable[Replica], key: bytes) -> list[tuple[Replica, str]]:
-    """Return the replicas that differ from the oldest one, each with the name of that one and the difference."""
+    """Return the replicas that differ from the oldest one, with a text that names it and the differences."""
     known = [(one, parts) for one in replicas if one.is_known and (parts := opened(one.catalogue, key, one.id))]
     if not known:
         return []
@@ -94,8 +94,10 @@ def parts_of(app: "App", key: bytes) -> Parts:
         described = (spec.name, spec.description, spec.input_schema, spec.output_schema)
         tools.setdefault(f"{SERVER} {server}" if server else f"pack {spec.pack}", []).append(described)
     kinds = {
-        "packs": {name: sorted(told, key=lambda one: one[0]) for name, told in tools.items() if SERVER not in name},
-        "servers": {name: sorted(told, key=lambda one: one[0]) for name, told in tools.items() if SERVER in name},
+        "packs": {
+            name: sorted(entries, key=lambda one: one[0]) for name, entries in tools.items() if SERVER not in name
+        },
+        "servers": {name: sorted(entries, key=lambda one: one[0]) for name, entries in tools.items() if SERVER in name},
         "files": dict(_pack_files(config)),
         "settings": {f"setting {key}": _setting(config, key) for key in Keys.__struct_fields__ if key not in OWN_KEYS},
     }
@@ -109,7 +111,7 @@ def _setting(config: "Config", key: str) -> Any:
         return {name: getattr(value, name) for name in value.__struct_fields__ if name not in OWN_HTTP}
     if key == "tools":
         return [one.definition for one in value]  # without file and line
-    if key == "servers":  # the folder is that of the config, and the program another one on each machine
+    if key == "servers":  # the program path and the config's folder differ between machines
         return {
             name: (one.command_line, one.written_folder, one.env, one.url, one.headers) for name, one in value.items()
         }
@@ -125,7 +127,7 @@ def _pack_files(config: "Config") -> Iterable[tuple[str, str]]:
 
 def _digests(values: Mapping[str, Any], key: bytes, folder: str) -> dict[str, str]:
     def plain(value: Any) -> Any:
-        """Return a value that can be encoded: a secret as it is written, a path as seen from the config."""
+        """Return a value that can be encoded: a secret as written in the config, a path relative to the config."""
         if isinstance(value, Secret):
             return value.shown
         if isinstance(value, Path):
@@ -148,7 +150,7 @@ def sealed(parts: Parts, key: bytes, replica: str) -> str:
 
 
 def opened(sealed: str, key: bytes, replica: str) -> Parts | None:
-    """Return the parts of a replica; None if another key has signed them, or nobody."""
+    """Return the parts of a replica; None if they are unsigned, or signed with another key."""
     signature, _, text = sealed.partition(":")
     if not hmac.compare_digest(signature.encode(), _signature(text, key, replica).encode()):
         return None
@@ -163,9 +165,9 @@ def _signature(text: str, key: bytes, replica: str) -> str:
 
 
 def difference(here: Parts | None, there: Parts | None, place: str = "here") -> str:
-    """Return how `there` differs from `here`, which is called `place`, in words; empty if it doesn't.
+    """Describe how `there` differs from `here`, which is called `place`; empty if they are equal.
 
-    Tools of a server count only if both have listed them: servers connect when they are needed.
+    Tools of a server count only if both have listed them, because servers connect when they are needed.
     """
     if here is None or there is None:
         return ""

@@ -1,18 +1,18 @@
-"""`Forwarder`: forwards clients' requests to the replica they are for, and sends our own to routes below /cluster.
+"""`Forwarder`: forwards clients' requests to the responsible replica, and sends our own to routes below /cluster.
 
-A request is read whole before it is forwarded: such requests are messages and decisions, not files. Its response is
-passed on as it comes. Only headers that our routes read are forwarded, and only headers that our routes send come back;
+A request is read completely before it is forwarded: such requests are messages and decisions, not files. Its response
+is streamed back. Only headers that our routes read are forwarded, and only headers that our routes send are returned;
 the client's token stays here. `ForwardSeal` makes and checks two headers with the cluster's key:
 
     onetool-forwarded: base64url(HMAC-SHA256 | {sender, to, at, nonce, principal, address, body, id}), or compressed
 
 This header names the caller, which the sender has checked. The HMAC covers the method, the path with its query, and
-these members; `body` is the SHA-256 of the whole body. So nothing of a request can be changed, and it is valid for one
-replica, once, for a minute. A header without a valid HMAC is refused, wherever it comes from.
+these members; `body` is the SHA-256 of the whole body. So no part of a request can be changed, and it is valid for one
+replica, once, for a minute. Headers without a valid HMAC are refused.
 
-    onetool-answered: HMAC-SHA256 over the header of the request, and the status of the answer
+    onetool-answered: HMAC-SHA256 over the header of the request, and the status of the response
 
-This header proves that a holder of the key has answered this request with this status. A response without it is not
+This header proves that a holder of the key has answered this request with this status. Responses without it are not
 passed on.
 """
 
@@ -63,20 +63,20 @@ log = logging.getLogger("onetool.cluster")
 
 CONNECT_S = 2.0
 BROADCAST_S = 2.0
-MAX_ANSWER_S = 7 * 24 * 3600.0  # streams have no end; missing heartbeats show that a replica is gone
+MAX_ANSWER_S = 7 * 24 * 3600.0  # streams are endless; missing heartbeats show that a replica is gone
 MAX_ANSWER_BYTES = 1 << 62
-ACQUIRE_S = 2.0  # for a connection, when all are in use
-MAX_CONNECTIONS = 2000  # to one replica, of each kind: streams never take those of short requests
+ACQUIRE_S = 2.0  # for a connection, if all are in use
+MAX_CONNECTIONS = 2000  # to one replica, per kind: streams must not block short requests
 SHARES = {"stream": 64, "call": 500}  # connections of one owner, by kind; other requests are short
-STATES_PATH, DATABASE_PATH = "/cluster/servers/states", "/cluster/database"  # read every second, so not logged
+STATES_PATH, DATABASE_PATH = "/cluster/servers/states", "/cluster/database"  # called every second, so not logged
 MAX_REFUSAL = 2000  # characters of an error response
 OTHER_REPLICA = 421
 CAME_BACK = 508  # to its sender
-VALID_S = 60.0  # both ways: the replicas' clocks agree with the database's within a beat
-COMPRESS_BYTES = 4096  # of larger headers: a token may name thousands of tools
+VALID_S = 60.0  # in both directions: replicas' clocks are kept close to the database's by heartbeats
+COMPRESS_BYTES = 4096  # longer headers are compressed: a token may name thousands of tools
 
 _PASSED_ON = frozenset((b"content-type", b"accept", b"user-agent", b"last-event-id", b"if-match", b"if-none-match"))
-# What our routes send: an answer sets no cookies.
+# Headers that our routes send; they set no cookies.
 _PASSED_BACK = frozenset(
     (
         *("allow", "cache-control", "etag", "link", "location", "retry-after", "vary", "www-authenticate"),
@@ -86,21 +86,21 @@ _PASSED_BACK = frozenset(
     )
 )
 
-GONE = "the replica that has this is gone; what it has done is not known"
-SAME_ADDRESS = f"Another replica says that it is reached where this one is: {OWN_ADDRESS}. The log names it."
+GONE = "the replica responsible for this is gone; whether it did anything is not known"
+SAME_ADDRESS = f"Another replica has the same address as this one: {OWN_ADDRESS}. The log names it."
 NOT_PROVEN = (
-    "The answer of another replica is not used: it does not show that it comes from a holder of cluster.key. "
-    "Whether anything has happened there is not known; the log of this replica names the address."
+    "The answer of another replica was rejected: it does not prove that it comes from a holder of cluster.key. "
+    "Whether the request had an effect there is not known; the log of this replica names the address."
 )
 HEAD_TOO_LARGE = (
-    f"This is for another replica, and its headers and who you are don't fit into {MAX_HEAD // 1024} KiB. "
+    f"This request is for another replica, but its headers and your permissions don't fit into {MAX_HEAD // 1024} KiB. "
     "Give your token patterns of tools in place of long lists (github.*), or send fewer headers."
 )
 RETRY = [(b"retry-after", b"1")]
 
 
 class ForwardRequest(NamedTuple):
-    """The bytes of a request, and its sealing header, which the response has to prove."""
+    """The bytes of a request, and its sealing header, to which the response must contain the proof."""
 
     data: bytes
     seal: bytes
@@ -108,24 +108,24 @@ class ForwardRequest(NamedTuple):
 
 
 class Forwarder:
-    """Connections to other replicas. Any event loop may use it; each has its own connections."""
+    """A client for other replicas. Any event loop may use it; each loop has its own connections."""
 
     def __init__(self, members: Members, seal: "ForwardSeal") -> None:
         self._members = members
         self._seal = seal
         self._pools: dict[asyncio.AbstractEventLoop, ConnectionPool] = {}
-        self._open: dict[Connection, tuple[asyncio.AbstractEventLoop, str]] = {}  # with the replica
+        self._open: dict[Connection, tuple[asyncio.AbstractEventLoop, str]] = {}  # loop and replica of each connection
         self._shares: Counter[tuple[str, str, str]] = Counter()  # connections by replica, kind and owner
         self._lock = Lock()
         members.on_beat(self._end_gone)
 
     async def forward(self, replica: Replica, scope: Scope, receive: Receive, send: Send) -> None:
-        """Have the replica answer this request. If the client disconnects, the forwarded request ends, too.
+        """Have the replica answer this request. If the client disconnects, the forwarded request is cancelled.
 
-        Raises ReplicaGoneError, or HttpError for a request that was forwarded already.
+        Raise ReplicaGoneError, or HttpError for a request that was forwarded already.
         """
         if FORWARDED in scope:
-            raise HttpError(502, "forward_loop", "This was forwarded to a replica that does not have it.")
+            raise HttpError(502, "forward_loop", "The request was forwarded to a replica that does not have it.")
         body = await read_body(receive)
         if body is None:
             return
@@ -145,9 +145,9 @@ class Forwarder:
         return b"".join([piece async for piece in self.stream(replica, path, body, principal)])
 
     async def stream(self, replica: Replica, path: str, body: bytes, principal: Principal) -> AsyncGenerator[bytes]:
-        """POST to a route below /cluster as this principal, and yield the body of the response as it comes.
+        """POST to a route below /cluster as this principal, and yield the body of the response as it arrives.
 
-        Ending the iteration early ends the request there. Raises ReplicaGoneError, or ReplicaRefusedError, also for a
+        Ending the iteration early cancels the request there. Raise ReplicaGoneError, or ReplicaRefusedError, also for a
         status other than 2xx.
         """
         seal = self._seal.write(replica.id, "POST", path.encode(), principal, body, "").encode()
@@ -170,10 +170,12 @@ class Forwarder:
                     raise ReplicaGoneError(was_answering=True) from None
 
     async def broadcast(self, path: str, body: bytes, principal: Principal) -> "list[ReplicaRefusedError]":
-        """POST to all others at the same time, for BROADCAST_S seconds at most. Log failures, and return refusals."""
+        """POST to all other replicas concurrently, for at most BROADCAST_S seconds. Log failures, and return
+        refusals.
+        """
         others = [one for one in self._members.alive() if one.id != self._members.id]
-        told = await asyncio.gather(*(self._tell(one, path, body, principal) for one in others))
-        return [refusal for refusal in told if refusal is not None]
+        results = await asyncio.gather(*(self._tell(one, path, body, principal) for one in others))
+        return [refusal for refusal in results if refusal is not None]
 
     async def _tell(
         self, replica: Replica, path: str, body: bytes, principal: Principal
@@ -182,7 +184,9 @@ class Forwarder:
             async with asyncio.timeout(BROADCAST_S):
                 await self.post(replica, path, body, principal)
         except (HttpError, TimeoutError) as error:
-            log.warning("%s was not told at %s: %s", replica.id, path, error or "it did not answer in time")
+            log.warning(
+                "the notification of %s at %s failed: %s", replica.id, path, error or "it did not answer in time"
+            )
             return error if isinstance(error, ReplicaRefusedError) else None
         return None
 
@@ -190,7 +194,7 @@ class Forwarder:
 
     @contextmanager
     def _share(self, replica: Replica, kind: str, owner: str) -> Generator[None]:
-        """Count a connection. Raises ReplicaRefusedError (429) if this owner has as many as allowed."""
+        """Count a connection. Raise ReplicaRefusedError (429) if this owner has too many."""
         key = (replica.id, kind, owner)
         with self._lock:
             if self._shares[key] >= (limit := SHARES.get(kind, sys.maxsize)):
@@ -208,7 +212,7 @@ class Forwarder:
 
     @asynccontextmanager
     async def _exchange(self, replica: Replica, request: ForwardRequest, kind: str) -> AsyncGenerator[HttpResponse]:
-        """Send a request, and check the proof of its response before anything of it is passed on."""
+        """Send a request, and check the proof in its response before passing on any of it."""
         loop = asyncio.get_running_loop()
         if (pool := self._pools.get(loop)) is None:
             pool = self._pools[loop] = ConnectionPool(loop, MAX_CONNECTIONS)
@@ -217,7 +221,7 @@ class Forwarder:
         try:
             shown = response.headers.get(ANSWERED_HEADER.decode(), "")
             if not self._seal.is_proof(request.seal, response.status, shown):
-                problem = "what answers as replica %s at %s (status %d) has not shown that it has our cluster.key: %s"
+                problem = "the answer from replica %s at %s (status %d) does not prove that it has our cluster.key: %s"
                 log.error(problem, replica.id, replica.address, response.status, SAME_KEY)
                 raise ReplicaRefusedError(502, "answer_not_proven", NOT_PROVEN)
             if response.status == OTHER_REPLICA:
@@ -237,7 +241,7 @@ class Forwarder:
         try:
             try:
                 return await self._ask_once(pool, replica, request, kind)
-            except StaleConnectionError:  # its nonce keeps the request from being done twice
+            except StaleConnectionError:  # safe to retry, because the nonce prevents a second execution
                 pool.drop_idle((replica.address, kind))
             return await self._ask_once(pool, replica, request, kind)
         except (WireError, OSError, TimeoutError):
@@ -265,10 +269,10 @@ class Forwarder:
             raise
 
     def _end_gone(self) -> None:
-        """End requests to replicas that are gone. Called after each beat, in its thread."""
+        """End requests to replicas that are gone. Called after each heartbeat, in its thread."""
         for connection, (loop, id) in list(self._open.items()):
             if not self._members.is_alive(id):
-                with suppress(RuntimeError):  # the loop has just ended
+                with suppress(RuntimeError):  # the loop has just closed
                     loop.call_soon_threadsafe(connection.end, UnreachableError(GONE))
 
 
@@ -283,7 +287,7 @@ async def _dial(loop: asyncio.AbstractEventLoop, address: str, pool: ConnectionP
             else:
                 host, _, port = address.rpartition(":")
                 _, connection = await loop.create_connection(made, host.strip("[]"), int(port))
-    except (TimeoutError, ValueError, OverflowError):  # nobody answers, or the address is invalid
+    except (TimeoutError, ValueError, OverflowError):  # no response, or the address is invalid
         raise UnreachableError(GONE) from None
     return connection
 
@@ -291,7 +295,7 @@ async def _dial(loop: asyncio.AbstractEventLoop, address: str, pool: ConnectionP
 def _request(
     method: str, target: bytes, replica: Replica, headers: list[tuple[bytes, bytes]], seal: bytes, body: bytes
 ) -> ForwardRequest:
-    """Return the bytes to send. Headers came over HTTP, so they have no line breaks. Raises ReplicaRefusedError."""
+    """Return the bytes to send. Headers came over HTTP, so they contain no line breaks. Raises ReplicaRefusedError."""
     host = b"localhost" if replica.address.startswith(UNIX) else replica.address.encode()
     own = [(b"host", host), (FORWARDED_HEADER, seal), (b"content-length", b"%d" % len(body))]
     if (trace := current_trace.get()) is not None:
@@ -333,32 +337,32 @@ class ForwardedBy(msgspec.Struct, frozen=True, kw_only=True):
     principal: Principal
     address: str
     body: str
-    id: str = ""  # in the audit logs of both replicas; older versions send none
+    id: str = ""  # for the audit logs of both replicas; older versions send none
 
 
 class ForwardSeal:
-    """The maker and verifier of both headers. It belongs to one event loop."""
+    """The signer and verifier of both headers. Belongs to one event loop."""
 
     def __init__(self, key: bytes, members: Members, accepted: Sequence[bytes] = ()) -> None:
-        """`key` signs; headers of the `accepted` ones count, too, and are answered with the same key."""
+        """Sign with `key`. Headers signed with an `accepted` key are valid, too, and answered with the same key."""
         self._keys = [(derived_key(one, "forward"), derived_key(one, "answer")) for one in (key, *accepted)]
         self._members = members
-        self._seen: dict[str, float] = {}  # nonces and until when they count, the oldest first
+        self._seen: dict[str, float] = {}  # nonces and their expiry, oldest first
 
     @property
     def replica(self) -> str:
-        """The id of this replica."""
+        """The ID of this replica."""
         return self._members.id
 
     def write(self, to: str, method: str, target: bytes, principal: Principal, body: bytes, address: str) -> str:
         if (context := current_call.get()) is not None:
-            id = context.call.id  # the id in the audit log of the current call, else of the client's request
+            id = context.call.id  # the ID in the audit log of the current call, or of the client's request
         else:
             scope, trace = current_scope.get(), current_trace.get()
             id = token_hex(16) if trace is None else trace.own_id
             if scope is not None:
                 scope[FORWARD_ID] = id
-        told = ForwardedBy(
+        forwarded = ForwardedBy(
             sender=self._members.id,
             to=to,
             at=self._members.now(),
@@ -368,14 +372,14 @@ class ForwardSeal:
             body=sha256(body).hexdigest(),
             id=id,
         )
-        data = msgspec.json.encode(told)
+        data = msgspec.json.encode(forwarded)
         return sign(
             self._keys[0][0], data if len(data) < COMPRESS_BYTES else zlib.compress(data), _bound(method, target)
         )
 
     def open(self, header: bytes, scope: Scope) -> tuple[bytes, bytes]:
-        """Return the content of a header, and the key for the proof of the answer. Raises HttpError (401) unless it
-        was made with a key of ours for this request.
+        """Return the content of a header, and the key for the proof of the response. Raise HttpError (401) unless the
+        header was made for this request with one of our keys.
         """
         text, bound = header.decode("latin-1"), _bound(scope["method"], target_of(scope))
         for key, answer_key in self._keys:
@@ -384,42 +388,42 @@ class ForwardSeal:
         raise _refused("it was not made by a replica of this cluster for this request")
 
     def read(self, data: bytes) -> ForwardedBy:
-        """Decode the content of a header. Raises HttpError (401, 421) unless it is new, and for this replica."""
+        """Decode the content of a header. Raise HttpError (401, 421) unless it is new, and for this replica."""
         try:
-            told = msgspec.json.decode(data if data.startswith(b"{") else zlib.decompress(data), type=ForwardedBy)
-        except (msgspec.DecodeError, zlib.error):  # of another version, which knows more or less than we do
-            raise _refused("another version of OneTool has made it, which this one does not understand") from None
-        if told.to != self._members.id and told.sender == self._members.id:
+            forwarded = msgspec.json.decode(data if data.startswith(b"{") else zlib.decompress(data), type=ForwardedBy)
+        except (msgspec.DecodeError, zlib.error):  # from a version with other fields
+            raise _refused("it was made by an incompatible version of OneTool") from None
+        if forwarded.to != self._members.id and forwarded.sender == self._members.id:
             raise HttpError(CAME_BACK, "came_back", "This request has come back to the replica that sent it.")
-        if told.to != self._members.id:
-            # The sender learns from this status that the replica is gone: its address is ours now.
+        if forwarded.to != self._members.id:
+            # This status tells the sender that the replica is gone: its address is ours now.
             raise HttpError(OTHER_REPLICA, "other_replica", "This request is for another replica, which is gone.")
         now = self._members.now()
-        if abs(now - told.at) > VALID_S:
+        if abs(now - forwarded.at) > VALID_S:
             raise _refused("it has expired, or the clocks of the replicas differ by more than a minute")
         while self._seen and (oldest := next(iter(self._seen.items())))[1] < now:
             del self._seen[oldest[0]]
-        if told.nonce in self._seen:
-            raise _refused("it was used already: it is good once")
-        self._seen[told.nonce] = now + 2 * VALID_S
-        return told
+        if forwarded.nonce in self._seen:
+            raise _refused("it was used already, and is valid only once")
+        self._seen[forwarded.nonce] = now + 2 * VALID_S
+        return forwarded
 
-    def accept(self, told: ForwardedBy, body: bytes, scope: Scope) -> None:
-        """Note in the scope which replica has sent the request.
+    def accept(self, forwarded: ForwardedBy, body: bytes, scope: Scope) -> None:
+        """Record in the scope which replica has sent the request.
 
-        Raises HttpError (401) for another body than the one that the header was made for.
+        Raise HttpError (401) if the header was made for another body.
         """
-        if not hmac.compare_digest(sha256(body).hexdigest(), told.body):
-            raise _refused("the body is not the one that it was made for")
-        scope[FORWARDED] = told
-        scope[FORWARD_ID] = told.id or told.nonce
-        scope["log"]["from"] = told.sender
+        if not hmac.compare_digest(sha256(body).hexdigest(), forwarded.body):
+            raise _refused("it was made for another body")
+        scope[FORWARDED] = forwarded
+        scope[FORWARD_ID] = forwarded.id or forwarded.nonce
+        scope["log"]["from"] = forwarded.sender
         if scope["path"] in (STATES_PATH, DATABASE_PATH):
             scope["log"][UNLOGGED] = True
 
     def proof(self, header: bytes, status: int, key: bytes | None = None) -> bytes:
         """Return the proof that a holder of the key has answered the request with this header and this status. `key`
-        is the one that `open` has given.
+        comes from `open`.
         """
         return hmac.new(key or self._keys[0][1], b"%d " % status + header, sha256).hexdigest().encode()
 
@@ -428,7 +432,7 @@ class ForwardSeal:
 
 
 def target_of(scope: Scope) -> bytes:
-    """Return the path with its query, as it is sent."""
+    """Return the path with its query, as sent."""
     query = scope.get("query_string", b"")
     return scope["raw_path"] + (b"?" + query if query else b"")
 
@@ -441,11 +445,11 @@ def _refused(why: str) -> HttpError:
     return HttpError(401, "bad_forward", f"The header {FORWARDED_HEADER.decode()} can't be accepted: {why}.")
 
 
-# What can go wrong
+# Errors
 
 
 class ReplicaGoneError(HttpError):
-    """The replica can't be reached. `was_answering`: a part of its response was sent already."""
+    """The replica can't be reached. `was_answering`: part of its response was sent already."""
 
     def __init__(self, was_answering: bool = False) -> None:
         super().__init__(502, "replica_gone", f"{GONE[0].upper()}{GONE[1:]}.")
@@ -453,7 +457,7 @@ class ReplicaGoneError(HttpError):
 
     @property
     def was_not_reached(self) -> bool:
-        """True if nothing listens at the replica's address. Then nothing was sent."""
+        """True if nothing listens at the replica's address, so that nothing was sent."""
         return isinstance(self.__context__, ConnectionRefusedError | FileNotFoundError)
 
 

@@ -1,12 +1,12 @@
 """`Leases`: for work that only one process does at a time, such as running a stdio MCP server.
 
-A lease is a row with a holder and an end, by the database's clock. Its holder renews it with each heartbeat. Another
-process takes it once it has expired, or once its holder is no longer among the replicas.
+A lease is a row with a holder and an expiry time, by the database's clock. Its holder renews it with each heartbeat.
+Another process takes it once it has expired, or once its holder is no longer among the replicas.
 
-While the database is away, all processes keep their leases, so that servers with a state go on. If the database is away
-for the holder alone, another replica takes the lease after LEASE_S, and both run the server until the holder reaches
-the database again, sees the new holder, and ends its own server. The holder can't tell the two cases apart. When the
-database is back for all, leases have expired: for some seconds nobody takes one whose holder was known before.
+While the database is unavailable, all processes keep their leases, so that stateful servers continue. If only the
+holder can't reach the database, another replica takes the lease after LEASE_S, and both run the server until the holder
+reaches the database again, sees the new holder, and ends its own server. The holder can't tell the two cases apart.
+When the database is available again, leases have expired: for some seconds nobody takes a lease with a known holder.
 """
 
 from collections.abc import Callable, Collection
@@ -31,7 +31,9 @@ class Leases:
     def __init__(
         self, database: Database, members: Members, prefix: str, is_needed: Callable[[], bool] = lambda: True
     ) -> None:
-        """`is_needed` says whether anybody here asks for holders: else heartbeats leave the database alone."""
+        """Set up the leases. `is_needed` returns whether anybody here asks for holders: else heartbeats skip
+        the database.
+        """
         self._database = database
         self._members = members
         self._own = members.id
@@ -43,17 +45,17 @@ class Leases:
         members.on_beat(self.renew)
 
     def holder(self, name: str) -> str | None:
-        """Return the replica that held it at the last heartbeat. Never blocks."""
+        """Return the replica that held the lease at the last heartbeat. Never blocks."""
         return self._holders.get(name)
 
     def is_own(self, name: str) -> bool:
         return self._holders.get(name) == self._own
 
     def take(self, name: str, refused: str = "") -> str | None:
-        """Take a lease if it is free, and return its holder; None if the database is away. May block.
+        """Take a lease if it is free, and return its holder; None if the database is unavailable. May block.
 
-        `refused` is a replica that refuses connections. It may be stopping, and still run what it holds: it only counts
-        as gone if its heartbeat is missing, too.
+        `refused` is a replica that refuses connections. It may be stopping and still run its servers, so it counts as
+        gone only if its heartbeat is missing, too.
         """
         clock, key = self._database.clock, self._prefix + name
 
@@ -68,7 +70,7 @@ class Leases:
             )
             return work.execute("SELECT replica FROM leases WHERE name = %s", (key,))[0][0]
 
-        with self._lock:  # `renew` must not read the table before this, and remember it after it
+        with self._lock:  # `renew` must not read the table before this and store the result after it
             held = self._holders.get(name)
             if self._is_closed or (self._members.is_settling and held not in (None, self._own, refused)):
                 return held
@@ -79,12 +81,12 @@ class Leases:
         return found
 
     def close(self) -> None:
-        """Take no more leases. Those held stay so until they are released."""
+        """Take no more leases. Held leases are kept until they are released."""
         with self._lock:
             self._is_closed = True
 
     def release(self, names: Collection[str]) -> None:
-        """Give up leases of this process: others can take them at once."""
+        """Give up leases of this process, so that others can take them immediately."""
 
         def job(work: Transaction) -> None:
             rows = [(self._prefix + name, self._own) for name in names]
@@ -98,7 +100,7 @@ class Leases:
             try:
                 self._database.write(job)
             except DatabaseError:
-                return  # they expire
+                return  # they will expire
 
     def renew(self) -> None:
         """Renew the leases of this process, and read the holders of all others. Called with each heartbeat."""
@@ -129,11 +131,11 @@ class Leases:
 
     def holders(self) -> dict[str, str]:
         """Return the holder of each lease, as of the last heartbeat."""
-        return dict(self._holders)  # other threads change it
+        return dict(self._holders)  # other threads change the original
 
 
 def forget_replica(database: Database, address: str) -> None:
-    """Delete a replica that is known to have died, and its leases, so that nobody has to wait for their end."""
+    """Delete the row and leases of a replica that is known to have died, so that nobody waits for their expiry."""
 
     def job(work: Transaction) -> None:
         work.execute("DELETE FROM leases WHERE replica IN (SELECT id FROM replicas WHERE address = %s)", (address,))
@@ -142,13 +144,13 @@ def forget_replica(database: Database, address: str) -> None:
     database.write(job)
 
 
-# The names of the leases of MCP servers
+# Lease names of MCP servers
 
 
 def is_shared(settings: ServerSettings) -> bool:
-    """Return whether only one process may run it: a stdio server keeps its state in its process.
+    """Return whether only one process may run the server: a stdio server keeps its state in its process.
 
-    Every process connects to a server over HTTP itself.
+    Servers over HTTP are connected to by every process.
     """
     return settings.enabled and settings.transport == "stdio" and not settings.replicate
 
@@ -156,14 +158,14 @@ def is_shared(settings: ServerSettings) -> bool:
 def block_digest(settings: ServerSettings) -> str:
     """Return a digest of a server's block in the config. Only processes with equal digests share the server.
 
-    Neither the values of secrets nor the folder of the config make a difference.
+    Secret values and the config's folder don't affect the digest.
     """
     decides = (settings.command_line, settings.written_folder, sorted(settings.env))
     return sha256(msgspec.json.encode(decides)).hexdigest()[:DIGEST_DIGITS]
 
 
 def lease_name(server: str, settings: ServerSettings) -> str:
-    """Return the name of the lease that the process running the server holds."""
+    """Return the name of the lease held by the process that runs the server."""
     return f"{server}@{block_digest(settings)}"
 
 

@@ -1,4 +1,4 @@
-"""Sessions and tasks of MCP clients as rows: any replica can continue a session, and report on a task.
+"""Rows of sessions and tasks of MCP clients: any replica can continue a session, and report on a task.
 
 All methods block.
 """
@@ -13,12 +13,12 @@ import msgspec
 from onetool.core.call import Level
 from onetool.database import ChangeUnknownError, Database, DatabaseError, Transaction
 
-TRIES = 10  # to change a row that others change at the same time
-BATCH_ROWS = 500  # sessions that are deleted or renewed at a time
+TRIES = 10  # to change a row in spite of concurrent changes
+BATCH_ROWS = 500  # sessions deleted or renewed per transaction
 
 
 class SessionState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A session without its id and its owner."""
+    """The state of a session, without its ID and owner."""
 
     revision: str
     capabilities: dict[str, Any] = {}
@@ -26,11 +26,11 @@ class SessionState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     name: str = ""
     menu: str | None = None
     wants_whole: bool = False
-    watched: tuple[str, ...] = ()  # uris of resources
+    watched: tuple[str, ...] = ()  # URIs of resources
 
 
 class UnreadableRowError(DatabaseError):
-    """A row that this version can't read: a newer one may have written it."""
+    """A row that this version can't read, perhaps written by a newer one."""
 
     def __init__(self) -> None:
         super().__init__("this version can't read its row in the database")
@@ -52,7 +52,7 @@ class McpSessionRows:
             "INSERT INTO mcp_sessions (id, owner, body, version, created_at, used_at) "  # noqa: S608 - ours
             f"VALUES (%s, %s, %s, 1, {clock}, {clock}) ON CONFLICT (id) DO NOTHING"
         )
-        self._database.write(lambda work: work.execute(sql, (id, owner, _written(state))))
+        self._database.write(lambda work: work.execute(sql, (id, owner, _encoded(state))))
 
     def get(self, id: str) -> SessionRow | None:
         """Return the row of a session. Raises UnreadableRowError."""
@@ -65,7 +65,7 @@ class McpSessionRows:
         return None
 
     def change(self, id: str, change: Callable[[SessionState], SessionState]) -> SessionRow | None:
-        """Change a session and return its row; None if it is gone. `change` may be called more than once."""
+        """Change a session and return its row; None if the session is gone. `change` may be called more than once."""
         update = "UPDATE mcp_sessions SET body = %s, version = %s WHERE id = %s AND version = %s RETURNING id"
         for _ in range(TRIES):
             row = self.get(id)
@@ -74,7 +74,7 @@ class McpSessionRows:
             state = change(row.state)
             if state == row.state:
                 return row
-            params = (_written(state), row.version + 1, id, row.version)
+            params = (_encoded(state), row.version + 1, id, row.version)
             if self._database.write(lambda work, params=params: work.execute(update, params)):
                 return SessionRow(row.owner, state, row.version + 1)
         raise ChangeUnknownError
@@ -83,9 +83,9 @@ class McpSessionRows:
         self._database.write(lambda work: work.execute("DELETE FROM mcp_sessions WHERE id = %s", (id,)))
 
     def touch(self, ids: Iterable[str]) -> dict[str, int]:
-        """Note that sessions are in use, and return the versions of those that still exist."""
-        used, found = sorted(set(ids)), dict[str, int]()  # in one order, so that replicas meet at few rows
-        for start in range(0, len(used), BATCH_ROWS):  # a transaction each, so that no row is locked for long
+        """Mark sessions as used, and return the versions of those that still exist."""
+        used, found = sorted(set(ids)), dict[str, int]()  # sorted, so that replicas rarely wait for each other's rows
+        for start in range(0, len(used), BATCH_ROWS):  # several transactions, so that no row is locked for long
             some = used[start : start + BATCH_ROWS]
             sql = (
                 f"UPDATE mcp_sessions SET used_at = {self._database.clock} "  # noqa: S608 - ours
@@ -96,7 +96,7 @@ class McpSessionRows:
         return found
 
     def sweep(self, idle_s: float, max_count: int) -> None:
-        """Delete idle sessions; while there are too many, also the oldest ones of the owner with the most."""
+        """Delete idle sessions. While there are too many, also delete the oldest ones of the owner with the most."""
         old = f"DELETE FROM mcp_sessions WHERE used_at < {self._database.clock} - %s"  # noqa: S608
 
         def job(work: Transaction) -> bool:
@@ -113,14 +113,14 @@ class McpSessionRows:
             )
             return work.row_count < over
 
-        while self._database.write(job):  # a transaction each, so that others can write meanwhile
+        while self._database.write(job):  # several transactions, so that others can write in between
             pass
 
 
-def _written(value: Any) -> str:
+def _encoded(value: Any) -> str:
     try:
         return msgspec.json.encode(value).decode()
-    except UnicodeEncodeError:  # half of a surrogate pair, which can't be decoded
+    except UnicodeEncodeError:  # lone surrogates, which can't be encoded
         text = json.dumps(msgspec.to_builtins(value), ensure_ascii=False)
         return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
@@ -129,7 +129,7 @@ def _written(value: Any) -> str:
 
 
 class TaskRow(NamedTuple):
-    """A task. `body` is what clients read; None while the task runs, or if it can't be read."""
+    """A task. `body` is for clients; None while the task runs, or if it can't be read."""
 
     owner: str
     replica: str
@@ -142,7 +142,7 @@ class McpTaskRows:
         self._database = database
 
     def begin(self, id: str, owner: str, replica: str, seconds: float) -> None:
-        """Note that a task runs, unless it has ended meanwhile."""
+        """Record that a task runs, unless its end is recorded already."""
         self._database.write(
             lambda work: work.execute(
                 "INSERT INTO mcp_tasks (id, owner, replica, status, until) "  # noqa: S608 - ours
@@ -157,7 +157,7 @@ class McpTaskRows:
                 "INSERT INTO mcp_tasks (id, owner, replica, status, body, until) "  # noqa: S608 - ours
                 f"VALUES (%s, %s, %s, %s, %s, {self._database.clock} + %s) "
                 "ON CONFLICT (id) DO UPDATE SET status = excluded.status, body = excluded.body",
-                (id, owner, replica, body["status"], _written(body), seconds),
+                (id, owner, replica, body["status"], _encoded(body), seconds),
             )
         )
 

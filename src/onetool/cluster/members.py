@@ -1,10 +1,10 @@
-"""`Members`: the processes that serve now. Each has a row, which a thread renews every second by the database's clock.
+"""`Members`: the serving processes. Each has a row, which a thread renews every second by the database's clock.
 
-A replica counts as gone if its row was not renewed for GONE_S seconds. While the database is away, the members stay
-those of the last heartbeat, and requests to one that is gone fail. They stay so for GRACE_S after it is back: replicas
-that are alive reach it one after the other.
+A replica counts as gone if its row was not renewed for GONE_S seconds. While the database is unavailable, the members
+stay those of the last heartbeat, and requests to dead members fail. The members are kept for another GRACE_S, because
+the replicas reach the database again one after the other.
 
-A row counts only with a signature of the cluster's key. Other rows are logged once, and nothing is sent there.
+A row is valid only with a signature of the cluster's key. Other rows are logged once, and nothing is sent to them.
 """
 
 import logging
@@ -38,14 +38,14 @@ log = logging.getLogger("onetool.cluster")
 
 BEAT_S = 1.0
 MAX_BEAT_S = 2.0  # for the database to answer a statement of a heartbeat
-LATE_S = 4.0  # without a heartbeat, the database counts as away
+LATE_S = 4.0  # without a heartbeat, after which the database counts as unavailable
 GONE_S = 5.0
 GRACE_S = 3.0  # after the database is back, for the others to reach it, too
-FORGOTTEN_S = 3600.0  # after which the row of a process that was killed is deleted
-FORGET_S = 60.0  # between two looks for such rows
-MAX_APART_S = 0.5  # between the database's time and what this process takes for it
-MAX_UNKNOWN = 1000  # ids without a replica that are remembered until the next beat
-MAX_LOGGED = 100  # replicas with problems: anybody who writes the database can add rows
+FORGOTTEN_S = 3600.0  # after which the row of a killed process is deleted
+FORGET_S = 60.0  # between two searches for such rows
+MAX_CLOCK_OFFSET_S = 0.5  # between the database's time and this process's estimate of it
+MAX_UNKNOWN = 1000  # unknown IDs to remember until the next heartbeat
+MAX_LOGGED = 100  # replicas with problems: anyone with write access to the database can add rows
 CLOSE_S = 2.0
 
 _ADDRESS = re.compile(r"(?:(?:[\w-]{1,63}\.)*[\w-]{1,63}\.?|\[[\w:.%]+\]):([0-9]{1,5})", re.ASCII)
@@ -60,7 +60,7 @@ class Members:
         self._database = settings.database
         self._address = settings.address
         self._keys = [derived_key(key, ROWS) for key in settings.keys]
-        self.catalogue = ""  # digests of what all replicas should have in common, signed
+        self.catalogue = ""  # signed digests of what all replicas should have in common
         self._is_draining = False
         self._alive: dict[str, Replica] = {}
         self._strangers: dict[str, Replica] = {}
@@ -68,17 +68,17 @@ class Members:
         self._unknown: set[str] = set()
         self._calls: list[Callable[[], None]] = []
         self._ended = Event()
-        self._lock = Lock()  # one beat at a time
+        self._lock = Lock()  # one heartbeat at a time
         self._thread: Thread | None = None
         self._is_away = False
         self._beat_at = time.monotonic()
         self._settled_at = 0.0
-        self._offset: float | None = None  # of the database's clock to time.monotonic; None: it has to be asked
+        self._offset: float | None = None  # of the database's clock from time.monotonic; None: unknown
         self._forget_at = 0.0
 
     @property
     def is_settling(self) -> bool:
-        """True for some seconds after an outage: others may have had no heartbeat yet. Never blocks."""
+        """True for some seconds after an outage, when others may not have sent a heartbeat yet. Never blocks."""
         return time.monotonic() < self._settled_at
 
     @property
@@ -87,7 +87,9 @@ class Members:
         return not self._database.is_away and time.monotonic() - self._beat_at < LATE_S
 
     def start(self) -> None:
-        """Beat for the first time, then in a thread. If the database is away, the next beat may reach it."""
+        """Send the first heartbeat, then others in a thread. If the database is unavailable, the next one may
+        reach it.
+        """
         self._beat()
         self._thread = Thread(target=self._run, name="onetool-members", daemon=True)
         self._thread.start()
@@ -98,7 +100,7 @@ class Members:
         self._beat()
 
     def close(self) -> None:
-        """Remove the row: the others know at their next beat."""
+        """Remove the row. The others notice at their next heartbeat."""
         self._ended.set()
         if self._thread is not None:
             self._thread.join(CLOSE_S)
@@ -109,11 +111,11 @@ class Members:
                 log.warning("the row of this replica stays until it is forgotten: %s", error)
 
     def alive(self) -> list[Replica]:
-        """Return the members as of the last beat, with this process. Never blocks."""
+        """Return the members as of the last heartbeat, including this process. Never blocks."""
         return list(self._alive.values())
 
     def find(self, id: str) -> Replica | None:
-        """Return the replica with this id. Asks the database once about an unknown id, so it may block."""
+        """Return the replica with this ID. Asks the database once about an unknown ID, so it may block."""
         if (known := self._alive.get(id)) is not None or id in self._unknown:
             return known
         try:
@@ -127,33 +129,35 @@ class Members:
         return None
 
     def known(self, id: str) -> Replica | None:
-        """Return the replica with this id if it was a member at the last beat. Never blocks."""
+        """Return the replica with this ID if it was a member at the last heartbeat. Never blocks."""
         return self._alive.get(id)
 
     def is_alive(self, id: str) -> bool:
-        """Return whether it was a member at the last beat. Never blocks."""
+        """Return whether the replica was a member at the last heartbeat. Never blocks."""
         return id in self._alive
 
     def is_oldest(self) -> bool:
-        """Return whether no other member has served for longer: that one does what needs doing once. Never blocks."""
+        """Return whether this member has served longest, and so does the work that only one must do. Never blocks."""
         oldest = min(self._alive.values(), key=lambda one: (one.since, one.id), default=None)
         return oldest is None or oldest.id == self.id
 
     def stranger(self, id: str) -> Replica | None:
-        """Return the replica with this id if its row was not signed with our key at the last beat. Never blocks."""
+        """Return the replica with this ID if its row was not signed with our key at the last heartbeat. Never
+        blocks.
+        """
         return self._strangers.get(id)
 
     def now(self) -> float:
         """Return the seconds since 1970 by the database's clock, which all replicas share.
 
-        A step of this machine's clock doesn't change it, unless the database's clock is the same one.
+        Changes of this machine's clock have no effect, unless the database runs on the same machine.
         """
         if (offset := self._offset) is None or not self._database.is_shared:
             return self._database.now()
         return time.monotonic() + offset
 
     def on_beat(self, call: Callable[[], None]) -> None:
-        """Call a function after each beat, in the thread of the heartbeat. The next beat waits for it."""
+        """Call a function after each heartbeat, in its thread. The next heartbeat waits for the function."""
         self._calls.append(call)
 
     def _run(self) -> None:
@@ -162,7 +166,7 @@ class Members:
             for call in list(self._calls):
                 try:
                     call()
-                except Exception as error:  # noqa: BLE001 - one that fails must not end the heartbeat
+                except Exception as error:  # noqa: BLE001 - a failing callback must not end the heartbeat
                     log.error("after a heartbeat: %s: %s", type(error).__name__, error)
 
     def _beat(self) -> None:
@@ -172,10 +176,10 @@ class Members:
             began = time.time()
             try:
                 now, rows = self._database.write(self._renew, max_wait=MAX_BEAT_S, apart=True)
-            except Exception as error:  # noqa: BLE001 - whatever it is, the next beat may go well
+            except Exception as error:  # noqa: BLE001 - the next heartbeat may succeed
                 if not self._is_away:
                     why = error if isinstance(error, DatabaseError) else f"{type(error).__name__}: {error}"
-                    log.warning("no heartbeat, the other replicas are those of the last one: %s", why)
+                    log.warning("no heartbeat; using the replicas of the last one: %s", why)
                 self._is_away = True
                 return
             self._beat_at = time.monotonic()
@@ -197,7 +201,7 @@ class Members:
                 for other in pair if self._alive.get(self.id) in pair else ():
                     if other.id != self.id:
                         problem = f"replica {other.id} has the same address as this one, {other.address}: {OWN_ADDRESS}"
-                        self._log_once(f"{problem}. Calls that are for it do not reach it")
+                        self._log_once(f"{problem}. Calls for it do not reach it")
 
     def _log_once(self, message: str, level: int = logging.ERROR) -> None:
         if message not in self._logged and len(self._logged) < MAX_LOGGED:
@@ -223,18 +227,18 @@ class Members:
             forgotten = f"DELETE FROM replicas WHERE seen_at < {clock} - %s OR seen_at > {clock} + %s"  # noqa: S608
             work.execute(forgotten, (FORGOTTEN_S, FORGOTTEN_S))
         rows = work.execute(*_select(self._database, _ORDER))
-        told = float(rows[0][-1]) if rows else now
-        self._offset = told - time.monotonic() if rows and abs(told - now) < MAX_APART_S else None
-        if expected is not None and self._offset is None:  # a machine that slept, say: the row has a wrong time
+        actual = float(rows[0][-1]) if rows else now
+        self._offset = actual - time.monotonic() if rows and abs(actual - now) < MAX_CLOCK_OFFSET_S else None
+        if expected is not None and self._offset is None:  # the machine may have slept: the row has a wrong time
             return self._renew(work)
-        return told, [row[:-1] for row in rows]
+        return actual, [row[:-1] for row in rows]
 
     def _replica(self, row: tuple[Any, ...]) -> Replica | None:
-        """Return the replica of a row; None if a row is invalid, or has an address that can't be reached from here."""
+        """Return the replica of a row; None if the row is invalid, or its address is unreachable from this machine."""
         found = _replica(row, self._keys)
         if found is None or not found.is_known or found.id == self.id:
             return found
-        if found.address.startswith(UNIX):  # only workers of one machine reach each other by Unix sockets
+        if found.address.startswith(UNIX):  # Unix sockets connect only workers of the same machine
             is_valid = self._address.startswith(UNIX) and found.address.removeprefix(UNIX).isprintable()
         else:
             match = _ADDRESS.fullmatch(found.address)
@@ -243,9 +247,9 @@ class Members:
 
 
 def read_members(database: Database, *keys: bytes) -> list[Replica]:
-    """Return the replicas that serve now. Without a key of the cluster, signatures are not checked.
+    """Return the serving replicas. Signatures are not checked without a cluster key.
 
-    Raises DatabaseError.
+    Raise DatabaseError if the database can't be read.
     """
     rows_keys = [derived_key(key, ROWS) for key in keys]
     rows = database.read(lambda work: work.execute(*_select(database, _ORDER)))

@@ -17,13 +17,13 @@ from onetool.core.text import utc_text
 from onetool.database import Database, DatabaseError
 from onetool.database.migrations import missing
 
-MAX_MISTAKES = 20  # of one kind: anybody who writes the database can add rows
+MAX_MISTAKES = 20  # of one kind: anyone with write access to the database can add rows
 
 
 class ReplicaRow(msgspec.Struct, frozen=True):
     """A replica with a heartbeat. `has_other_key`: its row is not signed with our `cluster.key`. `same_address` is the
-    id of another replica with this address; `differs_in` says how its packs, settings and tools differ from those of
-    the oldest replica.
+    ID of another replica with this address. `differs_in` describes how its packs, settings and tools differ from those
+    of the oldest replica.
     """
 
     id: str
@@ -37,7 +37,7 @@ class ReplicaRow(msgspec.Struct, frozen=True):
 
 
 def alive_replicas(database: Database, config: Config) -> tuple[ReplicaRow, ...]:
-    """Return the replicas that serve now. Raises DatabaseError."""
+    """Return the serving replicas. Raises DatabaseError."""
     keys = () if config.cluster is None or not config.cluster.has_key else config.cluster.keys
     found = read_members(database, *keys)
     differs = {one.id: text for one, text in drifts(found, keys[0])} if keys else {}
@@ -53,7 +53,7 @@ def alive_replicas(database: Database, config: Config) -> tuple[ReplicaRow, ...]
 
 
 def server_holders(config: Config) -> dict[str, ReplicaRow]:
-    """Return which replica runs which of the MCP servers that they share. Raises ConfigError and DatabaseError."""
+    """Return the replicas that run the shared MCP servers, by server. Raises ConfigError and DatabaseError."""
     with closing(open_database(config)) as database:
         holders = dict(_lease_holders(database, alive_replicas(database, config)))
     leases = {name: lease_name(name, one) for name, one in config.servers.items() if is_shared(one)}
@@ -61,10 +61,10 @@ def server_holders(config: Config) -> dict[str, ReplicaRow]:
 
 
 def inspect_replicas(config: Config) -> tuple[tuple[ReplicaRow, ...], list[Mistake]]:
-    """Return the replicas that serve now, and what is wrong with them."""
+    """Return the serving replicas, and their problems."""
     try:
         with closing(open_database(config)) as database:
-            if missing(database):  # which `database_mistakes` says
+            if missing(database):  # reported by `database_mistakes`
                 return (), []
             replicas = alive_replicas(database, config)
             leases = _lease_holders(database, replicas) if replicas else []
@@ -77,7 +77,7 @@ def inspect_replicas(config: Config) -> tuple[tuple[ReplicaRow, ...], list[Mista
 
 
 def _lease_holders(database: Database, replicas: tuple[ReplicaRow, ...]) -> list[tuple[str, ReplicaRow]]:
-    """Return the leases of MCP servers, and which replica holds each."""
+    """Return the leases of MCP servers with the replicas that hold them."""
     sql = f"SELECT name, replica FROM leases WHERE name LIKE %s AND until > {database.clock}"  # noqa: S608 - ours
     alive = {one.id: one for one in replicas}
     rows = database.read(lambda work: work.execute(sql, (f"{SERVERS}%",)))

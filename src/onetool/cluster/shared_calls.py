@@ -1,10 +1,10 @@
-"""`SharedCalls`: how other processes call the stdio servers that run here. The messages, then their routes.
+"""`SharedCalls`: lets other processes call the stdio servers that run here. The messages, then their routes.
 
     POST /cluster/servers/NAME/call    SharedCall; the answer is a stream of lines, the last of which is the outcome
-    POST /cluster/answers/ID           CallerAnswer to a question that was one of these lines
-    POST /cluster/servers/states       how the servers here do
+    POST /cluster/answers/ID           CallerAnswer to a question in one of these lines
+    POST /cluster/servers/states       the states of the servers here
 
-A line is JSON. An empty line says that the request is still under way.
+Lines are JSON. An empty line means that the request is still running.
 """
 
 import asyncio
@@ -31,17 +31,17 @@ CAPABILITIES = ("elicitation", "sampling", "roots")
 QUESTIONS: dict[str, type[Question]] = {"person": ForPerson, "model": ForModel, "roots": ForRoots}
 
 STILL_HERE_S = 2.0
-MAX_UNSENT_LINES = 1_000  # of progress and log messages
+MAX_UNSENT_LINES = 1_000  # progress and log messages that may wait to be sent
 LINES = b"application/x-ndjson"
 
 
 class SharedCall(msgspec.Struct, frozen=True, kw_only=True):
-    """A request to a server, and what the server may ask of its caller meanwhile."""
+    """A request to a server, and the caller's abilities to answer its questions."""
 
     request: ServerRequest
     block: str = ""  # the digest of the server's block in the sender's config
     may_repeat: bool = False
-    peer: str = ""  # the same for all calls of one client
+    peer: str = ""  # identifies the client in all its calls
     can: tuple[str, ...] = ()  # capabilities of the caller
     wants_progress: bool = False
 
@@ -59,7 +59,7 @@ class LogLine(msgspec.Struct, frozen=True, tag="log"):
 
 
 class LackLine(msgspec.Struct, frozen=True, tag="lack"):
-    """A question of the server that the caller has no way to answer."""
+    """A question of the server that the caller can't answer."""
 
     capability: str
     message: str
@@ -81,7 +81,7 @@ class FailureLine(msgspec.Struct, frozen=True, tag="failure"):
     message: str
     reason: str | None = None
     hints: tuple[str, ...] = ()
-    error: Mapping[str, Any] | None = None  # of JSON-RPC, as the server sent it
+    error: Mapping[str, Any] | None = None  # the JSON-RPC error, as sent by the server
 
 
 class MovedLine(msgspec.Struct, frozen=True, tag="moved"):
@@ -115,7 +115,7 @@ def failure_of(line: FailureLine) -> ToolFailure:
 
 
 def answer_of(error: ToolFailure) -> CallerAnswer:
-    """Return the answer for a caller that gave none."""
+    """Return the answer for a caller that raised this error."""
     if isinstance(error, Declined):
         return CallerAnswer(declined=error.action)
     if isinstance(error, CannotAsk):
@@ -124,7 +124,7 @@ def answer_of(error: ToolFailure) -> CallerAnswer:
 
 
 def value_of(answer: CallerAnswer) -> Any:
-    """Return what the caller answered. Raises what it raised there."""
+    """Return the caller's answer. Raise the caller's error."""
     if answer.declined is not None:
         raise Declined(answer.declined)
     if answer.failure is not None:
@@ -164,7 +164,7 @@ class RemotePeer:
 class SharedCalls:
     """The routes below /cluster/servers and /cluster/answers.
 
-    `runs_here` returns whether this process runs a server with this block in its config. It may block.
+    `runs_here` returns whether this process runs a server with this config block. It may block.
     """
 
     def __init__(self, runs_here: Callable[[str, str], bool], app: "App") -> None:
@@ -187,7 +187,7 @@ class SharedCalls:
             case ["answers", id]:
                 answer, waiting = _decoded(body, CallerAnswer), self._questions.get(id)
                 if waiting is None or waiting.done():
-                    raise HttpError(404, "not_found", "The call that asked this is over.")
+                    raise HttpError(404, "not_found", "The call that asked this question is over.")
                 waiting.set_result(answer)
                 await respond(send, 200, b"{}")
             case _:
@@ -222,7 +222,7 @@ class SharedCalls:
                 lines.put_nowait(ResultLine(msgspec.Raw(msgspec.json.encode(value))))
             else:
                 lines.put_nowait(MovedLine())
-        except Exception as error:  # noqa: BLE001 - the caller has to know
+        except Exception as error:  # noqa: BLE001 - reported to the caller
             lines.put_nowait(failure_line(error))
         lines.put_nowait(None)
 
@@ -251,7 +251,7 @@ class SharedCalls:
 
 
 class RemoteCaller:
-    """The `Caller` of a call that another process sent: messages to it become lines. Any thread may use it."""
+    """The `Caller` of a call from another process, which sends messages as lines. Any thread may use it."""
 
     def __init__(
         self,
@@ -280,7 +280,7 @@ class RemoteCaller:
         self._say(ProgressLine(done, total, message))
 
     async def ask(self, question: Question) -> Any:
-        """Ask, on the event loop that serves."""
+        """Ask, on the serving event loop."""
         id = token_hex(16)
         waiting = self._questions[id] = self._loop.create_future()
         self._own.append(waiting)
@@ -292,19 +292,19 @@ class RemoteCaller:
             del self._questions[id]
 
     def end(self) -> None:
-        """End all questions: the call is over."""
+        """Cancel all questions: the call is over."""
         for waiting in self._own:
             waiting.cancel()
 
     def _say(self, line: Line) -> None:
         if isinstance(line, ProgressLine | LogLine) and self._lines.qsize() > MAX_UNSENT_LINES:
-            return  # the other replica doesn't read what it is told by the way
-        with suppress(RuntimeError):  # the loop has ended
+            return  # the other replica is too slow for optional messages
+        with suppress(RuntimeError):  # the loop has closed
             self._loop.call_soon_threadsafe(self._lines.put_nowait, line)
 
 
 async def _next(lines: "asyncio.Queue[Line | None]") -> bytes | None:
-    """Return the next line; an empty one if none has come for a while; None at the end."""
+    """Return the next line; an empty line if none has come for a while; None at the end."""
     try:
         async with asyncio.timeout(STILL_HERE_S):
             line = await lines.get()

@@ -1,4 +1,4 @@
-"""Forwards requests about what lives in another replica: a waiting call, a task, a stream."""
+"""Forwards requests about the state of another replica: a waiting call, a task, a stream."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -19,7 +19,7 @@ _EVENTS = b"text/event-stream"
 
 
 class SharedRequests(SharedSessions):
-    """Requests that `McpHttpApp` may have to forward. `key` signs the state that a client holds of a waiting call."""
+    """A filter for requests that `McpHttpApp` may have to forward. `key` signs the client's state of a waiting call."""
 
     def __init__(self, cluster: Cluster) -> None:
         super().__init__(cluster)
@@ -31,8 +31,8 @@ class SharedRequests(SharedSessions):
     async def is_answered(self, message: Any, scope: Scope, receive: Receive, send: Send) -> bool:
         """Return whether another replica has answered this request, because it has its call or its task.
 
-        Any replica can report on a task whose replica is gone. Raises ReplicaGoneError, and JsonRpcError for a call
-        that its replica could not finish.
+        Any replica can report on a task whose replica is gone. Raise ReplicaGoneError, and JsonRpcError for a call that
+        its replica could not finish.
         """
         holder = self._holder(message)
         if holder in (None, self._cluster.id) or FORWARDED in scope:
@@ -55,8 +55,8 @@ class SharedRequests(SharedSessions):
     ) -> Mapping[bytes, bytes] | None:
         """Return the headers of a GET to be answered here; None if another replica has served the stream.
 
-        Notifications of a replica that is gone, or soon will be, continue here. Nobody knows which ones the client has
-        missed, so it is told that all lists may have changed.
+        Notifications of a replica that is gone, or will be soon, continue here. It is unknown which ones the client has
+        missed, so all lists are announced as changed.
         """
         owner = stream_owner(headers.get(LAST_EVENT, b"").decode("latin-1"))
         if owner is None or owner[0] == self._cluster.id or FORWARDED in scope:
@@ -84,13 +84,13 @@ class SharedRequests(SharedSessions):
         return None if state is None else state[:ID_DIGITS]
 
     def _state(self, message: Any) -> str | None:
-        """Return the id of the waiting call that a request goes on with."""
+        """Return the ID of the waiting call that a request continues."""
         state = message["params"].get("requestState")
         found = [verify(key, state) for key in self._state_keys] if isinstance(state, str) else []
         return next((data.hex()[:CALL_DIGITS] for data in found if data is not None), None)
 
     async def _forward(self, replica: str, scope: Scope, receive: Receive, send: Send, id: Any) -> None:
-        """Forward a request. Raises ReplicaGoneError, unless it can be the last event of a stream that has begun."""
+        """Forward a request. Raise ReplicaGoneError, unless a stream has begun, where the error is its last event."""
         is_stream = False
 
         async def pass_on(message: Message) -> None:

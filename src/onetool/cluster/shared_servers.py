@@ -1,11 +1,11 @@
 """`SharedServers`: one process runs a stdio server, and the others send their calls to it.
 
-The process that runs a server holds a lease. The name of the lease has a digest of the server's block in the config, so
-replicas with different blocks don't share the server. The database is only asked if no holder is known, or if it is
-gone. Progress, messages and questions of the server come back on the stream of the response. If the caller gives up,
-the request ends, and with it the call there.
+The process that runs a server holds a lease. The name of the lease contains a digest of the server's config block, so
+replicas with different blocks don't share the server. The database is only queried if no holder is known, or if the
+holder is gone. Progress, messages and questions of the server arrive on the response stream. If the caller gives up,
+the request is cancelled, and with it the call there.
 
-Each heartbeat wakes a thread that tends the servers: loading new tools may take longer than a heartbeat may be late.
+Each heartbeat wakes a thread that maintains the servers, because loading new tools may take too long for it.
 """
 
 import asyncio
@@ -59,16 +59,16 @@ if TYPE_CHECKING:
 log = logging.getLogger("onetool.cluster")
 
 SERVERS_PATH, ANSWERS_PATH = "/cluster/servers", "/cluster/answers"
-SILENT_S = 10.0  # without a line; owners send one at least every other second
-FIND_S = 10.0  # to find another owner, if the one before is gone
-HAND_OVER_S = 3.0  # for another process to run what a stopping one has released
+SILENCE_TIMEOUT_S = 10.0  # without a line; owners send one at least every two seconds
+FIND_S = 10.0  # for finding another owner, if the previous one is gone
+HAND_OVER_S = 3.0  # for another process to run the servers released by a stopping one
 LOOK_S = 0.2
 KEPT_PEERS_S = 60.0
 CLOSE_S = 2.0
-OTHER_KEY = "{} runs in a replica with another cluster.key: give all replicas the same key; the log names that one"
+OTHER_KEY = "{} runs in a replica with another cluster.key: give all replicas the same key; the log names that replica"
 DIFFERS = "the MCP server %s is configured differently on the replica %s at %s: they do not share it"
 
-MOVED = "%s runs in this process from now on, and no longer in %s; it begins anew, without what it kept in memory"
+MOVED = "%s runs in this process from now on, and no longer in %s; it starts again without its state in memory"
 
 
 class NotRunThereError(Exception):
@@ -83,7 +83,7 @@ class SharedServers(ServerOwners):
         self._app = app
         self._leases = Leases(cluster.settings.database, cluster.members, SERVERS, self._has_shared)
         self._states: dict[str, SharedState] = {}
-        self._differing: set[tuple[str, str]] = set()  # servers, and holders with another block for them
+        self._differing: set[tuple[str, str]] = set()  # servers with holders that have another block for them
         self._ran_in: dict[str, str] = {}  # the last known holders, by lease
         self._peers = PeerNumbers()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -97,7 +97,7 @@ class SharedServers(ServerOwners):
         cluster.on_close.append(self.close)
 
     def start(self) -> None:
-        """Start the thread, on the event loop that serves."""
+        """Start the thread, on the serving event loop."""
         self._loop = asyncio.get_running_loop()
         self._thread.start()
 
@@ -111,10 +111,10 @@ class SharedServers(ServerOwners):
         if self._app.servers is not None:
             self._app.servers.end_shared()
 
-    # Who runs what
+    # Ownership of servers
 
     def runs_here(self, server: str, block: str) -> bool:
-        """Return whether this process runs a server, maybe from now on. It does not if its config has another block.
+        """Return whether this process runs a server, perhaps from now on. It doesn't if its config has another block.
 
         Senders of older versions send no block.
         """
@@ -134,7 +134,7 @@ class SharedServers(ServerOwners):
         return lease is not None and self._leases.is_own(lease)
 
     def take(self, server: str) -> bool:
-        """Take the lease of a server, unless this process is stopping: it would run the server for a moment only."""
+        """Take the lease of a server, unless this process is stopping and would run the server only briefly."""
         lease = self._lease(server)
         if lease is None or self._is_stopping():
             return False
@@ -161,7 +161,7 @@ class SharedServers(ServerOwners):
         return None if lease is None or self._leases.is_own(lease) else self._states.get(server)
 
     def _tend(self) -> None:
-        """Tend the servers after each heartbeat, in a thread. Beats that come meanwhile count as one."""
+        """Maintain the servers after each heartbeat, in a thread. Heartbeats in the meantime count as one."""
         while self._is_due.wait() and not self._is_closed:
             self._is_due.clear()
             if (servers := self._app.servers) is None or self._loop is None:
@@ -171,9 +171,9 @@ class SharedServers(ServerOwners):
                 leases = {name: lease for name in servers.names() if (lease := self._lease(name)) is not None}
                 self._tell_moved(leases)
                 self._compare(leases)
-            except Exception as error:  # noqa: BLE001 - the next time may go well
+            except Exception as error:  # noqa: BLE001 - the next attempt may succeed
                 log.error("shared MCP servers were not tended: %s: %s", type(error).__name__, error)
-            with suppress(RuntimeError):  # the loop has just ended
+            with suppress(RuntimeError):  # the loop has just closed
                 self._loop.call_soon_threadsafe(self._read_soon)
 
     def _tell_moved(self, wanted: dict[str, str]) -> None:
@@ -199,7 +199,7 @@ class SharedServers(ServerOwners):
         self._differing = found
 
     def _read_soon(self) -> None:
-        """Read states, unless they are being read: the late answer of a slow owner must not replace a newer one."""
+        """Read states, unless a read is pending: the late answer of a slow owner must not replace a newer one."""
         if self._reading is None or self._reading.done():
             self._reading = asyncio.create_task(self._read_states())
 
@@ -213,12 +213,12 @@ class SharedServers(ServerOwners):
             name: state
             for replica, states in zip(replicas, found, strict=True)
             for name, state in states.items()
-            if self.holder(name) == replica.id  # it may have another server of this name
+            if self.holder(name) == replica.id  # the replica may have another server with this name
         }
 
     async def _states_in(self, replica: "Replica") -> dict[str, SharedState]:
         try:
-            async with asyncio.timeout(SILENT_S):
+            async with asyncio.timeout(SILENCE_TIMEOUT_S):
                 found = await self._cluster.forwarder.post(replica, STATES_PATH, b"{}", LOCAL)
                 return msgspec.json.decode(found, type=dict[str, SharedState])
         except (HttpError, TimeoutError, msgspec.MsgspecError):
@@ -258,9 +258,9 @@ class SharedServers(ServerOwners):
     async def _owner(self, server: str, refused: str, is_late: bool) -> "Replica | None":
         """Return the other process that runs a server; None if this one does.
 
-        `refused` is a replica that refuses connections. `is_late`: nobody else has taken over the server of this
-        process, which is stopping. Raises NotRunThereError if the owner has just gone, and ToolFailure if it has
-        another key: it goes on running, so waiting would not help.
+        `refused` is a replica that refuses connections. `is_late`: this process is stopping, and no other has taken
+        over its server. Raise NotRunThereError if the owner has just gone, and ToolFailure if the owner has another
+        key: it keeps running, so waiting would not help.
         """
         if (lease := self._lease(server)) is None:
             raise ToolFailure(f"there is no MCP server {server} any more", reason="source_unavailable")
@@ -270,7 +270,7 @@ class SharedServers(ServerOwners):
             if goes_on and not is_late and self._is_stopping() and not self._cluster.settings.all_stop():
                 raise NotRunThereError  # another process is about to take it
             holder = await asyncio.to_thread(self._leases.take, lease, refused)
-        if holder is None or holder == members.id:  # None: the database is away, and nobody is known to run it
+        if holder is None or holder == members.id:  # None: the database is unavailable, and no holder is known
             return None
         if (owner := await asyncio.to_thread(members.find, holder)) is None:
             if members.stranger(holder) is not None:
@@ -314,20 +314,20 @@ class SharedServers(ServerOwners):
             data, context = line.question, current_call.get()
             if context is not None and context.environment is not None:
                 data = context.environment.redact(data)  # it goes to the client
-            said = {"value": await caller.ask(msgspec.convert(data, type=QUESTIONS[line.kind]))}
+            reply = {"value": await caller.ask(msgspec.convert(data, type=QUESTIONS[line.kind]))}
         except ToolFailure as error:
-            said = answer_of(error)
-        body, path = msgspec.json.encode(said), f"{ANSWERS_PATH}/{line.id}"
-        with suppress(HttpError):  # then the call itself ends, too
+            reply = answer_of(error)
+        body, path = msgspec.json.encode(reply), f"{ANSWERS_PATH}/{line.id}"
+        with suppress(HttpError):  # if this fails, the call itself ends, too
             await self._cluster.forwarder.post(owner, path, body, current_principal.get())
 
 
 async def _lines(pieces: AsyncIterator[bytes]) -> AsyncIterator[Line]:
-    """Yield the lines of a response. Raises ReplicaGoneError if nothing comes for a while."""
+    """Yield the lines of a response. Raise ReplicaGoneError if none comes for a while."""
     kept: list[bytes] = []
     while True:
         try:
-            async with asyncio.timeout(SILENT_S):
+            async with asyncio.timeout(SILENCE_TIMEOUT_S):
                 piece = await anext(pieces)
         except StopAsyncIteration:
             return
@@ -343,7 +343,7 @@ async def _lines(pieces: AsyncIterator[bytes]) -> AsyncIterator[Line]:
 
 
 def _take(line: Line, caller: "Caller | None") -> None:
-    """Pass on a line of the server. Raises for a line that ends the request."""
+    """Process a line of the server. Raise if the line ends the request."""
     match line:
         case ProgressLine():
             report_progress(line.done, line.total, line.message)
@@ -360,11 +360,11 @@ def _take(line: Line, caller: "Caller | None") -> None:
 
 
 class PeerNumbers:
-    """Numbers by which other processes tell clients apart: older servers don't name the client of a question."""
+    """Numbers that identify clients to other processes: older servers don't name the client of a question."""
 
     def __init__(self) -> None:
         self._next = count(1)
-        self._known: dict[int, tuple[object, str, float]] = {}  # the client is kept, so that its id is not used again
+        self._known: dict[int, tuple[object, str, float]] = {}  # keeps the client alive, so that its id is not reused
 
     def number(self, peer: object) -> str:
         now = monotonic()

@@ -1,10 +1,10 @@
 """Sessions that several replicas serve: rows in the database, cached here.
 
-A change of a session is written to its row, and the other replicas are told before the client gets its response. A
-replica that was not reached sees the change within a minute, when it renews the rows of the sessions it serves. The row
-of a session that was idle for longer is read when the session is used again.
+A change of a session is written to its row, and the other replicas are notified before the client gets its response.
+A replica that was not reached sees the change within a minute, when it renews the rows of the sessions it serves. Rows
+of sessions that were idle for longer are read when the session is used again.
 
-Ids of questions to the client, and of events, begin with the id of the replica that they live in.
+IDs of questions to the client, and of events, begin with the ID of their replica.
 """
 
 import asyncio
@@ -40,7 +40,7 @@ class SessionNews(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MemorySession(Protocol):
-    """A session in memory. `interfaces` has it, which this package doesn't import."""
+    """A session in memory, implemented in `interfaces`, which this package doesn't import."""
 
     id: str
 
@@ -79,7 +79,7 @@ class MemorySessions(Protocol):
 
 
 class SharedSessions:
-    """The rows behind the sessions in memory. It belongs to one event loop."""
+    """The database rows of the sessions in memory. Belongs to one event loop."""
 
     _sessions: MemorySessions
 
@@ -89,7 +89,7 @@ class SharedSessions:
         self._task_rows = McpTaskRows(cluster.settings.database)
         self._versions: dict[str, int] = {}
         self._renewing: asyncio.Task[None] | None = None
-        cluster.routes[PATH] = self._hear
+        cluster.routes[PATH] = self._receive_news
 
     def attach(self, sessions: MemorySessions) -> Self:
         """Share these sessions from now on."""
@@ -105,7 +105,7 @@ class SharedSessions:
             self._renewing.cancel()
 
     async def load(self, id: str, principal: Principal) -> None:
-        """Load this principal's session into memory, as its row is now."""
+        """Load the current row of this principal's session into memory."""
         if id in self._sessions or len(id) > MAX_ID:
             if (idle := self._sessions.unused(id, RENEW_S)) is not None:
                 await self._refresh(idle)
@@ -115,40 +115,42 @@ class SharedSessions:
         except UnreadableRowError:
             return
         except DatabaseError as error:
-            raise _away(error) from None
+            raise _unavailable(error) from None
         if row is not None and row.owner == principal.owner and id not in self._sessions:
             self._sessions.adopt(id, principal, row.state)
             self._versions[id] = row.version
 
     async def close(self, session: MemorySession) -> None:
-        """End it for the client. Raises HttpError (502) if a replica refuses: it keeps the session for a minute."""
+        """End the session for the client. Raise HttpError (502) if a replica refuses: it keeps the session for
+        a minute.
+        """
         try:
             await asyncio.to_thread(self._rows.delete, session.id)
         except DatabaseError as error:
-            raise _away(error) from None
+            raise _unavailable(error) from None
         await self._forget(session)
         for refusal in await self._tell(SessionNews(session=session.id, is_over=True), session):
-            message = f"The session has ended, but a replica may go on with it for a minute. {refusal}"
+            message = f"The session has ended, but a replica may continue it for a minute. {refusal}"
             raise HttpError(refusal.status, refusal.code, message)
 
-    # Messages that are for another replica
+    # Messages for other replicas
 
     async def relay(self, session: MemorySession, messages: list[Any]) -> list[Any]:
         """Send answers and cancellations to the replicas that wait for them; return the messages for this one.
 
-        Each of the others gets one request, however many messages are for it.
+        Each replica gets a single request with all its messages.
         """
         rest: list[Any] = []
         answers: dict[str, list[Message]] = {}
         cancelled: list[Message] = []
-        begun = {message["id"] for message in messages if is_message(message) and {"id", "method"} <= message.keys()}
+        started = {message["id"] for message in messages if is_message(message) and {"id", "method"} <= message.keys()}
         for message in messages:
             if (owner := self._asked_by(message)) is not None:
                 answers.setdefault(owner, []).append(message)
             elif is_message(message) and message.get("method") == "notifications/cancelled" and "id" not in message:
                 params = message.get("params")
                 id = params.get("requestId") if isinstance(params, dict) else None
-                is_here = is_id(id) and (id in begun or session.is_running(id))
+                is_here = is_id(id) and (id in started or session.is_running(id))
                 (rest if is_here else cancelled).append(message)
             else:
                 rest.append(message)
@@ -161,8 +163,8 @@ class SharedSessions:
         return rest
 
     async def relay_unknown(self, id: str, principal: Principal, message: Any) -> bool:
-        """Send an answer to the replica that waits for it, while the session can't be read here. Clients don't repeat
-        answers, so that the call would wait in vain. Return False for other messages.
+        """Send an answer to the replica that waits for it, although the session can't be read here: clients don't
+        repeat answers, so the call would wait in vain. Return False for other messages.
         """
         if (owner := self._asked_by(message)) is None:
             return False
@@ -171,7 +173,7 @@ class SharedSessions:
         return True
 
     def _asked_by(self, message: Any) -> str | None:
-        """Return the other replica that asked what a message answers."""
+        """Return the other replica whose question the message answers."""
         if not is_message(message) or "method" in message:
             return None
         owner, _, number = str(message["id"]).partition("-")
@@ -180,7 +182,7 @@ class SharedSessions:
     async def _tell(self, news: SessionNews, session: MemorySession) -> Sequence[HttpError]:
         return await self._cluster.forwarder.broadcast(PATH, _encoded(news), session.principal)
 
-    async def _hear(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _receive_news(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve /cluster/mcp: news from another replica. Sessions that are not in memory need none."""
         news = msgspec.convert(decode(await read_body(receive) or b""), SessionNews)
         session = self._sessions.get(news.session, scope["principal"])
@@ -198,7 +200,7 @@ class SharedSessions:
     # Rows
 
     async def _changed(self, session: MemorySession, method: str, params: Mapping[str, Any]) -> None:
-        """Write what a request has changed. Raises HttpError (503) if that can't be kept."""
+        """Write the changes made by a request. Raise HttpError (503) if they can't be stored."""
         try:
             if method == "initialize":
                 state = SessionState(**session.state())
@@ -207,7 +209,7 @@ class SharedSessions:
                 return
             row = await asyncio.to_thread(self._rows.change, session.id, _change(method, params))
         except DatabaseError as error:
-            raise _away(error) from None
+            raise _unavailable(error) from None
         if row is not None:
             session.restore(row.state)
             self._versions[session.id] = row.version
@@ -217,7 +219,7 @@ class SharedSessions:
         try:
             row = await asyncio.to_thread(self._rows.get, session.id)
         except DatabaseError:
-            return  # the next renewal sees it
+            return  # the next renewal will see the change
         if row is None:
             await self._forget(session)
         else:
@@ -235,11 +237,11 @@ class SharedSessions:
                 await self.renew()
             except DatabaseError as error:
                 log.warning("sessions were not renewed: %s", error)
-            except Exception as error:  # noqa: BLE001 - the next time may go well
+            except Exception as error:  # noqa: BLE001 - the next attempt may succeed
                 log.error("sessions were not renewed: %s: %s", type(error).__name__, error)
 
     async def renew(self) -> None:
-        """Note which sessions are in use, and refresh those that others have changed. One replica deletes idle ones."""
+        """Mark the used sessions, and refresh those that others have changed. One replica deletes idle sessions."""
         used = self._sessions.used_since(RENEW_S)
         found = await asyncio.to_thread(self._rows.touch, [session.id for session in used])
         for session in used:
@@ -252,12 +254,12 @@ class SharedSessions:
 
 
 def _encoded(news: SessionNews) -> bytes:
-    """Encode news. Halves of surrogate pairs, which a client may send, stay as they are."""
+    """Encode news. Lone surrogates, which a client may send, are kept."""
     return encode(msgspec.structs.asdict(news))
 
 
 def _change(method: str, params: Mapping[str, Any]) -> Callable[[SessionState], SessionState]:
-    """Return what a request does to the state of a session, which others may have changed meanwhile."""
+    """Return the function that applies a request to the state of a session, which others may have changed."""
 
     def change(state: SessionState) -> SessionState:
         if method == "logging/setLevel":
@@ -270,8 +272,10 @@ def _change(method: str, params: Mapping[str, Any]) -> Callable[[SessionState], 
     return change
 
 
-def _away(error: DatabaseError) -> HttpError:
+def _unavailable(error: DatabaseError) -> HttpError:
     if isinstance(error, UnreadableRowError):
-        return HttpError(404, "no_such_session", f"This session can't go on here: {error}. Begin anew with initialize.")
+        return HttpError(
+            404, "no_such_session", f"This session can't continue here: {error}. Start a new one with initialize."
+        )
     message = f"A session needs the database of the replicas: {error}. Clients of revision 2026-07-28 need no session."
     return HttpError(503, "database_away", message, [(b"retry-after", b"1")])

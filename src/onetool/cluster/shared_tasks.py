@@ -1,4 +1,4 @@
-"""Tasks as rows: their results can be read when the replica that ran them is gone."""
+"""Tasks as rows: their results can be read after the replica that ran them is gone."""
 
 import asyncio
 import logging
@@ -19,7 +19,7 @@ UNKNOWN = "taskId: there is no such task, or its time is up"
 
 
 class SharedTasks:
-    """Rows of tasks: written by the replica that runs a task, read by the others when that one is gone."""
+    """The rows of tasks: written by the replica that runs a task, read by the others when that replica is gone."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -27,11 +27,11 @@ class SharedTasks:
         self._writing: set[asyncio.Future[None]] = set()
 
     async def begin(self, id: str, owner: str, seconds: float) -> None:
-        """Note that a task runs. If this can't be written, the task goes on, and is only lost with its replica."""
+        """Record that a task runs. If this fails, the task continues, and is only lost if its replica dies."""
         await self._write(lambda: self._rows.begin(id, owner, self._cluster.id, seconds))
 
     def end(self, id: str, owner: str, seconds: float, task: Mapping[str, Any]) -> None:
-        """Note the end of a task. Doesn't block."""
+        """Record the end of a task. Doesn't block."""
         work = asyncio.ensure_future(self._end(id, owner, seconds, task))
         self._writing.add(work)
         work.add_done_callback(self._writing.discard)
@@ -44,7 +44,7 @@ class SharedTasks:
         body = dict(task)
         if len(encode(body)) > MAX_TASK_BYTES:
             body.pop("result", None)
-            message = f"its result was larger than {MAX_TASK_BYTES // 1024**2} MiB, and is gone with the replica"
+            message = f"its result was larger than {MAX_TASK_BYTES // 1024**2} MiB and was lost with the replica"
             body |= {"status": "failed", "error": {"code": INTERNAL_ERROR, "message": message}}
         await self._write(lambda: self._rows.end(id, owner, self._cluster.id, seconds, body))
 
@@ -55,7 +55,7 @@ class SharedTasks:
             log.warning("a task was not written: %s", error)
 
     async def why_failed(self, id: str, owner: str) -> str | None:
-        """Return how far a call got, if its replica stopped before it was done."""
+        """Return how far a call got, if its replica stopped before the call was done."""
         with suppress(DatabaseError):
             row = await asyncio.to_thread(self._rows.get, id)
             if row is not None and row.owner == owner and row.body is not None:
@@ -63,7 +63,9 @@ class SharedTasks:
         return None
 
     def is_lost(self, id: str) -> bool:
-        """Return whether a replica that is gone has run it, by its id: the others have got the request before."""
+        """Return whether the task's replica, known by its ID, is gone. Requests for live replicas were
+        forwarded before.
+        """
         return self._cluster.owner_of(id) not in (None, self._cluster.id)
 
     async def lost(self, id: str, owner: str, ttl_ms: int) -> dict[str, Any]:

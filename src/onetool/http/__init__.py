@@ -2,8 +2,8 @@
 
     args + secrets -> template -> checked URL -> checked address -> request -> (again, if that is safe) -> value
 
-A caller chooses values, never where they go: scheme, host and port stand in the template, and both the name and the
-address that it resolves to have to be allowed.
+Callers choose values, never the destination: the template fixes scheme, host and port, and both the name and the
+address that it resolves to must be allowed.
 
-What servers need is here, too: `asgi` has the types of ASGI and bodies, `response_stream` responses.
+Shared parts of servers are here, too: `asgi` has the ASGI types and request bodies, `response_stream` responses.
 """

@@ -1,7 +1,8 @@
-"""The types of ASGI, what a request sends, and answers and errors in JSON: `{"error": {"code", "message"}}`.
+"""ASGI types, the reading of request bodies and headers, and JSON errors: `{"error": {"code", "message"}}`.
 
-Only bodies that say that they are JSON are accepted. A web page can send text, forms and bodies without a type to any
-other origin without asking, with whatever JSON in them; JSON it can't. `encode` makes JSON of any data.
+Only bodies with a JSON content type are accepted. A web page can send text, forms and untyped bodies to any other
+origin without a preflight request, whatever JSON they contain, but not bodies declared as JSON. `encode` writes any
+data as JSON.
 """
 
 import json
@@ -22,38 +23,38 @@ Send = Callable[[Message], Awaitable[None]]
 Asgi = Callable[[Scope, Receive, Send], Awaitable[None]]
 Headers = Iterable[tuple[bytes, bytes]]
 Head = Mapping[bytes, bytes]
-"""The headers of a request by name, as `read_head` gives them."""
+"""Request headers by name, as returned by `read_head`."""
 
 JSON = b"application/json"
 CLOSE = (b"connection", b"close")
-MAX_HEAD = 64 * 1024  # bytes of the head of a request
-AUDIT = "onetool.audit"  # in the scope: kind and name of what the audit log says when the request has ended
-BODY_DECODED = "onetool.body_decoded"  # in the scope of a large body: a function that a route calls once it is decoded
+MAX_HEAD = 64 * 1024  # bytes of the request head
+AUDIT = "onetool.audit"  # in the scope of a large body: a function that the route calls after decoding it
+BODY_DECODED = "onetool.body_decoded"  # in the scope of a large body: a function called after decoding
 SEND_WHOLE = "onetool.send_whole"  # in the scope: a function that sends start and body of a response in one piece
-HEAD = "onetool.head"  # in the scope: the headers by name, as `read_head` gives them
-DUPLICATE = b"\0"  # what stands for a header that came twice: no header can have this value
-FORWARDED = "onetool.forwarded"  # in the scope: by which replica a request was sent on, where it was
+HEAD = "onetool.head"  # in the scope: the headers by name, as returned by `read_head`
+DUPLICATE = b"\0"  # the value of a repeated header: no real header can have this value
+FORWARDED = "onetool.forwarded"  # in the scope of a forwarded request: the replica that sent it
 FORWARD_ID = "onetool.forward_id"  # in the scope of a request that one replica forwards to another: its audit id
 FORWARDED_HEADER = b"onetool-forwarded"
 ANSWERED_HEADER = b"onetool-answered"
 REQUEST_ID = b"x-request-id"
 REPLICA = b"onetool-replica"  # in responses to admins
 UNLOGGED = "unlogged"  # in scope["log"]: this request has no line in the logs
-CLUSTER_PATH = "/cluster"  # it and all below it is for other replicas only
-BARE_PREFIX = "onetool.bare_prefix"  # in the scope: the address is the prefix of a mount, without a slash at its end
+CLUSTER_PATH = "/cluster"  # this path and all paths below it are for other replicas only
+BARE_PREFIX = "onetool.bare_prefix"  # in the scope: the path is the prefix of a mount without its trailing slash
 
-IPV6_NETWORK = 64  # bits: a client has at least all addresses of such a network
-MAX_BITS = 14_000  # of a number: Python writes no longer ones in tens
+IPV6_NETWORK = 64  # bits: a client has at least one network of this size
+MAX_BITS = 14_000  # of an integer: Python refuses to write longer ones in decimal
 
 current_scope: ContextVar[Scope | None] = ContextVar("onetool_current_scope", default=None)  # in a cluster only
 
 _encoder = msgspec.json.Encoder()
-_COMMON_TYPES = (JSON, b"application/json; charset=utf-8")  # taken without a closer look
-MAX_SHOWN = 100  # characters of a Content-Type that an answer repeats
+_COMMON_TYPES = (JSON, b"application/json; charset=utf-8")  # accepted without parsing
+MAX_SHOWN = 100  # characters of a Content-Type that an error message repeats
 
 
 class HttpError(Exception):
-    """Ends a request with this error response."""
+    """An exception that ends a request with this error response."""
 
     def __init__(self, status: int, code: str, message: str, headers: Headers = ()) -> None:
         super().__init__(message)
@@ -71,10 +72,10 @@ _SINGLE_HEADERS = frozenset((*_IDENTITY_HEADERS, b"content-type", b"content-leng
 
 
 def read_head(headers: Headers) -> dict[bytes, bytes]:
-    """Return the headers by name. DUPLICATE stands for one that may be there once and came twice; others are joined."""
+    """Return the headers by name. A repeated single-value header has the value DUPLICATE; others are joined."""
     pairs = list(headers)
     found = dict(pairs)
-    if len(found) == len(pairs):  # in most requests
+    if len(found) == len(pairs):  # no repeated names, as in most requests
         return found
     found.clear()
     for name, value in pairs:
@@ -106,13 +107,13 @@ def read_weights(value: bytes) -> dict[str, float]:
 
 
 def takes_gzip(head: Head) -> bool:
-    """Return whether Accept-Encoding allows gzip: by its name, or by `*` where it is not named."""
+    """Return whether Accept-Encoding allows gzip, by name or by `*`."""
     found = read_weights(head.get(b"accept-encoding", b""))
     return found.get("gzip", found.get("*", 0.0)) > 0
 
 
 def client_network(scope: Scope) -> str:
-    """Return the client's address; of IPv6 its network. Behind a proxy all clients have the proxy's address."""
+    """Return the client's IPv4 address or IPv6 network. Behind a proxy, all clients have the proxy's address."""
     client = scope.get("client")
     text = str(client[0]).partition("%")[0] if client else ""
     try:
@@ -126,7 +127,7 @@ def client_network(scope: Scope) -> str:
 
 
 async def read_body(receive: Receive) -> bytes | None:
-    """Return the whole body; None if the client disconnects before its end. interfaces/http limits its size."""
+    """Return the whole body; None if the client disconnects first. interfaces/http limits the size."""
     part = await receive()
     parts = [part.get("body", b"")]
     while part.get("more_body"):
@@ -138,7 +139,7 @@ async def read_body(receive: Receive) -> bytes | None:
 
 
 def replayed(body: bytes, receive: Receive) -> Receive:
-    """Return `receive` of a request whose body was read already: it comes again, then whatever comes."""
+    """Return a `receive` that replays a body already read, then continues with the original."""
     is_read = False
 
     async def receive_again() -> Message:
@@ -154,7 +155,7 @@ def replayed(body: bytes, receive: Receive) -> Receive:
 async def respond(
     send: Send, status: int, body: bytes, kind: bytes = JSON, headers: Headers = (), *, is_last: bool = True
 ) -> None:
-    """Send a response; unless this `is_last`, its end is still to be sent."""
+    """Send a response. Unless `is_last`, more of the body follows."""
     own = [(b"content-type", kind), (b"content-length", b"%d" % len(body)), (b"x-content-type-options", b"nosniff")]
     await send({"type": "http.response.start", "status": status, "headers": [*own, *headers]})
     await send({"type": "http.response.body", "body": body, "more_body": not is_last})
@@ -164,12 +165,12 @@ def encode(message: Any) -> bytes:
     try:
         return _encoder.encode(message)
     except (ValueError, OverflowError, RecursionError, TypeError):
-        # Half of a surrogate pair, a number of any length, odd keys: rare, and worth the slower way.
+        # Lone surrogates, very large numbers, keys that are not text: rare, so the slower encoder will do.
         return json.dumps(_with_json_numbers(message), default=str, skipkeys=True).encode()
 
 
 def _with_json_numbers(value: Any) -> Any:
-    """Return the same data with null for NaN and infinity, and hexadecimal text for huge integers."""
+    """Return the data with NaN and infinity as null, and huge integers as hexadecimal text."""
     if isinstance(value, msgspec.Raw):
         return json.loads(bytes(value))
     if isinstance(value, dict):
@@ -193,5 +194,5 @@ def check_content_type(content_type: bytes | None) -> None:
         if name == JSON and all(one in (b"utf-8", b"utf8") for one in charsets):
             return
     came = "there is none" if content_type is None else f"not {content_type[:MAX_SHOWN].decode('latin-1')!r}"
-    message = f"A body must be JSON in UTF-8, and say so: send `Content-Type: application/json`; {came}."
+    message = f"A body must be JSON in UTF-8 with `Content-Type: application/json`; {came}."
     raise HttpError(415, "unsupported_media_type", message)

@@ -1,7 +1,7 @@
 """Authentication of requests by bearer token, password, API key or HMAC signature; `oauth` has OAuth 2.
 
-An `Authenticator` is made once per tool. For each call it gives a `Signer` with the values of that call, which signs
-every try and every redirect that stays with the origin that the tool names.
+An `Authenticator` is created once per tool. For each call it creates a `Signer` with the values of that call, which
+signs every try and every redirect within the tool's own origin.
 """
 
 import hashlib
@@ -25,19 +25,19 @@ if TYPE_CHECKING:
     from onetool.http.url import HttpRequest, Url
 
 Destination = tuple[frozenset[str], "Url | None"]
-"""Names of secrets, and the URL they are sent to, up to the host. None: the host depends on the call."""
+"""Names of secrets, and the origin they are sent to. None: the host depends on the call."""
 
 AUTH_POINTER = "/request/auth"
-MAX_CREDENTIAL = 8 * 1024  # characters of a credential or a token: no server takes more in a header
+MAX_CREDENTIAL = 8 * 1024  # characters of a credential or a token: servers accept no more in a header
 
 _UNFIT_IN_COOKIES = re.compile(r'[\x00-\x20\x7f",;\\]|[^\x00-\x7f]')
 
 
 class Signer:
-    """Signs the requests of one call."""
+    """A signer for the requests of one call."""
 
     async def prepare(self, left: float) -> None:
-        """Fetch credentials, within `left` seconds."""
+        """Fetch credentials within `left` seconds."""
 
     def sign(self, request: "HttpRequest") -> "HttpRequest":
         """Add the credentials to a request. Called again for every retry and redirect."""
@@ -49,7 +49,7 @@ class Signer:
 
 
 class AuthTexts:
-    """Some texts of an `auth`, with their placeholders. `check` lets a value pass, or raises what is wrong with it."""
+    """The texts of an `auth` with their placeholders. `check` returns a value, or raises if it is invalid."""
 
     def __init__(
         self,
@@ -78,10 +78,10 @@ class AuthTexts:
         return filled
 
     def derived(self, credential: str, secret: Lookup, form: Callable[[str], str] = str) -> list[str]:
-        """Return what has to be masked where a server shows a credential that is these texts in base64.
+        """Return the texts to mask in case a server echoes this credential, encoded in `form` and Base64.
 
-        Without secrets it is nothing. With arguments, too, it is another one in each call, and masks are for good: so
-        of each secret (in the form in which it is encoded) it is that part which is the same in all of them.
+        Without secrets the list is empty. If the texts also contain arguments, the credential differs in each call, and
+        masks are never removed. So only the part of each encoded secret that is the same in all calls is masked.
         """
         if len(self.secrets) == len(self.placeholders):
             return [credential] if self.secrets else []
@@ -89,9 +89,9 @@ class AuthTexts:
 
 
 class Authenticator:
-    """Authenticates the requests of one tool."""
+    """An authenticator for the requests of one tool."""
 
-    asks_elsewhere = False  # its secrets go to another place than the request, and it looks after that itself
+    asks_elsewhere = False  # True: its secrets go to another origin, which it checks itself
 
     def __init__(self, placeholders: Iterable[Placeholder]) -> None:
         self.placeholders = frozenset(placeholders)
@@ -102,12 +102,12 @@ class Authenticator:
         raise NotImplementedError
 
     def destinations(self, target: "Url | None") -> "Iterator[Destination]":
-        """Yield where its secrets go. `target` is where the request goes."""
+        """Yield the origins that secrets are sent to. `target` is the URL of the request."""
         yield self.secrets, target
 
 
 class _Fixed(Signer):
-    """Sets one header, the same for every request."""
+    """A signer that sets one header to the same value in every request."""
 
     __slots__ = ("_name", "_value")
 
@@ -119,7 +119,7 @@ class _Fixed(Signer):
 
 
 class _ByHeader(Authenticator):
-    """Sets a header that is made of the fields of `auth`. `derived`: its value is another form of a secret."""
+    """An authenticator that sets a header built from `auth`. `derived`: its value is an encoded secret."""
 
     def __init__(self, texts: AuthTexts, name: str, value: Callable[[dict[str, str]], str], derived: bool) -> None:
         super().__init__(texts.placeholders)
@@ -128,7 +128,7 @@ class _ByHeader(Authenticator):
 
     def begin(self, args: Mapping[str, Any], secret: Lookup, context: "HttpContext") -> Signer:
         value = self._value(self._texts.fill(args, secret))
-        if self._derived and value != self._masked:  # a server that shows what it got must not show this
+        if self._derived and value != self._masked:  # mask this form of the secret, too: a server may echo it
             for part in self._texts.derived(value.rpartition(" ")[2], secret):
                 context.mask_also(part)
             self._masked = value
@@ -136,7 +136,7 @@ class _ByHeader(Authenticator):
 
 
 class _ByPair(Authenticator):
-    """Adds `name=value` to the query or to the cookies."""
+    """An authenticator that adds `name=value` to the query or to the cookies."""
 
     def __init__(self, auth: ApiKey, texts: AuthTexts) -> None:
         super().__init__(texts.placeholders)
@@ -162,7 +162,7 @@ class _PairSigner(Signer):
 
 
 def authenticator_for(auth: Bearer | Basic | ApiKey | Hmac | None, arguments: Collection[str]) -> Authenticator | None:
-    """Make the authenticator of any `auth` but OAuth 2. Raises TemplateError, with a pointer, for what can't work."""
+    """Return the authenticator of any `auth` but OAuth 2. Raise TemplateError, with a pointer, if it can't work."""
     match auth:
         case None:
             return None
@@ -186,13 +186,15 @@ def authenticator_for(auth: Bearer | Basic | ApiKey | Hmac | None, arguments: Co
 
 def _in_cookie(placeholder: Placeholder, value: str) -> str:
     if _UNFIT_IN_COOKIES.search(value):
-        raise placeholder.bad("has a character that a cookie can't have: a space, a comma, a semicolon, a quote …")
+        raise placeholder.bad(
+            "contains a character that cookies can't contain: a space, a comma, a semicolon, a quote …"
+        )
     return value
 
 
 def _basic(filled: dict[str, str]) -> str:
     if ":" in filled["username"]:
-        raise BadArguments("the user name of `auth` has a colon in it, which basic authentication can't send")
+        raise BadArguments("the user name of `auth` contains a colon, which basic authentication can't send")
     return basic(filled["username"], filled["password"])
 
 
@@ -201,7 +203,7 @@ def basic(username: str, password: str) -> str:
 
 
 def encoded_parts(text: str) -> list[str]:
-    """Return a text as it stands in the middle of base64: it may begin at any of three places of a group."""
+    """Return the three forms that a text can have within Base64, one for each offset in a group of three bytes."""
     data = text.encode()
     ends = [(start, (start + len(data)) * 8 // 6) for start in range(3)]
     return [b64encode(bytes(start) + data).decode()[-(-start * 8 // 6) : end] for start, end in ends]
@@ -210,12 +212,12 @@ def encoded_parts(text: str) -> list[str]:
 def check_length(text: str, what: str) -> None:
     if len(text) > MAX_CREDENTIAL:
         raise ToolFailure(
-            f"{what} has more than {MAX_CREDENTIAL:,} characters, which no server takes", reason="too_large"
+            f"{what} has more than {MAX_CREDENTIAL:,} characters, more than servers accept", reason="too_large"
         )
 
 
 def with_header(request: "HttpRequest", name: str, value: str) -> "HttpRequest":
-    """Set a header of the request, in place of any other of its name."""
+    """Return the request with this header, replacing any other of the same name."""
     same = name.lower()
     headers = [header for header in request.headers if header[0].lower() != same]
     headers.append((name, value))
@@ -236,7 +238,7 @@ SIGNED_PARTS: dict[str, Callable[["HttpRequest", str], bytes]] = {
 
 
 class HmacAuthenticator(Authenticator):
-    """Signs requests with HMAC. `now` gives seconds since 1970."""
+    """An authenticator that signs requests with HMAC. `now` returns seconds since 1970."""
 
     def __init__(self, auth: Hmac, arguments: Collection[str], now: Callable[[], float] = time.time) -> None:
         self._secret = AuthTexts(auth, ("secret",), arguments, one_line)
@@ -271,18 +273,16 @@ class _HmacSigner(Signer):
 
 
 def _signed_parts(auth: Hmac) -> list[bytes | Callable[["HttpRequest", str], bytes]]:
-    """Return constant texts, and functions for the parts between them."""
+    """Return the constant parts of `payload`, and functions for the variable parts between them."""
     pointer = below(AUTH_POINTER, "payload")
-    pieces = _SIGNED_PART.split(auth.payload)  # texts and names in turn
+    pieces = _SIGNED_PART.split(auth.payload)  # constants and names alternate
     if unknown := [name for name in pieces[1::2] if name not in SIGNED_PARTS]:
         known = ", ".join(f"{{{name}}}" for name in SIGNED_PARTS)
         raise TemplateError(
-            f"{{{unknown[0]}}} is not a part of a request that can be signed; there are {known}", pointer
+            f"{{{unknown[0]}}} is not a part of a request that can be signed; the parts are {known}", pointer
         )
     if "timestamp" in pieces[1::2] and auth.timestamp_header is None:
-        raise TemplateError("{timestamp} is signed, so timestampHeader has to say where it is sent", pointer)
+        raise TemplateError("{timestamp} is signed, so timestampHeader must name the header that sends it", pointer)
     if "${" in auth.payload:
-        raise TemplateError(
-            "no `${…}` can be signed by itself: sign the part of the request that it stands in", pointer
-        )
+        raise TemplateError("`${…}` can't be signed by itself: sign the part of the request that contains it", pointer)
     return [SIGNED_PARTS[piece] if number % 2 else piece.encode() for number, piece in enumerate(pieces)]

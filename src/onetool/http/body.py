@@ -1,7 +1,7 @@
-"""The body of a response, from its bytes to its data, within bounds.
+"""Reads the body of a response into data, with limits.
 
-While it arrives, it is decompressed and limited in size, whole or as a stream with backpressure. Then it is decoded:
-as JSON, or as server-sent events, within bounds of depth and size.
+While the body arrives, it is decompressed and limited in size, as a whole or as a stream with backpressure. Then it is
+decoded as JSON or as server-sent events, with limits on depth and size.
 """
 
 import asyncio
@@ -18,10 +18,10 @@ from onetool.http.errors import InvalidResponseError, ResponseTooLargeError, Wir
 
 GZIP, ZLIB, RAW = 16 + zlib.MAX_WBITS, zlib.MAX_WBITS, -zlib.MAX_WBITS
 CODINGS = frozenset(("gzip", "x-gzip", "deflate", "br", "zstd", "compress", "identity"))
-MAX_SHOWN = 64 * 1024  # characters of a body that a person is shown
-LARGE = 256 * 1024  # bytes, or characters: more is decoded by a thread
-MAX_MEMBERS = 256  # of one gzip stream: many files in a row are one, but each costs time
-MAX_DEPTH = 200  # levels: whoever walks through data takes some of Python's own for each
+MAX_SHOWN = 64 * 1024  # characters of a body shown to a person
+LARGE = 256 * 1024  # bytes or characters: larger bodies are decoded in a thread
+MAX_MEMBERS = 256  # of one gzip stream: concatenated files are valid, but each costs time
+MAX_DEPTH = 200  # levels: recursive functions use Python stack for each level
 
 _HOLDERS = frozenset((list, dict))
 _TEXTS = ("application/xml", "application/yaml", "application/x-yaml", "application/javascript", "application/graphql")
@@ -37,16 +37,16 @@ class CompressedBody:
 
     def __init__(self, coding: str, most: int) -> None:
         self._left = self._most = most
-        self._bits = GZIP if coding == "gzip" else 0  # 0: zlib or raw, as the first byte says
+        self._bits = GZIP if coding == "gzip" else 0  # 0: zlib or raw, detected from the first byte
         self._stream = zlib.decompressobj(self._bits) if self._bits else None
         self._members = 1
-        self._begun = False
+        self._started = False
 
     def feed(self, data: bytes) -> bytes:
         if self._stream is None:
-            self._bits = ZLIB if data[0] & 0x0F == 8 else RAW  # servers mean either by "deflate"
+            self._bits = ZLIB if data[0] & 0x0F == 8 else RAW  # servers use "deflate" for both
             self._stream = zlib.decompressobj(self._bits)
-        self._begun = True
+        self._started = True
         stream, found = self._stream, list[bytes]()
         while data:
             try:
@@ -63,19 +63,19 @@ class CompressedBody:
             if data and self._bits == GZIP:
                 self._members += 1
                 if self._members > MAX_MEMBERS:
-                    raise InvalidResponseError(f"the answer is compressed in more than {MAX_MEMBERS} parts")
+                    raise InvalidResponseError(f"the answer is compressed as more than {MAX_MEMBERS} parts")
                 stream = self._stream = zlib.decompressobj(GZIP)
             elif data:
-                raise InvalidResponseError("the answer goes on after the end of what is compressed")
+                raise InvalidResponseError("the answer has extra data after the compressed body")
         return b"".join(found)
 
     def end(self) -> None:
-        if self._begun and self._stream is not None and not self._stream.eof:
-            raise InvalidResponseError("the answer breaks off: what is compressed has no end")
+        if self._started and self._stream is not None and not self._stream.eof:
+            raise InvalidResponseError("the answer breaks off: the compressed body is incomplete")
 
 
 def decompressor(coding: str, most: int) -> CompressedBody | None:
-    """Return what decompresses a body with this Content-Encoding; None where it isn't compressed."""
+    """Return a decompressor for this Content-Encoding; None for an uncompressed body."""
     coding = coding.strip().lower()
     if coding in ("", "identity"):
         return None
@@ -83,9 +83,9 @@ def decompressor(coding: str, most: int) -> CompressedBody | None:
         return CompressedBody("gzip", most)
     if coding == "deflate":
         return CompressedBody("deflate", most)
-    known = all(part.strip() in CODINGS for part in coding.split(","))  # an unknown coding could hide a secret
-    how = f"as {coding[:40]!r}," if known else "in a way"
-    raise InvalidResponseError(f"the answer is encoded {how} which was not asked for")
+    known = all(part.strip() in CODINGS for part in coding.split(","))  # an unknown coding could be a secret
+    how = f"the encoding {coding[:40]!r}, which" if known else "an encoding that"
+    raise InvalidResponseError(f"the answer has {how} was not requested")
 
 
 def too_large(most: int) -> ResponseTooLargeError:
@@ -96,7 +96,7 @@ def too_large(most: int) -> ResponseTooLargeError:
 
 # Streamed bodies
 
-HIGH_WATER = 256 * 1024  # unread bytes, after which the server has to wait
+HIGH_WATER = 256 * 1024  # unread bytes after which reading from the server pauses
 LOW_WATER = 64 * 1024
 
 
@@ -139,7 +139,7 @@ class BodyStream:
         self._closed = on_close
 
     def close(self) -> None:
-        if self._held:  # whatever becomes of the connection, it must not stay deaf
+        if self._held:  # resume reading whatever happens to the connection
             self._held = False
             self._set_reading(True)
         closed, self._closed = self._closed, None
@@ -175,13 +175,13 @@ class TooDeepError(JsonTooCostlyError):
 
 
 def json_of(text: bytes) -> Any:
-    """Return the data of a JSON text. Raises JsonTooCostlyError if it would cost too much, or what msgspec raises."""
+    """Parse JSON. Raise JsonTooCostlyError if that would cost too much, or the error of msgspec."""
     check_json(text)
     try:
         value = msgspec.json.decode(text)
     except RecursionError:
         raise TooDeepError from None
-    if text.count(b"[") + text.count(b"{") > MAX_DEPTH:  # else it can't be
+    if text.count(b"[") + text.count(b"{") > MAX_DEPTH:  # cheap lower bound: fewer brackets can't be too deep
         for number, _ in enumerate(levels(value)):
             if number >= MAX_DEPTH:
                 raise TooDeepError
@@ -197,42 +197,44 @@ def levels(value: Any) -> Iterator[list[Any]]:
             inner
             for one in level
             for inner in (one.values() if type(one) is dict else one)
-            if type(inner) in _HOLDERS  # which takes half the time of isinstance
+            if type(inner) in _HOLDERS  # half the time of isinstance
         ]
 
 
 # Server-sent events
 
-SLICE = 16 * 1024  # bytes that are read in one go: they may be thousands of events
+SLICE = 16 * 1024  # bytes parsed in one go: they may contain thousands of events
 
 
 class StreamedText(str):
-    """A piece of the response, reported through progress."""
+    """A piece of the response, reported as progress."""
 
     __slots__ = ()
 
 
 class Framing(Protocol):
-    """How a stream is cut into what it says."""
+    """A parser that splits a stream into messages."""
 
     def feed(self, piece: bytes) -> list[str]: ...
     def end(self) -> list[str]: ...
 
 
 class EventDecoder:
-    """`feed` gives the data of each event that the bytes complete. Names, ids and comments are left out."""
+    """A decoder of server-sent events. `feed` returns the data of each completed event, without names, IDs and
+    comments.
+    """
 
     def __init__(self) -> None:
         self._decode = codecs.getincrementaldecoder("utf-8")("replace").decode
-        self._line: list[str] = []  # a line that has not ended yet, in pieces
-        self._data: list[str] = []  # of the event that has not ended yet
-        self._begun = self._after_return = False
+        self._line: list[str] = []  # pieces of an incomplete line
+        self._data: list[str] = []  # lines of an incomplete event
+        self._started = self._after_return = False
 
     def feed(self, piece: bytes, last: bool = False) -> list[str]:
         text = self._decode(piece, last)
-        if not self._begun and text:
-            self._begun, text = True, text.removeprefix("\ufeff")
-        if self._after_return and text:  # a line end may be cut in two
+        if not self._started and text:
+            self._started, text = True, text.removeprefix("\ufeff")
+        if self._after_return and text:  # a line end may be split between pieces
             self._after_return, text = False, text.removeprefix("\n")
         self._after_return = self._after_return or text.endswith("\r")
         found: list[str] = []
@@ -246,7 +248,7 @@ class EventDecoder:
         return found
 
     def end(self) -> list[str]:
-        """Return the last event: not every server ends it properly, and it is complete by its length."""
+        """Return the last event, even if no blank line follows: not every server sends one."""
         found = self.feed(b"", last=True)
         if self._line:
             self._take("".join(self._line), found)
@@ -266,9 +268,9 @@ class EventDecoder:
 
 
 async def each_event(pieces: AsyncIterable[bytes], framing: Framing | None = None) -> AsyncGenerator[str]:
-    """Yield the data of one event after another, or of what else the framing finds.
+    """Yield the data of each event, or each message of another framing.
 
-    However many have come at once, others have their turn in between.
+    Other tasks get their turn even if many events arrive at once.
     """
     framing = framing or EventDecoder()
     size = 0
@@ -286,7 +288,7 @@ async def each_event(pieces: AsyncIterable[bytes], framing: Framing | None = Non
 
 
 def event_value(data: str) -> Any:
-    """Return the data of an event if it is JSON; else the text."""
+    """Return the data of an event: parsed if it is JSON, else as text."""
     try:
         return json_of(data.encode())
     except (msgspec.MsgspecError, JsonTooCostlyError, UnicodeError):

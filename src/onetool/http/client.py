@@ -2,11 +2,11 @@
 
     response = await client.send(request, hosts, timeout=10, max_bytes=4_000_000)
 
-The host is checked, every address that its name resolves to is checked, and a checked address is connected to.
-Connections are kept and used again, for each event loop on its own.
+`send` checks the host and every address that its name resolves to, then connects to a checked address.
+Each event loop has its own pool of reusable connections.
 
 `TokenCache` keeps the access tokens of OAuth in memory until they expire, for all tools of the client. There is one
-fetch at a time for each set of credentials, however many calls wait for it, on whatever loop.
+fetch at a time for each set of credentials, however many calls wait for it, on any loop.
 """
 
 import asyncio
@@ -38,17 +38,17 @@ if TYPE_CHECKING:
     from onetool.http.url import HttpRequest, Url
 
 AGENT = f"onetool/{__version__}"
-MAX_STALE = 3  # connections that turn out to be closed when they are used
-TOKEN_MARGIN = 30.0  # seconds before its end that a token is no longer used
-DEFAULT_LIFE = 300.0  # seconds, where nobody says when a token expires
-SHORTEST_LIFE = 1.0  # seconds between two tokens for the same credentials, but for one that is fetched anew at once
+MAX_STALE = 3  # idle connections in a row that the server has already closed
+TOKEN_MARGIN = 30.0  # seconds before its expiry that a token is no longer used
+DEFAULT_LIFE = 300.0  # seconds, for a token without an expiry time
+MIN_LIFE = 1.0  # minimum seconds between two tokens for the same credentials; one immediate renewal is allowed
 MAX_TOKENS = 1_000
 
 TokenKey = tuple[str, ...]
 
 
 class HttpClient:
-    """One for an app. `resolve`, `connect` and `tls` can be replaced in tests."""
+    """An HTTP client, one per app. Tests can replace `resolve`, `connect` and `tls`."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class HttpClient:
     ) -> None:
         self._dialler = Dialler(resolve, connect, tls)
         self._most = most
-        self.tokens = TokenCache()  # of OAuth, for all tools
+        self.tokens = TokenCache()  # OAuth tokens of all tools
         self._pools: dict[asyncio.AbstractEventLoop, ConnectionPool] = {}
         self._lock = Lock()
 
@@ -73,10 +73,10 @@ class HttpClient:
         connect: float | None = None,
         stream: bool = False,
     ) -> HttpResponse:
-        """Send the request and return the whole answer. A ToolFailure says why there is none.
+        """Send the request and return the whole answer. Raise ToolFailure if there is none.
 
-        `connect`: seconds for a connection alone. With `stream` it returns when the head of the answer is there: its
-        body is `answer.stream`, which has to be closed.
+        `connect` is the time limit in seconds for connecting. With `stream` it returns when the head of the answer has
+        arrived; the caller has to close `answer.stream`, the body.
         """
         url = request.url
         rule = hosts.check(url)
@@ -96,12 +96,12 @@ class HttpClient:
                     async with asyncio.timeout_at(until):
                         connection = await pool.acquire(key, dial)
                 except TimeoutError:
-                    raise ConnectTimeoutError(f"there was no connection to {url.authority}", connect_seconds) from None
+                    raise ConnectTimeoutError(f"no connection to {url.authority}", connect_seconds) from None
             try:
                 answer = await connection.exchange(data, request.method == "HEAD", max_bytes, deadline, stream, timeout)
             except StaleConnectionError as stale:
                 pool.drop(connection)
-                pool.drop_idle(key)  # the others will be no better
+                pool.drop_idle(key)  # other idle connections to the server are probably closed as well
                 tries += 1
                 if tries > MAX_STALE or (stale.sent and not is_idempotent(request)):
                     raise
@@ -128,7 +128,7 @@ class HttpClient:
         with self._lock:
             pools, self._pools = self._pools, {}
         for loop, pool in pools.items():
-            with suppress(RuntimeError):  # a loop that has ended took its connections with it
+            with suppress(RuntimeError):  # the connections of a closed loop are gone already
                 loop.call_soon_threadsafe(pool.close)
 
 
@@ -137,26 +137,26 @@ async def _nothing_newer() -> None:
 
 
 class HttpContext(NamedTuple):
-    """What HTTP tools use of the app. `mask_also` registers a secret, which `redact` masks from then on."""
+    """The app's services for HTTP tools. `mask_also` registers a secret, which `redact` masks from then on."""
 
     client: HttpClient
     hosts: "AllowedHosts"
     store_result: "StoreBlob"
     mask_also: Callable[[str], None] = lambda _: None
-    redact: Callable[[Any], Any] = lambda value: value  # the call's own
-    secret: "Lookup | None" = None  # by name; those of the call's environment where it is None
-    check_secret: Callable[[str, "Url"], None] = lambda *_: None  # raises if this secret may not go to this URL
-    logins: "Documents | None" = None  # of people
+    redact: Callable[[Any], Any] = lambda value: value  # of this call
+    secret: "Lookup | None" = None  # by name; None: the secrets of the call's environment
+    check_secret: Callable[[str, "Url"], None] = lambda *_: None  # raises if this secret may not be sent to this URL
+    logins: "Documents | None" = None  # logins of people
     files: "FileSources | None" = None  # for tools that send files
-    needs: "Callable[[Any], Sequence[Need]]" = lambda _: ()  # what has to be allowed or set for an HttpTool
-    look_again: "Callable[[], Awaitable[HttpContext | None]]" = _nothing_newer  # at the settings; None: unchanged
-    on_response: "Callable[[ShowResponse], None] | None" = None  # of a trial: gets one for each response
+    needs: "Callable[[Any], Sequence[Need]]" = lambda _: ()  # hosts to allow and secrets to set for an HttpTool
+    look_again: "Callable[[], Awaitable[HttpContext | None]]" = _nothing_newer  # rereads the settings; None: unchanged
+    on_response: "Callable[[ShowResponse], None] | None" = None  # called with each response of a trial
 
 
 def request_bytes(request: "HttpRequest") -> bytes:
-    """Return the bytes of a request, with Host, the length, and defaults for headers that are not set.
+    """Return the request as bytes, with Host, Content-Length and defaults for missing headers.
 
-    Whatever the headers came from, none of them can begin another one.
+    Raise RequestRefusedError if a header contains a line break, which would begin another header.
     """
     method, url, body = request.method, request.url, request.body
     given = {name.lower() for name, _ in request.headers}
@@ -166,7 +166,7 @@ def request_bytes(request: "HttpRequest") -> bytes:
         lines.append(f"User-Agent: {AGENT}")
     if "accept-encoding" not in given:
         lines.append("Accept-Encoding: gzip, deflate")
-    lines.append(f"{FROM_TOOL}: tool")  # always: a server without a token has routes, too, that a tool must not reach
+    lines.append(f"{FROM_TOOL}: tool")  # always: also without a token, a server has routes that tools must not call
     if body or method in ("POST", "PUT", "PATCH"):
         lines.append(f"Content-Length: {len(body)}")
     text = "\r\n".join(lines)
@@ -176,11 +176,11 @@ def request_bytes(request: "HttpRequest") -> bytes:
 
 
 class FetchedToken(NamedTuple):
-    """What a token endpoint gave."""
+    """The response of a token endpoint."""
 
     access: str
-    life: float | None  # seconds; None: it did not say
-    refresh: str | None = None  # the one to use from now on
+    life: float | None  # seconds; None: unknown
+    refresh: str | None = None  # the refresh token to use from now on
     scope: str | None = None
 
 
@@ -189,10 +189,10 @@ class _CachedToken(NamedTuple):
     since: float
     until: float
     refresh: str | None
-    hurried: bool  # less than that since the one before it
+    hurried: bool  # fetched less than MIN_LIFE after the one before
 
 
-class _Abandoned(Exception):  # noqa: N818 - whoever fetched has been cancelled: somebody else has to
+class _Abandoned(Exception):  # noqa: N818 - the fetching call was cancelled, so another one must fetch
     pass
 
 
@@ -206,7 +206,9 @@ class TokenCache:
     async def get(
         self, key: TokenKey, fetch: Callable[[str | None], Awaitable[FetchedToken]], refused: str | None = None
     ) -> str:
-        """Return a token that is valid for a while, and not the refused one. `fetch` gets a newer refresh token."""
+        """Return a token that is valid for a while and isn't the refused one. `fetch` gets a newer refresh token, if
+        any.
+        """
         while True:
             with self._lock:
                 cached = self._tokens.get(key)
@@ -216,9 +218,7 @@ class TokenCache:
                 if pending is None:
                     if not self.may_fetch(key):
                         message = "no access token: the last one was fetched less than a second ago, and it was refused"
-                        hint = (
-                            "the API does not accept what tokenUrl gives: check clientId and scope in the tool's auth"
-                        )
+                        hint = "the API refuses the token from tokenUrl: check clientId and scope in the tool's auth"
                         raise ToolFailure(message, reason="upstream_error", hints=(hint,))
                     mine = self._fetches[key] = Future()
                     break
@@ -231,9 +231,9 @@ class TokenCache:
         return await self._fetch(key, fetch, cached, mine)
 
     def may_fetch(self, key: TokenKey) -> bool:
-        """Return False if the last two tokens came within a second: another one would be refused, too."""
+        """Return False if the last two tokens came within a second: the server would refuse another one, too."""
         cached = self._tokens.get(key)
-        return cached is None or not cached.hurried or self._clock() >= cached.since + SHORTEST_LIFE
+        return cached is None or not cached.hurried or self._clock() >= cached.since + MIN_LIFE
 
     async def _fetch(
         self,
@@ -251,9 +251,9 @@ class TokenCache:
             mine.set_exception(error if isinstance(error, ToolFailure) else _Abandoned())
             raise
         life = DEFAULT_LIFE if fetched.life is None else fetched.life
-        life = max(life - min(TOKEN_MARGIN, life / 10), SHORTEST_LIFE)
+        life = max(life - min(TOKEN_MARGIN, life / 10), MIN_LIFE)
         now = self._clock()
-        hurried = cached is not None and now < cached.since + SHORTEST_LIFE
+        hurried = cached is not None and now < cached.since + MIN_LIFE
         with self._lock:
             self._tokens.pop(key, None)
             self._tokens[key] = _CachedToken(fetched.access, now, now + life, fetched.refresh or refresh, hurried)

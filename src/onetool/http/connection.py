@@ -1,7 +1,7 @@
-"""One HTTP/1.1 connection, an asyncio Protocol with httptools as its parser: one request and its response at a time.
+"""An HTTP/1.1 connection for one request at a time: an asyncio Protocol with httptools as its parser.
 
-Everything is bounded while it is read: heads, bodies (as sent and decompressed), the time. Bytes after a response that
-nobody asked for end the connection, so that no response can be taken for another request's.
+Heads, bodies (as sent and decompressed) and times are limited while they are read. Unexpected bytes after a response
+end the connection, so that a response is never matched with another request.
 """
 
 import asyncio
@@ -20,17 +20,17 @@ from onetool.http.errors import (
 )
 
 MAX_HEAD = 64 * 1024
-MAX_READ = 256 * 1024  # what a transport hands over at once, at most
+MAX_READ = 256 * 1024  # the largest read of a transport
 MAX_HEADERS = 200
-CHUNK_LINES = 24  # bytes around one chunk: its size and two line ends. What is beyond is an extension
-MAX_INTERIM = 20  # answers like "103 Early Hints"
+CHUNK_LINES = 24  # bytes around one chunk: its size and two line ends. More is an extension
+MAX_INTERIM = 20  # responses like "103 Early Hints"
 _LENGTH_HEADERS = ("content-length", "transfer-encoding")
 
 
 class HttpResponse(msgspec.Struct, eq=False):
-    """What a server said: status, reason, headers by their names in lower case, and the body.
+    """A server's response: status, reason, headers by their names in lower case, and the body.
 
-    Of a streamed one the body is `stream`.
+    A streamed response has its body in `stream`.
     """
 
     status: int = 0
@@ -41,7 +41,7 @@ class HttpResponse(msgspec.Struct, eq=False):
 
 
 class Connection(asyncio.Protocol):
-    """A connection to a server. `on_lost` is called when it ends while it is idle."""
+    """A connection to a server. `on_lost` is called if it closes while idle."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, address: str, on_lost: Callable[["Connection"], None]) -> None:
         self._loop = loop
@@ -49,39 +49,39 @@ class Connection(asyncio.Protocol):
         self._on_lost = on_lost
         self._transport: asyncio.Transport = None  # pyright: ignore[reportAttributeAccessIssue]
         self._parser = HttpResponseParser(self)
-        self._fresh = True  # whether this parser has the beginning of an answer before it
+        self._fresh = True  # whether the parser is at the beginning of a response
         self._waiter: asyncio.Future[HttpResponse] | None = None
         self._stream_body: BodyStream | None = None
         self._complete = True
         self._timer: asyncio.TimerHandle | None = None
         self._deadline = 0.0
-        self.used = 0  # answers so far
+        self.used = 0  # responses so far
         self.since = 0.0  # when it became idle
-        self.keep = True  # whether it can be used again
+        self.keep = True  # whether it is reusable
 
     # One exchange
 
     def exchange(
         self, request: bytes, is_head: bool, most: int, deadline: float, stream: bool, seconds: float
     ) -> "asyncio.Future[HttpResponse]":
-        """Send a request. The future has the complete answer, or the head of a streamed one.
+        """Send a request. The future resolves to the complete answer, or to the head of a streamed one.
 
-        `seconds` is what there was until the deadline, before there was a connection: for messages.
+        `seconds` is the whole time limit of the request, for messages.
         """
         self._answer = HttpResponse()
         self._parts: list[bytes] = []
         self._most, self._is_head, self._stream, self._seconds = most, is_head, stream, seconds
-        self._left = most  # bytes of the body, as it is sent
+        self._left = most  # bytes of the body that may still arrive, as sent
         self._has_head = False
         self._compressed: CompressedBody | None = None
         self._error: WireError | None = None
         self._head_bytes = self._headers = self._interim = 0
-        self._overhead = 0  # bytes of the answer that are neither body nor the lines around its chunks
-        self._complete = self._begun = False
+        self._overhead = 0  # bytes of the response other than the body and the lines around its chunks
+        self._complete = self._has_data = False
         if not self._fresh:
             self._parser, self._fresh = HttpResponseParser(self), True
         waiter = self._waiter = self._loop.create_future()
-        if self._transport.is_closing():  # it ended between two turns of the loop
+        if self._transport.is_closing():  # it closed between two turns of the loop
             self.end(StaleConnectionError(f"{self._address} closed the connection", sent=False))
             return waiter
         self._deadline = deadline
@@ -114,11 +114,11 @@ class Connection(asyncio.Protocol):
         if self._transport.is_closing():
             return
         if is_wanted:
-            self._transport.resume_reading()  # also when the answer is complete: the next one comes this way, too
+            self._transport.resume_reading()  # also after a complete response: the next one uses the same transport
         elif not self._complete:
             self._transport.pause_reading()
 
-    # Time: one timer for many requests. When it rings it may have to wait on.
+    # One timer for many requests. If it fires before the current deadline, it is set again.
 
     def _deadline_passed(self) -> None:
         self._timer = None
@@ -127,7 +127,7 @@ class Connection(asyncio.Protocol):
         if self._loop.time() < self._deadline:
             self._timer = self._loop.call_at(self._deadline, self._deadline_passed)
         else:
-            words = "did not come to the end of its answer" if self._begun else "did not answer"
+            words = "did not complete its answer" if self._has_data else "did not answer"
             self.end(RequestTimeoutError(f"{self._address} {words}", self._seconds))
 
     # The transport's side
@@ -137,14 +137,14 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         if self._waiter is None and self._stream_body is None:
-            self.end()  # nothing was asked
+            self.end()  # no request is pending
             return
-        self._begun = True
+        self._has_data = True
         self._overhead += len(data)
         try:
             self._parser.feed_data(data)
         except HttpParserUpgrade:
-            self.end(InvalidResponseError(f"{self._address} wants to go on with another protocol"))
+            self.end(InvalidResponseError(f"{self._address} switches to another protocol, which is not supported"))
         except HttpParserError as error:
             self.keep = False
             if not self._complete:
@@ -153,7 +153,7 @@ class Connection(asyncio.Protocol):
         if self._complete:
             self._finish()
         elif self._overhead > MAX_HEAD + MAX_READ:
-            self.end(InvalidResponseError(f"{self._address} sends headers or chunk extensions without end"))
+            self.end(InvalidResponseError(f"{self._address} sends endless headers or chunk extensions"))
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.keep = False
@@ -163,16 +163,16 @@ class Connection(asyncio.Protocol):
         if self._waiter is None and self._stream_body is None:
             self._on_lost(self)
         elif exc is None and self._has_head and self._answer.headers.keys().isdisjoint(_LENGTH_HEADERS):
-            self._finish()  # nothing else marks the end of the body
+            self._finish()  # the end of the connection is the end of the body
         else:
             why = f" ({getattr(exc, 'strerror', None) or exc})" if exc else ""
             message = f"{self._address} closed the connection before it answered{why}"
-            if self._begun:
+            if self._has_data:
                 self.end(UnreachableError(f"{self._address} broke off its answer{why}"))
             else:
                 self.end(StaleConnectionError(message, sent=True) if self.used else UnreachableError(message))
 
-    # The parser's side. What is raised here comes out of feed_data as another error: `_error` is what it was.
+    # Callbacks of the parser. feed_data wraps what they raise in an error of its own; `_error` is the original.
 
     def on_message_begin(self) -> None:
         if self._complete:
@@ -199,19 +199,19 @@ class Connection(asyncio.Protocol):
         if status < 200:
             self._interim += 1
             if self._interim > MAX_INTERIM or status < 100:
-                raise self._refused(InvalidResponseError(f"{self._address} does not come to an answer"))
+                raise self._refused(InvalidResponseError(f"{self._address} sends interim responses only"))
             return
         self.keep = self._parser.should_keep_alive()
         self._has_head = True
         if self._is_head:
-            self._complete, self._fresh = True, False  # the parser would wait for its body
+            self._complete, self._fresh = True, False  # the parser would wait for a body
             return
         headers = answer.headers
         length = headers.get("content-length")
         if length is not None and int(length) > self._most and status not in (204, 304):
             raise self._refused(too_large(self._most))
         if headers.get("transfer-encoding", "chunked").strip().lower() != "chunked":
-            message = f"{self._address} sends its answer in a way that was not asked for"
+            message = f"{self._address} sends its answer in a transfer encoding that was not requested"
             raise self._refused(InvalidResponseError(message))
         if "content-encoding" in headers:
             try:
@@ -227,7 +227,7 @@ class Connection(asyncio.Protocol):
 
     def on_body(self, body: bytes) -> None:
         if self._is_head or not self._has_head:
-            raise self._refused(InvalidResponseError(f"{self._address} sent a body where there can be none"))
+            raise self._refused(InvalidResponseError(f"{self._address} sent a body where none is allowed"))
         self._overhead -= len(body)
         self._left -= len(body)
         if self._left < 0:
@@ -245,7 +245,7 @@ class Connection(asyncio.Protocol):
     def on_message_complete(self) -> None:
         if self._has_head:
             self._complete = True
-        else:  # of an interim answer
+        else:  # of an interim response
             self._answer = HttpResponse()
 
     def _refused(self, error: WireError) -> WireError:

@@ -1,6 +1,6 @@
-"""`httpImpl` and `limits` of a tool as msgspec Structs, with the retries and the time limits that follow from them.
+"""`httpImpl` and `limits` of a tool as msgspec Structs, with the retries and time limits that follow from them.
 
-Light to import: listing tools needs no more than this. JSON pointers into a definition are made here, too.
+Cheap to import: listing tools needs only this module. Also builds JSON pointers into a definition.
 """
 
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def below(pointer: str, name: str | int) -> str:
-    """Return the pointer to a member of what the other one points to."""
+    """Return the pointer to a member of the value at `pointer`."""
     return f"{pointer}/{str(name).replace('~', '~0').replace('/', '~1')}"
 
 
@@ -30,15 +30,15 @@ StepName = Annotated[str, Meta(pattern="^[A-Za-z_][A-Za-z0-9_]*$", max_length=64
 
 
 FROM_TOOL = "OneTool-Call"
-"""A header of every request of an HTTP tool and to an MCP server: some routes of `onetool serve` refuse it."""
+"""A header of every request of an HTTP tool and to an MCP server. Some routes of `onetool serve` refuse it."""
 
-UPSTREAM = "upstream"  # in the meta of a result: status, time and size of the last response
+UPSTREAM = "upstream"  # in the `meta` of a result: status, time and size of the last response
 
 
 class CamelStruct(
     msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True, omit_defaults=True
 ):
-    """Base of Structs in files that people write: camelCase keys; unknown keys are errors."""
+    """The base of Structs in user-written files: camelCase keys; unknown keys are errors."""
 
 
 class Bearer(CamelStruct, frozen=True, kw_only=True, tag="bearer", tag_field="type"):
@@ -55,7 +55,7 @@ class Basic(CamelStruct, frozen=True, kw_only=True, tag="basic", tag_field="type
 
 
 class ApiKey(CamelStruct, frozen=True, kw_only=True, tag="apiKey", tag_field="type"):
-    """A key under a name of its own."""
+    """An API key in a header, the query or a cookie."""
 
     name: Text
     value: Text
@@ -63,9 +63,9 @@ class ApiKey(CamelStruct, frozen=True, kw_only=True, tag="apiKey", tag_field="ty
 
 
 class Hmac(CamelStruct, frozen=True, kw_only=True, tag="hmac", tag_field="type"):
-    """A signature over parts of the request, made of a secret that is not sent.
+    """A signature over parts of the request, computed with a secret that is not sent.
 
-    `payload` names what is signed, with {method}, {path} (as sent, with its query), {host}, {timestamp}, {body} and
+    `payload` lists the signed parts: {method}, {path} (as sent, with its query), {host}, {timestamp}, {body} and
     {bodySha256} (hex).
     """
 
@@ -74,14 +74,14 @@ class Hmac(CamelStruct, frozen=True, kw_only=True, tag="hmac", tag_field="type")
     encoding: Literal["hex", "base64"] = "hex"
     payload: Text = "{body}"
     header: Text = "X-Signature"
-    prefix: str = ""  # of the header's value: `sha256=`
-    timestamp_header: Text | None = None  # where {timestamp} (seconds since 1970) is sent
+    prefix: str = ""  # of the header's value, for example `sha256=`
+    timestamp_header: Text | None = None  # the header with {timestamp} (seconds since 1970)
 
 
 class OAuth2(CamelStruct, frozen=True, kw_only=True, tag="oauth2", tag_field="type"):
-    """A bearer token that is fetched from `tokenUrl`, kept until it ends, and fetched anew when it is refused.
+    """A bearer token fetched from `tokenUrl`, kept until it expires, and fetched again if it is refused.
 
-    With the grant `authorizationCode` a person logs in at `authorizationUrl` first, by `onetool bundles login`.
+    With the grant `authorizationCode`, a person logs in at `authorizationUrl` first, with `onetool bundles login`.
     """
 
     token_url: Text
@@ -92,26 +92,26 @@ class OAuth2(CamelStruct, frozen=True, kw_only=True, tag="oauth2", tag_field="ty
     scope: str = ""
     client_auth: Literal["basic", "body"] = "basic"
     authorization_url: str = ""
-    issuer: str = ""  # what the authorization server calls itself, where its answers say that
-    redirect_port: Annotated[int, Meta(ge=1, le=65535)] | None = None  # None: any that is free
+    issuer: str = ""  # the authorization server's issuer identifier, if its answers contain one
+    redirect_port: Annotated[int, Meta(ge=1, le=65535)] | None = None  # None: any free port
 
 
 Auth = Bearer | Basic | ApiKey | Hmac | OAuth2
 
 
 class Encoding(CamelStruct, frozen=True, kw_only=True):
-    """The encoding of a query or form field, in OpenAPI's words.
+    """The encoding of a query or form field, in OpenAPI's terms.
 
-    Without a style, a list of plain values repeats the name, and what is nested has brackets: `items[0][price]`.
+    Without a style, a list of plain values repeats the name, and nested values have brackets: `items[0][price]`.
     """
 
     style: Literal["form", "spaceDelimited", "pipeDelimited", "deepObject"] | None = None
-    explode: bool | None = None  # None: as OpenAPI has it, false for the delimited styles
-    content_type: MediaType | None = None  # of a part of a multipart body; a form field with JSON is written as JSON
+    explode: bool | None = None  # None: OpenAPI's default, false for the delimited styles
+    content_type: MediaType | None = None  # of a part of a multipart body; a form field with a JSON type is JSON
 
     @property
     def separator(self) -> str | None:
-        """The separator of a list that is written as one value; None if each item is written as a value of its own."""
+        """The separator of a list written as one value; None if each item is a separate value."""
         explode = self.style in (None, "form", "deepObject") if self.explode is None else self.explode
         return None if explode or self.style == "deepObject" else _SEPARATORS.get(self.style or "form")
 
@@ -123,19 +123,19 @@ DEFAULT_ENCODING = Encoding()
 class Request(CamelStruct, frozen=True, kw_only=True):
     """The request, with `${name}` for arguments and secrets."""
 
-    url_template: Annotated[Url, Meta(description="With `${name}` for arguments and secrets; an allowed host.")]
+    url_template: Annotated[Url, Meta(description="With `${name}` for arguments and secrets; on an allowed host.")]
     method: Method = "GET"
-    query: Annotated[dict[str, Any], Meta(description="Added to the URL's own; a list repeats its name.")] = {}
-    query_encoding: Annotated[dict[str, Encoding], Meta(description="How lists and objects are written.")] = {}
-    headers: Annotated[dict[str, str], Meta(description="Names and values, with `${name}` in the values.")] = {}
-    body: Annotated[Any, Meta(description="JSON or a text; a text that is just `${name}` keeps the type.")] = None
+    query: Annotated[dict[str, Any], Meta(description="Added to the query of the URL; a list repeats its name.")] = {}
+    query_encoding: Annotated[dict[str, Encoding], Meta(description="Encodings of lists and objects.")] = {}
+    headers: Annotated[dict[str, str], Meta(description="Values can contain `${name}`.")] = {}
+    body: Annotated[Any, Meta(description="JSON or text; `${name}` alone keeps its type.")] = None
     multipart: Annotated[dict[str, Any] | None, Meta(description='Fields; a file is `{"file": "${name}"}`.')] = None
     body_file: Annotated[Text | None, Meta(description="`${name}`: the body is the file it names.")] = None
-    body_encoding: Annotated[dict[str, Encoding], Meta(description="The same for a form or `multipart`.")] = {}
+    body_encoding: Annotated[dict[str, Encoding], Meta(description="Encodings of form or `multipart` fields.")] = {}
     auth: Auth | None = None
-    timeout_ms: Annotated[Milliseconds, Meta(description="For each try.")] = 10_000
+    timeout_ms: Annotated[Milliseconds, Meta(description="Limit of each try.")] = 10_000
     retries: Annotated[int, Meta(ge=0, le=10, description="Further tries after a network error, 429 or 5xx.")] = 0
-    idempotent: Annotated[bool | None, Meta(description="Whether it may be sent again, whatever its method.")] = None
+    idempotent: Annotated[bool | None, Meta(description="Whether it may be retried. Default: by method.")] = None
     follow_redirects: bool = False
 
     def __post_init__(self) -> None:
@@ -144,40 +144,40 @@ class Request(CamelStruct, frozen=True, kw_only=True):
 
 
 ErrorMode = Annotated[
-    Literal["fail", "empty", "return"], Meta(description="Another status: a failure, null, or `{status, body}`.")
+    Literal["fail", "empty", "return"], Meta(description="For another status: a failure, null, or `{status, body}`.")
 ]
 
 
 class ResponseOptions(CamelStruct, frozen=True, kw_only=True):
-    """How the response is turned into a value."""
+    """The conversion of the response to a value."""
 
-    success_codes: Annotated[tuple[Status, ...], Meta(description="None: all of 200 to 299.")] = ()
+    success_codes: Annotated[tuple[Status, ...], Meta(description="Default: all of 200 to 299.")] = ()
     encoding: Annotated[
-        Literal["json", "text", "binary", "sse"] | None, Meta(description="Left out: by the answer's type and body.")
+        Literal["json", "text", "binary", "sse"] | None, Meta(description="Default: by the response's type and body.")
     ] = None
-    selector: Annotated[str, Meta(description="JMESPath: which part of the answer is the value.")] = ""
+    selector: Annotated[str, Meta(description="JMESPath: the part of the response to return.")] = ""
     error_mode: ErrorMode = "fail"
 
 
 class RequestStep(CamelStruct, frozen=True, kw_only=True):
-    """One of several requests. Those after it use its value as `${steps.NAME.…}`.
+    """One of several requests. Later requests use its value as `${steps.NAME.…}`.
 
-    `when` is a condition: JMESPath over `{args, steps}`, or one placeholder. The value of a step left out is null.
+    `when` is a condition: JMESPath over `{args, steps}`, or one placeholder. The value of a skipped step is null.
     """
 
-    name: Annotated[StepName, Meta(description="What later requests call its value: `${steps.NAME.…}`.")]
+    name: Annotated[StepName, Meta(description="Later requests use its value as `${steps.NAME.…}`.")]
     request: Request
     response: ResponseOptions = ResponseOptions()
-    when: Annotated[str, Meta(description="JMESPath over `{args, steps}`, or one placeholder. Left out: always.")] = ""
+    when: Annotated[str, Meta(description="JMESPath over `{args, steps}`, or one placeholder. Default: always.")] = ""
 
 
 Steps = Annotated[
-    tuple[RequestStep, ...], Meta(min_length=1, max_length=20, description="The tool's value is that of the last one.")
+    tuple[RequestStep, ...], Meta(min_length=1, max_length=20, description="The last one gives the tool's value.")
 ]
 
 
 class HttpImpl(CamelStruct, frozen=True, kw_only=True):
-    """One request, `request` with its `response`; or several, `requests`."""
+    """One request, as `request` and `response`, or several, as `requests`."""
 
     request: Request | None = None
     response: ResponseOptions | None = None
@@ -187,11 +187,11 @@ class HttpImpl(CamelStruct, frozen=True, kw_only=True):
         if self.request is None and self.requests is None:
             raise ValueError("it needs `request`, or `requests` for several")
         if self.requests is not None and (self.request is not None or self.response is not None):
-            raise ValueError("`requests` stands alone: each of them has a request and a response of its own")
+            raise ValueError("`requests` can't be combined with `request` or `response`: each of them has its own")
 
     @property
     def steps(self) -> tuple[RequestStep, ...]:
-        """All requests, in their order. A single one has no name."""
+        """All requests in order. A single request has no name."""
         if self.request is None:
             return self.requests or ()
         return (RequestStep(name="", request=self.request, response=self.response or ResponseOptions()),)
@@ -204,7 +204,7 @@ DEFAULT_REQUEST_BYTES = 1024**2
 class ToolLimits(CamelStruct, frozen=True, kw_only=True):
     """Limits of a tool. The last three apply to HTTP tools only."""
 
-    max_calls_per_minute: Annotated[int, Meta(ge=1, description="More are refused with 429.")] | None = None
+    max_calls_per_minute: Annotated[int, Meta(ge=1, description="Further calls are refused with 429.")] | None = None
     max_request_bytes: Annotated[int, Meta(ge=1, le=MAX_REQUEST_BYTES)] = DEFAULT_REQUEST_BYTES
     max_response_bytes: Annotated[int, Meta(ge=1, le=256 * 1024**2)] = 4 * 1024**2
     max_retries: Annotated[int, Meta(ge=0, le=10)] | None = None
@@ -213,15 +213,15 @@ class ToolLimits(CamelStruct, frozen=True, kw_only=True):
 # Numbers of tries and timeouts
 
 IDEMPOTENT = frozenset(("GET", "HEAD", "PUT", "DELETE", "OPTIONS"))
-FIRST_PAUSE = 0.25  # seconds at most before the second try; twice as many before the next one …
+FIRST_PAUSE = 0.25  # maximum seconds before the second try; doubled for each further try …
 MAX_PAUSE = 8.0  # … up to this
-TOKEN_SECONDS = 15.0  # that fetching a token may take
-MAX_TOTAL = 900.0  # seconds over all tries, where a single one does not take longer
-OVERHEAD = 1.0  # seconds for what is not a sending: filling in, selecting
+TOKEN_SECONDS = 15.0  # for fetching a token
+MAX_TOTAL = 900.0  # seconds for all tries, unless a single try may take longer
+OVERHEAD = 1.0  # seconds for everything but sending: filling in, selecting
 
 
 def is_idempotent(request: "Request | HttpRequest") -> bool:
-    """Return whether sending it twice does no harm: by what its tool says, or by its method."""
+    """Return whether sending the request twice does no harm, according to its tool or its method."""
     return request.method in IDEMPOTENT if request.idempotent is None else request.idempotent
 
 
@@ -231,7 +231,7 @@ def max_tries(request: Request, limits: ToolLimits) -> int:
 
 
 def longest_pause(number: int) -> float:
-    """Return the seconds at most after try `number`, where no server asks for more."""
+    """Return the maximum pause in seconds after try `number`, unless the server asks for more."""
     return min(FIRST_PAUSE * 2 ** (number - 1), MAX_PAUSE)
 
 
@@ -244,7 +244,7 @@ def sending_seconds(request: Request, limits: ToolLimits) -> float:
 
 
 def all_sending_seconds(impl: HttpImpl, limits: ToolLimits) -> float:
-    """Return the same for all requests of a call, one after the other: they share one deadline."""
+    """Return the seconds for all requests of a call in sequence: they share one deadline."""
     each = [sending_seconds(step.request, limits) for step in impl.steps]
     return min(sum(each), max(MAX_TOTAL, *each))
 

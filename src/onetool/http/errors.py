@@ -1,7 +1,7 @@
-"""Errors of the HTTP client and of HTTP tools, and how a server's own words are quoted in them.
+"""Errors of the HTTP client and of HTTP tools, and the quoting of server texts in them.
 
-Words of a server are masked first, then put on one line, then cut: half of a secret, or one in lower case, would not
-be recognised any more.
+Texts from a server are masked first, then put on one line, then cut: a mask would not recognise half of a secret, or
+one in lower case.
 """
 
 import re
@@ -12,18 +12,18 @@ from onetool.core.errors import Need, OneToolError, ToolFailure, cut
 
 
 class RequestRefusedError(ToolFailure):
-    """The request was not sent: its URL is invalid or not allowed. `hints` say what to change in the config."""
+    """The request was not sent: its URL is invalid or not allowed. `hints` name the config entries to change."""
 
     def __init__(self, message: str, hints: Iterable[str] = (), needs: Iterable[Need] = ()) -> None:
         super().__init__(message, reason="denied", hints=hints, needs=needs)
 
 
 class UnmetNeedError(RequestRefusedError):
-    """A host has to be allowed, or a secret set. Nothing was sent before it was noticed."""
+    """A host has to be allowed, or a secret set. Nothing was sent."""
 
 
 class AuthError(OneToolError):
-    """It can't be proven who we are, for a reason that is told. A login may mend it, or time."""
+    """Authentication failed; the message has the reason. A login, or a later try, may help."""
 
 
 # Errors of the connection
@@ -36,7 +36,7 @@ class WireError(ToolFailure):
 
 
 class UnreachableError(WireError):
-    """No connection, or one that broke off."""
+    """No connection, or a connection that broke off."""
 
     def __init__(self, message: str, again: bool = True) -> None:
         super().__init__(message, reason="source_unavailable")
@@ -46,7 +46,7 @@ class UnreachableError(WireError):
 class StaleConnectionError(UnreachableError):
     """The server closed an idle connection before it answered.
 
-    `sent`: whether the request may have reached it nevertheless.
+    `sent`: whether the request may still have reached the server.
     """
 
     def __init__(self, message: str, sent: bool) -> None:
@@ -55,14 +55,14 @@ class StaleConnectionError(UnreachableError):
 
 
 class RequestTimeoutError(WireError):
-    """`what` timed out."""
+    """A timeout. The message begins with `what`, for example "api.example.com did not answer"."""
 
     def __init__(self, what: str, seconds: float) -> None:
         super().__init__(f"{what} within {seconds:.3g} s", reason="timeout")
 
 
 class ConnectTimeoutError(RequestTimeoutError):
-    """Connecting timed out: nothing has been sent."""
+    """Connecting timed out; nothing was sent."""
 
 
 class ResponseTooLargeError(WireError):
@@ -91,10 +91,10 @@ def with_message(failure: ToolFailure, message: str, *hints: str) -> ToolFailure
     return other
 
 
-# Texts of a server in messages
+# Server texts in messages
 
-LOOKED_AT = 48 * 1024  # characters of a text that words are taken from …
-CUT_MARGIN = 32 * 1024  # … but for its end, where it goes on: half of a secret may stand there
+LOOKED_AT = 48 * 1024  # characters of a text that are read for an excerpt …
+CUT_MARGIN = 32 * 1024  # … except at the end of a cut text, which may contain half of a secret
 
 _UNSEEN = re.compile(r"[\x00-\x1f\x7f-\x9f\s]+")
 
@@ -102,13 +102,13 @@ Redact = Callable[[Any], Any]
 
 
 def masked(text: str, redact: Redact, goes_on: bool = False) -> str:
-    """Return the beginning of a text without its secrets. `goes_on`: the text itself is cut."""
+    """Return the beginning of a text with its secrets masked. `goes_on`: the text itself is cut."""
     found = redact(text[:LOOKED_AT])
     return found[:-CUT_MARGIN] if goes_on or len(text) > LOOKED_AT else found
 
 
 def in_short(text: str, most: int) -> str:
-    """Return the text on one line, with at most so many characters, and none that changes how others are shown."""
+    """Return the text on one line, cut to `most` characters, without characters that change the display of others."""
     return "".join(char if char.isprintable() else " " for char in cut(_UNSEEN.sub(" ", text).strip(), most))
 
 

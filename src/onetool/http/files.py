@@ -1,8 +1,8 @@
 """Files that HTTP tools send. An argument is a path, the handle of a stored result, the name of an attached file, or a
 `data:` URL.
 
-The tool `fs.read_file` reads a path as the caller: callers who may not call it can't give a path. Files with a secret
-of the app are refused, because the content of a file can't be masked.
+The tool `fs.read_file` reads paths on behalf of the caller: callers who may not call it can't send files by path. Files
+that contain a secret of the app are refused, because their content can't be masked.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ FILE_SCHEMA = {
     "description": "A file: its path, the handle of a stored result, or a URL like data:text/plain;name=a.txt,Hello",
 }
 MAX_FILE_BYTES = 16 * 1024**2  # limits.maxRequestBytes of imported tools that send files
-FILE_TIMEOUT_MS = 60_000  # and their timeoutMs
+FILE_TIMEOUT_MS = 60_000  # timeoutMs of the same tools
 ANY_BYTES = "application/octet-stream"
 DATA = "data:"
 
@@ -37,7 +37,7 @@ _ESCAPE = re.compile("%[0-9A-Fa-f]{2}")
 
 
 class FileContent:
-    """The content of a file, its media type, and its name: the last part of the path."""
+    """The content of a file, its media type, and its name (the last part of the path)."""
 
     __slots__ = ("data", "kind", "name")
 
@@ -50,7 +50,7 @@ class FileContent:
 
 
 class FileSources(NamedTuple):
-    """Readers of stored results and of paths. Both refuse a file with more bytes than the second argument."""
+    """Readers of stored results and of paths. Both refuse files with more bytes than their second argument."""
 
     read_result: Callable[[str, int], str]
     read_path: Callable[[str, int], Awaitable[bytes]]
@@ -59,13 +59,13 @@ class FileSources(NamedTuple):
 FindFile = Callable[[str], FileContent | None]
 
 attached_file: ContextVar[FindFile | None] = ContextVar("onetool_attached_file", default=None)
-"""Finds a file by name among the attachments of the conversation in which a model calls a tool."""
+"""Returns the file with this name among the attachments of the conversation in which a model calls the tool."""
 
 
 async def load_files(
     names: Iterable[str], args: Mapping[str, Any], sources: FileSources | None, max_bytes: int, redact: Redact
 ) -> dict[str, Any]:
-    """Return the arguments with each file in place of its path, handle or URL. `max_bytes` limits all together."""
+    """Return the arguments with files in place of their paths, handles and URLs. `max_bytes` limits the total."""
     loaded = dict(args)
     left = max_bytes
     for name in names:
@@ -88,7 +88,7 @@ async def load_files(
 
 
 def file_preview(given: Any) -> Any:
-    """Return a stand-in for a file, for previews: nothing is read."""
+    """Return a placeholder for a file, for previews. Reads nothing."""
     if isinstance(given, list | tuple):
         return [file_preview(one) for one in given]
     shown = given if isinstance(given, str) and len(given) <= 200 else "a file"
@@ -118,7 +118,7 @@ async def _load(given: Any, sources: FileSources | None, left: int, redact: Reda
 
 
 def _read_data_url(text: str, max_bytes: int) -> FileContent:
-    """Read `data:image/png;name=a.png;base64,…`. Raises ToolFailure if the text isn't a data: URL, or is too large."""
+    """Parse `data:image/png;name=a.png;base64,…`. Raise ToolFailure if the text isn't a data: URL, or is too large."""
     found = _DATA_URL.match(text)
     if found is None:
         raise ToolFailure("is not a data: URL: write data:text/plain,Hello or data:image/png;base64,iVBOR…")
@@ -136,11 +136,11 @@ def _read_data_url(text: str, max_bytes: int) -> FileContent:
     if (min_bytes * 3 // 4 - 2 if found[2] else min_bytes) > max_bytes:
         raise file_too_large(max_bytes)
     try:
-        # A character for each byte: `unquote_to_bytes` takes 200 bytes of memory for every escape.
+        # One character per byte: `unquote_to_bytes` needs 200 bytes of memory for every escape.
         plain = _ESCAPE.sub(lambda escape: chr(int(escape[0][1:], 16)), content.encode().decode("latin-1"))
         data = b64decode(plain, validate=True) if found[2] else plain.encode("latin-1")
     except (ValueError, UnicodeEncodeError):
-        raise ToolFailure("is a data: URL whose content can't be decoded: after `;base64,` comes Base64") from None
+        raise ToolFailure("is a data: URL whose content can't be decoded: expected Base64 after `;base64,`") from None
     return FileContent(name, kind or None, data)
 
 
@@ -149,7 +149,7 @@ def _stored(sources: FileSources, handle: str, max_bytes: int) -> FileContent:
 
 
 def stored_file(text: str, max_bytes: int) -> FileContent:
-    """Return a stored result as a file: bytes are kept as a data: URL, everything else is a text."""
+    """Return a stored result as a file: bytes come from their data: URL, everything else is text."""
     if _STORED_BYTES.fullmatch(text):
         try:
             return _read_data_url(text, max_bytes)

@@ -1,4 +1,4 @@
-"""The interpreter of JMESPath with bounds of time, steps and size. Imports the library: import it where you use it."""
+"""A JMESPath interpreter with limits on time, steps and size. Imports the library, so import it only where needed."""
 
 from math import isfinite
 from time import monotonic
@@ -16,22 +16,22 @@ MAX_TEXT = 16 * 1024**2
 
 
 class SelectionTooLargeError(Exception):
-    """What an expression makes of the data, or how long it takes, is over a bound."""
+    """The result of an expression, or the time it takes, is over a limit."""
 
 
 def count(value: Any) -> None:
-    """Raise SelectionTooLargeError for data that is too large. What is in it several times counts several times."""
+    """Raise SelectionTooLargeError if the data is too large. A value that occurs several times counts several times."""
     seen = 0
     for deep, level in enumerate(levels(value), 1):
         seen += sum(map(len, level))
         if seen > MAX_PARTS:
-            raise SelectionTooLargeError(f"it makes more than {MAX_PARTS:,} parts of it")
+            raise SelectionTooLargeError(f"its result has more than {MAX_PARTS:,} parts")
         if deep > MAX_DEPTH:
-            raise SelectionTooLargeError(f"what it makes is nested too deep: more than {MAX_DEPTH} levels")
+            raise SelectionTooLargeError(f"its result is nested too deep: more than {MAX_DEPTH} levels")
 
 
 class Bounded(Functions):
-    """Those functions that walk through data, or make much of little."""
+    """The functions that walk through data, or whose result can be much larger than their arguments."""
 
     @signature({"types": ["array", "string"]}, {"types": []})
     def _func_contains(self, subject: Any, search: Any) -> bool:
@@ -73,7 +73,7 @@ class Interpreter(TreeInterpreter):
     def visit_function_expression(self, node: Any, value: Any) -> Any:
         made = super().visit_function_expression(node, value)
         if isinstance(made, float) and not isfinite(made):
-            raise SelectionTooLargeError(f"{node['value']}() makes a number that JSON does not have: {made}")
+            raise SelectionTooLargeError(f"{node['value']}() returns a number that JSON does not have: {made}")
         return made
 
     def visit_comparator(self, node: Any, value: Any) -> Any:
@@ -88,4 +88,4 @@ class Interpreter(TreeInterpreter):
 
 def _check_text(size: int) -> None:
     if size > MAX_TEXT:
-        raise SelectionTooLargeError(f"it makes a text of more than {MAX_TEXT:,} characters")
+        raise SelectionTooLargeError(f"its result has a text of more than {MAX_TEXT:,} characters")

@@ -1,13 +1,13 @@
-"""A login in the browser, for HTTP tools and MCP servers alike: the way there and back, and a store for its tokens.
+"""Login in the browser, for HTTP tools and MCP servers: the redirects and a store for the tokens.
 
     async with browser_login(name, port, say) as callback: answer = await callback(page)
 
-`LoginCallback` is a listener on this machine that takes the answer of the authorization server. It takes one answer,
-and only one with the `state` of the login under way: any page in the browser can send requests to it.
+`LoginCallback` listens on this machine for the answer of the authorization server. It accepts a single answer, with
+the `state` of the pending login, because any page in the browser can send requests to it.
 
-`LoginStore` keeps the tokens: one document each, private or encrypted. Tokens belong to a url and to a client: with
-another one they are not used. A refresh token may be good for one use only, so whoever uses it holds the lock, and
-first looks whether another process has already used it.
+`LoginStore` keeps the tokens, one private or encrypted document per login. Tokens belong to a URL and a client and
+are never used with others. A refresh token may be valid for one use only, so a process that uses it holds the lock
+and checks first whether another process has already used it.
 """
 
 import asyncio
@@ -31,20 +31,20 @@ from onetool.http.errors import AuthError, in_short
 T = TypeVar("T")
 
 LOGIN_S = 300.0  # for a person to log in
-MAX_WAIT_S = 60.0  # for who renews the same tokens; longer than one such request may take
-KEEPING_S = 20.0  # for which new tokens are offered to a database that is away: there are no others
-PAUSE_S = 0.5  # between two such offers
-MAX_QUOTED = 300  # characters of what an authorization server says, in our messages
+MAX_WAIT_S = 60.0  # for another process that renews the same tokens; longer than such a request may take
+SAVE_TIMEOUT_S = 20.0  # for saving new tokens if the database is unavailable: the old ones may be invalid
+PAUSE_S = 0.5  # between two attempts to save them
+MAX_QUOTED = 300  # characters of an authorization server's message in ours
 
 Say = Callable[[str], None]
 
 CALLBACK_HOST = "127.0.0.1"
 CALLBACK_PATH = "/callback"
-REQUEST_S = 5.0  # for a request to arrive as a whole
+REQUEST_S = 5.0  # for a request to arrive completely
 MAX_REQUEST = 16 * 1024  # bytes of a request
 
 CallbackQuery = dict[str, str]
-"""What the authorization server says by the browser: `code`, `state`, `iss`, or `error`, `error_description`."""
+"""The authorization server's query, sent by the browser: `code`, `state`, `iss`, or `error`, `error_description`."""
 
 CALLBACK_PAGE = """<!doctype html><html lang="en"><meta charset="utf-8"><title>{title}</title>
 <meta name="viewport" content="width=device-width"><style>body{{font:1.1rem/1.6 system-ui,sans-serif;max-width:30rem;
@@ -53,24 +53,24 @@ background:#1b1b1b}}}}</style><h1>{title}</h1><p>{text}</p></html>"""
 
 
 class StoredLogin(msgspec.Struct, frozen=True, kw_only=True):
-    """What is kept. The mappings are the protocol's own: see RFC 6749, 7591, 8414 and 9728."""
+    """A stored login. The mappings are those of the protocol: see RFC 6749, 7591, 8414 and 9728."""
 
     url: str
-    key: str  # whose tokens these are
+    key: str  # identifies the client that the tokens belong to
     client: dict[str, Any] | None = None
     tokens: dict[str, Any] | None = None
-    expires_at: float | None = None  # what `expires_in` meant when it came
-    authorization_server: dict[str, Any] | None = None  # where to refresh
+    expires_at: float | None = None  # computed from `expires_in` when the token arrived
+    authorization_server: dict[str, Any] | None = None  # metadata of the server that refreshes the tokens
     resource: dict[str, Any] | None = None
-    wanted: str | None = None  # scopes that the server asked for since: the next login asks for them, too
-    origins: tuple[str, ...] = ()  # of HTTP tools: where the tokens may be sent to, and nowhere else
+    wanted: str | None = None  # scopes that the server asked for later: the next login requests them, too
+    origins: tuple[str, ...] = ()  # for HTTP tools: the only origins that the tokens may be sent to
 
     def __repr__(self) -> str:
         return "StoredLogin(***)"
 
 
 class LoginStore:
-    """One login, as seen by one url and one client."""
+    """The stored login of one URL and one client."""
 
     def __init__(self, logins: Documents, name: str, url: str, key: str) -> None:
         self.name = name
@@ -79,13 +79,13 @@ class LoginStore:
         self._logins = logins
 
     def version(self) -> Version:
-        """Return what differs after any change. Never waits."""
+        """Return a version that differs after any change. Never waits."""
         return self._logins.version(self.name)
 
     def load(self) -> tuple[Version, StoredLogin]:
-        """Return what is kept. A damaged document counts as empty: a new login mends it.
+        """Return the stored login. A damaged document counts as empty: a new login repairs it.
 
-        Raises AuthError if the database can't be read, or the login was encrypted with another key.
+        Raise AuthError if the database can't be read, or the login was encrypted with another key.
         """
         with _as_auth_error("the login can't be read"):
             return self.decoded(self._logins.load(self.name))
@@ -99,7 +99,7 @@ class LoginStore:
 
     @asynccontextmanager
     async def locked(self) -> "AsyncIterator[HeldLogin]":
-        """Hold the lock: one at a time, also among processes and replicas. Others of this process need not wait."""
+        """Hold the lock, which excludes other processes and replicas. Waiting does not block the event loop."""
         held = self._logins.locked_async(self.name, MAX_WAIT_S)
         with _as_auth_error(self.unkept):
             document = await held.__aenter__()
@@ -114,7 +114,7 @@ class HeldLogin:
         self._store, self._held = store, held
 
     async def load(self) -> tuple[Version, StoredLogin]:
-        """Return what is kept now: another process may have changed it before we had the lock."""
+        """Return the stored login: another process may have changed it before we got the lock."""
         with _as_auth_error("the login can't be read"):
             return self._store.decoded(await _to_the_end(self._held.load))
 
@@ -124,16 +124,16 @@ class HeldLogin:
             await _to_the_end(self._held.check)
 
     async def clear(self, login: StoredLogin) -> Version:
-        """Keep that its tokens are over; not if the lock was lost: others may have got new ones."""
+        """Mark the tokens as expired, unless the lock was lost: another process may have stored new ones."""
         await self.check()
         return await self.save(login)
 
     async def save(self, login: StoredLogin) -> Version:
-        """Keep new tokens, also if the lock was lost meanwhile: those of before may be good no more."""
+        """Save new tokens even if the lock was lost: the old ones may be invalid by now."""
         return await _to_the_end(self._save, login)
 
     def _save(self, login: StoredLogin) -> Version:
-        body, until = msgspec.json.format(msgspec.json.encode(login), indent=1), time.monotonic() + KEEPING_S
+        body, until = msgspec.json.format(msgspec.json.encode(login), indent=1), time.monotonic() + SAVE_TIMEOUT_S
         with _as_auth_error(self._store.unkept):
             while True:
                 try:
@@ -145,7 +145,7 @@ class HeldLogin:
 
 
 async def _to_the_end(work: Callable[..., T], *args: Any) -> T:
-    """Run the work in a thread. Callers that are cancelled wait for its end: they must hold the lock until then."""
+    """Run the work in a thread. A cancelled caller still waits for its end, since it must hold the lock until then."""
     task = asyncio.ensure_future(asyncio.to_thread(work, *args))
     try:
         return await asyncio.shield(task)
@@ -159,7 +159,7 @@ async def _to_the_end(work: Callable[..., T], *args: Any) -> T:
 
 
 def forget(logins: Documents, name: str) -> bool:
-    """Remove what is kept, for whichever url. Return whether there was anything."""
+    """Remove the stored login, for any URL. Return whether there was one."""
     with _as_auth_error(f"the login can't be removed from {logins.describe(name)}"):
         if logins.version(name) is None:
             return False
@@ -169,7 +169,7 @@ def forget(logins: Documents, name: str) -> bool:
 
 @contextmanager
 def _as_auth_error(what: str) -> Iterator[None]:
-    """Raise AuthError for what a database, or its lock, raises."""
+    """Turn errors of a database or its lock into AuthError."""
     try:
         yield
     except TimeoutError:
@@ -183,7 +183,7 @@ def _as_auth_error(what: str) -> Iterator[None]:
 async def browser_login(
     name: str, port: int | None, say: Say, browse: Say | None = None, seconds: float = LOGIN_S
 ) -> "AsyncIterator[LoginCallback]":
-    """Listen for the end of a login to `name`, for so long. Whatever ends it, also Ctrl-C: nothing listens any more."""
+    """Listen for the end of a login to `name` for this many seconds. The listener is always closed, also on Ctrl-C."""
 
     def show(page: str, note: str) -> None:
         say(f"To log in to {name}, open this page in a browser on this machine:\n\n  {page}\n")
@@ -202,14 +202,14 @@ async def browser_login(
         async with asyncio.timeout(seconds):
             yield callback
     except TimeoutError:
-        raise AuthError(f"nobody has finished the login to {name} within {seconds:.0f} s") from None
+        raise AuthError(f"the login to {name} was not finished within {seconds:.0f} s") from None
     finally:
-        await asyncio.sleep(0)  # the last page is on its way
+        await asyncio.sleep(0)  # let the last page be sent
         server.close()
 
 
 class LoginCallback:
-    """`await callback(url)` sends a person to the login page at that url, and returns the answer. AuthError is a no."""
+    """`await callback(url)` shows the login page at this URL and returns the answer. Raises AuthError on refusal."""
 
     def __init__(self, name: str, show: Callable[[str, str], None]) -> None:
         self._name, self._show = name, show
@@ -247,34 +247,34 @@ class LoginCallback:
             return _page(HTTPStatus.NOT_FOUND, "Nothing here", "This address is for the end of a login only.")
         answer = {key: values[0] for key, values in parse_qs(target.query).items()}
         if not self._is_ours(answer) or self._answer.done():
-            text = "It does not belong to the login that is under way. Please start again from the terminal."
-            return _page(HTTPStatus.BAD_REQUEST, "This answer is not expected", text)
+            text = "It does not belong to the current login. Please start again from the terminal."
+            return _page(HTTPStatus.BAD_REQUEST, "Unexpected answer", text)
         self._answer.set_result(answer)
         if "error" in answer:
             return _page(HTTPStatus.OK, "Not logged in", f"{self._name} was not given access. You can close this page.")
-        return _page(HTTPStatus.OK, "Almost done", f"Back to the terminal to see that {self._name} is logged in.")
+        return _page(HTTPStatus.OK, "Almost done", f"Return to the terminal to see that {self._name} is logged in.")
 
     def _is_ours(self, answer: CallbackQuery) -> bool:
         if self._state is None:  # nobody has been sent to a login page yet
             return False
-        if "state" not in answer:  # some servers forget it when they refuse; that can only end a login
+        if "state" not in answer:  # some servers omit it when they refuse; that can only end a login
             return "error" in answer
         known = compare_digest(answer["state"].encode(), self._state.encode())
         return known and ("code" in answer or "error" in answer)
 
 
 def open_browser(url: str) -> None:
-    """Open a page where there is a browser with a window. One in the terminal would take it over."""
+    """Open a page in a graphical browser. A text browser would take over the terminal."""
     if not has_window() and not os.environ.get("BROWSER"):
         return
     import webbrowser
     from threading import Thread
 
     def show() -> None:
-        with suppress(OSError, webbrowser.Error):  # the page's address is on the terminal, too
+        with suppress(OSError, webbrowser.Error):  # the address of the page is on the terminal, too
             webbrowser.open(url)
 
-    Thread(target=show, name="onetool-browser", daemon=True).start()  # some only come back when they are closed
+    Thread(target=show, name="onetool-browser", daemon=True).start()  # some browsers block until they are closed
 
 
 def _page(status: HTTPStatus, title: str, text: str) -> bytes:

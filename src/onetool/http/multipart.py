@@ -1,6 +1,6 @@
 """Bodies with files: `multipart/form-data` (RFC 7578), and a body that is one file.
 
-A field is a text with placeholders, or `{"file": "${photo}"}`. No value can end its part or add a header to it: the
+A field is a text with placeholders, or `{"file": "${photo}"}`. Values can't end their part or add a header to it: the
 boundary is random, and names are escaped as browsers do (`"`, `\\` and line ends as %XX).
 """
 
@@ -135,12 +135,10 @@ def _field(name: str, value: Any, encoding: Encoding, arguments: KnownNames, poi
 
 
 def _file_argument(text: str, arguments: KnownNames, pointer: str) -> Placeholder:
-    """Return the argument that a file is given by. Only callers name files: never a server's answer, nor a secret."""
+    """Return the argument that names a file. Only callers choose files, never secrets or the answers of servers."""
     placeholder = parse_text(text, arguments, pointer).alone
     if placeholder is None or placeholder.is_secret or placeholder.step is not None:
-        raise TemplateError(
-            "A file is given by one argument of the tool: write ${name}, and add it to argSchema", pointer
-        )
+        raise TemplateError("A file must be an argument of the tool: write ${name}, and add it to argSchema", pointer)
     return placeholder
 
 

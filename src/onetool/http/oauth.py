@@ -1,13 +1,13 @@
-"""OAuth 2 for HTTP tools: tokens by client credentials, by a refresh token, or by the login of a person.
+"""OAuth 2 for HTTP tools: tokens from client credentials, a refresh token, or the login of a person.
 
-Tokens of the first two are in memory (`TokenCache`), and none is written to disk. Those of a login (the grant
-`authorizationCode`) are kept beside those of MCP servers:
+Tokens of the first two stay in memory (`TokenCache`). Tokens of a login (the grant `authorizationCode`) are stored
+like those of MCP servers:
 
     onetool bundles login BUNDLE -> the browser -> a code -> tokens
 
-A login belongs to one bundle, and there to all tools with the same authorization server, client and scope. Its tokens
-are sent to the origins that those tools had when the person logged in, and to no other. Calls ask nobody: without a
-login, or when it has ended, they fail with the command to type. Every token is registered for masking before its use.
+A login belongs to all tools of one bundle with the same authorization server, client and scope. Its tokens are sent
+only to the origins that these tools had when the person logged in. Calls never prompt: without a valid login they
+fail with the command to run. Every token is registered for masking before its use.
 """
 
 import asyncio
@@ -52,18 +52,18 @@ if TYPE_CHECKING:
     from onetool.http.client import HttpContext
     from onetool.http.connection import HttpResponse
 
-EXCHANGE_S = 20.0  # for a code, or a refresh token, to become a token
-MARGIN_S = 30.0  # before its end that a token is no longer used
+EXCHANGE_S = 20.0  # for exchanging a code or a refresh token
+MARGIN_S = 30.0  # before its expiry a token is no longer used
 MAX_ANSWER = 256 * 1024  # bytes
-KEY_LENGTH = 16  # characters of a login's key in its name
-SENT_SECRETS = ("refresh_token", "code", "code_verifier")  # of a form
+KEY_LENGTH = 16  # characters of the login's key in its document name
+SENT_SECRETS = ("refresh_token", "code", "code_verifier")  # form fields that contain secrets
 
 _SENDABLE = re.compile(r"[\x21-\x7e]+")
 _UNFIT = re.compile(r"[^\x20-\x7e]+")
 
 
 class TokenRefusedError(ToolFailure):
-    """The token endpoint gave no token. `fault` is its own word for that, such as invalid_grant."""
+    """The token endpoint issued no token. `fault` is its error code, such as invalid_grant."""
 
     fault = ""
     status = 0
@@ -83,13 +83,13 @@ class TokenEndpoint(NamedTuple):
         return "TokenEndpoint(***)"
 
     async def ask(self, form: dict[str, str], left: float) -> FetchedToken:
-        """Send the form within `left` seconds. ToolFailure says why there is no token."""
+        """Send the form within `left` seconds. Raise ToolFailure if no token comes back."""
         client, hosts = self.context.client, self.context.hosts
         request = self._filled_request({**form})
         try:
             answer = await client.send(request, hosts, timeout=min(left, TOKEN_SECONDS), max_bytes=MAX_ANSWER)
         except ToolFailure as error:
-            hint = "it was asked for at tokenUrl of the tool's auth"
+            hint = "the request went to tokenUrl of the tool's auth"
             raise with_message(error, f"no access token: {error}", hint) from None
         return self._read(answer, form)
 
@@ -101,7 +101,7 @@ class TokenEndpoint(NamedTuple):
             if filled["client_secret"]:
                 form["client_secret"] = filled["client_secret"]
         else:
-            # As RFC 6749 has it: both are encoded as in a form first.
+            # RFC 6749 requires both to be form-encoded first.
             login = basic(quote_plus(filled["client_id"]), quote_plus(filled["client_secret"]))
             for part in self.texts.derived(login.removeprefix("Basic "), self.secret, quote_plus):
                 self.context.mask_also(part)
@@ -110,27 +110,29 @@ class TokenEndpoint(NamedTuple):
 
     def _read(self, answer: "HttpResponse", form: dict[str, str]) -> FetchedToken:
         try:
-            said: Any = json_of(answer.body)
+            fields: Any = json_of(answer.body)
         except (msgspec.MsgspecError, JsonTooCostlyError, UnicodeDecodeError):
-            said = None
-        said = said if isinstance(said, dict) else {}
-        access, kind = said.get("access_token"), said.get("token_type", "Bearer")
+            fields = None
+        fields = fields if isinstance(fields, dict) else {}
+        access, kind = fields.get("access_token"), fields.get("token_type", "Bearer")
         if answer.status != 200 or not isinstance(access, str):
-            raise self._failure(answer.status, said, form)
+            raise self._failure(answer.status, fields, form)
         check_length(access, f"the access token of {self.request.url.authority}")
         self.context.mask_also(access)
         if str(kind).lower() != "bearer" or not _SENDABLE.fullmatch(access):
-            raise self._failure(answer.status, {"error": "what it gave is not a bearer token"}, form)
-        refresh, scope = (one if isinstance(one := said.get(key), str) else None for key in ("refresh_token", "scope"))
+            raise self._failure(answer.status, {"error": "the token is not a bearer token"}, form)
+        refresh, scope = (
+            one if isinstance(one := fields.get(key), str) else None for key in ("refresh_token", "scope")
+        )
         if refresh:
             check_length(refresh, f"the refresh token of {self.request.url.authority}")
             self.context.mask_also(refresh)
-        return FetchedToken(access, _life(said.get("expires_in")), refresh or None, scope)
+        return FetchedToken(access, _life(fields.get("expires_in")), refresh or None, scope)
 
-    def _failure(self, status: int, said: dict[str, Any], form: dict[str, str]) -> ToolFailure:
-        """Return an error in the endpoint's own words for people, without the secrets that it was sent."""
-        texts = [one for key in ("error", "error_description") if isinstance(one := said.get(key), str)]
-        words = ": ".join(text for text in texts if text) or "it gave no access token"
+    def _failure(self, status: int, fields: dict[str, Any], form: dict[str, str]) -> ToolFailure:
+        """Return an error that quotes the endpoint, without the secrets that it was sent."""
+        texts = [one for key in ("error", "error_description") if isinstance(one := fields.get(key), str)]
+        words = ": ".join(text for text in texts if text) or "the response has no access_token"
         credentials = (self.filled.get("client_secret"), self.filled.get("refresh_token"))
         for value in (*credentials, *(form.get(key) for key in SENT_SECRETS)):
             if value:
@@ -141,12 +143,12 @@ class TokenEndpoint(NamedTuple):
             reason="upstream_error",
             hints=("check clientId, clientSecret and scope in the tool's auth, and the secrets that they name",),
         )
-        refused.fault, refused.status = str(said.get("error") or ""), status
+        refused.fault, refused.status = str(fields.get("error") or ""), status
         return refused
 
 
 def _life(seconds: Any) -> float | None:
-    """Return the seconds until expiry; servers send texts, nothing, or 0 for unknown."""
+    """Return the seconds until expiry, if known; servers send texts, nothing, or 0 for unknown."""
     try:
         found = float(seconds)
     except (TypeError, ValueError, OverflowError):
@@ -155,7 +157,7 @@ def _life(seconds: Any) -> float | None:
 
 
 class TokenSigner(Signer):
-    """Signs with an access token, and once more with another one if the first is refused."""
+    """A signer with an access token. If it is refused, signs once more with a new one."""
 
     def __init__(self, endpoint: TokenEndpoint) -> None:
         self._endpoint = endpoint
@@ -164,7 +166,7 @@ class TokenSigner(Signer):
 
     async def prepare(self, left: float) -> None:
         self._token = await self._fetch(left)
-        # Tokens in use are masked; of many that were used once, some may be forgotten.
+        # Masks of tokens in use are kept; of many that were used once, some may be dropped.
         self._endpoint.context.mask_also(self._token)
 
     async def _fetch(self, left: float) -> str:
@@ -175,7 +177,7 @@ class TokenSigner(Signer):
         return with_header(request, "Authorization", f"Bearer {self._token}")
 
     def on_unauthorized(self) -> bool:
-        """Return True once: a token may have been taken back. If another one is refused, the token isn't at fault."""
+        """Return True once: a token may have been revoked. If the next is refused, too, the token isn't the problem."""
         if self._refused is not None:
             return False
         self._refused = self._token
@@ -186,7 +188,7 @@ class TokenSigner(Signer):
 
 
 class OAuthAuthenticator(Authenticator):
-    """Uses tokens that are fetched without a person."""
+    """An authenticator with tokens fetched without a person."""
 
     asks_elsewhere = True
 
@@ -206,7 +208,7 @@ class OAuthAuthenticator(Authenticator):
         endpoint = self._endpoint.fill(args, secret)
         for name in self.secrets:
             context.check_secret(name, endpoint.url)
-        # A caller that gives all credentials as arguments may see the token.
+        # A caller that passes all credentials as arguments may see the token.
         masking = context if self.secrets else context._replace(mask_also=lambda _: None)
         filled = self.texts.fill(args, secret)
         return _GrantSigner(TokenEndpoint(self.auth, self.texts, filled, endpoint, secret, masking))
@@ -219,7 +221,7 @@ class _GrantSigner(TokenSigner):
     def __init__(self, endpoint: TokenEndpoint) -> None:
         super().__init__(endpoint)
         self._tokens = endpoint.context.client.tokens
-        # Everything that a token depends on: with another secret it is another token.
+        # Everything that a token depends on, including the values of secrets.
         self._key: TokenKey = (endpoint.request.url.text, endpoint.auth.grant, *endpoint.filled.values())
 
     async def _fetch(self, left: float) -> str:
@@ -241,7 +243,7 @@ class _GrantSigner(TokenSigner):
 
 
 class LoginAuthenticator(Authenticator):
-    """Uses the login of a person. `target` is where the tool's requests go; None if that depends on the call."""
+    """An authenticator with the login of a person. `target` is the URL of requests; None: it depends on the call."""
 
     asks_elsewhere = True
 
@@ -259,7 +261,7 @@ class LoginAuthenticator(Authenticator):
         if target is None:
             raise TemplateError("with a login the host has to be written out", "/request/urlTemplate")
         self.origin = origin_of(target)
-        self._seen: tuple[str, Version, StoredLogin] | None = None  # which login, its version, and what it was
+        self._seen: tuple[str, Version, StoredLogin] | None = None  # key, version and content
 
     def begin(self, args: Mapping[str, Any], secret: Lookup, context: "HttpContext") -> Signer:
         return _LoginSigner(self, self.login(secret, context))
@@ -269,7 +271,7 @@ class LoginAuthenticator(Authenticator):
         yield self._secrets_in_page, self._login_page
 
     def login(self, secret: Lookup, context: "HttpContext") -> "ToolLogin":
-        """Return the login that the tool needs, with the secrets of now."""
+        """Return the login that the tool needs, with the current secrets."""
         if context.logins is None or self._bundle is None:
             raise ToolFailure("there is nowhere to keep a login: only tools of bundles have one", reason="denied")
         for names, url in self.destinations(None):
@@ -280,7 +282,7 @@ class LoginAuthenticator(Authenticator):
         return ToolLogin(endpoint, self._bundle, context.logins)
 
     async def stored(self, store: LoginStore) -> StoredLogin:
-        """Return what is kept. It is read again when it has changed."""
+        """Return the stored login. Reads it again if it has changed."""
         seen = self._seen
         if seen is None or seen[0] != store.name or seen[1] != store.version():
             seen = self._seen = (store.name, *await asyncio.to_thread(store.load))
@@ -288,7 +290,7 @@ class LoginAuthenticator(Authenticator):
 
 
 class ToolLogin:
-    """One login: of one bundle, at one authorization server, as one client, for one scope."""
+    """The login of a bundle at an authorization server, for one client and scope."""
 
     def __init__(self, endpoint: TokenEndpoint, bundle: str, logins: Documents) -> None:
         self.auth, self.filled, self.endpoint = endpoint.auth, endpoint.filled, endpoint
@@ -300,7 +302,7 @@ class ToolLogin:
     async def save(
         self, granted: FetchedToken, before: StoredLogin, held: HeldLogin, origins: tuple[str, ...]
     ) -> StoredLogin:
-        """Keep new tokens. A refresh token that is not replaced is good for more."""
+        """Save new tokens. Without a new refresh token the old one is kept."""
         tokens = {"access_token": granted.access, "refresh_token": granted.refresh, "scope": granted.scope}
         login = replace(
             before,
@@ -313,13 +315,13 @@ class ToolLogin:
 
 
 def stored_logins(logins: Documents, bundle: str) -> list[str]:
-    """Return the names of all logins of a bundle, also of those that none of its tools needs any more."""
+    """Return the names of all logins of a bundle, including those that its tools no longer need."""
     name = re.compile(f"{re.escape(_of_bundle(bundle))}[0-9a-f]{{{KEY_LENGTH}}}")
     return list(filter(name.fullmatch, logins.keys()))
 
 
 def _of_bundle(bundle: str) -> str:
-    """Return how the names of its logins begin. The dot tells them from those of servers, whose names have none."""
+    """Return the prefix of a bundle's login names. Logins of servers have no dot in their names."""
     return f"bundle.{bundle}-"
 
 
@@ -332,9 +334,9 @@ class _LoginSigner(TokenSigner):
     async def _fetch(self, left: float) -> str:
         try:
             stored = await self._authenticator.stored(self._login.store)
-            if stored.tokens and self._is_spent(stored):
-                # The refresh goes on when its call is cancelled or has no time left: a refresh token may be good for
-                # one use only, and if the one that came for it were not kept, the login would be lost.
+            if stored.tokens and self._has_expired(stored):
+                # The refresh continues if the call is cancelled or out of time: a refresh token may be valid for one
+                # use only, and the login would be lost if its successor were not saved.
                 task = asyncio.create_task(self._refresh())
                 _running.add(task)
                 task.add_done_callback(_ended)
@@ -360,10 +362,10 @@ class _LoginSigner(TokenSigner):
         return super().sign(request)
 
     async def _refresh(self) -> StoredLogin:
-        """Return new tokens, or those that another process has got meanwhile."""
+        """Return new tokens, or those that another process has got in the meantime."""
         async with self._login.store.locked() as held:
             stored = (await held.load())[1]
-            if not stored.tokens or not self._is_spent(stored):
+            if not stored.tokens or not self._has_expired(stored):
                 return stored
             refresh = stored.tokens.get("refresh_token")
             if not refresh:
@@ -380,18 +382,18 @@ class _LoginSigner(TokenSigner):
                 raise _needs_login("its login has ended") from None
             return await self._login.save(granted, stored, held, stored.origins)
 
-    def _is_spent(self, stored: StoredLogin) -> bool:
+    def _has_expired(self, stored: StoredLogin) -> bool:
         access, ends = (stored.tokens or {}).get("access_token"), stored.expires_at
         return access in (None, self._refused) or (ends is not None and time.time() >= ends - MARGIN_S)
 
 
-_running: set[asyncio.Task[StoredLogin]] = set()  # the loop alone does not keep them
+_running: set[asyncio.Task[StoredLogin]] = set()  # the loop itself keeps only weak references
 
 
 def _ended(task: asyncio.Task[StoredLogin]) -> None:
     _running.discard(task)
     if not task.cancelled():
-        task.exception()  # marks it as retrieved, also if no one waits any more
+        task.exception()  # marks it as retrieved, even if nobody waits for it
 
 
 def _needs_login(why: str) -> ToolFailure:
@@ -399,7 +401,7 @@ def _needs_login(why: str) -> ToolFailure:
 
 
 def login_command() -> str:
-    """Return what a person types for the tool that is called."""
+    """Return the login command for the tool that is called."""
     context = current_call.get()
     name = "BUNDLE" if context is None else context.spec.name
     bundle, dot, tool = name.partition(".")
@@ -413,12 +415,12 @@ def origin_of(url: Url) -> str:
 
 
 def _endpoint_url(text: str, key: str) -> Url:
-    """Return a fixed address that is encrypted, or on this machine."""
+    """Return a URL without placeholders that is encrypted or on this machine."""
     pointer = below(AUTH_POINTER, key)
     if not text:
         raise TemplateError(f"the grant authorizationCode needs {key}", pointer)
     if "${" in text:
-        raise TemplateError("has to be written out: what a person logs in to can't depend on a call", pointer)
+        raise TemplateError("can't have placeholders: a login can't depend on a call", pointer)
     with refused_at(pointer):
         url = parse_url(text)
     if not url.is_unseen:
@@ -426,7 +428,7 @@ def _endpoint_url(text: str, key: str) -> Url:
     return url
 
 
-# The login itself: a page in the browser, an answer to a listener on this machine, and a code for tokens.
+# The login: a page in the browser, an answer to a listener on this machine, and the exchange of a code for tokens.
 
 
 async def log_in(
@@ -437,12 +439,12 @@ async def log_in(
     browse: Say | None = None,
     seconds: float = LOGIN_S,
 ) -> str | None:
-    """Have a person log in, and keep the tokens for requests to `origins`. Return the granted scope, if known.
+    """Have a person log in, and save the tokens for requests to `origins`. Return the granted scope, if known.
 
-    Whatever ends it: what was kept before is as it was.
+    If the login fails, the stored one stays unchanged.
     """
     allowed = tuple(origins)
-    say(f"Whoever answers at {', '.join(allowed)} will get the token of this login.")
+    say(f"The token of this login will be sent to {', '.join(allowed)}.")
     verifier, state = token_urlsafe(64), token_urlsafe(32)
     try:
         async with browser_login(name, login.auth.redirect_port, say, browse, seconds) as callback:
@@ -455,7 +457,7 @@ async def log_in(
                 "code_verifier": verifier,
             }
             granted = await login.endpoint.ask(form, EXCHANGE_S)
-            async with login.store.locked() as held:  # nothing of another login counts
+            async with login.store.locked() as held:  # replaces any earlier login
                 kept = await login.save(granted, login.store.empty, held, allowed)
                 return (kept.tokens or {}).get("scope")
     except ToolFailure as failure:
@@ -463,7 +465,7 @@ async def log_in(
 
 
 def _page_url(login: ToolLogin, redirect_uri: str, verifier: str, state: str) -> str:
-    """Return the login page. `authorizationUrl` may have a query of its own: it stays, but sets nothing of ours."""
+    """Return the URL of the login page. The query of `authorizationUrl` is kept, but can't override our parameters."""
     challenge = urlsafe_b64encode(hashlib.sha256(verifier.encode()).digest()).rstrip(b"=").decode()
     asked = {
         "response_type": "code",
@@ -481,8 +483,9 @@ def _page_url(login: ToolLogin, redirect_uri: str, verifier: str, state: str) ->
 
 
 def _check_issuer(auth: OAuth2, issuer: str | None) -> None:
-    """Raise AuthError for an answer of another authorization server than the one that was asked (RFC 9207): the issuer
-    that the tool names, or else one of the same origin as the login page."""
+    """Raise AuthError if the answer comes from another authorization server than the tool's (RFC 9207). The expected
+    issuer is the tool's `issuer`, or the origin of the login page.
+    """
     page, there = urlsplit(auth.authorization_url), None
     with suppress(ValueError):
         there = urlsplit(issuer or auth.authorization_url)
@@ -490,4 +493,4 @@ def _check_issuer(auth: OAuth2, issuer: str | None) -> None:
     if issuer is not None and not (issuer == auth.issuer if auth.issuer else is_same):
         known = auth.issuer or f"{page.scheme}://{page.netloc}"
         answered = in_short(issuer, MAX_QUOTED)
-        raise AuthError(f"the answer to the login is of {answered}, and not of {known} (`issuer` in the tool's auth)")
+        raise AuthError(f"the answer to the login is from {answered}, not from {known} (`issuer` in the tool's auth)")

@@ -1,10 +1,10 @@
 """`${name}` in the texts of a template: parsed once, when a tool is defined, and filled in for each call.
 
-A name of the argSchema stands for an argument, any other for a secret of the app; which of the two is decided here, so
-that no caller can give a secret's name a value. In a tool of several requests `${steps.login.user.0.id}` stands for a
-part of what the step `login` gave. One pass: a value that contains `${…}` is data. `$${name}` stands for
-the characters `${name}`. Before `{`, every two dollars are one, so that `$$${price}` is a dollar and a price. A dollar
-elsewhere is a dollar.
+A name in argSchema stands for an argument, any other for a secret of the app. This is decided when the tool is defined,
+so no caller can give a secret's name a value. In a tool with several requests `${steps.login.user.0.id}` stands for a
+part of the value of the step `login`. Values that contain `${…}` are not expanded again. `$${name}` stands for
+the characters `${name}`. Before `{`, two dollars stand for one, so `$$${price}` is a dollar and a price. Other dollars
+are literal.
 """
 
 import re
@@ -19,20 +19,20 @@ from onetool.core.text import did_you_mean
 from onetool.http.allowed_hosts import binding_command, secret_need
 from onetool.http.errors import UnmetNeedError
 
-Values = Mapping[str, Any]  # what stands for each name in one call; an absent argument is not in it
+Values = Mapping[str, Any]  # the values of one call by name, without absent arguments
 Lookup = Callable[[str], str | None]
 
-STEPS = "steps"  # the first part of the name of a step's value
-MARK = "\ufdd0"  # no character, and promised never to become one
+STEPS = "steps"  # the first part of the names of step values
+MARK = "\ufdd0"  # a Unicode noncharacter, so no valid text contains it
 
-# Looked for from the first dollar of a row only, and with a bound: a text of nothing but `$` or `${` takes no longer.
+# Matches begin at the first dollar of a run only, and are bounded, so a text of only `$` or `${` takes linear time.
 _PLACEHOLDER = re.compile(r"(?<!\$)(\$+)\{([^{}]{0,200}\})?")
 _SECRET = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
 _UNFIT_IN_NAMES = re.compile(r"[\x00-\x1f\x7f\"\\]")
 
 
 class TemplateError(ValueError):
-    """A template that can't ever work. `pointer` says where it is wrong, from `httpImpl` on (RFC 6901)."""
+    """A template that can never work. `pointer` is the place of the mistake below `httpImpl` (RFC 6901)."""
 
     def __init__(self, message: str, pointer: str) -> None:
         super().__init__(message)
@@ -41,7 +41,7 @@ class TemplateError(ValueError):
 
 @contextmanager
 def refused_at(pointer: str) -> Iterator[None]:
-    """Turn a RequestRefusedError into a TemplateError with this pointer: the template can never work."""
+    """Turn a RequestRefusedError into a TemplateError with this pointer."""
     try:
         yield
     except ToolFailure as failure:
@@ -51,21 +51,21 @@ def refused_at(pointer: str) -> Iterator[None]:
 class Placeholder(NamedTuple):
     name: str
     is_secret: bool
-    step: str | None = None  # the step that it is a value of, if it is one
+    step: str | None = None  # for a value of a step: its name
 
     def bad(self, why: str) -> ToolFailure:
-        """Return the error for a value that does not fit, without the value: it may be secret."""
+        """Return the error for an invalid value, without the value itself, which may be secret."""
         if self.step is not None:
             return ToolFailure(f"the value {self.name} {why}", reason="upstream_error")
         if self.is_secret:
             return ToolFailure(f"the secret {self.name} {why}", hints=[f"run: {binding_command(self.name)}"])
         wrong = BadArguments(f"the argument `{self.name}` {why}")
-        wrong.argument = self.name  # nothing was sent
+        wrong.argument = self.name  # for the caller: nothing was sent
         return wrong
 
 
 class TemplateText:
-    """A text with placeholders. `alone` is its only placeholder if there is nothing else in it."""
+    """A text with placeholders. `alone` is its only placeholder, if the text consists of nothing else."""
 
     __slots__ = ("alone", "pieces", "placeholders")
 
@@ -88,7 +88,7 @@ class TemplateText:
         return TemplateText(piece if isinstance(piece, Placeholder) else change(piece) for piece in self.pieces)
 
     def fill(self, values: Values, escape: Callable[[Placeholder, str], str]) -> str | None:
-        """Fill in each value, escaped; None when one of them is absent, or null."""
+        """Fill in the escaped values. Return None if one of them is absent or null."""
         filled: list[str] = []
         for piece in self.pieces:
             if isinstance(piece, Placeholder):
@@ -101,7 +101,7 @@ class TemplateText:
         return "".join(filled)
 
     def fill_whole(self, values: Values, escape: Callable[[Placeholder, str], str], whole: str) -> str:
-        """Do the same for a text that can't be left out: it is part of a whole."""
+        """Fill in the escaped values of a required text. Raise an error if one of them is absent or null."""
         filled = self.fill(values, escape)
         if filled is None:
             absent = next(placeholder for placeholder in self.placeholders if values.get(placeholder.name) is None)
@@ -110,7 +110,7 @@ class TemplateText:
 
 
 def unmarked(part: str, placeholders: Iterator[Placeholder]) -> TemplateText:
-    """Return a part of a marked text with its placeholders, which are taken from those that are left."""
+    """Return a part of a marked text with its placeholders, taken from `placeholders` in order."""
     first, *others = part.split(MARK)
     pieces: list[str | Placeholder] = [first]
     for other in others:
@@ -119,7 +119,7 @@ def unmarked(part: str, placeholders: Iterator[Placeholder]) -> TemplateText:
 
 
 def parse_text(text: str, arguments: Collection[str], pointer: str) -> TemplateText:
-    """Find the placeholders of a text; TemplateError when one of them can't be meant."""
+    """Parse the placeholders of a text. Raise TemplateError if one of them is invalid."""
     if MARK in text:
         raise TemplateError("contains U+FDD0, which is not a character", pointer)
     pieces: list[str | Placeholder] = []
@@ -128,7 +128,7 @@ def parse_text(text: str, arguments: Collection[str], pointer: str) -> TemplateT
         dollars = len(found[1])
         pieces.append(text[end : found.start()] + "$" * (dollars // 2))
         if dollars % 2 == 0:
-            end = found.end(1)  # an escaped one: the brace and what follows are text
+            end = found.end(1)  # an escaped placeholder: the brace and the rest are literal
             continue
         if found[2] is None:
             raise TemplateError("`${` has no `}` after its name; for the characters themselves write `$${`", pointer)
@@ -138,13 +138,13 @@ def parse_text(text: str, arguments: Collection[str], pointer: str) -> TemplateT
 
 
 class StepNames(NamedTuple):
-    """The steps of a tool as one of them sees them: only those before it have values."""
+    """The names of a tool's steps as seen from one of them: only earlier steps have values."""
 
     before: tuple[str, ...]
-    others: tuple[str, ...]  # itself, and those after it
+    others: tuple[str, ...]  # the step itself and all later steps
 
     def why_unknown(self, name: str) -> str | None:
-        """Return why there is no value of this step; None if there is one."""
+        """Return why this step has no value; None if it has one."""
         if name in self.before:
             return None
         known = did_you_mean(name, self.before) or (
@@ -156,7 +156,7 @@ class StepNames(NamedTuple):
 
 
 class KnownNames(dict[str, Any]):
-    """The names that a template may use: the arguments, each with its schema, and the steps of a tool that has some."""
+    """The names that a template may use: the arguments with their schemas and, if the tool has several, the steps."""
 
     def __init__(self, arg_schema: Any, steps: StepNames | None = None) -> None:
         super().__init__(dict.fromkeys(argument_names(arg_schema)) | dict(properties(arg_schema)))
@@ -168,7 +168,7 @@ def _placeholder(name: str, arguments: Collection[str], pointer: str) -> Placeho
     if steps is not None and name.partition(".")[0] == STEPS:
         _, step, *path = [*name.split("."), ""] if name == STEPS else name.split(".")
         if "[" in name:
-            raise TemplateError(f"`${{{name}}}`: a number stands between dots, like `${{steps.list.0.id}}`", pointer)
+            raise TemplateError(f"`${{{name}}}`: write a number between dots, as in `${{steps.list.0.id}}`", pointer)
         if not step or not all(path):
             how = "write `${steps.STEP}`, or a part, `${steps.STEP.id}`"
             raise TemplateError(f"`${{{name}}}` names no value: {how}", pointer)
@@ -187,7 +187,7 @@ def _placeholder(name: str, arguments: Collection[str], pointer: str) -> Placeho
 
 
 def argument_names(schema: Any) -> frozenset[str]:
-    """Return the names that an argSchema knows, wherever it says them of the arguments themselves."""
+    """Return the names of all arguments that an argSchema mentions at any place that applies to the arguments."""
     names: set[str] = set()
     seen: set[int] = set()
     waiting = [schema]
@@ -209,15 +209,15 @@ def argument_names(schema: Any) -> frozenset[str]:
 
 
 def properties(schema: Any) -> Mapping[str, Any]:
-    """Return the schema of each property; nothing for a schema without properties."""
+    """Return the schema of each property; empty for a schema without properties."""
     found = schema.get("properties") if isinstance(schema, Mapping) else None
     return found if isinstance(found, Mapping) else {}
 
 
 def gather(placeholders: Iterable[Placeholder], args: Mapping[str, Any], secret: Lookup) -> dict[str, Any]:
-    """Gather the values of one call. Raises ToolFailure for a secret that is not set; an absent argument is left out.
+    """Return the values of one call, without absent arguments. Raise ToolFailure for a secret that is not set.
 
-    Values of steps stand among the arguments, under the names of their placeholders.
+    Values of steps are among the arguments, under the names of their placeholders.
     """
     values: dict[str, Any] = {}
     for name, is_secret, _ in placeholders:
@@ -225,7 +225,7 @@ def gather(placeholders: Iterable[Placeholder], args: Mapping[str, Any], secret:
             if name in args:
                 values[name] = args[name]
         elif value := secret(name):
-            values[name] = str(value)  # and no kind of text that hides itself: JSON would not take it
+            values[name] = str(value)  # a plain str: subclasses that hide their text can't be encoded as JSON
         else:
             need = secret_need(name)
             unset = UnmetNeedError(
@@ -239,10 +239,10 @@ def gather(placeholders: Iterable[Placeholder], args: Mapping[str, Any], secret:
 
 
 def as_text(placeholder: Placeholder, value: Any) -> str:
-    """Write a value as a part of a text: the way JSON writes it, without the quotes."""
+    """Return a value as text: as in JSON, without quotes."""
     if isinstance(value, str):
         if not value.isascii() and any("\ud800" <= one <= "\udfff" for one in value):
-            raise placeholder.bad("has half of a character in it (a lone surrogate), which can't be sent")
+            raise placeholder.bad("contains half of a character (a lone surrogate), which can't be sent")
         return value
     if isinstance(value, bool):
         return "true" if value else "false"
@@ -253,5 +253,5 @@ def as_text(placeholder: Placeholder, value: Any) -> str:
             raise placeholder.bad("is a number with too many digits") from None
     if isinstance(value, float) and isfinite(value):
         return float.__repr__(value)
-    kind = {list: "a list", tuple: "a list", dict: "an object", float: "no number"}.get(type(value), "no text")
+    kind = {list: "a list", tuple: "a list", dict: "an object", float: "not a number"}.get(type(value), "not a text")
     raise placeholder.bad(f"is {kind}: here it can only be a text, a number, true or false")

@@ -1,8 +1,8 @@
-"""The connection pool of one event loop, and how a new connection is made: name lookup, address check, TLS.
+"""The connection pool of one event loop, and the steps to a new connection: name lookup, address check, TLS.
 
-Connections are kept per origin and per rule of `allowedHosts`: one that a rule let through is never used for a request
-that another rule would have to judge. Every address that a name resolves to is checked, and only a checked address is
-connected to. A lookup can't be ended, so lookups have a bounded number of threads of their own, one per name.
+Connections are kept per origin and per rule of `allowedHosts`: a connection that one rule allowed is never used for a
+request under another rule. Every address that a name resolves to is checked, and only a checked address is
+connected to. A lookup can't be cancelled, so lookups run in a limited number of threads of their own, one per name.
 """
 
 import asyncio
@@ -38,8 +38,8 @@ class Resolver:
         self._lookups: dict[Any, asyncio.Future[Lookup]] = {}
 
     async def addresses(self, host: str, port: int) -> list[str]:
-        """Return all addresses of a host. Raises OSError or UnicodeError if there are none."""
-        if host == "localhost":  # it is here, whatever anybody says: RFC 6761
+        """Return all addresses of a host. Raise OSError or UnicodeError if there are none."""
+        if host == "localhost":  # always this machine, whatever DNS answers: RFC 6761
             return list(LOCAL)
         key = (asyncio.get_running_loop(), host, port)
         lookup = self._lookups.get(key)
@@ -54,7 +54,7 @@ class Resolver:
 
 
 def _look_up(host: str, port: int) -> Lookup:
-    """Look a name up. Errors are returned, not raised: there may be no caller left to catch them."""
+    """Look up a name. Errors are returned, not raised, because no caller may be left to catch them."""
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
@@ -64,11 +64,11 @@ def _look_up(host: str, port: int) -> Lookup:
 
 # New connections: resolve the name, check every address, dial a checked one
 
-MAX_ADDRESSES = 16  # that are tried; all are checked
+MAX_ADDRESSES = 16  # to try; all are checked
 
 Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
 Connect = Callable[..., Awaitable[tuple[Any, Any]]]
-"""Like `loop.create_connection`: (factory, address, port, ssl=…, server_hostname=…)."""
+"""A function like `loop.create_connection`: (factory, address, port, ssl=…, server_hostname=…)."""
 
 
 class Dialler:
@@ -90,7 +90,7 @@ class Dialler:
         failure: UnreachableError | None = None
         tried = addresses[:MAX_ADDRESSES]
         for number, address in enumerate(tried):
-            others = len(tried) - number - 1  # one that is silent must not use up the time of those that follow
+            others = len(tried) - number - 1  # an address that doesn't respond must not use up the time of the others
             try:
                 async with asyncio.timeout((deadline - loop.time()) / (others + 1) if others else None):
                     more: dict[str, Any] = {}
@@ -102,7 +102,7 @@ class Dialler:
                     return (await connect(make, address, url.port, **more))[1]
             except (OSError, TimeoutError, ValueError) as error:
                 failure = _unreachable(url, error)
-        raise failure or UnreachableError(f"{url.host} leads to no address")
+        raise failure or UnreachableError(f"{url.host} resolves to no address")
 
     async def _addresses(self, url: Url) -> Sequence[str]:
         if is_address(url.host):
@@ -121,26 +121,26 @@ def _default_tls() -> "ssl.SSLContext":
 
     context = ssl.create_default_context()
     context.set_alpn_protocols(["http/1.1"])
-    context.hostname_checks_common_name = False  # RFC 9525: the name of a certificate stands elsewhere
+    context.hostname_checks_common_name = False  # RFC 9525: names are in subjectAltName
     return context
 
 
 def _unreachable(url: Url, error: Exception) -> UnreachableError:
     where = url.authority
     if isinstance(error, TimeoutError) and not error.strerror:
-        return UnreachableError(f"no connection to {where}: nobody answers there")
+        return UnreachableError(f"no connection to {where}: no response")
     if verify := getattr(error, "verify_message", None):
         return UnreachableError(f"the certificate of {where} is not accepted: {verify}", again=False)
     if reason := getattr(error, "reason", None):  # of TLS
         return UnreachableError(f"no TLS with {where}: {str(reason).lower().replace('_', ' ')}", again=False)
-    number = getattr(error, "errno", None)  # asyncio has words of its own, which do not say why
+    number = getattr(error, "errno", None)  # asyncio's own message does not name the reason
     return UnreachableError(f"no connection to {where}: {os.strerror(number) if number else error}")
 
 
 # The pool
 
 MAX_PER_ORIGIN = 64  # connections to one origin
-MAX_IDLE = 256  # in all
+MAX_IDLE = 256  # in total
 IDLE_SECONDS = 15.0
 
 Dial = Callable[[], Awaitable[Connection]]
@@ -150,8 +150,8 @@ class _Origin:
     __slots__ = ("count", "idle", "waiting")
 
     def __init__(self) -> None:
-        self.idle: list[Connection] = []  # the one used last at the end
-        self.count = 0  # idle, in use, and being made
+        self.idle: list[Connection] = []  # most recently used last
+        self.count = 0  # idle, in use, and connecting
         self.waiting: deque[asyncio.Future[Connection | None]] = deque()
 
 
@@ -172,7 +172,7 @@ class ConnectionPool:
         self._closer = self._close_with_loop()
 
     async def begin(self) -> None:
-        """Have the pool closed with the loop, which closes all generators that have begun before it ends."""
+        """Have the pool closed with the loop: a loop closes all running async generators before it ends."""
         await anext(self._closer)
 
     async def _close_with_loop(self) -> AsyncGenerator[None]:
@@ -180,10 +180,10 @@ class ConnectionPool:
             yield
         finally:
             self.close()
-            await asyncio.sleep(0)  # transports tell their end in the next turn
+            await asyncio.sleep(0)  # transports report their end in the next turn
 
     def acquire_idle(self, key: Hashable) -> Connection | None:
-        """Return an idle connection, the one used last: it is the least likely to be closed in a moment."""
+        """Return the idle connection used last, which is the least likely to be closed soon."""
         origin = self._origins.get(key)
         while origin is not None and origin.idle:
             connection = origin.idle.pop()
@@ -194,9 +194,9 @@ class ConnectionPool:
         return None
 
     async def acquire(self, key: Hashable, dial: Dial, wait_s: float | None = None) -> Connection:
-        """Check a connection out: an idle one, a new one, or the next one returned.
+        """Check out a connection: idle, new, or the next one returned.
 
-        Raises TimeoutError if none is returned within `wait_s` seconds.
+        Raise TimeoutError if none is returned within `wait_s` seconds.
         """
         if (connection := self.acquire_idle(key)) is not None:
             return connection
@@ -207,7 +207,7 @@ class ConnectionPool:
             if handed is not None:
                 if handed.is_free():
                     return handed
-                self.drop(handed)  # it ended on the way to us
+                self.drop(handed)  # it closed before we woke up
                 return await self.acquire(key, dial, wait_s)
         else:
             origin.count += 1
@@ -226,16 +226,16 @@ class ConnectionPool:
         try:
             return await turn
         except asyncio.CancelledError:
-            if not turn.cancelled():  # it came just then: it is for the next one
+            if not turn.cancelled():  # it arrived at the same moment: pass it on to the next caller
                 handed = turn.result()
                 self._free(key, origin) if handed is None else self.release(handed)
             else:
-                with suppress(ValueError):  # who returned a connection has seen already that nobody waits
+                with suppress(ValueError):  # a returning task has removed this waiter already
                     origin.waiting.remove(turn)
             raise
 
     def release(self, connection: Connection) -> None:
-        """Return a connection. One whose answer was not read to its end is closed."""
+        """Return a connection to the pool. It is closed if its response was not read completely."""
         if self._closed or not connection.is_free():
             self.drop(connection)
             return
@@ -271,7 +271,7 @@ class ConnectionPool:
             self.drop(connection)
 
     def _free(self, key: Hashable, origin: _Origin) -> None:
-        """Give the slot of a connection to the next caller that waits."""
+        """Give the slot of a connection to the next waiting caller."""
         while origin.waiting:
             turn = origin.waiting.popleft()
             if not turn.done():
@@ -282,7 +282,7 @@ class ConnectionPool:
             self._origins.pop(key, None)
 
     def _sweep(self) -> None:
-        """Close what has been idle for long. Those used least recently stand first."""
+        """Close connections that have been idle for too long."""
         self._sweeper = None
         now = self._loop.time()
         for origin in list(self._origins.values()):

@@ -1,7 +1,7 @@
-"""`previewed` shows what a request of an HTTP tool would send.
+"""`previewed` shows the requests that an HTTP tool would send.
 
-Nothing is sent, and no secret is read: secrets, and values of earlier steps, are filled in as words that no escaping
-changes, and those are replaced by what a reader is to see.
+Nothing is sent and no secret is read. Secrets and values of earlier steps are filled in as random words that escaping
+doesn't change, then these words are replaced by the text to display.
 """
 
 from collections.abc import Iterable, Mapping
@@ -31,14 +31,18 @@ class PreviewRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     method: str
     url: str
     headers: dict[str, str]
-    body: Annotated[str | None, Meta(description="As text; null where there is none, or where it is not text.")]
-    step: Annotated[str, Meta(description="Its name, where a tool sends several.")] = ""
-    notes: Annotated[tuple[str, ...], Meta(description="What is not known yet, or would keep it from being sent.")] = ()
-    needs: Annotated[tuple[Need, ...], Meta(description="What has to be allowed or set before it can be sent.")] = ()
+    body: Annotated[str | None, Meta(description="As text; null without a body, or if it is not text.")]
+    step: Annotated[str, Meta(description="The name of the request, if the tool sends several.")] = ""
+    notes: Annotated[
+        tuple[str, ...], Meta(description="Values that are not known yet, and reasons why the request would fail.")
+    ] = ()
+    needs: Annotated[
+        tuple[Need, ...], Meta(description="Hosts to allow and secrets to set before the request can be sent.")
+    ] = ()
 
 
 class _Words:
-    """Stand-ins: each a word of letters and digits, and what a reader sees in its place."""
+    """Placeholder words of letters and digits, and the texts displayed in their place."""
 
     def __init__(self, steps: "Iterable[Placeholder]") -> None:
         self.secret = f"s{token_hex(8)}"
@@ -54,7 +58,7 @@ class _Words:
 def previewed(
     request: "ToolRequest", args: Mapping[str, Any], outside: "HttpContext", step: str = "", when: str | None = None
 ) -> PreviewRequest:
-    """Return the request as it would be sent. Raises BadArguments or ToolFailure when a value does not fit."""
+    """Return the request as it would be sent. Raise BadArguments or ToolFailure for an invalid value."""
     words = _Words(request.step_values)
     args = {
         name: file_preview(value) if name in request.files and value is not None else value
@@ -69,7 +73,7 @@ def previewed(
     notes, needs = _notes(request, filled, outside)
     notes += body_notes
     if words.steps:
-        notes.append("${steps.…} stands for what an earlier request gives")
+        notes.append("${steps.…} stands for the value of an earlier request")
     if when:
         notes.append(f"sent only if this holds: {when}")
     return PreviewRequest(
@@ -86,12 +90,12 @@ def previewed(
 def _signed(
     request: "ToolRequest", filled: "HttpRequest", args: Mapping[str, Any], secret: str, outside: "HttpContext"
 ) -> "HttpRequest":
-    """Add the credentials, masked: what is derived of a stand-in is masked as a whole."""
+    """Add the credentials, masked: a value derived from a placeholder word is masked as a whole."""
     if request.auth is None:
         return filled
     if request.auth.asks_elsewhere:
         return with_header(filled, "Authorization", f"Bearer {MASK}")
-    unmasking = outside._replace(mask_also=lambda _: None)  # a stand-in is not a secret
+    unmasking = outside._replace(mask_also=lambda _: None)  # a placeholder word is not a secret
     signed = request.auth.begin(args, lambda _: secret, unmasking).sign(filled)
     if not request.auth.secrets:
         return signed
@@ -110,14 +114,14 @@ def _body(data: bytes, words: _Words) -> tuple[str | None, list[str]]:
     try:
         text = words.show(data.decode())
     except UnicodeDecodeError:
-        return None, [f"the body is {len(data):,} bytes that are no text"]
+        return None, [f"the body is {len(data):,} bytes that are not text"]
     if len(text) <= MAX_SHOWN:
         return text, []
     return text[:MAX_SHOWN], [f"the body has {len(text):,} characters, of which the first {MAX_SHOWN:,} are shown"]
 
 
 def _notes(request: "ToolRequest", filled: "HttpRequest", outside: "HttpContext") -> tuple[list[str], list[Need]]:
-    """Return what would keep it from being sent, in words and as what has to be allowed or set."""
+    """Return the reasons why the request could not be sent, as texts and as needs."""
     notes, needs = list[str](), list[Need]()
 
     def note(refusal: ToolFailure) -> None:
@@ -141,5 +145,5 @@ def _notes(request: "ToolRequest", filled: "HttpRequest", outside: "HttpContext"
         except ToolFailure as refusal:
             note(refusal)
     if asks_elsewhere:
-        notes.append("the token is asked for before it is sent")
+        notes.append("a token is fetched before the request is sent")
     return notes, needs

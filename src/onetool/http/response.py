@@ -1,7 +1,7 @@
 """`ResponseReader` turns a response into the value of a call, or into a failure that quotes the server.
 
-`Selector` takes a part of the value by JMESPath, within bounds of time, steps and size. An expression is short, and yet
-it can make much of little: `[@,@]|[@,@]|…` doubles its data with every step. What it makes is counted wherever it is
+`Selector` selects a part of the value with JMESPath, with limits on time, steps and size. A short expression can
+create a huge value: `[@,@]|[@,@]|…` doubles its data with every step. Results are therefore counted wherever they are
 walked through.
 """
 
@@ -25,13 +25,13 @@ from onetool.http.definition import ResponseOptions
 from onetool.http.errors import LOOKED_AT, Redact, in_short, masked, quoted
 from onetool.http.placeholders import TemplateError
 
-MAX_EVENTS = 100_000  # of one answer
+MAX_EVENTS = 100_000  # of one response
 MAX_EXCERPT = 300
 MAX_SELECTOR = 4_000  # characters
 JSON_TYPES = ("", "application/json", "text/json")
-LARGE_ANSWER = 64 * 1024  # bytes of an answer, of which more is selected from by a thread
-# Encodings that are slow, or not of texts.
-_STRANGE = frozenset(("idna", "punycode", "unicode_escape", "raw_unicode_escape", "undefined", "utf_7"))
+LARGE_ANSWER = 64 * 1024  # bytes: selecting from a larger answer is done in a thread
+# Encodings that are slow or not text encodings.
+_UNSUPPORTED_ENCODINGS = frozenset(("idna", "punycode", "unicode_escape", "raw_unicode_escape", "undefined", "utf_7"))
 _PHRASES: dict[int, str] = {status.value: status.phrase for status in HTTPStatus}
 _TAG = re.compile(r"<[^<>]*>")
 
@@ -40,7 +40,7 @@ Tell = Callable[[float, float | None, str | None], None]
 
 
 class ResponseReader:
-    """Reads responses as a tool's `httpImpl.response` says."""
+    """A reader of responses with the options in a tool's `httpImpl.response`."""
 
     def __init__(self, response: ResponseOptions, now: Callable[[], float]) -> None:
         self._success = frozenset(response.success_codes) or range(200, 300)
@@ -52,7 +52,7 @@ class ResponseReader:
     async def value(
         self, answer: HttpResponse, url: str, store_result: StoreBlob, redact: Redact, clean: Redact | None = None
     ) -> Any:
-        """Return the value. `redact` masks messages, and data before a part is selected, unless `clean` is for that."""
+        """Return the value. `redact` masks messages; `clean`, or else `redact`, masks data before the selection."""
         if answer.status not in self._success:
             return await _by_size(answer, lambda: self._other(answer, url, redact))
         encoding = self._encoding
@@ -73,20 +73,20 @@ class ResponseReader:
         if self._selector is None:
             return value
         mask = clean or redact
-        masked_value = await _by_size(answer, lambda: mask(value))  # half of a secret would not be known any more
+        masked_value = await _by_size(answer, lambda: mask(value))  # half of a secret would stay unmasked
         return await self._selector.of(masked_value, len(answer.body), redact)
 
     async def events(self, answer: HttpResponse, url: str, on_event: Tell | None, redact: Redact) -> Any:
-        """Report each event as it comes, and return the list of all of them."""
+        """Report each event as it arrives, and return the list of all events."""
         pieces = answer.stream
-        assert pieces is not None  # noqa: S101 - for the type checker: it was asked for a stream
+        assert pieces is not None  # noqa: S101 - for the type checker: a stream was requested
         try:
             if answer.status not in self._success:
                 answer.body = await pieces.read()
                 return await _by_size(answer, lambda: self._other(answer, url, redact))
             if mime_of(answer) not in ("text/event-stream", ""):
                 kind = in_short(_kind(answer, redact), 60)
-                raise ToolFailure(f"{url} gave no stream of events, but {kind}", reason="upstream_error")
+                raise ToolFailure(f"{url} sent {kind} instead of a stream of events", reason="upstream_error")
             values, size = list[Any](), 0
             async for data in each_event(pieces):
                 if len(values) == MAX_EVENTS:
@@ -110,9 +110,9 @@ class ResponseReader:
             hints = ["it does not accept the login: check the tool's auth, and the secrets that it names"]
         elif 300 <= status < 400 and (location := answer.headers.get("location")):
             there = quoted(location, redact, 200)
-            hints = [f"it redirects to {there}; with request.followRedirects the tool goes there, if that is allowed"]
+            hints = [f"it redirects to {there}; with request.followRedirects the tool follows it, if that is allowed"]
         elif seconds := retry_after(answer, self._now()):
-            hints = [f"it asks to be tried again in {seconds:.0f} s"]
+            hints = [f"it asks for a retry in {seconds:.0f} s"]
         reason = quoted(answer.reason, redact, 60) if answer.reason.strip() else _PHRASES.get(status, "")
         excerpt = excerpt_of(answer, redact)
         message = f"{url} answered {f'{status} {reason}'.strip()}" + (f": {excerpt}" if excerpt else "")
@@ -124,7 +124,7 @@ async def _by_size(answer: HttpResponse, work: Callable[[], T]) -> T:
 
 
 def _guessed_encoding(answer: HttpResponse, media: str) -> str:
-    """Return the encoding of an answer that isn't said to be JSON."""
+    """Return the encoding of an answer without a JSON content type."""
     try:
         if isinstance(_decoded(answer), dict | list):
             return "json"
@@ -134,23 +134,23 @@ def _guessed_encoding(answer: HttpResponse, media: str) -> str:
 
 
 def _in_base64(answer: HttpResponse, redact: Redact) -> str:
-    """Return the body as Base64, with secrets masked before: most forms of them could not be found in Base64."""
+    """Return the body as Base64. Secrets are masked first, because most of their forms can't be found in Base64."""
     text = answer.body.decode("latin-1")
     clean = redact(text)
     return b64encode(answer.body if clean == text else clean.encode("latin-1", "replace")).decode()
 
 
 def text_of(answer: HttpResponse) -> str:
-    """Return the body as text, in the encoding that it says it has."""
+    """Return the body as text, decoded with its declared charset."""
     return answer.body.decode(_charset(answer), "replace").removeprefix("\ufeff")
 
 
 def excerpt_of(answer: HttpResponse, redact: Redact) -> str:
-    """Return some words of a body, on one line."""
+    """Return an excerpt of the body on one line."""
     begins = answer.body[:LOOKED_AT].decode(_charset(answer), "replace")
     text = masked(begins, redact, goes_on=len(answer.body) > LOOKED_AT)
     if "html" in mime_of(answer):
-        joined = _TAG.sub("", text)  # a secret may have had a tag in it
+        joined = _TAG.sub("", text)  # a secret may have contained a tag
         text = found if (found := redact(joined)) != joined else _TAG.sub(" ", text)
     return in_short(text, MAX_EXCERPT)
 
@@ -167,9 +167,11 @@ def _json(answer: HttpResponse, url: str, redact: Redact) -> Any:
     except (msgspec.MsgspecError, UnicodeError) as error:
         why = str(error)
     kind = in_short(_kind(answer, redact), 60)
-    said = f" ({kind})" if kind and "json" not in mime_of(answer) else ""
-    message = f"the answer of {url} is not JSON{said}: {why}; it begins: {excerpt_of(answer, redact) or '(nothing)'}"
-    hint = "response.encoding can be text or binary, too"
+    declared = f" ({kind})" if kind and "json" not in mime_of(answer) else ""
+    message = (
+        f"the answer of {url} is not JSON{declared}: {why}; it begins: {excerpt_of(answer, redact) or '(nothing)'}"
+    )
+    hint = "for other data, set response.encoding to text or binary"
     raise ToolFailure(message, reason="upstream_error", hints=(hint,))
 
 
@@ -184,7 +186,7 @@ def _decoded(answer: HttpResponse) -> Any:
 
 
 def _anything(answer: HttpResponse) -> Any:
-    """Return a body of whatever kind: data if it is JSON, else text."""
+    """Return the data of a body if it is JSON, else its text."""
     if not answer.body:
         return None
     try:
@@ -199,7 +201,7 @@ def mime_of(answer: HttpResponse) -> str:
 
 
 def _kind(answer: HttpResponse, redact: Redact) -> str:
-    """Return the same to be shown: masked as it came."""
+    """Return the Content-Type for display: masked, with its original spelling."""
     return masked(answer.headers.get("content-type", ""), redact).partition(";")[0].strip()
 
 
@@ -213,11 +215,11 @@ def _charset(answer: HttpResponse) -> str:
     except (LookupError, ValueError):
         return "utf-8"
     is_text = getattr(found, "_is_text_encoding", True)
-    return found.name if is_text and found.name.replace("-", "_") not in _STRANGE else "utf-8"
+    return found.name if is_text and found.name.replace("-", "_") not in _UNSUPPORTED_ENCODINGS else "utf-8"
 
 
 def retry_after(answer: HttpResponse, now: float) -> float | None:
-    """Return the seconds that a server asks to wait: it says them, or a date."""
+    """Return the seconds to wait that Retry-After asks for, as a number or a date."""
     text = answer.headers.get("retry-after", "").strip()
     if not text:
         return None
@@ -235,7 +237,7 @@ class SelectorError(ValueError):
 
 
 class Selector:
-    """Compiled once. `await selector.of(data, size)` gives the part; ToolFailure where it takes too long."""
+    """A compiled expression. `await selector.of(data, size)` returns the part; ToolFailure if that takes too long."""
 
     _WHAT, _DATA = "selector", "the answer"  # in messages
 
@@ -251,7 +253,7 @@ class Selector:
         except (JMESPathError, RecursionError, ValueError) as error:
             raise SelectorError(" ".join(str(error).split()) or "it is nested too deep") from None
         self._text, waiting = text, [self.tree]
-        while waiting:  # an unknown function is refused before the first call
+        while waiting:  # unknown functions are reported now, not in the first call
             node = waiting.pop()
             if isinstance(node, dict):
                 if (
@@ -263,7 +265,7 @@ class Selector:
                 waiting += node.get("children") or ()
 
     async def of(self, data: Any, size: int, redact: Redact = lambda value: value) -> Any:
-        """Return the selected part, by a thread if the data is large. `redact` masks messages that show data."""
+        """Return the selected part. Large data is searched in a thread. `redact` masks messages that quote data."""
         if size <= LARGE_ANSWER:
             return self.now(data, redact)
         return await asyncio.get_running_loop().run_in_executor(None, self.now, data, redact)

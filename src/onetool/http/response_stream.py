@@ -1,6 +1,6 @@
-"""The response to one HTTP request: one JSON body, or a stream of events; and whether its client is still there.
+"""The response to one HTTP request, as one JSON body or a stream of events.
 
-`DisconnectWatch` cancels the task that answers when the client disconnects meanwhile.
+`DisconnectWatch` cancels the task that prepares the response if the client disconnects.
 """
 
 import asyncio
@@ -13,9 +13,9 @@ from onetool.http.asgi import Headers, Receive, Send, encode, respond
 
 Message = dict[str, Any]
 
-KEEP_ALIVE_S = 15.0  # seconds without a word, after which those in between may think that nobody is there
-UNREAD_S = 30.0  # seconds in which a client takes nothing: then nothing more is sent to it
-MAX_UNSENT = 1024 * 1024  # bytes for a client that does not read; what it is only told by the way goes first
+KEEP_ALIVE_S = 15.0  # seconds of silence after which proxies may close a connection
+UNREAD_S = 30.0  # seconds without progress after which a client gets nothing more
+MAX_UNSENT = 1024 * 1024  # bytes for a client that does not read; droppable events are left out first
 
 _EVENTS = [
     (b"content-type", b"text/event-stream"),
@@ -23,11 +23,11 @@ _EVENTS = [
     (b"x-accel-buffering", b"no"),
 ]
 
-CHECK_AFTER_S = 0.1  # seconds after which it is worth finding out whether the client is still there
+CHECK_AFTER_S = 0.1  # seconds after which checking for a disconnect is worthwhile
 
 
 async def send_json(send: Send, status: int, message: Any, headers: Headers = ()) -> None:
-    """Send a whole answer; None is an empty one."""
+    """Send a whole response; None is an empty one."""
     if message is None:
         await send({"type": "http.response.start", "status": status, "headers": [(b"content-length", b"0"), *headers]})
         await send({"type": "http.response.body", "body": b""})
@@ -36,17 +36,17 @@ async def send_json(send: Send, status: int, message: Any, headers: Headers = ()
 
 
 class ResponseStream:
-    """One response. `push` turns it into a stream; `finish` sends the reply, as JSON or as the last event."""
+    """A response. `push` turns it into a stream; `finish` sends the reply, as JSON or as the last event."""
 
     def __init__(self, send: Send, opening: bytes = b"") -> None:
-        """Answer by `send`. `opening` is the first event of a stream, if it becomes one."""
+        """Set the `send` function. `opening` is the first event, if the response becomes a stream."""
         self._send = send
         self._opening = opening
         self._unsent: deque[bytes] = deque()
         self._size = 0
         self._ended = False
-        self.dropped = 0  # events that were left out: the client was too slow
-        self.is_unread = False  # the client has taken nothing for long, and gets no more
+        self.dropped = 0  # events left out because the client was too slow
+        self.is_unread = False  # the client has read nothing for UNREAD_S, and gets no more
         self._more: asyncio.Event | None = None
         self._sender: asyncio.Task[None] | None = None
         self._idle_timer: asyncio.TimerHandle | None = None
@@ -56,7 +56,7 @@ class ResponseStream:
         return self._sender is not None
 
     def begin_when_idle(self) -> None:
-        """Become a stream if there is no reply for KEEP_ALIVE_S seconds: a proxy in between may time out."""
+        """Become a stream if there is no reply within KEEP_ALIVE_S seconds: a proxy may time out."""
         if not self._ended:
             self._idle_timer = asyncio.get_running_loop().call_later(KEEP_ALIVE_S, self.begin)
 
@@ -88,7 +88,7 @@ class ResponseStream:
         await self.end()
 
     async def end(self) -> None:
-        """Send what is left, and end the stream."""
+        """Send the remaining events, and end the stream."""
         self._cancel_timer()
         self._ended = True
         self._wake()
@@ -96,7 +96,7 @@ class ResponseStream:
             await self._sender
 
     def drop(self) -> None:
-        """Send nothing more: the client has gone."""
+        """Send nothing more: the client has disconnected."""
         self._cancel_timer()
         self._ended = True
         if self._sender is not None:
@@ -138,7 +138,7 @@ class ResponseStream:
                 except TimeoutError:
                     await self._write(b": still here\n\n")
             await self._send({"type": "http.response.body", "body": b""})
-        except TimeoutError:  # of `_write`
+        except TimeoutError:  # from `_write`
             self.is_unread = self._ended = True
             self._unsent.clear()
             self._size = 0
@@ -149,7 +149,7 @@ class ResponseStream:
 
 
 class DisconnectWatch:
-    """Watches the client while the current task answers it, once the body has been read. Starts only after a moment.
+    """A watcher that cancels the current task if the client disconnects after its body has been read.
 
     with DisconnectWatch(receive):
         return ...        # cancelled if the client disconnects
@@ -159,7 +159,7 @@ class DisconnectWatch:
     __slots__ = ("_loop", "_on_slow", "_receive", "_timer", "_watcher", "_worker", "is_disconnected")
 
     def __init__(self, receive: Receive, on_slow: Callable[[], None] = lambda: None) -> None:
-        """Watch by `receive`. `on_slow` is called when the answer takes longer than CHECK_AFTER_S."""
+        """Watch `receive`. `on_slow` is called when the response takes longer than CHECK_AFTER_S."""
         self.is_disconnected = False
         self._on_slow = on_slow
         self._receive = receive
@@ -181,7 +181,7 @@ class DisconnectWatch:
             self._watcher.cancel()
 
     def was_disconnected(self) -> bool:
-        """Return whether this watch cancelled the task; if so, the cancellation is taken back (`Task.uncancel`)."""
+        """Return whether this watch cancelled the task; if so, the cancellation is undone (`Task.uncancel`)."""
         if self.is_disconnected and self._worker is not None:
             self._worker.uncancel()
         return self.is_disconnected

@@ -1,13 +1,13 @@
-"""`RequestTemplate` makes the request of one call out of a tool's `httpImpl.request`. It sends nothing.
+"""`RequestTemplate` builds the request of one call from a tool's `httpImpl.request`. It sends nothing.
 
-All of it is parsed once, when the tool is defined: where a value may stand, and how it is escaped there, is settled
-before a value is known. Scheme and port are literal, and so is the host, except for labels that are placeholders
-(`https://${region}.example.com`); one that is all of a host (`https://${host}/x`) may be several labels. Whether the
-host may be called is decided by `allowed_hosts`, for the URL of the call.
+The template is parsed once, when the tool is defined, which fixes where values go and how they are escaped. Scheme and
+port are literal, and so is the host, except for labels that are placeholders (`https://${region}.example.com`). A
+placeholder for the whole host (`https://${host}/x`) may contain several labels. `allowed_hosts` decides whether a
+call's URL may be called.
 
-A body is a form where Content-Type says so, else JSON where it is data or a text that reads as a JSON object or array,
-with `${name}` inside of strings or bare; with a type like application/x-ndjson it can be several, one a line. Any other
-text has its values put in as they are; in XML, escaped.
+A body is a form if Content-Type says so. Otherwise data, or a text that reads as a JSON object or array, is JSON, with
+`${name}` inside strings or bare; with a type like application/x-ndjson it may be several JSON texts, one per line. In
+any other text, values are inserted unchanged, and escaped in XML.
 """
 
 import json
@@ -65,7 +65,7 @@ _STRING_OR_HOLE = re.compile(r'"(?:[^"\\]|\\.)*(?:"|\\?\Z)|(?<!\$)\$+\{[^{}]{0,2
 
 
 class BodyTemplate(NamedTuple):
-    """A body that is not made of files. `make` returns None for no body; headers can override `content_type`."""
+    """A body without files. `make` returns None for no body; a Content-Type header overrides `content_type`."""
 
     content_type: str
     make: Callable[[Values], bytes | None]
@@ -84,7 +84,7 @@ def body_template(
     encodings: Mapping[str, Encoding],
     max_bytes: int,
 ) -> BodyTemplate | None:
-    """Read a body. `arguments` are the argSchema's properties."""
+    """Parse a body. `arguments` are the properties of argSchema."""
     if body is None:
         return None
     kind = (content_type or "").partition(";")[0].strip().lower()
@@ -101,12 +101,12 @@ def body_template(
     if found is not _ABSENT and (is_json or isinstance(found, dict | list)) and not kind.endswith("xml"):
         return _json(found, arguments)
     if is_json:
-        raise TemplateError("is not JSON, and Content-Type says it is", BODY_POINTER)
+        raise TemplateError("is not JSON, although Content-Type says so", BODY_POINTER)
     if "json" in kind:
         return _lines(body, arguments)
     if not kind and _goes_on_after_json(body):
         how = "application/x-ndjson for one JSON text a line, or text/plain for a text with values put in as they are"
-        raise TemplateError(f"is JSON with more after it: say what it is by a Content-Type, {how}", BODY_POINTER)
+        raise TemplateError(f"is JSON with more text after it: set a Content-Type, {how}", BODY_POINTER)
     return _text(body, kind, arguments)
 
 
@@ -156,7 +156,7 @@ def _json(body: Any, arguments: Collection[str]) -> BodyTemplate:
 
 
 def _lines(body: str, arguments: Collection[str]) -> BodyTemplate:
-    """Read a body of one JSON text a line. No value can end its line: JSON escapes that."""
+    """Parse a body of one JSON text per line. Values can't end their line, because JSON escapes line breaks."""
     placeholders: list[Placeholder] = []
     templates: list[tuple[str, Any]] = []
     for number, line in enumerate(body.split("\n"), 1):
@@ -164,7 +164,9 @@ def _lines(body: str, arguments: Collection[str]) -> BodyTemplate:
         text = line.removeprefix(mark).strip()
         found = _json_in(text) if text else _ABSENT
         if text and found is _ABSENT:
-            raise TemplateError(f"is not JSON in line {number}, and Content-Type says that every line is", BODY_POINTER)
+            raise TemplateError(
+                f"is not JSON in line {number}, although Content-Type says that every line is", BODY_POINTER
+            )
         templates.append((mark, _value_template(found, arguments, BODY_POINTER, placeholders)))
 
     def fill(values: Values) -> bytes:
@@ -184,7 +186,7 @@ class _ObjectTemplate(list[tuple[str | TemplateText, Any]]):
 
 
 def _value_template(value: Any, arguments: Collection[str], pointer: str, placeholders: list[Placeholder]) -> Any:
-    """Return the template of a value, or the value if it is constant. Its placeholders are added to the list."""
+    """Return the template of a value, or the value if it is constant. Adds its placeholders to the list."""
     before = len(placeholders)
     if isinstance(value, str):
         text = parse_text(value, arguments, pointer)
@@ -208,7 +210,7 @@ def _value_template(value: Any, arguments: Collection[str], pointer: str, placeh
 
 
 def _fill_value(template: Any, values: Values) -> Any:
-    """Return a value of the body in one call; _ABSENT where it needs an argument that is absent."""
+    """Return a value of the body in one call; _ABSENT if it needs an absent argument."""
     if isinstance(template, TemplateText):
         if (alone := template.alone) is None:
             filled = template.fill(values, _as_it_is)
@@ -227,14 +229,14 @@ def _fill_value(template: Any, values: Values) -> Any:
         item = _fill_value(inner, values)
         if key is None or item is _ABSENT:
             continue
-        if key in made:  # a value must not take the place of what the template says
+        if key in made:  # a value must not replace a member of the template
             raise BadArguments(f"the body would have the member {key!r} twice")
         made[key] = item
     return made
 
 
 def _json_in(text: str) -> Any:
-    """Return the JSON of a text whose bare placeholders are put in quotes; _ABSENT if it isn't JSON."""
+    """Return the JSON of a text after quoting its bare placeholders; _ABSENT if it isn't JSON."""
     try:
         return msgspec.json.decode(_quoted(text))
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
@@ -246,7 +248,7 @@ def _quoted(text: str) -> str:
 
 
 def _goes_on_after_json(text: str) -> bool:
-    """Return whether a text begins with a JSON object or array that has a placeholder in it."""
+    """Return whether a text begins with a JSON object or array that contains a placeholder."""
     quoted = _quoted(text.lstrip())
     try:
         end = json.JSONDecoder().raw_decode(quoted)[1] if quoted[:1] in ("{", "[") else 0
@@ -267,7 +269,7 @@ _LABELS = re.compile(r"[A-Za-z0-9.-]{1,253}")
 
 
 class RequestTemplate:
-    """What a request is made of. TemplateError when it can't ever work. `steps` are those of a tool that has some."""
+    """The template of a request. Raises TemplateError if it can never work. `steps` are the tool's steps, if any."""
 
     def __init__(
         self,
@@ -295,7 +297,7 @@ class RequestTemplate:
             for placeholder in part.placeholders
         ]
         files = () if self._payload is None else self._payload.files
-        self.files = frozenset(file.name for file in files)  # the arguments that are files
+        self.files = frozenset(file.name for file in files)  # names of the file arguments
         self.texts = frozenset(placeholder.name for placeholder in Counter(placeholders) - Counter(files))
         self.placeholders = tuple(dict.fromkeys(placeholders))
         self.secrets = frozenset(placeholder.name for placeholder in self.placeholders if placeholder.is_secret)
@@ -310,7 +312,7 @@ class RequestTemplate:
         )
 
     def fill(self, args: Mapping[str, Any], secret: Lookup) -> HttpRequest:
-        """Make the request of one call. Raises BadArguments or ToolFailure for values that do not fit or aren't set."""
+        """Build the request of one call. Raise BadArguments or ToolFailure for invalid or missing values."""
         values = gather(self.placeholders, args, secret)
         host = self._host if isinstance(self._host, str) else _host(self._host, values)
         url = Url(self._scheme, host, self._port, self._fixed_target or self._target(values))
@@ -326,7 +328,7 @@ class RequestTemplate:
 
     @property
     def fixed_url(self) -> Url | None:
-        """Where every request goes to, as far as the host; None where that depends on the call."""
+        """Return the URL of every request up to the host; None if the host depends on the call."""
         return Url(self._scheme, self._host, self._port, "/") if isinstance(self._host, str) else None
 
     def _read_body(
@@ -346,7 +348,7 @@ class RequestTemplate:
         return body_template(request.body, content_type, arguments, request.body_encoding, max_bytes)
 
     def _read_url(self, text: TemplateText) -> list[PairTemplate]:
-        """Take the URL apart, and return the pairs of its query."""
+        """Parse the URL, and return the pairs of its query."""
         marked, placeholders = text.marked, iter(text.placeholders)
         with refused_at(URL_POINTER):
             self._scheme, authority, rest = split(marked)
@@ -357,7 +359,9 @@ class RequestTemplate:
                 authority.rpartition(":")[0] if ":" in authority.rpartition("]")[2] else authority, placeholders
             )
             if any(placeholder.step for placeholder in host.placeholders):
-                raise RequestRefusedError("what a step gave can't be part of a host: whoever answers would choose it")
+                raise RequestRefusedError(
+                    "the value of a step can't be part of a host: the answering server would choose it"
+                )
             self._host = host if host.placeholders else plain
             path, _, query = rest.partition("?")
             segments = [unmarked(part, placeholders) for part in as_target(path).split("/")]
@@ -367,7 +371,7 @@ class RequestTemplate:
 
 
 def _host(text: TemplateText, values: Values) -> str:
-    """Make the host of one call: its labels can only be labels, and it is read like one that was written."""
+    """Return the host of one call. Values can only be labels, and the result is parsed like a literal host."""
     fits = _LABELS if text.alone else _LABEL
 
     def fit(placeholder: Placeholder, value: str) -> str:
@@ -379,4 +383,4 @@ def _host(text: TemplateText, values: Values) -> str:
     try:
         return normal_host(filled)
     except RequestRefusedError:
-        raise text.placeholders[0].bad("makes no host that could be called") from None
+        raise text.placeholders[0].bad("does not make a valid host") from None

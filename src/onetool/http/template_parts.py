@@ -1,7 +1,7 @@
 """Path, query, form pairs and headers of a request template: each escapes the values that are put into it.
 
-A value is one segment of a path or a part of one, one value of a pair, or a part of one header line, whatever
-characters it has. A pair or a header is left out when one of its values is absent.
+A value becomes (part of) one path segment, one value of a pair, or part of one header line, whatever
+characters it contains. A pair or a header is left out if one of its values is absent.
 """
 
 import re
@@ -17,7 +17,7 @@ from onetool.http.definition import DEFAULT_ENCODING, Encoding, below
 from onetool.http.placeholders import Placeholder, TemplateError, TemplateText, Values, as_text, parse_text, unmarked
 from onetool.http.url import escape_unsafe
 
-MAX_FIELDS = 10_000  # of one call: they are written on the event loop, and most servers take no more than 1,000
+MAX_FIELDS = 10_000  # of one call: they are written on the event loop, and most servers accept at most 1,000
 
 _STRUCTURES = (list, tuple, dict)
 _DEEP = Encoding(style="deepObject")
@@ -25,7 +25,7 @@ _UNRESERVED = re.compile(r"[A-Za-z0-9_.~-]*")
 
 
 def escaped(placeholder: Placeholder, value: str) -> str:
-    """Escape a value for a path or a query. All but letters, digits, `-`, `.`, `_` and `~` becomes %XX."""
+    """Percent-encode a value for a path or a query: everything but letters, digits, `-`, `.`, `_` and `~`."""
     return value if _UNRESERVED.fullmatch(value) else quote(value, safe="")
 
 
@@ -37,7 +37,7 @@ class FilledBody(NamedTuple):
 
 
 class PathTemplate:
-    """What stands before the `?`: fixed texts, and segments with placeholders."""
+    """The part of the URL before `?`: literal texts, and segments with placeholders."""
 
     __slots__ = ("parts",)
 
@@ -58,7 +58,7 @@ class PathTemplate:
 
 def _segment(segment: TemplateText, values: Values) -> str:
     filled = segment.fill_whole(values, _not_empty, "the URL's path")
-    # There is no way to write a segment of dots that is not taken for a step up or none; `..;x` is one to some servers.
+    # A segment `.` or `..` would change the path however it is written, and to some servers so would `..;x`.
     if filled[0] in ".%" and unquote(filled.partition(";")[0]) in (".", ".."):
         raise segment.placeholders[0].bad("can't make a segment of the URL's path that is only `.` or `..`")
     return filled
@@ -74,7 +74,7 @@ def _not_empty(placeholder: Placeholder, value: str) -> str:
 
 
 class FieldChecks:
-    """Checks the fields of one request while they are written: their size, and names that callers choose.
+    """Checks on the fields of one request while they are written: their size, and names chosen by callers.
 
     `taken` are the names that callers can't choose: those of the template, whether a call fills them or not.
     """
@@ -88,13 +88,13 @@ class FieldChecks:
         self._fields_left = MAX_FIELDS
 
     def choose(self, name: str, placeholder: Placeholder, prefixes: tuple[str, ...] | None = None) -> None:
-        """Raise BadArguments if the request already has this field, or one that it is a member of (`prefixes`)."""
+        """Raise BadArguments if the request already has this field, or the field is a member of one (`prefixes`)."""
         if name in self._taken or name.startswith(self._prefixes_of_others() if prefixes is None else prefixes):
             raise placeholder.bad(f"adds the field {name[:100]!r}, which the request already has; leave it out")
         self._taken.add(name)
 
     def fields(self, name: str, value: Any, encoding: Encoding, placeholder: Placeholder) -> Iterator[tuple[str, str]]:
-        """Yield what `field_values` does. The value of a field can't add another field, or a member of another one."""
+        """Yield the pairs of `field_values`. Values can't add another field, or a member of another field."""
         prefixes = self._prefixes_of_others(name)
         for field, text in field_values(name, value, encoding, placeholder):
             if field != name:
@@ -105,7 +105,7 @@ class FieldChecks:
         return tuple(f"{other}[" for other in self._template if other != name)
 
     def count(self, size: int, placeholder: Placeholder) -> None:
-        """Count one field. Raise BadArguments if there are too many, or they have more bytes than the tool may send."""
+        """Count one field. Raise BadArguments if there are too many, or their total size exceeds the limit."""
         self._fields_left -= 1
         if self._fields_left < 0:
             raise placeholder.bad(f"has more than {MAX_FIELDS:,} values, which is too many for a form")
@@ -116,7 +116,7 @@ class FieldChecks:
 
 
 def field_values(name: str, value: Any, encoding: Encoding, placeholder: Placeholder) -> Iterator[tuple[str, str]]:
-    """Yield the fields of a form that a value is written as: name and text, both unescaped. Null is left out."""
+    """Yield the names and texts, both unescaped, of the form fields for a value. Null is left out."""
     is_object = isinstance(value, dict)
     if "json" in (encoding.content_type or ""):
         yield name, json_bytes(value).decode()
@@ -142,7 +142,7 @@ def field_values(name: str, value: Any, encoding: Encoding, placeholder: Placeho
 
 
 def is_nested(value: Any) -> bool:
-    """Return whether a list or an object has lists or objects in it."""
+    """Return whether a list or an object contains lists or objects."""
     kinds = set(map(type, value.values() if isinstance(value, dict) else value))
     return any(issubclass(kind, _STRUCTURES) for kind in kinds)
 
@@ -154,7 +154,7 @@ def _members(value: Any) -> Iterator[tuple[Any, Any]]:
 def _leaves(name: str, value: Any, placeholder: Placeholder) -> Iterator[tuple[str, str]]:
     """Yield the plain values inside, each with its name: `items[0][price]`.
 
-    A name is repeated for every value below it, so it is built only for a value that is sent.
+    A name is repeated for every value below it, so it is built only for values that are sent.
     """
     path = [name]
     levels = [_members(value)]
@@ -176,7 +176,7 @@ def json_bytes(value: Any) -> bytes:
     try:
         return msgspec.json.encode(value)
     except (UnicodeEncodeError, RecursionError, TypeError, ValueError, OverflowError):
-        why = "half a character in it, too many digits, nested too deep, or no data at all"
+        why = "a lone surrogate, too many digits, nested too deep, or not data"
         raise BadArguments(f"an argument can't be sent as JSON: {why}") from None
 
 
@@ -212,14 +212,14 @@ class PairTemplate:
 
 
 class PairTemplates:
-    """The pairs, in order. Those without placeholders are written once. Callers can't choose the names `taken`."""
+    """Pairs in order. Pairs without placeholders are written once. Callers can't choose the names in `taken`."""
 
     __slots__ = ("_max_bytes", "_names", "parts")
 
     def __init__(self, pairs: Collection[PairTemplate], max_bytes: int, taken: Collection[str] = ()) -> None:
         self._max_bytes = max_bytes
         self._names = {unquote_plus(pair.key.literal) for pair in pairs if not pair.key.placeholders} | {*taken}
-        checks = FieldChecks((), 0)  # of nothing: values alone are checked
+        checks = FieldChecks((), 0)  # no limits: only the values are checked
         self.parts: tuple[str | PairTemplate, ...] = tuple(
             pair if pair.placeholders else "&".join(pair.fill({}, checks)) for pair in pairs
         )
@@ -233,7 +233,7 @@ class PairTemplates:
 
 
 def written_pairs(marked: str, placeholders: Iterator[Placeholder]) -> list[PairTemplate]:
-    """Read pairs in a URL, or in the text of a form: their escapes are kept."""
+    """Parse pairs in a URL or in the text of a form. Their escapes are kept."""
     pairs: list[PairTemplate] = []
     for member in filter(None, marked.split("&")):
         name, equals, value = member.partition("=")
@@ -245,7 +245,7 @@ def written_pairs(marked: str, placeholders: Iterator[Placeholder]) -> list[Pair
 def named_pairs(
     given: Mapping[str, Any], arguments: Collection[str], pointer: str, encodings: Mapping[str, Encoding]
 ) -> list[PairTemplate]:
-    """Read pairs that are given as a mapping: their texts are data, and escaped."""
+    """Return the templates of pairs given as a mapping. Their texts are unescaped data."""
     check_encodings(given, encodings, pointer)
     pairs: list[PairTemplate] = []
     for name, value in given.items():
@@ -269,7 +269,7 @@ def check_encodings(given: Any, encodings: Mapping[str, Encoding], pointer: str)
 
 
 def pair_value(value: Any, arguments: Collection[str], pointer: str, escape: Callable[[str], str]) -> TemplateText:
-    """Read the value of a field. `escape` is applied to what the template itself says."""
+    """Parse the value of a field. `escape` is applied to the literal parts of the template."""
     if isinstance(value, str):
         return parse_text(value, arguments, pointer).changed(escape)
     if isinstance(value, dict | list | tuple):
@@ -287,8 +287,8 @@ HEADERS_POINTER = "/request/headers"
 
 _HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
-# They say where a request goes, where it ends, or what becomes of the connection: the client's to say.
-_OURS = {
+# These decide where a request goes, where it ends, or how the connection is used, so only the client sets them.
+_RESERVED_HEADERS = {
     "connection",
     "content-length",
     "expect",
@@ -306,7 +306,7 @@ _OURS = {
 
 
 class HeaderTemplates:
-    """All headers of a template, in order. One with an absent value is left out."""
+    """All headers of a template, in order. A header with an absent value is left out."""
 
     __slots__ = ("content_type", "parts")
 
@@ -317,7 +317,7 @@ class HeaderTemplates:
             place = below(HEADERS_POINTER, name)
             check_name(name, place)
             if name.lower() in known:
-                raise TemplateError(f"the header {name} is there twice", place)
+                raise TemplateError(f"the header {name} is given twice", place)
             known.add(name.lower())
             self.parts.append((name, _header_value(name, value, arguments, place)))
         self.content_type = next((str(value) for name, value in self.parts if name.lower() == "content-type"), None)
@@ -333,7 +333,7 @@ class HeaderTemplates:
 
     @property
     def credentials(self) -> list[Placeholder]:
-        """Those in headers that carry secrets, by their names."""
+        """The placeholders in headers whose names mark them as secret."""
         parts = [value for name, value in self.parts if isinstance(value, TemplateText) and sounds_secret(name)]
         return [placeholder for value in parts for placeholder in value.placeholders]
 
@@ -342,7 +342,7 @@ class HeaderTemplates:
         for name, value in self.parts:
             text = value
             if isinstance(value, TemplateText):
-                # A secret may hold all cookies: callers do not choose it.
+                # A secret may contain several cookies, because callers do not choose it.
                 is_cookie = name.lower() == "cookie" and not (value.alone is not None and value.alone.is_secret)
                 text = value.fill(values, _in_cookie if is_cookie else in_header)
             if isinstance(text, str):
@@ -351,32 +351,32 @@ class HeaderTemplates:
 
 
 def check_name(name: str, pointer: str) -> None:
-    """Raise TemplateError for a name that isn't one of a header, or that a tool may not set."""
+    """Raise TemplateError for an invalid header name, or one that a tool may not set."""
     if not _HEADER_NAME.fullmatch(name):
         raise TemplateError(f"{name!r} is not a name of a header: that is letters, digits and dashes", pointer)
-    if name.lower() in _OURS:
+    if name.lower() in _RESERVED_HEADERS:
         raise TemplateError(f"the header {name} is set by the client, never by a tool", pointer)
 
 
 def in_header(placeholder: Placeholder, value: str) -> str:
-    """Check a value as a part of a header: characters of ASCII that can be seen, and spaces."""
+    """Check a value for a header: only visible ASCII characters and spaces."""
     one_line(placeholder, value)
     if not value.isascii():
-        raise placeholder.bad("has characters beyond ASCII, which headers don't carry")
+        raise placeholder.bad("contains non-ASCII characters, which headers can't contain")
     return value
 
 
 def _in_cookie(placeholder: Placeholder, value: str) -> str:
-    """Check a value in a cookie: it must not begin another cookie."""
+    """Check a value for a cookie: it must not begin another cookie."""
     if ";" in value or "," in value:
-        raise placeholder.bad("has a `;` or a `,` in it, which would end its cookie")
+        raise placeholder.bad("contains a `;` or a `,`, which would end its cookie")
     return in_header(placeholder, value)
 
 
 def one_line(placeholder: Placeholder, value: str) -> str:
-    """Check that a value has no control character in it."""
+    """Check that a value contains no control character."""
     if _CONTROL.search(value):
-        raise placeholder.bad("has a line end or another control character in it, which can't be sent here")
+        raise placeholder.bad("contains a line end or another control character, which can't be sent here")
     return value
 
 

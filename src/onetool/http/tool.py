@@ -1,8 +1,8 @@
-"""`HttpTool` is the handler of an HTTP tool: arguments in, a value out, by one request or by several.
+"""`HttpTool` is the handler of an HTTP tool: it turns arguments into a value with one or several requests.
 
-With several requests, each is a step with a name and, if wanted, a condition. A step sees the values of those before
-it, as `${steps.NAME.…}` in its request and as `steps.NAME.…` in its condition. What it names is checked when the tool
-is defined.
+Each of several requests is a step with a name and an optional condition. A step uses the values of earlier steps as
+`${steps.NAME.…}` in its request and as `steps.NAME.…` in its condition. These names are checked when the tool is
+defined.
 """
 
 import asyncio
@@ -37,17 +37,17 @@ from onetool.http.upstream import OnResponse, ShowResponse
 from onetool.http.url import Url
 
 ARGS = "args"
-SHORTEST_CREDENTIAL = 4  # characters: a shorter text is too common to be masked wherever it stands
+MIN_CREDENTIAL = 4  # characters: shorter texts are too common to be masked everywhere
 STAND_IN = "value"  # for a value that is not known yet
 
-# JMESPath: nodes whose first part is about all the data, and whose others are about what the first one gives.
+# JMESPath nodes whose first child sees all the data, and whose other children see the result of the first.
 _NARROWING = ("subexpression", "index_expression", "pipe", "projection", "value_projection", "filter_projection")
 
-TELLING = 0.1  # seconds before the end of a call, in which it says what was done until then
+TELLING = 0.1  # seconds before the end of a call that are reserved for reporting which steps were done
 
 
 def step_names(steps: Sequence[RequestStep], arg_schema: Any) -> list[StepNames]:
-    """Return what each step sees. Raises TemplateError for names that can't be."""
+    """Return the names that each step sees. Raise TemplateError for invalid names."""
     names = tuple(step.name for step in steps)
     for number, name in enumerate(names):
         pointer = f"/requests/{number}/name"
@@ -63,7 +63,7 @@ def step_names(steps: Sequence[RequestStep], arg_schema: Any) -> list[StepNames]
 
 
 def values_for(placeholders: Iterable[Placeholder], values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values of placeholders by their names. What a step did not give is absent, like an argument."""
+    """Return the values of placeholders by name. A missing part of a step's value is absent, like an argument."""
     found: dict[str, Any] = {}
     for placeholder in placeholders:
         value: Any = values
@@ -80,7 +80,7 @@ def values_for(placeholders: Iterable[Placeholder], values: Mapping[str, Any]) -
 
 
 class CredentialMask:
-    """Masks what steps gave and later ones log in with: a server may show what it got."""
+    """A mask for values of steps that later steps use as credentials: a server may echo them."""
 
     def __init__(self) -> None:
         self._texts: dict[str, None] = {}
@@ -88,8 +88,8 @@ class CredentialMask:
     def add(self, placeholders: Iterable[Placeholder], given: Mapping[str, Any]) -> None:
         for placeholder in placeholders:
             value = given.get(placeholder.name)
-            if isinstance(value, str) and len(value) >= SHORTEST_CREDENTIAL:
-                forms = encoded_parts(value) if len(value) > 2 * SHORTEST_CREDENTIAL else []
+            if isinstance(value, str) and len(value) >= MIN_CREDENTIAL:
+                forms = encoded_parts(value) if len(value) > 2 * MIN_CREDENTIAL else []
                 self._texts |= dict.fromkeys([value, *forms])
 
     def __call__(self, value: Any) -> Any:
@@ -99,7 +99,7 @@ class CredentialMask:
 class StepCondition(Selector):
     """`when` of a step: JMESPath over `{args, steps}`, or one placeholder.
 
-    As in JMESPath, null, false, and what is empty count as no; anything else counts as yes, the number 0, too.
+    As in JMESPath, null, false and empty values are false; everything else is true, including the number 0.
     """
 
     _WHAT, _DATA = "condition", "the arguments and steps"
@@ -119,7 +119,7 @@ class StepCondition(Selector):
         try:
             super().__init__(text)
         except SelectorError as error:
-            raise TemplateError(f"it is not a JMESPath: {error}", "/when") from None
+            raise TemplateError(f"it is not a JMESPath expression: {error}", "/when") from None
         for path in _roots(self.tree):
             _check_root(path, arg_schema, steps)
 
@@ -133,7 +133,7 @@ class StepCondition(Selector):
 
 
 def _roots(node: Any) -> Iterator[tuple[str, ...]]:
-    """Yield the names that an expression takes from all the data, up to the second one: `steps.find`."""
+    """Yield the names that an expression looks up in all the data, up to the second one: `steps.find`."""
     if not isinstance(node, dict) or node.get("type") == "expref":
         return
     kind, parts = node.get("type"), node.get("children") or []
@@ -150,12 +150,12 @@ def _roots(node: Any) -> Iterator[tuple[str, ...]]:
 
 def _check_root(path: tuple[str, ...], arg_schema: Mapping[str, Any], steps: StepNames) -> None:
     first, *rest = path
-    if path == ("null",):  # no field has this name, and so it is what it says
+    if path == ("null",):  # the literal null, since no field has this name
         return
     if first in ("true", "false"):
         raise TemplateError(f"{first} is a name in JMESPath: write it between backticks, `{first}`", "/when")
     if first not in (ARGS, STEPS):
-        raise TemplateError(f"{first!r} is nothing here: a condition begins with `args.` or `steps.`", "/when")
+        raise TemplateError(f"{first!r} has no meaning here: a condition begins with `args.` or `steps.`", "/when")
     if first == STEPS and rest and (why := steps.why_unknown(rest[0])):
         raise TemplateError(why, "/when")
     known = argument_names(arg_schema)
@@ -168,11 +168,11 @@ class _Step(NamedTuple):
     name: str
     request: ToolRequest
     condition: StepCondition | None
-    when: str | None = None  # the text of it
+    when: str | None = None  # its text
 
 
 class HttpTool:
-    """`await tool(city="Kyiv")`. Making one raises TemplateError, with a pointer into httpImpl, for what can't work."""
+    """`await tool(city="Kyiv")`. Creating it raises TemplateError, with a pointer into httpImpl, if it can't work."""
 
     def __init__(
         self,
@@ -183,9 +183,9 @@ class HttpTool:
         bundle: str | None = None,
         on_response: OnResponse | None = None,
     ) -> None:
-        """Make a tool of the bundle with the id `bundle`: a person's login is for one bundle.
+        """Create a tool of the bundle with the ID `bundle`: a person's login is for one bundle.
 
-        With `on_response` it is a trial: somebody sees each response, and no result is stored.
+        `on_response` makes this a trial: it receives each response, and no result is stored.
         """
         self.impl = impl
         self._on_response = on_response
@@ -202,13 +202,13 @@ class HttpTool:
         texts = frozenset[str]().union(*(step.request.texts for step in self._steps))
         if wrong := min(files & texts, default=None):
             pointer = "/requests" if impl.request is None else "/request"
-            raise TemplateError(f"`${{{wrong}}}` is a file, and can't be part of a text, too", pointer)
+            raise TemplateError(f"`${{{wrong}}}` is a file, so it can't be part of a text", pointer)
         self._files = sorted(files)
         self._max_request_bytes = limits.max_request_bytes
 
     @property
     def fixed_urls(self) -> list[Url]:
-        """Where its requests go to, as far as the host, where that does not depend on the call."""
+        """The fixed URLs of the requests, up to the host."""
         return [url for step in self._steps if (url := step.request.fixed_url) is not None]
 
     @property
@@ -219,7 +219,7 @@ class HttpTool:
                 yield from ((name, url) for name in sorted(names))
 
     def preview(self, args: Mapping[str, Any]) -> list[PreviewRequest]:
-        """Return what a call would send. Raises BadArguments or ToolFailure when a value does not fit."""
+        """Return the requests that a call would send. Raise BadArguments or ToolFailure for an invalid value."""
         context, found = self._context(), list[PreviewRequest]()
         for step in self._steps:
             with _named(step.name, ()) if step.name else nullcontext():
@@ -261,7 +261,7 @@ class HttpTool:
             if self._alone is not None:
                 return await self._alone.send(loaded, secret, context, call.progress if call else None, self._total)
             return await self._send_all(args, loaded, secret, context, call)
-        finally:  # only now all credentials that steps gave are known, and masked
+        finally:  # not earlier: only now all credentials from steps are known and masked
             if on_response is not None:
                 for show in shows:
                     on_response(await asyncio.to_thread(show))
@@ -274,13 +274,13 @@ class HttpTool:
         context: HttpContext,
         call: CallContext | None,
     ) -> Any:
-        """Send the requests one after the other, and return the value of the last one sent; None if none was.
+        """Send the requests in sequence, and return the value of the last one sent; None if none was.
 
-        `loaded` are the arguments with the content of files; conditions see `args`, as they were given.
+        `loaded` are the arguments with the content of files; conditions see `args`, the original arguments.
         """
         self._rehearse(loaded, secret, context)
         seconds = self._total
-        if call is not None:  # the steps end a moment before the call has to: else nobody would say what was done
+        if call is not None:  # steps end a moment before the call's deadline, so that there is time to report them
             left = call.left()
             seconds = min(seconds, left - min(TELLING, left / 10))
         until = monotonic() + seconds
@@ -302,16 +302,16 @@ class HttpTool:
                     seconds = max(until - monotonic(), 0.001)
                     clean = None if is_last else context.redact
                     result = await step.request.send({**loaded, **given}, secret, within, tell, seconds, clean)
-                if not is_last:  # a secret that a server sends back goes no further
+                if not is_last:  # don't pass on a secret that a server echoed
                     values[step.name] = result = await asyncio.to_thread(context.redact, result)
                 done.append(step.name)
-        finally:  # steps that were not sent have credentials, too
+        finally:  # also for the credentials of steps that were not sent
             for step in self._steps:
                 mask.add(step.request.credentials, values_for(step.request.step_values, values))
         return mask(result)
 
     def _rehearse(self, args: Mapping[str, Any], secret: Lookup, context: HttpContext) -> None:
-        """Raise what the requests certainly lack before the first is sent: half of a sequence is worse than none."""
+        """Raise known problems of any step before the first is sent: half of a sequence is worse than none."""
         for step in self._steps:
             if step.condition is None:
                 with _named(step.name, ()):
@@ -321,7 +321,7 @@ class HttpTool:
 
 
 class _NotStored(NamedTuple):
-    """A stand-in for a stored result in a trial."""
+    """A placeholder for a stored result in a trial."""
 
     handle: str = "not-stored"
 
@@ -333,16 +333,16 @@ def _not_stored(_: str) -> _NotStored:
 def tool_to_inspect(
     impl: HttpImpl, arg_schema: Mapping[str, Any], limits: ToolLimits | None = None, bundle: str | None = None
 ) -> HttpTool:
-    """Make an HTTP tool to look at: it can't be called. Raises TemplateError for what can't work."""
+    """Return an HTTP tool for inspection: it can't be called. Raise TemplateError if it can't work."""
     return HttpTool(impl, arg_schema, limits or ToolLimits(), _never_called, bundle)
 
 
 def _never_called() -> HttpContext:
-    raise AssertionError("this tool is there to be looked at, and not to be called")
+    raise AssertionError("this tool is for inspection only and can't be called")
 
 
 def _complete(failure: ToolFailure, needs: Sequence[Need]) -> None:
-    """Add all other needs of the tool to a failure, and where a secret goes to its command."""
+    """Add all other needs of the tool to a failure, and the origins of a secret to its command."""
     for need in failure.needs:
         known = next((one for one in needs if (one.host, one.secret) == (need.host, need.secret)), need)
         failure.hints = tuple(hint.replace(need.command, known.command) for hint in failure.hints)
@@ -352,9 +352,9 @@ def _complete(failure: ToolFailure, needs: Sequence[Need]) -> None:
 
 @contextmanager
 def _named(name: str, done: "list[str] | tuple[str, ...]") -> Iterator[None]:
-    """Name the step, and those that were done, in failures: they end the call.
+    """Name this step and the steps done in failures, which end the call.
 
-    As long as nothing was done, wrong arguments are just that.
+    If no step was done, invalid arguments stay BadArguments.
     """
     try:
         yield

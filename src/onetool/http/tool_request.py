@@ -1,7 +1,7 @@
 """`ToolRequest` is one request of an HTTP tool: it fills the template, signs, sends, and reads the response.
 
-It retries and follows redirects within one deadline. Only what does no harm twice is sent twice. After a redirect to
-another origin nothing is sent that could be secret.
+It retries and follows redirects within one deadline. Only idempotent requests are sent again. After a redirect to
+another origin, nothing is sent that could be secret.
 """
 
 import random
@@ -56,9 +56,9 @@ ACCEPTS = {"json": "application/json, */*;q=0.5", "sse": "text/event-stream"}
 
 
 class ToolRequest:
-    """Made once per tool. Making one raises TemplateError, with a pointer, for what can't work.
+    """A request of a tool, created once. Raises TemplateError, with a pointer, if it can't work.
 
-    `args` of its methods are the arguments of the call, and values of the steps before under their placeholders' names.
+    `args` of its methods are the arguments of the call and the values of earlier steps, by their placeholders' names.
     """
 
     def __init__(
@@ -83,8 +83,8 @@ class ToolRequest:
         self._follow = request.follow_redirects
         self._try_seconds, self._seconds = request.timeout_ms / 1000, sending_seconds(request, limits)
         self.secrets, self.step_values = self.template.secrets, self.template.step_values
-        self.files, self.texts = self.template.files, self.template.texts  # arguments: files, or parts of texts
-        self.credentials = self.template.credentials  # values of steps that have to be masked
+        self.files, self.texts = self.template.files, self.template.texts  # names of arguments
+        self.credentials = self.template.credentials  # values of steps that must be masked
         if self.auth is not None:
             self.texts |= {placeholder.name for placeholder in self.auth.placeholders}
             self.secrets |= self.auth.secrets
@@ -93,7 +93,7 @@ class ToolRequest:
 
     @property
     def fixed_url(self) -> "Url | None":
-        """Where every request goes to, as far as the host; None where that depends on the call."""
+        """The URL of every request up to the host; None if the host depends on the call."""
         return self.template.fixed_url
 
     @property
@@ -105,12 +105,12 @@ class ToolRequest:
     def prepared(
         self, args: Mapping[str, Any], secret: Lookup, context: HttpContext
     ) -> "tuple[HttpRequest, Signer | None]":
-        """Return the request of one call, and what signs it. Nothing is sent."""
+        """Return the request of one call, and its signer. Sends nothing."""
         outgoing = self.template.fill(args, secret)
         asks_elsewhere = self.auth is not None and self.auth.asks_elsewhere
         for name in self.template.secrets if asks_elsewhere else self.secrets:
             context.check_secret(name, outgoing.url)
-        for name in self.template.secrets_in_host:  # a host is written in lower case: that form is a secret, too
+        for name in self.template.secrets_in_host:  # hosts are sent in lower case, so mask that form of a secret, too
             context.mask_also((secret(name) or "").lower())
         if self.auth is None:
             return outgoing, None
@@ -125,7 +125,9 @@ class ToolRequest:
         most_seconds: float | None = None,
         clean: Redact | None = None,
     ) -> Any:
-        """Return the value. `tell` gets events as they come; `clean` masks data, where `context.redact` masks more."""
+        """Return the value. `tell` receives events as they arrive; `clean` masks data if `context.redact` masks too
+        much.
+        """
         outgoing, signer = self.prepared(args, secret, context)
         place = outgoing.url.authority
         seconds = self._seconds if most_seconds is None else min(self._seconds, most_seconds)
@@ -146,9 +148,9 @@ class ToolRequest:
     async def _send(
         self, request: "HttpRequest", signer: Signer | None, context: HttpContext, seconds: float
     ) -> HttpResponse:
-        """Return the last answer, or raise what kept it from coming. `seconds` are for all tries."""
+        """Return the last response, or raise the last error. `seconds` is the limit for all tries."""
         if signer is not None:
-            self._check_size(request)  # before it fetches a token
+            self._check_size(request)  # before a token is fetched
         until = monotonic() + seconds
         number = 1
         while True:
@@ -180,9 +182,9 @@ class ToolRequest:
     async def _try(
         self, request: "HttpRequest", signer: Signer | None, context: HttpContext, seconds: float, resent: int
     ) -> HttpResponse:
-        """Try once, with all hops, each of which is a span of its own.
+        """Try once, following redirects. Each hop has a span of its own.
 
-        Once away from the origin that the tool names, nothing is signed any more.
+        Nothing is signed after a redirect to another origin.
         """
         until = monotonic() + seconds
         hops = 0
@@ -229,7 +231,7 @@ class ToolRequest:
         span.attributes["http.request.method"] = request.method
         if resent:
             span.attributes["http.request.resend_count"] = resent
-        # Another host is a value: arguments name it, or a redirect does.
+        # A host that isn't fixed is a value from arguments or a redirect.
         if (fixed := self.fixed_url) is not None and fixed.origin == request.url.origin:
             span.attributes |= {"server.address": fixed.host, "server.port": fixed.port}
 
@@ -261,7 +263,7 @@ class Retries:
         self._chance = chance
 
     def pause(self, number: int, outcome: HttpResponse | WireError, left: float) -> float | None:
-        """Return the seconds to wait after try `number` (from 1); None if there is no other try."""
+        """Return the seconds to wait after try `number` (from 1); None if it was the last."""
         if number >= self.tries:
             return None
         asked = 0.0
@@ -285,7 +287,7 @@ OF_BODY = frozenset(("content-type", "content-encoding", "content-language"))
 
 
 def next_request(request: "HttpRequest", answer: HttpResponse) -> "HttpRequest | None":
-    """Return the request to send next; None if the answer isn't a redirect. Whether it may go there isn't checked."""
+    """Return the next request; None if the response isn't a redirect. Doesn't check whether the host is allowed."""
     location = answer.headers.get("location", "").strip()
     if answer.status not in REDIRECTS or not location:
         return None
@@ -308,7 +310,7 @@ def next_request(request: "HttpRequest", answer: HttpResponse) -> "HttpRequest |
 
 
 def _close(outcome: HttpResponse | WireError) -> None:
-    """Close a streamed response that is not read to its end."""
+    """Close a streamed response that is not read completely."""
     if isinstance(outcome, HttpResponse) and outcome.stream is not None:
         outcome.stream.close()
 

@@ -1,4 +1,4 @@
-"""`UpstreamResponse` is what a person may see of a response to an HTTP tool: bounded, and without secrets."""
+"""`UpstreamResponse`, the part of a response that a person may see: bounded, and without secrets."""
 
 import json
 from collections.abc import Callable
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from onetool.http.connection import HttpResponse
     from onetool.http.url import HttpRequest
 
-HIDDEN = ("set-cookie", "set-cookie2")  # a session at that server: nobody but the tool needs it
+HIDDEN = ("set-cookie", "set-cookie2")  # sessions at that server, which only the tool needs
 
 
 class UpstreamResponse(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -26,13 +26,13 @@ class UpstreamResponse(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=
     method: str
     url: str
     status: int
-    text: Annotated[str, Meta(description="What stands after the status.")] = ""
-    headers: Annotated[dict[str, str], Meta(description="By their names in lower case; `set-cookie` is hidden.")]
-    ms: Annotated[float, Meta(description="From the request until the end of the response, with retries.")]
+    text: Annotated[str, Meta(description="The reason phrase after the status.")] = ""
+    headers: Annotated[dict[str, str], Meta(description="By name in lower case; `set-cookie` is hidden.")]
+    ms: Annotated[float, Meta(description="From the request to the end of the response, including retries.")]
     size: Annotated[int, Meta(description="Bytes of the body.")]
-    body: Annotated[str | None, Meta(description="As text; null where there is none, or where it is not text.")]
-    cut: Annotated[bool, Meta(description="Whether only the beginning of the body is there.")] = False
-    step: Annotated[str, Meta(description="The name of the request, where a tool sends several.")] = ""
+    body: Annotated[str | None, Meta(description="As text; null without a body, or if it is not text.")]
+    cut: Annotated[bool, Meta(description="Whether the body is cut to its beginning.")] = False
+    step: Annotated[str, Meta(description="The name of the request, if the tool sends several.")] = ""
 
 
 OnResponse = Callable[[UpstreamResponse], None]
@@ -42,7 +42,7 @@ ShowResponse = Callable[[], UpstreamResponse]
 def shown_response(
     request: "HttpRequest", answer: "HttpResponse", seconds: float, redact: Redact, step: str = ""
 ) -> UpstreamResponse:
-    """Return what a person may see of a response. The body of a streamed one is not read."""
+    """Return the part of a response that a person may see. The body of a streamed one is not read."""
     headers = {name: MASK if name in HIDDEN else value for name, value in answer.headers.items()}
     body, is_cut = _shown_body(answer, redact)
     return UpstreamResponse(

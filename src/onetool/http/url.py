@@ -1,8 +1,8 @@
 """`Url`, read once and strictly, and `HttpRequest`, a request that is ready to be sent to one.
 
-Parsers of URLs differ, and attacks use the difference: one of them checks a host, the other one connects. So whatever
-two parsers could read differently is refused: control characters, spaces, backslashes, user names, a percent sign in a
-host, addresses in any but their plain form.
+URL parsers differ, and attacks use the differences between the parser that checks a host and the one that connects.
+So everything that two parsers could read differently is refused: control characters, spaces, backslashes, user names,
+a percent sign in a host, addresses in any but their plain form.
 """
 
 import re
@@ -29,7 +29,9 @@ _BROKEN_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
 
 
 class Url(NamedTuple):
-    """Where a request goes. `host` is a name in A-labels or an address without brackets; `target` is what is sent."""
+    """A parsed URL. `host` is a name in A-labels or an address without brackets; `target` is the path and query as
+    sent.
+    """
 
     scheme: str
     host: str
@@ -38,7 +40,7 @@ class Url(NamedTuple):
 
     @property
     def authority(self) -> str:
-        """For the header `Host`: without a port that goes without saying."""
+        """The value of the `Host` header: the port is left out if it is the default."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return host if self.port == DEFAULT_PORTS[self.scheme] else f"{host}:{self.port}"
 
@@ -48,24 +50,24 @@ class Url(NamedTuple):
 
     @property
     def is_unseen(self) -> bool:
-        """Whether nobody on the way can read what is sent: it is encrypted, or stays on this machine."""
+        """Whether nobody on the network can read the request: it is encrypted, or stays on this machine."""
         return self.scheme == "https" or self.host in ("127.0.0.1", "localhost", "::1")
 
     @property
     def text(self) -> str:
-        """The whole URL, to resolve a relative one against it."""
+        """The whole URL, for resolving relative URLs."""
         return f"{self.scheme}://{self.authority}{self.target}"
 
 
 def parse_url(text: str) -> Url:
-    """Read a whole URL. Its fragment is left out: it is never sent."""
+    """Parse a whole URL. Its fragment is dropped, since it is never sent."""
     scheme, authority, rest = split(text)
     host, port = read_authority(authority, scheme)
     return Url(scheme, host, port, as_target(escape_unsafe(rest)))
 
 
 def split(text: str) -> tuple[str, str, str]:
-    """Return scheme (lower case), authority, and path with query. Raises RequestRefusedError for an invalid URL."""
+    """Return scheme (lower case), authority, and path with query. Raise RequestRefusedError for an invalid URL."""
     if unfit := _UNFIT.search(text):
         how = "write it percent-encoded: %20 for a space, %5C for a backslash"
         raise RequestRefusedError(f"a URL can't contain {describe(unfit[0])}", [how])
@@ -76,12 +78,12 @@ def split(text: str) -> tuple[str, str, str]:
 
 
 def read_authority(text: str, scheme: str) -> tuple[str, int]:
-    """Read `host:port`: the host in its one form, and the port, the scheme's own where there is none."""
+    """Parse `host:port`. Return the normalized host and the port, by default that of the scheme."""
     if "@" in text:
         raise RequestRefusedError("a URL can't have a user name: it would hide the host (for a login there is `auth`)")
     found = _AUTHORITY.fullmatch(text)
     if found is None:
-        raise RequestRefusedError("the URL's host is none, or its port is not a number from 1 to 65535")
+        raise RequestRefusedError("the URL has an invalid host, or a port that is not a number from 1 to 65535")
     host, port = normal_host(found[1]), int(found[2]) if found[2] else DEFAULT_PORTS[scheme]
     if not 1 <= port <= 65535:
         raise RequestRefusedError(f"{port} is not a port: they go from 1 to 65535")
@@ -95,10 +97,10 @@ def normal_host(text: str) -> str:
         try:
             return str(IPv6Address("" if "%" in text else text[1:-1]))
         except ValueError:
-            raise RequestRefusedError(f"[{text[1:-1][:100]}] is not an IPv6 address, or one with a zone") from None
+            raise RequestRefusedError(f"[{text[1:-1][:100]}] is not an IPv6 address, or has a zone") from None
     labels = [_label(label) for label in text.removesuffix(".").split(".")]
     name = ".".join(labels)
-    if _NUMBER.fullmatch(labels[-1]):  # it would be taken for an address, in one of its many spellings
+    if _NUMBER.fullmatch(labels[-1]):  # other parsers would read it as an address in one of its many spellings
         try:
             return str(IPv4Address(name))
         except ValueError:
@@ -110,12 +112,12 @@ def normal_host(text: str) -> str:
 
 
 def is_address(host: str) -> bool:
-    """Return whether a host in its one form is an address and not a name."""
+    """Return whether a normalized host is an address and not a name."""
     return ":" in host or host.rpartition(".")[2].isdigit()
 
 
 def escape_unsafe(rest: str) -> str:
-    """Escape the characters of a path or query that may not be sent. Its own escapes stay."""
+    """Escape the characters of a path or query that may not be sent. Existing escapes are kept."""
     if _BROKEN_ESCAPE.search(rest):
         raise RequestRefusedError("a % in a URL has to be followed by two hex digits: write %25 for the sign itself")
     return _NO_URL_CHARACTERS.sub(lambda found: quote(found[0], safe=""), rest)
@@ -126,7 +128,7 @@ def as_target(rest: str) -> str:
 
 
 def describe(character: str) -> str:
-    """Describe a character: most of those that are refused can't be seen."""
+    """Describe a character in words, since most refused characters are invisible."""
     names = {" ": "a space", "\\": "a backslash", "\n": "a line end", "\r": "a line end", "\t": "a tab"}
     return names.get(character) or f"the character U+{ord(character):04X}"
 
@@ -143,15 +145,15 @@ def _label(text: str) -> str:
 
 
 def _a_label(text: str) -> str:
-    """Return a label in other letters, as the name system writes it.
+    """Return a non-ASCII label in the form used by DNS.
 
-    IDNA 2008 without its mappings but lower case: characters that stand for others (full-width letters, ligatures,
-    ideographic dots) or for nothing (soft hyphens, joiners) are refused. Nobody types those by accident.
+    Applies IDNA 2008 without mappings except lower case: characters that stand for others (full-width letters,
+    ligatures, ideographic dots) or for nothing (soft hyphens, joiners) are refused. Nobody types these by accident.
     """
     label = text.lower()
     letters = all(one == "-" or category(one)[0] in "LM" or category(one) == "Nd" for one in label)
     if not letters or normalize("NFKC", label) != label or label[2:4] == "--" or category(label[0])[0] == "M":
-        raise RequestRefusedError(f"the host has a part that stands for another one or can't be read: {text[:100]!a}")
+        raise RequestRefusedError(f"part of the host stands for other characters or can't be read: {text[:100]!a}")
     return "xn--" + label.encode("punycode").decode("ascii")
 
 
@@ -163,4 +165,4 @@ class HttpRequest(NamedTuple):
     url: Url
     headers: list[tuple[str, str]]
     body: bytes
-    idempotent: bool | None = None  # may be sent twice; None: its method says so
+    idempotent: bool | None = None  # may be sent twice; None: depends on the method

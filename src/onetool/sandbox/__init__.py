@@ -1,16 +1,16 @@
-"""The sandbox: runs code in Monty's worker processes, over their pipes, never in this process. Its exceptions:
+"""The sandbox: runs code in Monty's worker processes, never in this process. Its exceptions:
 
 SandboxError
 ├── CodeError                 the code raised an exception and did not catch it
 │   └── CodeSyntaxError       the parser refused the code; nothing ran
 ├── TypeCheckError            the type checker refused the code; nothing ran
 └── WorkerError               the worker process has ended
-    ├── WorkerStartError      it could not be started
-    ├── OutOfMemoryError      it was refused memory
-    ├── ProtocolError         it sent something that the protocol does not have
-    └── MessageTooLargeError  it sent a message over the limit
+    ├── WorkerStartError      the worker could not be started
+    ├── OutOfMemoryError      the worker ran out of memory
+    ├── ProtocolError         the worker violated the protocol
+    └── MessageTooLargeError  the worker sent a message over the limit
 
-ValueTransferError            a value can't leave the sandbox; the worker is fine
+ValueTransferError            a value can't leave the sandbox; the worker is still usable
 ├── TooLargeError
 ├── TooManyDigitsError
 └── NeverAwaitedError
@@ -24,17 +24,17 @@ class TraceLine(NamedTuple):
 
     filename: str
     line: int
-    function: str  # empty where the parser speaks: nothing has run
+    function: str  # empty for errors of the parser
 
 
 class SandboxError(Exception):
-    """Code did not end with a value."""
+    """An error that kept code from ending with a value."""
 
 
 class CodeError(SandboxError):
     def __init__(self, kind: str, message: str | None = None, trace: tuple[TraceLine, ...] = ()) -> None:
         super().__init__(kind if message is None else f"{kind}: {message}")
-        self.kind = kind  # the name of the exception's class
+        self.kind = kind  # the name of the exception class
         self.message = message or ""
         self.trace = trace  # the outermost call first
 
@@ -70,16 +70,16 @@ class MessageTooLargeError(WorkerError):
 
 
 class ValueTransferError(ValueError):
-    """Code can catch this where it passes the value to a tool."""
+    """A value can't leave the sandbox. Code can catch this if it passes the value to a tool."""
 
 
 class TooLargeError(ValueTransferError):
-    """More than the budget allows, or nested deeper than any reader would follow."""
+    """The value is larger than the budget, or nested too deep for its readers."""
 
 
 class TooManyDigitsError(ValueTransferError):
     def __init__(self) -> None:
-        super().__init__("a whole number of more than 4300 digits")
+        super().__init__("an integer of more than 4300 digits")
 
 
 class NeverAwaitedError(ValueTransferError):

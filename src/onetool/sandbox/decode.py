@@ -1,12 +1,12 @@
-"""Decodes values from the sandbox: a list of nodes becomes plain data in one pass.
+"""Decodes values from the sandbox: converts a list of nodes to plain data in one pass.
 
-Whoever wrote the code chose these values, so nothing here hashes, compares or prints what was chosen before it is known
-to be small, and everything is Python: other threads, the deadline and Ctrl-C get their turn every few milliseconds.
+The values are untrusted. So nothing here hashes, compares or prints a value before it is known to be small, and
+everything is Python code: other threads, the deadline and Ctrl-C get their turn every few milliseconds.
 
-- A key becomes a text before it is hashed; Python's hash of texts is keyed. A set becomes a list.
-- A node may be held many times: forty times `x = [x, x]` is forty nodes and has 2^40 leaves. Each node is weighed with
-  all that it holds before anything is built of it.
-- Depth is counted, not recursed into. A whole number is read only when it is short.
+- A key becomes a text before it is hashed, because Python's hash of texts is keyed. A set becomes a list.
+- A node may have many parents: forty times `x = [x, x]` is forty nodes with 2^40 leaves. The weight of each node with
+  its children is checked before its value is built.
+- Depth is computed without recursion. An integer is read only if it is short.
 """
 
 import re
@@ -19,35 +19,35 @@ from typing import Any, cast
 from onetool.sandbox import NeverAwaitedError, ProtocolError, TooLargeError, TooManyDigitsError
 from onetool.sandbox.wire import fields, first_text, read_numbers, read_varint, signed
 
-MAX_DEPTH = 60  # levels; what reads the value at the other end stops there, too
-MAX_NUMBER_BITS = 14_280  # bits, in whole bytes: the 4,300 digits that Python itself is willing to print
-PER_PART = 2  # bytes that every part costs at least: a digit and a comma
-MAX_PARTS = 1_000_000  # whatever the budget: a list of nothing takes memory and time, too
-SPARE_NODES = 10_000  # beside the parts of a value: the classes of its objects
+MAX_DEPTH = 60  # levels; readers of the value have the same limit
+MAX_NUMBER_BITS = 14_280  # bits, in whole bytes: the 4,300 digits that Python prints at most
+PER_PART = 2  # minimum bytes of a part: a digit and a comma
+MAX_PARTS = 1_000_000  # whatever the budget, since even lists of empty values take memory and time
+SPARE_NODES = 10_000  # besides the parts of a value: the classes of its objects
 FEW = 32  # bytes of indexes
-LARGE = 65_536  # bytes of a text, which are not copied before they are read
-MAX_KEY_BYTES = 65_536  # bytes of a tuple or an object that is a key
+LARGE = 65_536  # bytes of a text; larger ones are not copied before they are decoded
+MAX_KEY_BYTES = 65_536  # bytes of a tuple or an object used as a key
 MAX_INDEX_BYTES = 5  # bytes
-CHECK_BYTES = 65_536  # how far to read before asking again whether to go on
+CHECK_BYTES = 65_536  # bytes to read between two calls of `check`
 
-# !The first byte of a node: its tag in the schema and its wire type.
+# The first byte of a node: its tag in the schema and its wire type.
 NONE, BOOL, INT, FLOAT, STR, DICT = 0x12, 0x20, 0x28, 0x39, 0x42, 0x72
 BIG_INTEGER = 6
 LISTS = frozenset((0x5A, 0x62, 0x7A))  # list, tuple and set
 NODE = 0x12  # `repeated MontyNode nodes = 2` of an arena
 
-FUTURE = re.compile(r"<coroutine [^<>]+>|<gather\(\d+\)>")  # how the sandbox describes what was not awaited
+FUTURE = re.compile(r"<coroutine [^<>]+>|<gather\(\d+\)>")  # the sandbox's repr of values that were not awaited
 HEX_UUID = re.compile(r"([0-9a-f]{8})([0-9a-f]{4})([0-9a-f]{4})([0-9a-f]{4})([0-9a-f]{12})")
-# Errors of reading beyond the end, or of text that is not UTF-8
+# Errors from reading beyond the end, or from text that is not UTF-8
 MALFORMED = (LookupError, OverflowError, struct.error, UnicodeDecodeError)
 
 read_float = struct.Struct("<d").unpack_from
 Check = Callable[[], None]
-"""Called now and then while a value is read. It raises to stop that."""
+"""Called now and then while a value is read. Raises to stop."""
 
 
 class Values:
-    """The values that one message holds: `read` its arena, then `take` each root once."""
+    """The values in one message: `read` its arena, then `take` each root once."""
 
     __slots__ = (
         "_budget", "_check", "_depths", "_held", "_is_shared", "_keys_budget", "_most_nodes", "_part", "_values",
@@ -55,40 +55,42 @@ class Values:
     )  # fmt: skip
 
     def __init__(self, budget: int, check: Check | None = None) -> None:
-        self._budget = self._keys_budget = budget  # bytes, of all roots together; of all keys that are no texts
+        self._budget = self._keys_budget = budget  # bytes, of all roots together; of all keys that are not text
         self._check = check
         self._part = max(PER_PART, budget // MAX_PARTS)
         self._most_nodes = budget // self._part + SPARE_NODES
         self._values: list[Any] = []
-        self._weights: list[int] = []  # of each node with all that it holds, in bytes
-        self._depths: dict[int, int] = {}  # levels of each node that holds others
-        self._held: set[int] = set()  # those of them that something holds already
+        self._weights: list[int] = []  # of each node with its children, in bytes
+        self._depths: dict[int, int] = {}  # levels of each node with children
+        self._held: set[int] = set()  # nodes with children that have a parent already
         self._is_shared = False
 
     def take(self, index: int) -> Any:
-        """Return one of the values that the message is about. No two parts of it are the same list or dict."""
+        """Return a root value of the message. No list or dict occurs twice in it."""
         self._budget -= self._weights[index]
         if self._budget < 0:
             raise TooLargeError
-        if index not in self._depths:  # it holds no others
+        if index not in self._depths:  # no children
             return self._values[index]
         (value,), _ = self._held_values([index])
         return _copy(value) if self._is_shared else value
 
     def read(self, data: bytes, pos: int, end: int) -> None:
-        """Read all nodes. One that holds others stands behind them. Long on purpose: a call a node costs too much."""
+        """Read all nodes. Parents come after their children. Long on purpose: a function call per node costs
+        too much.
+        """
         budget, part = self._budget, self._part
         add, weigh = self._values.append, self._weights.append
         check_at = 0
-        if pos < end and data[pos] == 0x08:  # the sender's count of nodes; we count ourselves
+        if pos < end and data[pos] == 0x08:  # the sender's count of nodes, which is not trusted
             _, pos = read_varint(data, pos + 1)
         while pos < end:
             if data[pos] != NODE:
-                raise ProtocolError("an arena with something else than nodes")
+                raise ProtocolError("an arena with other fields than nodes")
             size, start = data[pos + 1], pos + 2
             if size > 127:
                 size, start = read_varint(data, pos + 1)
-            if size < 2:  # each kind takes two bytes at least; what takes fewer would weigh nothing
+            if size < 2:  # each kind takes at least two bytes; shorter nodes would weigh nothing
                 raise ProtocolError("a node without content")
             pos = start + size
             kind = data[start]
@@ -144,32 +146,32 @@ class Values:
             elif length == 6 and data[pos + 3] > 127 > data[pos + 4]:
                 key = data[pos + 3] & 127 | data[pos + 4] << 7
                 held = data[pos + 6] & 127 | data[pos + 7] << 7
-            elif length == 4 and data[pos + 4] == 16:  # not where a 0 was left out and the other index is long
+            elif length == 4 and data[pos + 4] == 16:  # not if an omitted 0 and a long index have this length
                 key, held = data[pos + 3], data[pos + 5]
             else:
                 key, held = read_pair(data, pos + 2, pos + 2 + length)
             pos += 2 + length
             weight += weights[key] + weights[held]
-            if weight > budget:  # before anything is made of it
+            if weight > budget:  # before the value is built
                 raise TooLargeError
             name = values[key]
             if type(name) is not str:
                 depth = max(depth, depths.get(key, 0) + 1)
                 name = self._key(name, weights[key])
-                weight += len(name)  # keys in keys in keys: each level writes out the last one, with its escapes
+                weight += len(name)  # nested keys: each level writes out the previous one with its escapes
             if held in depths:
                 depth = max(depth, depths[held] + 1)
                 self._is_shared = self._is_shared or held in held_before
                 held_before.add(held)
             made[name] = values[held]
         if pos != end:
-            raise ProtocolError("a dict with something else than pairs")
+            raise ProtocolError("a dict with other fields than pairs")
         self._add(made, depth, weight)
 
     def _key(self, key: Any, weight: int) -> str:
-        """Return a key that isn't a text, as JSON writes it. Writing costs as much as the key weighs, in every dict.
+        """Return a key that isn't a text, as JSON. This takes as long as the key's weight, in every dict.
 
-        A list or dict is written in one step, in which nothing else of the process runs.
+        Lists and dicts are written in one step, which blocks the process.
         """
         self._keys_budget -= weight
         if self._keys_budget < 0 or (isinstance(key, list | dict) and weight > MAX_KEY_BYTES):
@@ -179,7 +181,7 @@ class Values:
         return str(key)
 
     def _check_count(self, size: int) -> None:
-        """Refuse more indexes than the budget allows before they are read: each takes five bytes at most."""
+        """Refuse more indexes than the budget allows before they are read. Each takes at most five bytes."""
         if size // MAX_INDEX_BYTES * self._part > self._budget:
             raise TooLargeError
 
@@ -205,18 +207,18 @@ class Values:
         self._add(dict(zip(names, values, strict=False)), depth, weight)
 
     def _held_values(self, indexes: list[int]) -> tuple[list[Any], int]:
-        """Return the values of nodes, for the node that holds them, and its depth."""
+        """Return the values of child nodes for their parent, and its depth."""
         depth, depths = 1, self._depths
         if not depths.keys().isdisjoint(indexes):
             inside = [index for index in indexes if index in depths]
             depth += max(map(depths.__getitem__, inside))
             if not self._held.isdisjoint(inside) or len(inside) > len(set(inside)):
-                self._is_shared = True  # two holders have the same list or dict, until `take` copies it
+                self._is_shared = True  # two parents have the same list or dict, until `take` copies it
             self._held.update(inside)
         return list(map(self._values.__getitem__, indexes)), depth
 
     def _add(self, value: Any, depth: int, weight: int) -> None:
-        """Add a node that holds others."""
+        """Add a node with children."""
         if depth > MAX_DEPTH:
             raise TooLargeError
         self._depths[len(self._values)] = depth
@@ -224,7 +226,7 @@ class Values:
         self._weights.append(weight)
 
     def _other(self, data: bytes, pos: int, end: int) -> None:
-        """Add a node of another type than JSON has: long numbers, bytes, dates, objects of the code, exceptions."""
+        """Add a node of a type that JSON lacks: long integers, bytes, dates, objects of the code, exceptions."""
         key, pos = read_varint(data, pos)
         tag = key >> 3
         size, start = read_varint(data, pos)
@@ -243,7 +245,7 @@ class Values:
             self._attributes(names, indexes)
         elif tag == 24:
             self._object(data, start, end)
-        elif size > self._budget and tag != BIG_INTEGER:  # which says itself that it is too long
+        elif size > self._budget and tag != BIG_INTEGER:  # which has its own error for its length
             raise TooLargeError
         else:
             value = _scalar(tag, data, start, end)
@@ -251,7 +253,7 @@ class Values:
             self._weights.append(self._part + _size(value))
 
     def _object(self, data: bytes, start: int, end: int) -> None:
-        """Add an object of a class that the code made, or one of ours, as its attributes."""
+        """Add an object of a class, defined by the code or by us, as its attributes."""
         class_index, names, indexes = 0, list[Any](), list[int]()
         for tag, at, stop in fields(data, start, end):
             if tag == 1:
@@ -278,7 +280,7 @@ def _copy(value: Any) -> Any:
 
 
 def _size(value: Any) -> int:
-    """Return the bytes of its text. The longer a whole number, the longer each of its digits takes to write."""
+    """Return the bytes of its text. The longer an integer, the longer each of its digits takes to write."""
     if not isinstance(value, int):
         return len(str(value))
     bits = value.bit_length()
@@ -288,14 +290,14 @@ def _size(value: Any) -> int:
 def read_pair(data: bytes, start: int, end: int) -> tuple[int, int]:
     """Return the two numbers of a `NodePair` message."""
     if end - start == 4 and data[start] == 8 and data[start + 1] < 128 and data[start + 2] == 16:
-        return data[start + 1], data[start + 3]  # each is one byte, as in most calls
+        return data[start + 1], data[start + 3]  # one byte each, as in most calls
     pair = {tag: value for tag, value, _ in fields(data, start, end)}
     return pair.get(1, 0), pair.get(2, 0)
 
 
 def read_indexes(packed: bytes) -> list[int]:
-    """Return packed numbers. A long run of numbers of the same width, as most are, is read at once."""
-    if packed.isascii():  # no number is longer than a byte
+    """Return packed numbers. A long run of numbers of the same width, the usual case, is read at once."""
+    if packed.isascii():  # every number is one byte
         return list(packed)
     found: list[int] = []
     if len(packed) < FEW:  # not worth a pattern
@@ -340,7 +342,7 @@ def _scalar(tag: int, data: bytes, start: int, end: int) -> Any:
         raise ProtocolError(f"a node of kind {tag}, which is unknown here")
     try:
         return read(data, start, end)
-    except (ValueError, OverflowError) as error:  # no such day, or no text
+    except (ValueError, OverflowError) as error:  # an invalid date, or not UTF-8
         if isinstance(error, TooManyDigitsError | NeverAwaitedError):
             raise
         raise ProtocolError(f"an invalid node of kind {tag}: {error}") from None
@@ -412,7 +414,7 @@ def _complex(data: bytes, start: int, end: int) -> str:
     return str(complex(part.get(1, 0.0), part.get(2, 0.0)))
 
 
-# Nodes without children, by their tag
+# Nodes without children, by tag
 SCALARS: dict[int, Callable[[bytes, int, int], Any]] = {
     1: lambda *_: "Ellipsis",
     3: lambda *_: "NotImplemented",
@@ -423,7 +425,7 @@ SCALARS: dict[int, Callable[[bytes, int, int], Any]] = {
     18: _time,
     19: _datetime,
     20: lambda data, start, end: timedelta(*_numbers(data, start, end, 3)).total_seconds(),
-    21: lambda data, start, end: str(_zone(data, start, end, 1, 2, timedelta(0))),  # an offset of 0 is not written
+    21: lambda data, start, end: str(_zone(data, start, end, 1, 2, timedelta(0))),  # an offset of 0 is omitted
     22: _exception,
     23: lambda *at: f"<class '{first_text(*at)}'>",
     25: first_text,  # function

@@ -1,7 +1,7 @@
-"""The messages of Monty's protocol: requests as bytes, and what the worker says as objects.
+"""The messages of Monty's protocol: requests as bytes, and the worker's events as objects.
 
-The names are those of the schema (`monty.proto`, package monty.v1). A worker that was sent a request answers with
-prints, then with one event that ends its turn: a question that it wants answered, or the end of the code.
+The names are those of the schema (`monty.proto`, package monty.v1). A worker answers a request with prints, then with
+one event that ends its turn: a question to be answered, or the end of the code.
 """
 
 from collections.abc import Callable, Mapping
@@ -14,30 +14,30 @@ from onetool.sandbox.decode import MALFORMED, Check, Values, read_float, read_in
 from onetool.sandbox.wire import Arena, fields, first_text, read_numbers
 
 PROTOCOL_VERSION = 6
-MONTY_VERSION = "1.4.0"  # the one that is pinned; told to the worker, which does not check it
-UNBOUNDED = 2**31 - 1  # suspensions: whoever answers them counts them, for each piece of code
-ANY_LENGTH = 2**64 - 1  # of a sleep: it ends with the deadline of the run
-FLUSH_MS = 100  # how long the worker may collect what is printed
+MONTY_VERSION = "1.4.0"  # the pinned version; sent to the worker, which does not check it
+UNBOUNDED = 2**31 - 1  # suspensions: the host counts them for each piece of code
+ANY_LENGTH = 2**64 - 1  # of a sleep: the run's deadline ends it
+FLUSH_MS = 100  # milliseconds for which the worker may buffer printed text
 JSON_DIAGNOSTICS = 4  # TYPE_CHECK_FORMAT_JSON
-MAX_TRACE = 10_000  # of a traceback: ten times as deep as code may go
-MAX_CALL_BYTES = MIB  # of the numbers of calls that code waits for
-VIOLATION = "protocol violation: "  # how a worker begins where it can't take a request
-SLEEPS = {27: False, 28: True, 29: False, 30: True}  # kinds of OsCall that sleep, and whether code goes on
+MAX_TRACE = 10_000  # lines of a traceback: ten times the limit of nested calls
+MAX_CALL_BYTES = MIB  # bytes of call numbers that code waits for
+VIOLATION = "protocol violation: "  # the prefix of the worker's errors about invalid requests
+SLEEPS = {27: False, 28: True, 29: False, 30: True}  # kinds of OsCall that sleep, and whether code continues
 
 
 class WorkerLimits(NamedTuple):
-    """What one session may use. The worker itself holds these."""
+    """The limits of one session, enforced by the worker itself."""
 
     seconds: float = 30.0  # of computing, for each piece of code
     memory_mb: int = 256
-    depth: int = 1000  # of functions that call each other
+    depth: int = 1000  # nested function calls
 
 
 # Requests
 
 
 def configure(limits: WorkerLimits, stubs: str | None = None) -> bytes:
-    """Begin a session. With `stubs`, code is type-checked against them before it runs."""
+    """Return the request that begins a session. With `stubs`, code is type-checked against them before it runs."""
     resource_limits = (
         wire.number(2, limits.memory_mb * MIB)
         + wire.number(4, limits.depth)
@@ -53,7 +53,7 @@ def configure(limits: WorkerLimits, stubs: str | None = None) -> bytes:
 
 
 def feed(code: str, inputs: Mapping[str, Any], check_types: bool = True) -> bytes:
-    """Run this code in the session, with these names bound."""
+    """Return the request to run this code in the session, with these names bound."""
     body = wire.text(1, code)
     if inputs:
         arena = Arena()
@@ -68,31 +68,31 @@ NAME_UNDEFINED = wire.message(5, wire.message(3, b""))
 
 
 def resume_name(value: Any) -> bytes:
-    """Bind the name that code asked for to this value."""
+    """Return the request to bind the looked-up name to this value."""
     arena = Arena()
     index = arena.add(value)
     return wire.message(5, arena.field(1) + wire.number(2, index))
 
 
 class Returned(NamedTuple):
-    """A call gave this value."""
+    """The return value of a call."""
 
     value: Any
 
 
 class Raised(NamedTuple):
-    """A call raised this exception, which code can catch by the name of its class."""
+    """An exception from a call, which code can catch by the name of its class."""
 
     kind: str
     message: str
 
 
 class Pending(NamedTuple):
-    """A call goes on, and its answer comes later. Code holds a future meanwhile."""
+    """A pending call: code gets a future until the answer arrives."""
 
 
 class NotHandled(NamedTuple):
-    """The host does not handle this: the worker raises the fitting exception."""
+    """A call that the host does not handle: the worker raises a suitable exception."""
 
 
 Answer = Returned | Raised | Pending | NotHandled
@@ -120,8 +120,8 @@ def resume_futures(answers: Mapping[int, Answer]) -> bytes:
 
 
 def _too_large(error: TooLargeError) -> Raised:
-    """Return the exception that code gets instead of a value that is too large for the sandbox."""
-    return Raised("ValueError", f"the sandbox can't take what the tool gave: it is {error}")
+    """Return the exception that replaces a value too large for the sandbox."""
+    return Raised("ValueError", f"the tool's result can't be passed to the sandbox: it is {error}")
 
 
 def _result(call_id: int, answer: Answer, arena: Arena) -> bytes:
@@ -140,7 +140,7 @@ def _result(call_id: int, answer: Answer, arena: Arena) -> bytes:
 
 
 class SourceRange(NamedTuple):
-    """Where something stands in a piece of code, in bytes."""
+    """A range in a piece of code, in bytes."""
 
     filename: str = ""
     start: int = 0
@@ -148,7 +148,7 @@ class SourceRange(NamedTuple):
 
 
 class FunctionCall:
-    """Code calls a function of ours, or a method of an object of ours. `named` has the places of named arguments."""
+    """A call of a host function, or of a method of a host object. `named` has the positions of named arguments."""
 
     __slots__ = ("_arena", "_args", "_data", "_position", "call_id", "name", "named", "object_id")
 
@@ -176,7 +176,7 @@ class FunctionCall:
 
     @property
     def position(self) -> SourceRange:
-        """Where the call stands. Raises ProtocolError."""
+        """The position of the call. Raises ProtocolError."""
         filename, begin, end = SourceRange()
         try:
             for tag, at, stop in fields(self._data, *self._position):
@@ -191,7 +191,9 @@ class FunctionCall:
         return SourceRange(filename, begin, end)
 
     def arguments(self, budget: int, check: Check | None = None) -> tuple[list[Any], dict[str, Any]]:
-        """Return the arguments as plain data. Raises ValueTransferError where they can't cross, else ProtocolError."""
+        """Return the arguments as plain data. Raise ValueTransferError if they can't be transferred, else
+        ProtocolError.
+        """
         values = Values(budget, check)
         named: dict[str, Any] = {}
         try:
@@ -209,7 +211,7 @@ class FunctionCall:
 
 
 class OsCall:
-    """Code makes an OS call. All but sleeping is refused."""
+    """An OS call by the code. All but sleeping is refused."""
 
     __slots__ = ("call_id", "is_async", "is_sleep", "seconds")
 
@@ -226,7 +228,7 @@ class OsCall:
 
 
 class NameLookup:
-    """Code reads an undefined name, or an attribute of a host object."""
+    """A lookup of an undefined name, or of an attribute of a host object."""
 
     __slots__ = ("name", "object_id")
 
@@ -240,28 +242,28 @@ class NameLookup:
 
 
 class ResolveFutures:
-    """All that code does waits for some of these calls."""
+    """The code waits, in all its tasks, for some of these calls."""
 
     __slots__ = ("call_ids",)
 
     def __init__(self, data: bytes, start: int, end: int) -> None:
         self.call_ids: list[int] = []
         if end - start > MAX_CALL_BYTES:
-            raise ProtocolError("more calls than anybody makes")
+            raise ProtocolError("too many calls")
         for tag, at, stop in fields(data, start, end):
             if tag == 1:
                 self.call_ids += read_indexes(data[at:stop]) if stop else [at]
 
 
 class Complete(NamedTuple):
-    """The code has ended."""
+    """The end of the code."""
 
     data: bytes
     start: int
     end: int
 
     def value(self, budget: int, check: Check | None = None) -> Any:
-        """Return the value of the last expression as plain data. Raises as `FunctionCall.arguments` does."""
+        """Return the value of the last expression as plain data. Raises like `FunctionCall.arguments`."""
         root, values = 0, Values(budget, check)
         try:
             for tag, at, stop in fields(*self):
@@ -275,12 +277,12 @@ class Complete(NamedTuple):
 
 
 class Print:
-    """Code has printed."""
+    """Printed text."""
 
     __slots__ = ("segments",)
 
     def __init__(self, data: bytes, start: int, end: int) -> None:
-        self.segments: list[tuple[str, str]] = []  # the stream, and the text
+        self.segments: list[tuple[str, str]] = []  # stream and text
         for _, at, stop in fields(data, start, end):
             stream, text = 1, ""
             for tag, here, there in fields(data, at, stop):
@@ -292,7 +294,7 @@ class Print:
 
 
 class Ok(NamedTuple):
-    """A request succeeded that has no other answer."""
+    """The success of a request without another answer."""
 
     data: bytes
     start: int
@@ -304,7 +306,7 @@ WorkerEvent = WorkerQuestion | Print | Ok
 
 
 def read_event(data: bytes) -> WorkerEvent:
-    """Return the worker's event. Raises the exception that the event reports, and ProtocolError for invalid bytes."""
+    """Return the worker's event. Raise the exception that the event reports, or ProtocolError for invalid bytes."""
     try:
         tag, start, end = next(fields(data, 0, len(data)), (0, 0, 0))
         if read := EVENTS.get(tag):
@@ -315,7 +317,7 @@ def read_event(data: bytes) -> WorkerEvent:
 
 
 def _error(data: bytes, start: int, end: int) -> Exception:
-    """Return the exception of an `Error` event, which holds a `RaisedException`."""
+    """Return the exception of an `Error` event, which contains a `RaisedException`."""
     kind, message, trace = "", None, list[TraceLine]()
     for _, first, last in fields(data, start, end):
         for tag, at, stop in fields(data, first, last):

@@ -1,8 +1,8 @@
-"""WorkerPool: worker processes kept warm, and WorkerSession, the exclusive use of one of them.
+"""WorkerPool: worker processes kept warm, and WorkerSession, the exclusive use of a worker.
 
-A worker has an empty environment, no files and no network: it can compute, print, and ask for a tool. One thread at a
-time talks to it through its two pipes; any thread may kill it. A worker that is given back is reset in the background
-and used again only when the reset is done.
+A worker has an empty environment, no files and no network: it can compute, print, and call tools. One thread at a
+time uses its two pipes; any thread may kill it. A released worker is reset in the background and used again only when
+the reset is done.
 """
 
 import os
@@ -48,20 +48,20 @@ from onetool.services.child_reaper import ChildReaper
 # One worker process
 
 
-OUT_OF_MEMORY = 65  # exit status of a worker that was refused memory
+OUT_OF_MEMORY = 65  # exit status of a worker that ran out of memory
 LARGE = 64 * 1024  # bytes of a message
 PIPE_BYTES = 1024 * 1024
-HEADER = 4  # bytes before a message that say how long it is
-END_SECONDS = 1.0  # that a worker gets to end by itself, once its pipes are closed or it was killed
-CONTENT = {0x12: "what a tool was given", 0x32: "the result"}  # of a message, by its first byte
+HEADER = 4  # bytes with the length of the message that follows
+END_SECONDS = 1.0  # for a worker to end by itself after its pipes were closed or it was killed
+CONTENT = {0x12: "the input of a tool", 0x32: "the result"}  # content of a message by its first byte
 
 
 def binary() -> str:
-    """Return the path of the program that `pydantic-monty-runtime` installs; FileNotFoundError without it."""
+    """Return the path of the program that `pydantic-monty-runtime` installs. Raise FileNotFoundError without it."""
     name = f"monty{PROGRAM_SUFFIX}"
     if given := os.environ.get("MONTY_BIN"):
         return given
-    # Mostly it is beside the interpreter, so that sysconfig is not loaded
+    # Usually the program is beside the interpreter, and sysconfig need not be loaded
     if sys.executable and (beside := Path(sys.executable).parent / name).is_file():
         return str(beside)
     import sysconfig
@@ -80,7 +80,7 @@ class WorkerProcess:
             [path, "subprocess"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,  # what it has to say, it says as an event
+            stderr=subprocess.DEVNULL,  # errors are sent as events
             env=empty_environment(),
             bufsize=0,
             **own_group(),
@@ -93,22 +93,22 @@ class WorkerProcess:
         self._lock = Lock()
         self._killed = False
         self.pid = self._popen.pid
-        self.sessions = 0  # that it has served
-        self.unacknowledged = 0  # requests that were sent ahead
+        self.sessions = 0  # sessions served
+        self.unacknowledged = 0  # requests sent ahead
 
     def send(self, *requests: bytes) -> None:
         try:
             for request in requests:
                 size = len(request).to_bytes(HEADER, "little")
-                for data in (size + request,) if len(request) < LARGE else (size, request):  # not copied once more
+                for data in (size + request,) if len(request) < LARGE else (size, request):  # avoids a copy
                     sent = os.write(self._stdin, data)
                     while sent < len(data):
                         sent += os.write(self._stdin, memoryview(data)[sent:])
-        except OSError:  # it has ended
+        except OSError:  # the worker has ended
             raise self._exit_reason() from None
 
     def send_ahead(self, *requests: bytes) -> None:
-        """Send requests that are answered with Ok, and do not wait for that."""
+        """Send requests that are answered with Ok, without waiting for the answers."""
         self.send(*requests)
         self.unacknowledged += len(requests)
 
@@ -118,14 +118,14 @@ class WorkerProcess:
             if len(self._buffer) <= HEADER:
                 self._buffer += self._read(65_536)
                 continue
-            begun, self._buffer = self._buffer[HEADER:], b""
-            data = bytearray(len(begun) + missing)  # one buffer: one for each piece takes longer than reading it
-            data[: len(begun)] = begun
-            view, read = memoryview(data), len(begun)
+            received, self._buffer = self._buffer[HEADER:], b""
+            data = bytearray(len(received) + missing)  # one buffer: one per piece would take longer than reading it
+            data[: len(received)] = received
+            view, read = memoryview(data), len(received)
             while read < len(data):
                 try:
                     count = self._pipes[1].readinto(view[read:])
-                except (OSError, ValueError):  # it was closed
+                except (OSError, ValueError):  # the pipe was closed
                     count = 0
                 if not count:
                     raise self._exit_reason()
@@ -134,9 +134,9 @@ class WorkerProcess:
         return self._next_frame()
 
     def acknowledged(self, seconds: float | None = None) -> bool:
-        """Wait until all that was sent ahead is done, at most so long, and return whether it is.
+        """Wait until all requests sent ahead are done, for at most `seconds`. Return whether they are.
 
-        Windows can't tell whether there is something to read: with `seconds` it never seems so there.
+        Windows can't tell whether there is something to read: with `seconds` the result is always False there.
         """
         until = None if seconds is None else monotonic() + seconds
         while self.unacknowledged:
@@ -156,7 +156,7 @@ class WorkerProcess:
         return True
 
     def kill(self) -> None:
-        """End it now, whatever it does. From any thread, any number of times."""
+        """End the worker now. From any thread, any number of times."""
         with self._lock:
             if not self._killed:
                 self._killed = True
@@ -164,18 +164,18 @@ class WorkerProcess:
 
     @property
     def is_reusable(self) -> bool:
-        """Whether the worker lives, has said no more than its answers, and has not served too many sessions."""
+        """Whether the worker runs, has sent nothing but its answers, and has not served too many sessions."""
         return self.sessions < MAX_SESSIONS and not self._buffer and not self.has_ended
 
     @property
     def has_ended(self) -> bool:
-        with self._lock:  # a number is not killed once the process that had it is waited for
+        with self._lock:  # the process ID may be reused once the process was waited for
             return self._killed or self._popen.poll() is not None
 
     def close(self) -> None:
-        """Kill it, and give back all that it takes."""
+        """Kill the worker, and release all its resources."""
         self.kill()
-        # Somebody may still have it, whose tool is not through: the numbers soon stand for other files.
+        # A thread with an unfinished tool may still use the worker, and the file descriptors will soon be reused.
         self._stdin = self._stdout = -1
         for pipe in self._pipes:
             pipe.close()
@@ -183,7 +183,7 @@ class WorkerProcess:
             self._popen.wait()
 
     def _missing(self) -> int:
-        """Return the least number of bytes that are missing of the next message."""
+        """Return the minimum number of bytes missing from the next message."""
         have = self._buffer
         if len(have) < HEADER:
             return HEADER - len(have)
@@ -191,9 +191,9 @@ class WorkerProcess:
         if size > self._most_frame_bytes:
             if len(have) == HEADER:
                 return 1
-            # The rest is not read: it costs nothing that it is large.
+            # The rest is not read, so its size costs nothing.
             self.kill()
-            raise MessageTooLargeError(CONTENT.get(have[HEADER], "what the code has to say"), self._most_frame_bytes)
+            raise MessageTooLargeError(CONTENT.get(have[HEADER], "the code's output or error"), self._most_frame_bytes)
         return size + HEADER - len(have)
 
     def _next_frame(self) -> bytes:
@@ -217,15 +217,15 @@ class WorkerProcess:
         return WorkerError()
 
 
-# The use of one
+# The use of one worker
 
 
 OnPrint = Callable[[str, str], None]
-"""Called with a stream's name and what code has printed there."""
+"""Called with the name of a stream and the printed text."""
 
 
 class WorkerSession:
-    """`feed` code, then answer its questions by `resume`, until one is Complete, or an exception comes.
+    """The exclusive use of a worker: `feed` code, then `resume` with answers, until it is Complete or raises.
 
     One thread at a time feeds and answers; any thread may `kill`.
     """
@@ -235,13 +235,13 @@ class WorkerSession:
         self._lock = Lock()
         self._released = False
         self._printed: OnPrint = lambda _stream, _text: None
-        self.is_idle = True  # no code is under way
+        self.is_idle = True  # no code is running
         self.pid = worker.pid
-        self.futures: dict[str, Collection[tuple[int, int]]] = {}  # of each feed: the calls that get a future, by place
+        self.futures: dict[str, Collection[tuple[int, int]]] = {}  # by feed: positions of the calls that get a future
 
     @property
     def next_feed(self) -> str:
-        """What the worker will call the next piece of code in its tracebacks."""
+        """The name of the next piece of code in the worker's tracebacks."""
         return f"<python-input-{len(self.futures)}>"
 
     def feed(
@@ -252,7 +252,7 @@ class WorkerSession:
         futures: Collection[tuple[int, int]] = (),
         check_types: bool = True,
     ) -> WorkerQuestion:
-        """Run code with these names bound. TypeCheckError where a session that checks types refuses it."""
+        """Run code with these names bound. Raise TypeCheckError if the session's type check fails."""
         self._printed = printed
         name = self.next_feed
         self.futures[name] = futures
@@ -260,21 +260,21 @@ class WorkerSession:
             return self._exchange(messages.feed(code, inputs, check_types))
         except (TypeCheckError, CodeSyntaxError) as error:
             if isinstance(error, TypeCheckError) or all(line.filename != name for line in error.trace):
-                del self.futures[name]  # the worker does not count what it refused before it was parsed
+                del self.futures[name]  # the worker does not count code refused before parsing
             raise
 
     def resume(self, question: FunctionCall | OsCall, answer: Answer) -> WorkerQuestion:
         return self._exchange(messages.resume_call(question.call_id, answer))
 
     def resume_name(self, value: Any) -> WorkerQuestion:
-        """Bind the name that code asked for to this value; None means that it is undefined."""
+        """Bind the looked-up name to this value; None means that it is undefined."""
         return self._exchange(messages.NAME_UNDEFINED if value is None else messages.resume_name(value))
 
     def resume_futures(self, answers: Mapping[int, Answer]) -> WorkerQuestion:
         return self._exchange(messages.resume_futures(answers))
 
     def kill(self) -> None:
-        """End the worker now, unless it was given back: then it may serve another session."""
+        """End the worker now, unless it was released: then it may serve another session."""
         with self._lock:
             if not self._released:
                 self._worker.kill()
@@ -314,27 +314,27 @@ class WorkerSession:
 # Workers
 
 
-MAX_SESSIONS = 1000  # after which a worker is replaced: whatever it kept, it kept long enough
-START_SECONDS = 0.005  # about what starting a worker takes; no longer is another one's reset waited for
-RESET_SECONDS = 10.0  # after which a worker that is not through with its reset is ended
+MAX_SESSIONS = 1000  # after which a worker is replaced, which bounds leaks
+START_SECONDS = 0.005  # about the time to start a worker; waiting longer for a reset isn't worthwhile
+RESET_SECONDS = 10.0  # after which a worker that is still resetting is ended
 
 
 class IdleWorker(NamedTuple):
-    """A worker that was given back, and when."""
+    """A released worker, and the time of its release."""
 
     worker: WorkerProcess
     since: float
 
 
 class WorkerPool:
-    """Worker processes for sessions. They start with the first session and end with `close`."""
+    """A pool of worker processes for sessions. They start with the first session and end with `close`."""
 
     def __init__(self, limits: WorkerLimits, most_frame_bytes: int) -> None:
         self._limits = limits
         self._usual = configure(limits)
         self._most_frame_bytes = most_frame_bytes
         self._lock = Lock()
-        self._idle: list[IdleWorker] = []  # the last was given back last
+        self._idle: list[IdleWorker] = []  # most recently released last
         self._busy = 0
         self._closing = False
         self._path = ""
@@ -342,7 +342,7 @@ class WorkerPool:
 
     @contextmanager
     def session(self, stubs: str | None = None) -> Iterator[WorkerSession]:
-        """Open a session in a worker of its own, without anything of earlier ones. `stubs` turn type checks on."""
+        """Open a session in a worker without state of earlier sessions. `stubs` turn type checks on."""
         with self._lock:
             self._busy += 1
         try:
@@ -365,7 +365,7 @@ class WorkerPool:
                 self.close()
 
     def close(self) -> None:
-        """End the workers; where some are busy, when the last of them is done."""
+        """End the workers; if some are busy, end them when the last session is over."""
         with self._lock:
             self._closing = True
             if self._busy:
@@ -376,7 +376,7 @@ class WorkerPool:
         self._reaper.close()
 
     def _worker(self) -> WorkerProcess:
-        """Return an idle worker that is reset, else a new one. Wait shortly for the one that was released last."""
+        """Return an idle worker that is reset, else a new one. Waits shortly for the one released last."""
         resetting: list[IdleWorker] = []
         seconds = START_SECONDS
         found: WorkerProcess | None = None
@@ -387,7 +387,7 @@ class WorkerPool:
                 idle = self._idle.pop()
             try:
                 ready = idle.worker.acknowledged(seconds)
-            except SandboxError:  # it has ended, or answers nonsense
+            except SandboxError:  # the worker has ended, or violates the protocol
                 ready = None
             if ready:
                 found = idle.worker
@@ -425,5 +425,5 @@ class WorkerPool:
         self._end(worker)
 
     def _end(self, worker: WorkerProcess) -> None:
-        self._reaper.forget(worker.pid)  # before its number can be another one's
+        self._reaper.forget(worker.pid)  # before the process ID can be reused
         worker.close()

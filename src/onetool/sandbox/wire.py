@@ -1,6 +1,6 @@
-"""Protobuf, as much of it as Monty's protocol uses, and plain data written in it as a list of nodes.
+"""Protobuf, as much as Monty's protocol uses, and plain data encoded in it as a list of nodes.
 
-Children stand before their parents. What reads here reads unchecked bytes.
+Children come before their parents. The readers accept untrusted bytes.
 """
 
 from collections.abc import Iterator
@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 
 from onetool.sandbox import ProtocolError, TooLargeError
 
-VARINT, FIXED64, LENGTH, FIXED32 = 0, 1, 2, 5  # wire types: how the content of a field is written
+VARINT, FIXED64, LENGTH, FIXED32 = 0, 1, 2, 5  # wire types: the encodings of a field
 LONGER = "a field that is longer than its message"
-MAX_SHIFT = 63  # bits to shift by: ten bytes hold 64 bits
+MAX_SHIFT = 63  # bits to shift by: ten bytes contain 64 bits
 
 _ONE_BYTE = [bytes((number,)) for number in range(128)]
 
@@ -29,14 +29,16 @@ def varint(number: int) -> bytes:
 
 
 def header(tag: int, size: int) -> bytes:
-    """Return the bytes before a content of this size. Large contents are joined with it only once: copies take time."""
+    """Return the header of a field of this size. Large contents are joined with it only once, since copies take
+    time.
+    """
     if tag < 16 and size < 128:
         return bytes((tag << 3 | LENGTH, size))
     return varint(tag << 3 | LENGTH) + varint(size)
 
 
 def message(tag: int, content: bytes) -> bytes:
-    """Return a field that holds bytes, a text or a message."""
+    """Return a field that contains bytes, a text or a message."""
     size = len(content)
     if tag < 16 and size < 128:
         return _ONE_BYTE[tag << 3 | LENGTH] + _ONE_BYTE[size] + content
@@ -44,19 +46,19 @@ def message(tag: int, content: bytes) -> bytes:
 
 
 def text(tag: int, content: str) -> bytes:
-    """Return a text field. Halves of surrogate pairs, which UTF-8 does not have, become question marks."""
+    """Return a text field. Lone surrogates, which UTF-8 can't encode, become question marks."""
     return message(tag, content.encode(errors="replace"))
 
 
 def number(tag: int, value: int) -> bytes:
-    """Return a field that holds an unsigned number."""
+    """Return a field that contains an unsigned number."""
     if tag < 16 and value < 128:
         return bytes((tag << 3, value))
     return varint(tag << 3) + varint(value)
 
 
 def read_varint(data: bytes, pos: int) -> tuple[int, int]:
-    """Return the number at `pos`, and where it ends. Raises IndexError where the data end first."""
+    """Return the number at `pos`, and its end. Raise IndexError if the data end first."""
     value = shift = 0
     while True:
         byte = data[pos]
@@ -70,7 +72,7 @@ def read_varint(data: bytes, pos: int) -> tuple[int, int]:
 
 
 def fields(data: bytes, pos: int, end: int) -> Iterator[tuple[int, int, int]]:
-    """Yield each field of the message in data[pos:end]: its tag, then a number and 0, or where its content stands.
+    """Yield each field of the message in data[pos:end]: its tag, then a number and 0, or the bounds of its content.
 
     Most numbers are one byte, which is read in place.
     """
@@ -98,43 +100,43 @@ def fields(data: bytes, pos: int, end: int) -> Iterator[tuple[int, int, int]]:
 
 
 def first_text(data: bytes, start: int, end: int) -> str:
-    """Return field 1 of a message, where that is a text."""
+    """Return field 1 of a message, if it is a text."""
     return next((data[at:stop].decode() for tag, at, stop in fields(data, start, end) if tag == 1), "")
 
 
 def read_numbers(data: bytes, start: int, end: int) -> dict[int, int]:
-    """Return the number fields of a message by tag. Negative ones are written in 64 bits."""
+    """Return the number fields of a message by tag. Negative numbers are encoded in 64 bits."""
     found = {tag: value for tag, value, stop in fields(data, start, end) if not stop}
     return {tag: signed(value) for tag, value in found.items()}
 
 
 def signed(value: int) -> int:
-    """Return an int32 or int64, which varints carry as two's complement."""
+    """Return an int32 or int64, which varints encode as two's complement."""
     return value - (1 << 64) if value >> 63 else value
 
 
 # Plain data
 
 
-MAX_DEPTH = 300  # levels of a value; each takes two frames of Python, which has a thousand
-MAX_BYTES = 200 * 1024 * 1024  # of one message; a worker takes no more than 256 MiB
-HOST = 3  # TYPE_ORIGIN_HOST: a class of ours
+MAX_DEPTH = 300  # levels of a value; each takes two of Python's thousand stack frames
+MAX_BYTES = 200 * 1024 * 1024  # of one message; a worker accepts at most 256 MiB
+HOST = 3  # TYPE_ORIGIN_HOST: a host class
 _double = Struct("<d").pack
 
-# Numbers of nodes below this are written in three bytes, whether they need them or not: one format for all pairs.
+# Indexes below this are always written in three bytes, so that all pairs have one format.
 THREE_BYTES = 1 << 21
 LONG = 1000  # characters of a text
-SMALL = 8192  # whole numbers below are sent once
+SMALL = 8192  # smaller integers are sent once
 
 
 class Function(NamedTuple):
-    """A function of ours that code can call by this name."""
+    """A host function that code can call by this name."""
 
     name: str
 
 
 class HostObject:
-    """An object of ours without attributes: what code asks of it comes to us, with its id."""
+    """A host object without attributes: the host answers every lookup in it, by its ID."""
 
     def __init__(self, class_name: str) -> None:
         self.id = urandom(16)
@@ -144,14 +146,14 @@ class HostObject:
 
 
 class Arena:
-    """The values that one message carries. Texts and small values are sent once, however often they occur."""
+    """The values in one message. Texts and small values are sent once, however often they occur."""
 
     __slots__ = ("_integers", "_nodes", "_singles", "_texts")
 
     def __init__(self) -> None:
         self._nodes: list[bytes] = []
         self._texts: dict[str, int] = {}
-        # Small numbers only: Python's hash of a number can be chosen, so that all collide
+        # Small numbers only: hashes of numbers can be chosen so that all collide
         self._integers: dict[int, int] = {}
         self._singles: dict[bool | None, int] = {}
 
@@ -160,13 +162,13 @@ class Arena:
         count = number(1, len(self._nodes))
         size = len(count) + sum(map(len, self._nodes))
         if size > MAX_BYTES:
-            raise TooLargeError("larger than what one message may hold")
+            raise TooLargeError("larger than one message may be")
         head = (*before, header(tag, size), count)
         outer = header(within, sum(map(len, head)) - len(count) + size) if within else b""
         return b"".join((outer, *head, *self._nodes))
 
     def add(self, value: Any, depth: int = 0) -> int:
-        """Return the index of the value's node. Raises TooLargeError if nested too deep, TypeError if not plain."""
+        """Return the index of the value's node. Raise TooLargeError if nested too deep, TypeError if not plain data."""
         kind, nodes = type(value), self._nodes
         if kind is str:
             if len(value) < LONG:  # hashing a long text takes longer than sending it
@@ -211,8 +213,8 @@ class Arena:
             raise TooLargeError("nested too deep")
         add, texts, pairs = self.add, self._texts, list[bytes]()
         for key, part in value.items():
-            # Most keys are texts that were seen before, as in the rows of a table.
-            name = texts.get(key) if type(key) is str else None  # hashed already: it is a key
+            # Most keys are texts that occurred before, as in the rows of a table.
+            name = texts.get(key) if type(key) is str else None  # a key's hash is cached
             if name is None:
                 name = add(key, depth + 1)
             held = add(part, depth + 1)
@@ -228,7 +230,7 @@ class Arena:
         if depth > MAX_DEPTH:
             raise TooLargeError("nested too deep")
         add, indexes = self.add, list[int]()
-        for part in value:  # no comprehension: it would take a second frame for each level
+        for part in value:  # no comprehension: it would take a second stack frame for each level
             indexes.append(add(part, depth + 1))
         most = max(indexes, default=0)
         if most < 128:
@@ -241,7 +243,7 @@ class Arena:
 
 
 def _integer(value: int) -> bytes:
-    """Return the node of a whole number. Small ones, which are most, are written in place."""
+    """Return the node of an integer. Small integers, the usual case, are written in place."""
     if 0 <= value < 64:
         return b"\x12\x02\x28%c" % (value << 1)
     if 0 <= value < SMALL:

@@ -1,1 +1,3 @@
-"""`run`: parses code, expands snippets, checks calls, runs it in the sandbox and renders the result."""
+"""Implements `run`: parses code, expands snippets, checks calls, runs the code in the sandbox and renders the
+result.
+"""

@@ -1,11 +1,11 @@
-"""Finds the calls that are awaited: these are answered with a future, all others with their value at once.
+"""Finds awaited calls: these are answered with a future, all others immediately with their value.
 
-`pack.tool(…)` gives its value, and `await asyncio.gather(pack.tool(…), …)` runs tools concurrently. Which of the two a
-call is depends on where its value goes: into an `await` or a `gather`, directly, through names, lists, dicts,
-comprehensions and the code's own functions. A value that can't be followed counts as not awaited.
+`pack.tool(…)` returns its value, and `await asyncio.gather(pack.tool(…), …)` runs tools concurrently. A call is awaited
+if its value reaches an `await` or a `gather`, directly or through names, lists, dicts, comprehensions and the code's
+own functions. A value that can't be followed counts as not awaited.
 
-Values are followed backwards, from every `await` to the expressions that its value may come from. A path says which
-part of an expression's value is meant: in `for name, call in pairs: await call` it is (ANY, 1) of `pairs`.
+Values are followed backwards, from every `await` to the expressions that its value may come from. A path selects the
+part of an expression's value: in `for name, call in pairs: await call` it is (ANY, 1) of `pairs`.
 """
 
 import ast
@@ -15,8 +15,8 @@ from onetool.script.bindings import TAKING, Bindings, Path, PathStep, step
 
 GATHERING = {"gather", "run"}
 SAME_ITEMS = {"list", "tuple", "set", "frozenset", "sorted", "reversed", "iter", "deque"}
-MAX_DEPTH = 6  # parts of parts of parts
-MAX_STEPS = 200_000  # well under a second; nobody's code needs a hundredth of it
+MAX_DEPTH = 6  # nested parts of a value
+MAX_STEPS = 200_000  # well under a second; real code needs less than a hundredth
 
 ANY, CALL, DONE = PathStep.ANY, PathStep.CALL, PathStep.DONE
 
@@ -27,12 +27,13 @@ def awaited_calls(tree: ast.Module) -> set[int]:
 
 
 class _Flow:
-    """Follows values backwards from every `await` and `gather` to the calls that they come from."""
+    """A data flow analysis, backwards from every `await` and `gather` to the calls that their values come from."""
 
     def __init__(self, tree: ast.Module) -> None:
         self.awaited: set[int] = set()
         self._code = Bindings(tree)
-        self._asyncio, self._gathering = {"asyncio"}, set[str]()  # what the code calls it, and its `gather` and `run`
+        # The code's names for asyncio, and for its `gather` and `run`.
+        self._asyncio, self._gathering = {"asyncio"}, set[str]()
         for node in self._code.starts:
             if isinstance(node, ast.Import):
                 self._asyncio.update(one.asname or one.name for one in node.names if one.name == "asyncio")
@@ -43,7 +44,7 @@ class _Flow:
         self._left = MAX_STEPS
         for node in self._code.starts:
             if isinstance(node, ast.Await):
-                self._want(node.value)
+                self._add(node.value)
             elif isinstance(node, ast.Call) and self._gathers(node.func):
                 self._each(node.args, ())
         while self._waiting and self._left > self._code.looked_at:
@@ -51,7 +52,7 @@ class _Flow:
             self._follow(*self._waiting.pop())
 
     def _gathers(self, function: ast.expr) -> bool:
-        """Return whether it is `asyncio.gather`, or `asyncio.run`, which awaits without the word."""
+        """Return whether the function is `asyncio.gather`, or `asyncio.run`, which awaits its argument, too."""
         match function:
             case ast.Attribute(value=ast.Name(id=module), attr=attr):
                 return module in self._asyncio and attr in GATHERING
@@ -60,15 +61,15 @@ class _Flow:
             case _:
                 return False
 
-    def _want(self, node: ast.AST, path: Path = ()) -> None:
-        """Note that the value of an expression, or a part of it, is awaited."""
+    def _add(self, node: ast.AST, path: Path = ()) -> None:
+        """Record that the value of an expression, or a part of it, is awaited."""
         if len(path) <= MAX_DEPTH and (id(node), path) not in self._seen:
             self._seen.add((id(node), path))
             self._waiting.append((node, path))
 
     def _each(self, nodes: Iterable[ast.AST], path: Path) -> None:
         for node in nodes:
-            self._want(node, path)
+            self._add(node, path)
 
     def _follow(self, node: ast.AST, path: Path) -> None:
         match node:
@@ -81,7 +82,7 @@ class _Flow:
             case ast.Call():
                 self._called(node, path)
             case ast.Await(value=ast.Call(func=function)):
-                self._want(function, (DONE, *path))
+                self._add(function, (DONE, *path))
             case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.Lambda():
                 if path[:1] == (DONE if isinstance(node, ast.AsyncFunctionDef) else CALL,):
                     self._each(self._code.returns[id(node)], path[1:])
@@ -90,20 +91,20 @@ class _Flow:
             case ast.BoolOp(values=values):
                 self._each(values, path)
             case ast.NamedExpr(value=inner):
-                self._want(inner, path)
+                self._add(inner, path)
             case ast.Starred(value=inner):
-                self._want(inner, (ANY, *path))
+                self._add(inner, (ANY, *path))
             case ast.Subscript(value=inner, slice=ast.Slice()):
-                moved = path and path[0] not in (CALL, DONE)  # items of a slice stand in other places
-                self._want(inner, (ANY, *path[1:]) if moved else path)
+                moved = path and path[0] not in (CALL, DONE)  # items of a slice have other indexes
+                self._add(inner, (ANY, *path[1:]) if moved else path)
             case ast.Subscript(value=inner, slice=key):
-                self._want(inner, (step(key), *path))
+                self._add(inner, (step(key), *path))
             case _:
                 if path and path[0] not in (CALL, DONE):
                     self._inside(node, path[0], path[1:])
 
     def _inside(self, node: ast.AST, first: object, rest: Path) -> None:
-        """Follow a part of something that is written out here."""
+        """Follow a part of a literal or comprehension."""
         match node:
             case ast.List(elts=items) | ast.Tuple(elts=items) | ast.Set(elts=items):
                 stars = any(isinstance(item, ast.Starred) for item in items)
@@ -113,11 +114,11 @@ class _Flow:
             case ast.Dict(keys=keys, values=values):
                 for key, value in zip(keys, values, strict=True):
                     if key is None:
-                        self._want(value, (first, *rest))
+                        self._add(value, (first, *rest))
                     elif _may_be(step(key), first):
-                        self._want(value, rest)
+                        self._add(value, rest)
             case ast.ListComp(elt=item) | ast.GeneratorExp(elt=item) | ast.SetComp(elt=item) | ast.DictComp(value=item):
-                self._want(item, rest)
+                self._add(item, rest)
             case ast.BinOp(left=left, right=right):
                 self._each((left, right), (ANY, *rest))
             case _:
@@ -128,18 +129,18 @@ class _Flow:
         for one in bindings:
             steps = path[: one.depth]
             if not one.certain and not path:
-                continue  # what was added to something is a part of it
+                continue  # what was added to a value is a part of it
             if len(steps) < one.depth or CALL in steps or DONE in steps or (steps and not _may_be(one.key, steps[-1])):
                 continue
-            self._want(one.value, (*one.path, *path[one.depth :]))
+            self._add(one.value, (*one.path, *path[one.depth :]))
 
     def _called(self, call: ast.Call, path: Path) -> None:
         if not path:
             self.awaited.add(id(call))
-        self._want(call.func, (CALL, *path))
+        self._add(call.func, (CALL, *path))
         match call.func:
             case ast.Attribute(value=inner, attr=attr) if attr in TAKING:
-                self._want(inner, (step(call.args[0]) if call.args and attr != "pop" else ANY, *path))
+                self._add(inner, (step(call.args[0]) if call.args and attr != "pop" else ANY, *path))
                 self._each(call.args[1:], path)
             case ast.Name(id="next"):
                 self._each(call.args[:1], (ANY, *path))
@@ -149,14 +150,14 @@ class _Flow:
                 pass
 
     def _handed_on(self, call: ast.Call, first: object, rest: Path) -> None:
-        """Follow calls of Python's own functions that give the items that they were given."""
+        """Follow calls of built-in functions that return items of their arguments."""
         arguments = call.args
         second, after = (rest[0], rest[1:]) if rest else (None, ())
         match call.func:
             case ast.Attribute(value=inner, attr="values" | "copy"):
-                self._want(inner, (ANY, *rest))
+                self._add(inner, (ANY, *rest))
             case ast.Attribute(value=inner, attr="items") if second in (1, ANY):
-                self._want(inner, (ANY, *after))
+                self._add(inner, (ANY, *after))
             case ast.Name(id=name) if name in SAME_ITEMS:
                 self._each(arguments[:1], (ANY, *rest))
             case ast.Name(id="filter"):
@@ -176,7 +177,7 @@ class _Flow:
                 pass
 
     def _passed(self, parameter: ast.arg, path: Path) -> None:
-        """Follow a parameter that is awaited to the arguments that calls of the function give for it."""
+        """Follow an awaited parameter to the arguments for it in calls of the function."""
         function = self._code.owner[id(parameter)]
         ordered = [*function.args.posonlyargs, *function.args.args]
         for name in self._code.names_of[id(function)]:
@@ -190,7 +191,7 @@ class _Flow:
                 elif parameter in own:
                     index = own.index(parameter)
                     starred = [one for one in call.args[: index + 1] if isinstance(one, ast.Starred)]
-                    # It is unknown which of the items of a starred argument it is.
+                    # The index within a starred argument is unknown.
                     self._each(starred[:1] or call.args[index : index + 1], path)
                 self._each((one.value for one in call.keywords if one.arg == parameter.arg), path)
                 self._each((one.value for one in call.keywords if one.arg is None), (parameter.arg, *path))

@@ -1,4 +1,4 @@
-"""Bindings: which values a name may have at the place where it is used, found by reading the code once."""
+"""Bindings: the values that a name may have at the place where it is used, found by static analysis."""
 
 import ast
 from bisect import bisect_right
@@ -11,19 +11,19 @@ BLOCKS = {"body", "orelse", "handlers", "finalbody"}
 LOOPS = (ast.For, ast.While, ast.AsyncFor)
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
-# Parts of the tree that are of interest; the others are words like Load and Add.
+# Node types of interest; others are operators and contexts like Add and Load.
 PLACED = (ast.expr, ast.stmt, ast.comprehension, ast.arguments, ast.arg, ast.keyword, ast.ExceptHandler, ast.match_case,
           ast.withitem)  # fmt: skip
-# Methods that put their last argument into what they are called on: as an item, or item by item.
+# Methods that add their last argument to their object: as an item (1), or item by item (0).
 ADDING = {"append": 1, "add": 1, "insert": 1, "appendleft": 1, "setdefault": 1, "extend": 0, "update": 0}
 TAKING = {"pop", "popleft", "get", "setdefault"}
-ATTRIBUTES = 0  # the scope of all attributes: one of that name is like another
+ATTRIBUTES = 0  # the scope of all attributes: those with the same name are treated as one
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
 
 class PathStep(Enum):
-    """A step from a value to a part of it, where that is not one known index or key."""
+    """A step from a value to a part of it that is not a known index or key."""
 
     ANY = "any item"
     CALL = "what a call of it gives"
@@ -37,7 +37,7 @@ Blocks = tuple[int, ...]
 
 
 class Binding(NamedTuple):
-    """A value that a name may have: that part of it to which `path` leads."""
+    """A value that a name may have: the part of `value` that `path` leads to."""
 
     value: ast.AST
     path: Path
@@ -46,18 +46,18 @@ class Binding(NamedTuple):
     blocks: Blocks
     depth: int = 0  # steps from the name to the value: 1 after `name.append(value)`
     key: object = ANY  # the last of these steps
-    certain: bool = True  # from here on the name has this value and no other one
+    certain: bool = True  # whether it replaces all earlier values of the name
 
 
 class Bindings:
-    """Every binding in some code, and the functions and calls that there are."""
+    """The bindings in some code, with its functions and calls."""
 
     def __init__(self, tree: ast.Module) -> None:
-        self.starts: list[ast.Await | ast.Call | ast.Import | ast.ImportFrom] = []  # where following can begin
+        self.starts: list[ast.Await | ast.Call | ast.Import | ast.ImportFrom] = []  # where values are followed from
         self.returns: dict[int, list[ast.expr]] = defaultdict(list)
         self.calls: dict[str, list[ast.Call]] = defaultdict(list)
-        self.owner: dict[int, Function] = {}  # of a parameter
-        self.names_of: dict[int, list[str]] = defaultdict(list)  # what the code calls a function
+        self.owner: dict[int, Function] = {}  # the function of a parameter
+        self.names_of: dict[int, list[str]] = defaultdict(list)  # the names of a function
         self.looked_at = 0
         self._module = id(tree)
         self._scope: dict[int, int] = {}
@@ -66,33 +66,33 @@ class Bindings:
         self._loops: set[int] = set()
         self._branches: dict[int, Blocks] = {}
         self._comprehensions: set[int] = set()
-        self._elsewhere: set[tuple[int, str]] = set()  # what is declared global or nonlocal
+        self._elsewhere: set[tuple[int, str]] = set()  # names declared global or nonlocal
         self._made: dict[tuple[int, str], list[Binding]] = defaultdict(list)
-        self._from_elsewhere: dict[tuple[int, str], list[Binding]] = {}  # bound in a function inside of the name's own
+        self._from_elsewhere: dict[tuple[int, str], list[Binding]] = {}  # bound in a function nested in the name's own
         self._added: list[tuple[str, Binding]] = []
         self._walk(tree)
         self._settle()
 
     def of_attribute(self, node: ast.Attribute) -> list[Binding]:
-        """Return what an attribute may be, where the code itself made what it is an attribute of."""
+        """Return the possible values of an attribute, if the code itself created its object."""
         if isinstance(node.value, ast.Name) and self._home(self._scope[id(node)], node.value.id) is None:
             return []
         return self._made.get((ATTRIBUTES, f".{node.attr}"), [])
 
     def of_name(self, node: ast.Name) -> list[Binding]:
-        """Return what a name may stand for here: from the last binding that is certain on, also around a loop."""
+        """Return the possible values of a name: from the last certain binding on, including those around a loop."""
         scope = self._scope[id(node)]
         home = self._home(scope, node.id)
         if home is None:
             return []
-        if self._function(scope) != home:  # of a comprehension, or of a function around: in whatever order
+        if self._function(scope) != home:  # in a comprehension or nested function, which may run at any time
             return self._made[home, node.id]
         found = list(self._reaching(self._made[home, node.id], _start(node), self._blocks[id(node)]))
         return found + self._from_elsewhere.get((home, node.id), [])
 
     def _reaching(self, bindings: list[Binding], place: Position, here: Blocks) -> Iterator[Binding]:
         now = bisect_right(bindings, place, key=lambda one: one.place)
-        passed: set[Blocks] = set()  # there the name is bound on whatever way
+        passed: set[Blocks] = set()  # blocks in which every path binds the name
         certain = None
         for index in range(now - 1, -1, -1):
             self.looked_at += 1
@@ -112,7 +112,7 @@ class Bindings:
                 yield binding
 
     def _passed(self, blocks: Blocks, passed: set[Blocks]) -> Blocks:
-        """Return the outermost blocks that can't be passed without a binding: both branches of an `if` make one."""
+        """Return the outermost blocks in which every path has a binding: both branches of an `if` make up one."""
         passed.add(blocks)
         while blocks and all((*blocks[:-1], one) in passed for one in self._branches.get(blocks[-1], (None,))):
             blocks = blocks[:-1]
@@ -120,7 +120,7 @@ class Bindings:
         return blocks
 
     def _home(self, scope: int | None, name: str) -> int | None:
-        """Return the scope that a name belongs to, seen from another one; None where nothing binds it."""
+        """Return the scope that a name belongs to, as seen from `scope`; None if nothing binds it."""
         while scope is not None:
             if (scope, name) in self._made:
                 return scope
@@ -135,7 +135,7 @@ class Bindings:
     # Reading
 
     def _walk(self, tree: ast.Module) -> None:
-        """Note for every node which scope it is in and which blocks are around it. Not recursive: code is deep."""
+        """Record the scope of every node and the blocks around it. Not recursive, since code can be deep."""
         stack: list[tuple[ast.AST, ast.AST, Blocks]] = [(tree, tree, ())]
         first: set[int] = set()
         while stack:
@@ -147,7 +147,7 @@ class Bindings:
             if isinstance(node, COMPREHENSIONS):
                 self._comprehensions.add(id(node))
                 first.add(id(node.generators[0]))
-                stack.append((node.generators[0].iter, scope, blocks))  # which belongs to the scope around
+                stack.append((node.generators[0].iter, scope, blocks))  # evaluated in the enclosing scope
             self._note(node, scope)
             for field in node._fields:
                 value = getattr(node, field, None)
@@ -169,7 +169,7 @@ class Bindings:
                     self._bind(target, self._binding(value, (), node, scope))
             case ast.AnnAssign(value=ast.expr() as value) | ast.NamedExpr(value=value):
                 self._bind(node.target, self._binding(value, (), node, scope))
-            case ast.AugAssign(value=value):  # `xs += [call]` keeps what was there
+            case ast.AugAssign(value=value):  # `xs += [call]` keeps the old items
                 self._bind(node.target, self._binding(value, (), node, scope)._replace(certain=False))
             case ast.For(iter=value) | ast.AsyncFor(iter=value) | ast.comprehension(iter=value):
                 self._bind(node.target, self._binding(value, (ANY,), value, scope, self._blocks[id(node)]))
@@ -198,7 +198,7 @@ class Bindings:
             self.starts.append(node)
 
     def _branch(self, *blocks: list[ast.stmt]) -> None:
-        """Note that one of these blocks is passed, whatever happens."""
+        """Record that exactly one of these blocks runs."""
         for block in blocks:
             self._branches[id(block)] = tuple(map(id, blocks))
 
@@ -245,7 +245,7 @@ class Bindings:
                 pass
 
     def _add(self, holder: ast.expr, binding: Binding) -> None:
-        """Add a value to the name that holds it, or that holds what holds it: `d[key].append(value)`."""
+        """Record a value for the name whose container it is added to, at any depth: `d[key].append(value)`."""
         while True:
             match holder:
                 case ast.Name(id=name):
@@ -263,16 +263,16 @@ class Bindings:
             binding = binding._replace(depth=binding.depth + 1)
 
     def _settle(self) -> None:
-        """Move every binding to the scope that its name belongs to, in the order of the text."""
+        """Move every binding to the scope of its name, in source order."""
         for scope, name in self._elsewhere:
             for binding in self._made.pop((scope, name), []):
                 self._made[self._home(scope, name) or self._module, name].append(binding)
         for scope, name in [key for key in self._made if key[0] in self._comprehensions]:
             bindings = self._made.pop((scope, name))
-            for binding in bindings:  # a walrus binds in the function around
+            for binding in bindings:  # a walrus binds in the enclosing function
                 self._made[scope if binding.path else self._function(scope), name].append(binding)
         for name, binding in self._added:
-            if (home := self._home(binding.scope, name)) is not None:  # else it is a pack
+            if (home := self._home(binding.scope, name)) is not None:  # otherwise the name is a pack
                 self._made[home, name].append(binding)
         for (home, name), bindings in self._made.items():
             bindings.sort(key=lambda one: one.place)
@@ -281,14 +281,14 @@ class Bindings:
 
 
 def step(key: ast.AST) -> object:
-    """Return the step that a subscript is."""
+    """Return the path step of a subscript."""
     if isinstance(key, ast.Constant) and isinstance(key.value, str | int) and key.value is not True:
         return key.value
     return ANY
 
 
 def _is_inside(node: ast.AST, field: str) -> bool:
-    """Return whether this part of a node is in the scope that the node makes."""
+    """Return whether a field of the node is inside the scope that the node creates."""
     if isinstance(node, COMPREHENSIONS):
         return True
     return isinstance(node, (*FUNCTIONS, ast.ClassDef)) and field in ("body", "args")

@@ -4,9 +4,9 @@
     +read-file path=notes.txt maxBytes=100
     +brave.search query='green tea' tags=["a", "b"]
 
-A tool is named as code names it, by its full name, by an alias, or by its slug alone where no other tool has the same
-one. Quotes and backslashes mean what they mean in a shell. A value is JSON where the tool's schema wants data, else a
-text. In `run` a line needs at least one `key=value`: `+x` alone is Python, and `+x y=1` never is.
+Tools are called by their name in code, their full name, an alias, or just their slug if no other tool has the same
+slug. Quotes and backslashes work as in a shell. A value is JSON if the tool's schema requires data, otherwise text.
+In `run` a line needs at least one `key=value`: `+x` alone is Python, and `+x y=1` never is.
 """
 
 import json
@@ -31,13 +31,13 @@ SLUG = r"\w[^\s=()\[\]{},;\"'+*/<>]*"
 KEY = r"[^\W\d][\w.:$@-]*|[$@][\w.:$@-]+"
 LINE = re.compile(rf"\+({SLUG})(?:[ \t]+(.*))?", re.DOTALL)
 PAIR = re.compile(rf"({KEY})=")
-# One word of a shell: parts in quotes, escaped signs, and all else up to the next space.
+# One shell word: quoted parts, escaped characters, and everything else up to the next space.
 WORD = re.compile(r"""(?:[^\s'"\\]++|'[^']*+'|"(?:[^"\\]|\\.)*+"|\\.)*+""", re.DOTALL)
-MAX_NAMED = 5  # tools of one slug that an error lists
+MAX_NAMED = 5  # tools with the same slug that an error lists
 
 
 class CallLine(NamedTuple):
-    """A tool, and the arguments that the line gives it."""
+    """A tool, and its arguments in the line."""
 
     spec: ToolSpec
     args: dict[str, Any]
@@ -46,7 +46,7 @@ class CallLine(NamedTuple):
 def expand_call_line(
     code: str, names: ScriptNames, allowed: Collection[str] | None = None, taken: Collection[str] = ()
 ) -> str:
-    """Return the call that code stands for, if all of it is one call line; else the code."""
+    """Return the Python call for code that consists of one call line; other code is returned unchanged."""
     line = code.strip()
     found = None if "\n" in line else LINE.fullmatch(line)
     if found is None or not PAIR.match(found[2] or ""):
@@ -55,7 +55,7 @@ def expand_call_line(
 
 
 def read_call_line(line: str, names: ScriptNames, allowed: Collection[str] | None = None) -> CallLine:
-    """Return the call that a line says, also one without arguments. Raises ScriptError."""
+    """Parse a call line, which may have no arguments. Raise ScriptError if it is invalid."""
     found = LINE.fullmatch(line.strip())
     if found is None:
         raise ScriptError("a tool is called as +tool key=value")
@@ -72,7 +72,7 @@ def write_call_line(name: str, args: Mapping[str, Any]) -> str:
 
 
 def find_tool(slug: str, names: ScriptNames, allowed: Collection[str] | None = None) -> ToolSpec:
-    """Return the tool of that name, alias or slug, also with `@version`. The ScriptError names the nearest ones."""
+    """Return the tool with this name, alias or slug, also with `@version`. The ScriptError suggests similar names."""
     slug = normalize("NFC", slug)
     spec = names.tool(slug) or names.catalogue.get(slug) or names.tool(slug.replace("-", "_"))
     if spec is not None:
@@ -88,7 +88,7 @@ def find_tool(slug: str, names: ScriptNames, allowed: Collection[str] | None = N
         listed = ", ".join(one.name for one in same[:MAX_NAMED])
         more = " …" if len(same) > MAX_NAMED else ""
         raise ScriptError(f"several tools have the slug {slug}: name one of {listed}{more}")
-    if not same:  # a name is also found by its last part, so that slugs need not be among the names
+    if not same:  # similar names are also found by their last part, so slugs are not needed
         shown = (spec.name for spec in names.catalogue if not spec.hidden and (allowed is None or spec.name in allowed))
         raise ScriptError(f"there is no tool {value_shown(slug)}{or_rather(slug, [*names.functions, *shown])}")
     return same[0]
@@ -119,7 +119,7 @@ def _order(spec: ToolSpec) -> str:
 
 
 def _value(text: str, at: int, key: str, spec: ToolSpec) -> tuple[Any, int]:
-    """Return the value that begins here, and where it ends."""
+    """Return the value that begins at `at`, and its end."""
     wants_text = is_text(key, spec)
     if not wants_text and text.startswith(("[", "{"), at):
         with suppress(ValueError, RecursionError):
@@ -130,23 +130,23 @@ def _value(text: str, at: int, key: str, spec: ToolSpec) -> tuple[Any, int]:
     word = WORD.match(text, at)
     if word is None or not ALONE.match(text, word.end()):
         raise ScriptError(f"+{spec.name}: {cut(key, SHOWN)} has a quote that is not closed")
-    said = "".join(shlex.split(word[0]))
+    unquoted = "".join(shlex.split(word[0]))
     if wants_text:
-        return said, word.end()
+        return unquoted, word.end()
     try:
-        return strict_decoder().decode(said), word.end()
+        return strict_decoder().decode(unquoted), word.end()
     except (ValueError, RecursionError):
-        return said, word.end()  # where the schema does not want a text, the check says so
+        return unquoted, word.end()  # values of other types are reported by the validation
 
 
 # As code
 
 
 def _as_code(call: CallLine, names: ScriptNames, taken: Collection[str]) -> str:
-    """Return the call as somebody would write it; by `ot.call` where a name can't be said, or means something else."""
+    """Return the call in natural code; with `ot.call` if the name is not an identifier, or has another meaning."""
     spec, args = call
     word = ""
-    with suppress(StopIteration):  # a tool that is in no list, such as an older version, has no spelling
+    with suppress(StopIteration):  # unlisted tools, such as an older version, have no spelling
         word = names.spelling(spec)
     sayable = all(parameter_named(spec, as_identifier(key)) == key for key in args)
     if sayable and word and names.tool(word) is spec and word.partition(".")[0] not in taken:
@@ -154,13 +154,13 @@ def _as_code(call: CallLine, names: ScriptNames, taken: Collection[str]) -> str:
     return f"ot.call({spec.name!r}, {args!r})"
 
 
-# What may come next in a line that is being typed
+# Completion of a line
 
 
 def call_line_completions(line: str, names: ScriptNames, allowed: Collection[str] | None = None) -> list[str]:
-    """Return every word that the last one of the line could become: tools, arguments, listed values."""
-    begun = re.split(r"\s", line)[-1]
-    if begun == line:  # full names and aliases that begin so; else slugs
+    """Return every completion of the last word: tools, arguments, enumerated values."""
+    prefix = re.split(r"\s", line)[-1]
+    if prefix == line:  # full names and aliases with this prefix, else slugs
         shown = [spec for spec in names.catalogue if not spec.hidden and (allowed is None or spec.name in allowed)]
         aliases = [word for word, spec in names.functions.items() if allowed is None or spec.name in allowed]
         named = dict.fromkeys(f"{MARK}{name} " for name in (*aliases, *(spec.name for spec in shown)))
@@ -170,10 +170,10 @@ def call_line_completions(line: str, names: ScriptNames, allowed: Collection[str
         spec = find_tool(line.split()[0].removeprefix(MARK), names, allowed)
     except ScriptError:
         return []
-    key, sign, _ = begun.partition("=")
+    key, sign, _ = prefix.partition("=")
     if sign:
         words = [f"{key}={shlex.quote(value)} " for value in named_values(key, spec)]
     else:
         given = set(re.findall(rf"\s({KEY})=", line))
         words = [f"{name}=" for name in spec.order if name not in given]
-    return [word for word in words if word.startswith(begun)]
+    return [word for word in words if word.startswith(prefix)]

@@ -1,7 +1,7 @@
-"""Checks every call of a tool in the code against the catalogue, before the first one is made.
+"""Checks every tool call in the code against the catalogue, before the code runs.
 
-Only what is certainly wrong is reported: a tool that does not exist, an argument that it does not take or needs, a
-literal that its schema rules out. Everything else is validated when the call is made.
+Only certain mistakes are reported: tools that do not exist, unknown or missing arguments, literals that violate the
+schema. Everything else is validated when the call is made.
 """
 
 import ast
@@ -21,7 +21,7 @@ from onetool.script.failures import EACH_IN_TRY, SIDE_BY_SIDE, without_module
 from onetool.script.names import ALL, BUILTINS, CALL, LANGUAGE, ScriptNames, ScriptPack, may_be_named
 from onetool.script.parse import MAX_MESSAGE, CodeScan
 
-# Keywords beside `properties` that make one argument's fate depend on others: then it is the whole call or nothing.
+# Keywords beside `properties` that relate arguments to each other, so that only whole calls can be validated.
 COMBINING_KEYWORDS = frozenset(
     {"$ref", "$dynamicRef", "allOf", "anyOf", "oneOf", "not", "if", "dependentRequired", "dependentSchemas",
      "dependencies", "minProperties", "maxProperties", "patternProperties", "propertyNames", "unevaluatedProperties",
@@ -31,19 +31,19 @@ DEFINITIONS = frozenset({"$defs", "definitions"})
 
 
 class _Unknown:
-    """Marks a value that is not literal."""
+    """A marker for a value that is not literal."""
 
 
 UNKNOWN: Any = _Unknown()
 
 
 class LiteralArguments(NamedTuple):
-    """What a call gives."""
+    """The arguments of a call in the code."""
 
     literals: Mapping[str, Any]
     given: frozenset[str]
-    complete: bool = True  # nothing more comes from `*` or `**`
-    wrong: str | None = None  # too many, or two for one
+    complete: bool = True  # no further arguments come from `*` or `**`
+    wrong: str | None = None  # too many arguments, or two values for one
 
     @classmethod
     def of(cls, node: ast.Call, spec: ToolSpec) -> "LiteralArguments":
@@ -52,8 +52,8 @@ class LiteralArguments(NamedTuple):
         plain = [argument for argument in node.args if not isinstance(argument, ast.Starred)]
         complete = len(plain) == len(node.args) and all(keyword.arg for keyword in node.keywords)
         if len(plain) > len(spec.order):
-            wrong = f"takes {len(spec.order)} arguments at the most, got {len(plain)}"
-        if len(plain) == len(node.args):  # else it is unknown which argument is which
+            wrong = f"takes at most {len(spec.order)} arguments, got {len(plain)}"
+        if len(plain) == len(node.args):  # otherwise positions are unknown
             values = {name: literal_value(argument) for name, argument in zip(spec.order, plain, strict=False)}
         for keyword in node.keywords:
             if keyword.arg is not None:
@@ -65,7 +65,7 @@ class LiteralArguments(NamedTuple):
 
 
 def literal_value(node: ast.expr) -> Any:
-    """Return the value that an expression literally is, as it would reach the tool; UNKNOWN for everything else."""
+    """Return the value of a literal as the tool would receive it; UNKNOWN for every other expression."""
     match node:
         case ast.Constant(value=None | bool() | int() | float() | str() as value):
             return value
@@ -94,11 +94,11 @@ def problems_with(spec: ToolSpec, arguments: LiteralArguments) -> Iterator[Wrong
         return
     if not COMBINING_KEYWORDS.isdisjoint(spec.input_schema):
         return
-    if spec.input_schema.get("additionalProperties", False) is False:  # {} takes anything
+    if spec.input_schema.get("additionalProperties", False) is False:  # {} accepts anything
         for name in sorted(arguments.given.difference(spec.order)):
             known, near = ", ".join(sorted(spec.order)), did_you_mean(name, spec.order)
             if near is None and spec.lenient and not is_closed(spec.input_schema):
-                continue  # it is sent on
+                continue  # passed on to the tool
             hint = near or (f"known: {known}" if known else "it takes no arguments")
             yield WrongArgument(path=name, expected="", got="unknown argument", hint=hint)
     if arguments.complete:
@@ -116,7 +116,7 @@ def problems_with(spec: ToolSpec, arguments: LiteralArguments) -> Iterator[Wrong
 
 @lru_cache(maxsize=4096)
 def _can_stand_alone(spec: ToolSpec) -> bool:
-    """Return whether the schema of one argument means the same alone: it refers to shared definitions only."""
+    """Return whether an argument's schema can be validated alone: it refers to shared definitions only."""
     properties: Mapping[str, Any] = spec.input_schema.get("properties") or {}
     if any(isinstance(one, Mapping) and not DEFINITIONS.isdisjoint(one) for one in properties.values()):
         return False
@@ -127,17 +127,17 @@ def _can_stand_alone(spec: ToolSpec) -> bool:
 
 
 MAX_SHOWN = 5
-ASYNCIO = ("gather", "run", "sleep")  # what there is
+ASYNCIO = ("gather", "run", "sleep")  # the functions that exist
 SIMPLE_STATEMENTS = (ast.Expr, ast.Assign, ast.AnnAssign, ast.AugAssign)
 CONDITIONAL = (ast.Lambda, ast.IfExp, ast.BoolOp, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
-MAX_FOUND = 100  # each may ask for the nearest name, which takes its time
-MAX_TEXT = 460  # characters of all that is told
+MAX_FOUND = 100  # each may search for similar names, which takes time
+MAX_TEXT = 460  # characters of the whole message
 
 
 class CodeFinding(NamedTuple):
-    """One thing that is wrong, the line it is on, and the tool that it is about, whose signature helps.
+    """A mistake, its line, and the tool it concerns, whose signature helps to fix it.
 
-    `node` is what is wrong, where the tree of the code has it.
+    `node` is the wrong part of the syntax tree, if known.
     """
 
     line: int
@@ -153,7 +153,7 @@ class CodeFinding(NamedTuple):
 def check(
     scan: CodeScan, names: ScriptNames, modules: Collection[str], allowed: Collection[str] | None = None
 ) -> list[CodeFinding]:
-    """Return what is wrong with the calls of tools. `modules` are the names that an import could give."""
+    """Return the mistakes in calls of tools. `modules` are the importable names."""
     return list(islice(_Check(scan, names, modules, allowed).findings(), MAX_FOUND))
 
 
@@ -163,7 +163,7 @@ def called_tools(scan: CodeScan, names: ScriptNames, modules: Collection[str]) -
 
 
 def findings_text(findings: list[CodeFinding], names: ScriptNames) -> tuple[str, tuple[str, ...]]:
-    """Return one message with all of them, or with the first ones, and the signatures that help."""
+    """Return one message with all mistakes, or with the first ones, and the signatures that help."""
     shown: list[CodeFinding] = []
     while len(shown) < min(len(findings), MAX_SHOWN) and len(_sentence(findings[: len(shown) + 1])) < MAX_MESSAGE:
         shown.append(findings[len(shown)])
@@ -187,7 +187,7 @@ def _sentence(findings: list[CodeFinding]) -> str:
 
 
 def _usage(spec: ToolSpec, name: str, most: int) -> str:
-    """Return the signature, or where that is long the names in it."""
+    """Return the signature, or only its names if it is long."""
     whole = signature(spec, name)
     if len(whole) <= most:
         return whole
@@ -207,17 +207,17 @@ class _Check:
 
     @cached_property
     def _certain(self) -> set[int]:
-        """The nodes that certainly run. Unknown names in other places are not reported."""
+        """The nodes that certainly run. Unknown names elsewhere are not reported."""
         body = self._scan.tree.body if self._scan.tree else []
         nodes: list[ast.AST] = [statement for statement in body if isinstance(statement, SIMPLE_STATEMENTS)]
-        for node in nodes:  # which grows while it is walked
+        for node in nodes:  # which grows during the loop
             if not isinstance(node, CONDITIONAL):
                 nodes += ast.iter_child_nodes(node)
         return set(map(id, nodes))
 
     @cached_property
     def _tried(self) -> set[int]:
-        """What stands in a `try`, and so may fail."""
+        """The nodes inside a `try`, which may fail."""
         tries = [node for node in ast.walk(self._scan.tree) if isinstance(node, ast.Try)] if self._scan.tree else []
         return {id(inner) for node in tries for part in node.body for inner in ast.walk(part)}
 
@@ -233,7 +233,7 @@ class _Check:
                     pass
 
     def called(self) -> Iterator[str]:
-        """Yield the names of the tools that the code calls, as far as can be told without running it."""
+        """Yield the names of the tools that the code calls, as far as known without running it."""
         for node in self._scan.calls:
             match node:
                 case ast.Call(func=ast.Name(id=name)):
@@ -243,15 +243,15 @@ class _Check:
                     spec = None if pack is None else pack.tools.get(attr)
                 case _:
                     continue
-            if spec is CALL and node.args and isinstance(said := literal_value(node.args[0]), str):
-                spec = self._names.catalogue.get(said) or self._names.tool(said)
+            if spec is CALL and node.args and isinstance(tool_name := literal_value(node.args[0]), str):
+                spec = self._names.catalogue.get(tool_name) or self._names.tool(tool_name)
             if spec is ALL and node.args:
                 spec = self._given_tool(node.args[0])
             if spec is not None and spec not in LANGUAGE:
                 yield spec.name
 
     def _imports(self) -> Iterator[CodeFinding]:
-        """Yield imports of missing modules that certainly run: the whole code would fail with them."""
+        """Yield imports of missing modules that certainly run, since the whole code would fail."""
         for node in self._scan.tree.body if self._scan.tree else []:
             if isinstance(node, ast.Import):
                 wanted = [alias.name for alias in node.names]
@@ -265,17 +265,17 @@ class _Check:
                     yield CodeFinding(node.lineno, f"there is no module {module}; {way}", node=node)
 
     def _asyncio(self, node: ast.Call, attr: str) -> Iterator[CodeFinding]:
-        """Yield what the sandbox's asyncio lacks: such calls would run the tools in them, and only then fail."""
+        """Yield uses of functions that the sandbox's asyncio lacks, which would fail only after their tools ran."""
         if id(node) in self._tried:
             return
         if attr not in ASYNCIO:
             yield CodeFinding(node.lineno, f"there is no asyncio.{attr}; {SIDE_BY_SIDE}", node=node)
         elif attr == "gather" and any(keyword.arg == "return_exceptions" for keyword in node.keywords):
-            message = f"gather takes no return_exceptions; {EACH_IN_TRY}"
+            message = f"gather does not support return_exceptions; {EACH_IN_TRY}"
             yield CodeFinding(node.lineno, message, node=node)
 
     def _simple_aliases(self) -> Iterator[tuple[str, ToolSpec]]:
-        """Yield `f = pack.tool`, where nothing else is ever called f."""
+        """Yield assignments `f = pack.tool` of names that have no other value."""
         for node in self._scan.assignments:
             match node:
                 case ast.Assign(targets=[ast.Name(id=name)], value=ast.Attribute(value=ast.Name(id=word), attr=attr)):
@@ -286,7 +286,7 @@ class _Check:
                     pass
 
     def _is_ours(self, word: str) -> bool:
-        """Return whether a name means what the catalogue says: the code does not give it another meaning."""
+        """Return whether a name has its meaning from the catalogue, because the code does not bind it."""
         if word in self._scan.bound:
             return False
         return self._scan.imported.get(word, word) == word
@@ -295,14 +295,14 @@ class _Check:
         spec = self._aliases.get(name) or (self._names.functions.get(name) if self._is_ours(name) else None)
         if spec is not None:
             yield from self._call(node, spec)
-        elif self._is_nothing(name) and is_certain:
+        elif self._is_undefined(name) and is_certain:
             functions = [word for word, spec in self._names.functions.items() if may_be_named(spec, self._allowed)]
             near = self._near(name, (*functions, *BUILTINS))
             yield CodeFinding(node.lineno, f"{name} is not defined{near}", node=node.func)
         elif is_certain and self._is_ours(name) and (pack := self._names.pack(name)) is not None:
             yield CodeFinding(node.lineno, f"{name} is a pack{self._tools_in(pack)}", node=node.func)
 
-    def _is_nothing(self, name: str) -> bool:
+    def _is_undefined(self, name: str) -> bool:
         known = name in self._scan.bound or name in self._scan.imported or name in BUILTINS or self._scan.makes_names
         return not known and name not in self._names
 
@@ -314,7 +314,7 @@ class _Check:
             return
         pack = self._names.pack(word)
         if pack is None:
-            if self._is_nothing(word) and word not in self._modules:
+            if self._is_undefined(word) and word not in self._modules:
                 near = self._near(word, self._names.words(self._allowed))
                 yield CodeFinding(node.lineno, f"there is no pack {word}{near}", node=node.func)
             elif word in self._names.functions and word not in self._modules and not attr.startswith("__"):
@@ -331,7 +331,7 @@ class _Check:
         return f"; it has {', '.join(known)}" if known else ""
 
     def _near(self, name: str, known: Iterable[str]) -> str:
-        """Return similar names. Computed only for findings that are shown, since it takes a while."""
+        """Return similar names. Called only for findings that are shown, since it takes a while."""
         self._asked += 1
         return or_rather(name, known) if self._asked <= MAX_SHOWN else ""
 
@@ -358,7 +358,7 @@ class _Check:
             case [ast.Attribute(value=ast.Name()) | ast.Name() as tool] if not has_args:
                 call = ast.copy_location(ast.Call(func=tool, args=[], keywords=keywords), node)
                 match tool:
-                    case ast.Name(id=name):  # perhaps a parameter, or a variable that may be anything
+                    case ast.Name(id=name):  # perhaps a parameter, or a variable with any value
                         yield from self._function(call, name, id(node) in self._certain)
                     case ast.Attribute(value=ast.Name(id=word), attr=attr):
                         yield from self._method(call, word, attr)
@@ -366,7 +366,7 @@ class _Check:
                 pass
 
     def _given_tool(self, node: ast.expr) -> ToolSpec | None:
-        """Return the tool that a value is, as far as can be told."""
+        """Return the tool that an expression stands for, if known."""
         match node:
             case ast.Name(id=name):
                 return self._aliases.get(name) or (self._names.functions.get(name) if self._is_ours(name) else None)
@@ -386,7 +386,7 @@ class _Check:
         return CodeFinding(node.lineno, f"there is no tool {name!r}{self._near(name, known)}", node=node)
 
     def _call_by_name(self, node: ast.Call) -> Iterator[CodeFinding]:
-        """Check `ot.call("name", {…})` like a call of the tool that it names."""
+        """Check `ot.call("name", {…})` like a call of the named tool."""
         match node:
             case ast.Call(args=[ast.Constant(value=str(name))], keywords=[]):
                 given = {}
@@ -409,12 +409,12 @@ class _Check:
             yield CodeFinding(line, arguments.wrong, spec, node)
             return
         if spec.prepare is not None or not spec.strict:
-            return  # its arguments are changed before they are validated, or its server decides about them
+            return  # the arguments are changed before validation, or validated by the tool's server
         try:
             problems = list(problems_with(spec, arguments))
         except SchemaError:
-            return  # told when the call is made
+            return  # reported when the call is made
         for problem in problems:
-            # Which arguments there are is said by the signature.
+            # The signature lists the known arguments.
             is_unknown = problem.hint and problem.hint.startswith("known: ")
             yield CodeFinding(line, f"{problem.path}: {problem.got}" if is_unknown else str(problem), spec, node)

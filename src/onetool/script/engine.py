@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 
 class CodeSession:
-    """`await session.run(text)`, again and again; one at a time. `close` gives the worker back."""
+    """A sequence of runs, one at a time, that share names: `await session.run(text)`. `close` releases the worker."""
 
     def __init__(self, engine: "Engine", catalogue: Snapshot, allowed: Collection[str] | None, source: str) -> None:
         self._engine = engine
@@ -51,7 +51,7 @@ class CodeSession:
         self._source = source
         self._stack = ExitStack()
         self._worker: WorkerSession | None = None
-        self.known: set[str] = set()  # names that the code has defined so far
+        self.known: set[str] = set()  # names that earlier code has defined
 
     async def run(self, text: str, live: OnPrinted | None = None) -> RunResult:
         pipeline = Pipeline(self._engine.settings, self._tools, text, self._allowed, self.known)
@@ -61,7 +61,7 @@ class CodeSession:
         try:
             context = self._engine.context(self._allowed, self._source, None)
             result = await pipeline.execute(prepared, lambda _: nullcontext(self.open()), context, live)
-        finally:  # also where it was stopped from outside
+        finally:  # also if the run was cancelled
             if self._worker is None or self._worker.has_ended or not self._worker.is_idle:
                 self.close()
             elif pipeline.scan is not None:
@@ -73,7 +73,7 @@ class CodeSession:
         return self._worker is None
 
     def open(self) -> WorkerSession:
-        """Return the worker; a fresh one, if there is none. The next run would get it, too."""
+        """Return the worker of the session. Start a new one if there is none."""
         if self._worker is None:
             self._worker = self._stack.enter_context(self._engine.sandbox.session())
         return self._worker
@@ -85,21 +85,21 @@ class CodeSession:
         self.known.clear()
 
 
-# `run`: scripts against a catalogue, so many at a time, in workers that are kept warm.
+# `run`: scripts against a catalogue, a limited number at a time, in workers that are kept warm.
 
 
 log = logging.getLogger("onetool.run")
 
-NODES_BYTES = 16 * MIB  # that a message may need beside the values in it
+NODES_BYTES = 16 * MIB  # overhead of a message beyond its values
 QUEUE_SECONDS = 60.0  # seconds to wait for a free worker
 CANCELLED = ToolError(code="execution_error", message="cancelled by the caller", reason="cancelled")
 RUN = ToolSpec(name="run", description="Run code over all tools.", hidden=True)
 
 
 class SharedWorkers:
-    """The workers, threads and concurrency limits that engines share; it survives a reload.
+    """The workers, threads and concurrency limits shared by engines; they survive a reload.
 
-    A reload makes another engine, but whoever can have things reloaded must not get more workers by that.
+    Otherwise callers that can trigger reloads could get more workers with each new engine.
     """
 
     def __init__(self, limits: RunLimits) -> None:
@@ -115,14 +115,14 @@ class SharedWorkers:
         self.sandbox.close()
 
     def usage(self) -> dict[str, int]:
-        """Return how many runs there may be at once, are running, and are waiting for a slot."""
+        """Return the numbers of slots, of running and of waiting runs."""
         counted = [one.usage() for one in tuple(self.limiters.values())]
         running, waiting = (sum(numbers) for numbers in zip((0, 0), *counted, strict=True))
         return {"slots": self.limits.workers, "running": running, "waiting": waiting}
 
 
 class Engine:
-    """Runs scripts. Keeps workers warm between them, and nothing else."""
+    """The engine for scripts. Its only state between runs are warm workers."""
 
     def __init__(
         self,
@@ -165,11 +165,10 @@ class Engine:
         gate: Gate | None = None,
         watch: CallWatch | None = None,
     ) -> RunResult:
-        """Run the code in a text. Never raises for what the code does; being cancelled is the only way out.
+        """Run the code in a text. Never raises for errors of the code, only when cancelled.
 
-        Code that a tool has run is a part of that tool's call: it has no id, and nobody is told of it. `variables` are
-        names that the code finds bound. What it calls has to pass the `gate`, where there is one, and is told to
-        the `watch`.
+        Code run by a tool is part of that tool's call: it has no ID and is not recorded. `variables` are names bound
+        before the code begins. Its tool calls have to pass the `gate`, if any, and are reported to the `watch`.
         """
         outer = current_call.get()
         if allowed is not None or outer is not None:
@@ -185,7 +184,7 @@ class Engine:
             if note is not None:
                 try:
                     await asyncio.to_thread(note)
-                except ToolFailure as failure:  # then nothing runs
+                except ToolFailure as failure:  # nothing has run
                     result = pipeline.refusal_result(failure)
             if result is None:
                 result = await self._run_pipeline(pipeline, tools, begin, live)
@@ -231,7 +230,7 @@ class Engine:
     def report(
         self, text: str, catalogue: Snapshot, allowed: Collection[str] | None, variables: Mapping[str, Any]
     ) -> CodeReport:
-        """Return all that is wrong with code, and the tools that it calls. Nothing runs."""
+        """Return all errors in the code, and the tools that it calls. Runs nothing."""
         return Pipeline(self.settings, self.tools_of(catalogue), text, allowed, variables=variables).report()
 
     def session(self, catalogue: Snapshot, allowed: Collection[str] | None = None, source: str = "run") -> CodeSession:
@@ -239,7 +238,7 @@ class Engine:
         return CodeSession(self, catalogue, allowed, source)
 
     def names(self, catalogue: Snapshot) -> ScriptNames:
-        """Return what the tools are called in code."""
+        """Return the names of the tools in code."""
         return self.tools_of(catalogue).names
 
     def warm(self) -> None:
@@ -257,7 +256,7 @@ class Engine:
         return tools
 
     def _limiter_for(self, outer: CallContext | None) -> FairLimiter:
-        """Return the limiter for this level of nested runs: separate levels can't deadlock."""
+        """Return the limiter for this level of nested runs. Separate limiters per level avoid deadlocks."""
         level = outer.chain.count(RUN.name) if outer else 0
         limiters = self._workers.limiters
         return limiters.get(level) or limiters.setdefault(level, FairLimiter(self._limits.workers))
@@ -274,12 +273,14 @@ class Engine:
         gate: Gate | None = None,
         watch: CallWatch | None = None,
     ) -> CallContext:
-        """Return what the tools of this run inherit: deadline, allow-list, progress. A run is a call, too."""
+        """Return the context that tool calls of this run inherit: deadline, allow-list, progress. A run is a
+        call, too.
+        """
         outer = current_call.get()
         left = min(self._limits.seconds, outer.left()) if outer else self._limits.seconds
         pauses = Pauses(outer.pauses) if outer and outer.pauses else None
         if pauses is None and (gate is not None or (outer is None and current_caller.get() is not None)):
-            pauses = Pauses()  # there is somebody to wait for
+            pauses = Pauses()  # the run may wait for a person
         return CallContext(
             spec=RUN,
             call=ToolCall(run or new_id(), RUN.name, {}, source),

@@ -1,15 +1,15 @@
-"""Records the line that an error was first raised at, where the sandbox forgets it.
+"""Records the line where an error was first raised, in cases where the sandbox loses it.
 
 An error that code catches loses its traceback in the sandbox, and code that raises it again (`finally`, `with`,
-`raise`, an `except` that does not match) gives it one of another line. Each statement that an error may leave on such a
-way is therefore put into a `try`,
+`raise`, an `except` that does not match) gives it the traceback of another line. So each statement whose errors may
+take such a way is put into a `try`,
 
     try:
      x = y / 0
-    except BaseException as __onetool_error: <note the error and this line, unless it is noted>; raise
+    except BaseException as __onetool_error: <record the error and this line, unless already recorded>; raise
 
-which costs nothing until something is raised. Added lines end with a carriage return: that ends a line for every parser
-of Python, and does not count as one where the sandbox numbers them.
+which costs nothing until an error is raised. Added lines end with a carriage return, which ends a line for every Python
+parser, but does not count in the line numbers of the sandbox.
 """
 
 import ast
@@ -25,53 +25,55 @@ from onetool.sandbox import CodeError
 from onetool.script.parse import CodeScan, Edit, Span, edited, string_lines
 
 ERROR = "__onetool_error"
-LONG_STRING = re.compile(r"'{3}|\"{3}|\\\n")  # only with these does a string go on in the next line
-MAX_NOTE = 1000  # characters of an error's text that are compared
+LONG_STRING = re.compile(r"'{3}|\"{3}|\\\n")  # only these continue a string on the next line
+MAX_NOTE = 1000  # characters of an error's text to compare
 MAX_NOTED_CODE = 50_000  # characters of code
-MAX_ADDED = 500_000  # and those that watching it adds: to many short statements forty times as much
-MAX_TRY_DEPTH = 20  # blocks within blocks: each is another level for the sandbox, which takes so many
-_LOSING = (ast.Try, ast.With)  # where an error loses its line
+MAX_ADDED = 500_000  # characters of added code: many short statements grow fortyfold
+MAX_TRY_DEPTH = 20  # nested blocks: each `try` adds a level, and the sandbox has a limit
+_LOSING = (ast.Try, ast.With)  # statements in which an error loses its line
 _DEFINING = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 _HARMLESS = (ast.Pass, ast.Break, ast.Continue, ast.Global, ast.Nonlocal)
 
 
 class TracedCode(msgspec.Struct, frozen=True, kw_only=True):
-    """Code that notes where its errors come from, and how to ask for it."""
+    """Code that records the lines of its errors, and the expression that reads them."""
 
     code: str
     futures: frozenset[Span]
-    note: str  # the variable that it is noted in: the error, and its line
-    lines: tuple[Span, ...]  # the first and last ones of what is watched
+    note: str  # the variable with the recorded error and its line
+    lines: tuple[Span, ...]  # first and last lines of the watched statements
 
     @property
     def question(self) -> str:
-        """Code whose value is the line, and the beginning of the error's text. No name in it can mean another thing."""
+        """An expression for the recorded line and the beginning of the error's text. Uses no name that code can
+        rebind.
+        """
         return f'[{self.note}[1], f"{{{self.note}[0]}}"[:{MAX_NOTE}]]'
 
-    def doubts(self, error: CodeError, feed: str) -> bool:
-        """Return whether the line that the sandbox names may be another one than that which failed."""
+    def may_be_wrong(self, error: CodeError, feed: str) -> bool:
+        """Return whether the line reported by the sandbox may be wrong."""
         own = [frame.line for frame in error.trace if frame.filename == feed]
         return bool(own) and any(first <= own[-1] <= last for first, last in self.lines)
 
     def line(self, answer: object, error: CodeError) -> int | None:
-        """Return the line, if what is noted is this error."""
-        said = error.message
+        """Return the line if the recorded error is this one."""
+        message = error.message
         match answer:
-            # The text of a KeyError is its key as it is written.
-            case [int(line), str(text)] if line and text in (said[:MAX_NOTE], repr(said)[:MAX_NOTE]):
+            # The text of a KeyError is the repr of its key.
+            case [int(line), str(text)] if line and text in (message[:MAX_NOTE], repr(message)[:MAX_NOTE]):
                 return line
             case _:
                 return None
 
 
 def traced_code(scan: CodeScan) -> TracedCode | None:
-    """Return the code of a scan, watched; None where no error in it loses its line, or there is too much of it.
+    """Return the watched code of a scan; None if no error in it loses its line, or the code is too long.
 
-    The sandbox may still refuse it, since functions can be too large for it; then the code goes as it is.
+    The sandbox may still refuse the result, because functions can become too large; then the original code is fed.
     """
     if scan.tree is None or not scan.loses_lines or len(scan.code) > MAX_NOTED_CODE or "__future__" in scan.code:
         return None
-    note = f"__onetool_{crc32(scan.code.encode()):08x}"  # in a session, other code has its own
+    note = f"__onetool_{crc32(scan.code.encode()):08x}"  # differs for each piece of code of a session
     in_strings = string_lines(scan.tree) if LONG_STRING.search(scan.code) else set[int]()
     watch = _Watch(scan.code, in_strings, note)
     watch.block(scan.tree.body, 0, 1, watching=False)
@@ -86,12 +88,14 @@ def traced_code(scan: CodeScan) -> TracedCode | None:
 
 
 def line_of(code: str, row: int) -> int:
-    """Return the line number, by line feeds alone, of a row that was counted with carriage returns as line ends."""
+    """Return the line number, counting line feeds only, of a row that was counted with carriage returns as line
+    ends.
+    """
     return "".join(re.split(r"(?<=[\r\n])", code)[: row - 1]).count("\n") + 1
 
 
 class _Watch:
-    """Finds what is to be added: before lines, after lines, and before a statement on the line of its head."""
+    """The texts to add: before lines, after lines, and before a statement on the line of its block's head."""
 
     def __init__(self, code: str, in_strings: set[int], note: str) -> None:
         self._texts = code.encode().split(b"\n")
@@ -105,7 +109,7 @@ class _Watch:
         self.too_deep = False
 
     def block(self, body: list[ast.stmt], depth: int, head: int, watching: bool) -> None:
-        """Watch the statements of a block, or what is in them. `depth` is how many of our `try` stand around it."""
+        """Watch the statements of a block, or their parts. `depth` is the number of added `try` around it."""
         for unit in _units(body):
             first = unit[0]
             wrap = not _is_harmless(unit) and (watching or isinstance(first, ast.With))
@@ -118,11 +122,11 @@ class _Watch:
     def _blocks_of(self, node: ast.stmt, depth: int, watching: bool) -> None:
         self.too_deep = self.too_deep or depth > MAX_TRY_DEPTH
         if isinstance(node, ast.ClassDef):
-            watching = False  # what is in its body is a name of the class
+            watching = False  # names in the body become attributes of the class
         elif isinstance(node, (*_LOSING, *_DEFINING)):
             watching = True
         blocks = list(_blocks(node))
-        for body, head in blocks:  # which grows by those of each elif
+        for body, head in blocks:  # which grows with each elif
             inner = body[0]
             text = self._texts[inner.lineno - 1][inner.col_offset :]
             if isinstance(node, ast.If) and isinstance(inner, ast.If) and text.startswith(b"elif"):
@@ -137,22 +141,22 @@ class _Watch:
         for line in {*range(start + 1, end + 1)} - self._in_strings:
             if self._texts[line - 1].strip():
                 self._before[line] = " " * (depth + 1)
-        if lead.strip():  # it stands on the line of its head
-            indent = self._lead(head) + " " * (depth + 1)
+        if lead.strip():  # the statement is on the line of its block's head
+            indent = self._indentation(head) + " " * (depth + 1)
             self._within[start] = first.col_offset, f"\r{indent}try:\r{indent} "
         else:
             indent = lead + " " * depth
             self._before[start] = f"{' ' * depth}try:\r{indent} "
-        # No call is in what notes the error: it has to work in the deepest recursion, whatever names mean to the code.
+        # The recording code calls nothing: it must work at the recursion limit, whatever names the code rebinds.
         note = self._note
         is_noted = f"{note}[0] is {ERROR}"
-        if self._gathers and _gathers(unit):  # an error that leaves a task is made anew
+        if self._gathers and _gathers(unit):  # an error that leaves a task is a new object
             is_noted += f' or f"{{{note}[0]!r}}" == f"{{{ERROR}!r}}"'
         noting = f"{note}[0], {note}[1] = {ERROR}, {note}[1] if {is_noted} else {start}"
         clause = f"\r{indent}except BaseException as {ERROR}: {noting}; raise"
-        self._after[end] = clause + self._after.get(end, "")  # what is inside comes later, and ends before this
+        self._after[end] = clause + self._after.get(end, "")  # inner statements come later, and end before this one
 
-    def _lead(self, line: int) -> str:
+    def _indentation(self, line: int) -> str:
         text = self._texts[line - 1]
         return text[: len(text) - len(text.lstrip())].decode()
 
@@ -163,7 +167,7 @@ class _Watch:
             start = end - len(text) - 1
             column, within = self._within.get(line, (0, ""))
             for place, added in (
-                (start + len(self._lead(line)), self._before.get(line)),  # after its indentation, which may be of tabs
+                (start + len(self._indentation(line)), self._before.get(line)),  # after the indentation, maybe tabs
                 (start + column, within),
                 (end - 1, self._after.get(line)),
             ):
@@ -173,7 +177,7 @@ class _Watch:
 
 
 def _units(body: list[ast.stmt]) -> Iterator[list[ast.stmt]]:
-    """Yield the statements of a block; those that share a line are one."""
+    """Yield the statements of a block. Statements that share a line are one unit."""
     unit: list[ast.stmt] = []
     for statement in body:
         if unit and statement.lineno > (unit[-1].end_lineno or 0):
@@ -185,7 +189,7 @@ def _units(body: list[ast.stmt]) -> Iterator[list[ast.stmt]]:
 
 
 def _blocks(node: ast.stmt) -> Iterator[tuple[list[ast.stmt], int]]:
-    """Yield the blocks of a statement, each with the line that its head begins on."""
+    """Yield the blocks of a statement, each with the line where its head begins."""
     for name in ("body", "orelse", "finalbody"):
         if body := getattr(node, name, None):
             yield body, node.lineno
@@ -196,7 +200,9 @@ def _blocks(node: ast.stmt) -> Iterator[tuple[list[ast.stmt], int]]:
 
 
 def _is_harmless(unit: list[ast.stmt]) -> bool:
-    """Return whether nothing is to be noted: it can't fail (a docstring must stay one), or its parts are watched."""
+    """Return whether the unit needs no watching: it can't fail (a docstring must stay first), or its parts are
+    watched.
+    """
     if isinstance(unit[0], ast.Expr) and isinstance(unit[0].value, ast.Constant):
         return True
     return all(isinstance(one, (*_HARMLESS, *_DEFINING, ast.Try)) for one in unit)
@@ -210,7 +216,7 @@ def _gathers(unit: list[ast.stmt]) -> bool:
 
 
 def _moved(spans: Iterable[Span], edits: list[Edit]) -> frozenset[Span]:
-    """Return where these are after the edits, which only add."""
+    """Return the new positions of spans after these insertions."""
     edits = sorted(edits)
     places = [edit.start for edit in edits]
     added = [0, *accumulate(len(edit.text.encode()) for edit in edits)]

@@ -1,4 +1,4 @@
-"""Turns whatever ended a run into a ToolError: what happened, the line of code, and how to repair it."""
+"""Converts the error that ended a run into a ToolError with its cause, the line of code, and how to fix it."""
 
 import re
 import sys
@@ -25,30 +25,30 @@ from onetool.script.names import ScriptNames, rename_advice
 from onetool.script.rewrite import MODULES
 from onetool.script.run_result import LimitError, RunLimits, too_much_memory, too_slow
 
-# The sandbox's own words for its limits.
+# The sandbox's messages about its limits.
 OUT_OF_TIME = re.compile(r"feed time limit exceeded: [\d.]+\w+ > [\d.]+\w+")
 OUT_OF_MEMORY = re.compile(r"memory limit exceeded: \d+ bytes > \d+ bytes")
 MAX_MESSAGE = 260
 MAX_LINE = 80
-MAX_READ = 10_000  # characters of a message that are looked at: code can raise one of many megabytes
-MAX_TEXT = 470  # characters of a message and its hints: an error should cost its reader less than 120 tokens
+MAX_READ = 10_000  # characters of a message to read: code can raise one of many megabytes
+MAX_TEXT = 470  # characters of a message and its hints, to keep an error below 120 tokens
 
 
 class RunScene(NamedTuple):
-    """What describing an error needs: the code, its names, its limits, and the failed calls."""
+    """The context for describing an error: the code, its names, its limits, and the failed calls."""
 
     code: str
-    feed: str  # what the sandbox calls the code in its tracebacks
+    feed: str  # the name of the code in the sandbox's tracebacks
     names: ScriptNames
     limits: RunLimits
-    failures: Mapping[str, ToolError]  # of tools, by what they said
-    origin: int | None = None  # the line that failed, where the code itself has noted it
+    failures: Mapping[str, ToolError]  # of tools, by message
+    origin: int | None = None  # the failed line, if the code itself has recorded it
     allowed: Collection[str] | None = None  # the tools that hints may name
-    returned: Mapping[str, Any] = {}  # the last values of tools, by their names
+    returned: Mapping[str, Any] = {}  # the last values of tools, by name
 
 
 def failure(error: BaseException, scene: RunScene) -> ToolError:
-    """Return whatever ended a run as the error that its caller gets."""
+    """Return the ToolError for the exception that ended a run."""
     found = _classified(error, scene)
     left = MAX_TEXT - len(found.message)
     hints: list[str] = []
@@ -71,7 +71,7 @@ def _classified(error: BaseException, scene: RunScene) -> ToolError:
         hint = "install it again: pip install --force-reinstall pydantic-monty-runtime"
         return ToolError(code="execution_error", message=str(error), reason="crashed", hints=(hint,))
     if isinstance(error, WorkerError):
-        hint = "the code made the sandbox's worker end; do less at once"
+        hint = "the code crashed the sandbox's worker; do less at once"
         return ToolError(code="execution_error", message="the sandbox broke down", reason="crashed", hints=(hint,))
     if isinstance(error, CodeSyntaxError):
         place = _place(error, scene)
@@ -97,7 +97,7 @@ def _limit(hit: LimitError, *place: str) -> ToolError:
 def _raised(error: CodeError, scene: RunScene) -> ToolError:
     kind, text = error.kind, error.message
     place = _place(error, scene)
-    if failed := scene.failures.get(text):  # a tool's failure that the code did not catch: its own words and hints
+    if failed := scene.failures.get(text):  # an uncaught failure of a tool: keep its message and hints
         return replace(
             failed, code="execution_error", message=_short(failed.message), hints=(*place, *failed.hints), details=()
         )
@@ -123,7 +123,7 @@ def _raised(error: CodeError, scene: RunScene) -> ToolError:
 
 
 def is_limit(error: CodeError) -> bool:
-    """Return whether the sandbox ended the code for using too much, and not the code by raising something alike."""
+    """Return whether the sandbox ended the code for exceeding a limit, as opposed to code raising a similar error."""
     if error.kind == "TimeoutError":
         return OUT_OF_TIME.fullmatch(error.message) is not None
     return error.kind == "MemoryError" and OUT_OF_MEMORY.match(error.message) is not None
@@ -145,14 +145,14 @@ def _way_around(kind: str, text: str, names: ScriptNames, allowed: Collection[st
 
 
 def _place(error: CodeError, scene: RunScene) -> tuple[str, ...]:
-    """Return the line of the code where it happened: the innermost one that is the writer's own."""
+    """Return the innermost line of the caller's own code, as a hint."""
     if (line := failed_line(error, scene)) is None:
         return ()
     return (f"line {line}: {cut(scene.code.split(chr(10))[line - 1].strip(), MAX_LINE)}",)
 
 
 def failed_line(error: BaseException, scene: RunScene) -> int | None:
-    """Return the number of that line; None where it is not known."""
+    """Return the number of the line that failed, if known."""
     if not isinstance(error, CodeError):
         return None
     lines = scene.code.count("\n") + 1
@@ -167,7 +167,7 @@ def _short(text: str) -> str:
     return cut(" ".join(text.split()), MAX_MESSAGE)
 
 
-# What the sandbox's Python lacks, modules, builtins and syntax, and the way around
+# Modules, builtins and syntax that the sandbox's Python lacks, and their replacements
 
 
 NO_FILES = "code here has no files; use the fs tools: fs.read_file(path=…), fs.list_dir(path=…)"
@@ -179,7 +179,7 @@ COMMON_MODULES = (
     "urllib.parse and some more"
 )
 EACH_IN_TRY = "wrap each call in an async function with try/except, and gather those"
-# By the exception and the words that the sandbox uses for it.
+# By exception type and the sandbox's message.
 WAYS_AROUND = {
     "NotImplementedError": {
         "yield": "collect the items in a list and return it",
@@ -249,7 +249,7 @@ MISSING_BUILTINS = {
 
 
 def without_module(name: str, known: Collection[str]) -> str:
-    """Return what to do without a module that is not there."""
+    """Return how to do without a missing module."""
     root = name.partition(".")[0]
     near = did_you_mean(name, known) if root not in sys.stdlib_module_names else None
     return MISSING_MODULES.get(root) or near or COMMON_MODULES

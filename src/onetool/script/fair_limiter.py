@@ -1,4 +1,4 @@
-"""FairLimiter: limits how many runs compute at the same time, and how many of them belong to one caller."""
+"""FairLimiter: limits the number of concurrent runs, in total and per caller."""
 
 import asyncio
 from collections import Counter, deque
@@ -9,14 +9,14 @@ from threading import Lock, RLock
 
 from onetool.core.principal import current_principal
 
-Ticket = Future[None]  # has its result once it has a slot
+Ticket = Future[None]  # done once it has a slot
 
 
 class FairLimiter:
     """A semaphore for threads and any event loop: `async with limiter.slot():` waits for a slot.
 
-    Callers take turns. The last half of the slots, at least one, is only for callers that hold none, so that one caller
-    can't keep all others waiting. Callers without a token can't be told apart, and may take all slots.
+    Callers take turns. The last half of the slots, at least one, is reserved for callers that hold none, so that one
+    caller can't block all others. Callers without a token can't be told apart, and may take all slots.
     """
 
     def __init__(self, slots: int) -> None:
@@ -37,12 +37,12 @@ class FairLimiter:
             slot.release()
 
     def usage(self) -> tuple[int, int]:
-        """Return how many hold a slot, and how many wait for one."""
+        """Return the numbers of runs that hold a slot, and that wait for one."""
         with self._lock:
             return self._held.total(), sum(map(len, self._waiting.values()))
 
     def ticket(self, caller: str) -> Ticket:
-        """Return a ticket that has its slot already if there is room. A caller that waits already has no room."""
+        """Return a ticket, which has its slot already if one is free and the caller has no other ticket waiting."""
         ticket = Ticket()
         with self._lock:
             if self._has_room(caller):
@@ -54,7 +54,7 @@ class FairLimiter:
         return ticket
 
     def discard(self, caller: str, ticket: Ticket) -> None:
-        """Release the slot of a ticket. If the ticket has none yet, stop waiting for one."""
+        """Release the slot of a ticket. If the ticket has none yet, remove it from the queue."""
         with self._lock:
             tickets = self._waiting.get(caller, deque())
             if ticket in tickets:
@@ -62,7 +62,7 @@ class FairLimiter:
                 if not tickets:
                     del self._waiting[caller]
                 return
-            if ticket.cancelled():  # it was passed over already
+            if ticket.cancelled():  # cancelled before its turn
                 return
             self._free += 1
             self._held[caller] -= 1
@@ -75,7 +75,9 @@ class FairLimiter:
         return self._free > (self._reserved if caller and self._held[caller] else 0)
 
     def _next(self) -> Ticket | None:
-        """Take a slot for the first caller that may have one, and return its ticket. Its next ticket comes last."""
+        """Take a slot for the first caller allowed to have one, and return its ticket. That caller is then last
+        in line.
+        """
         with self._lock:
             for caller in [one for one in self._waiting if self._has_room(one)]:
                 tickets = self._waiting.pop(caller)
@@ -91,9 +93,9 @@ class FairLimiter:
 
 
 class RunSlot:
-    """The slot of one run. Others may have it while the run waits for a person and its code waits for answers.
+    """The slot of one run. Other runs may use it while this run waits for a person and its code waits for answers.
 
-    Code can go on while one of its calls waits for a person, and then needs the slot.
+    If the code continues while one of its calls still waits for a person, the run needs the slot again.
     """
 
     def __init__(self, limiter: FairLimiter, caller: str) -> None:
@@ -104,7 +106,7 @@ class RunSlot:
         self._is_paused = self._is_waiting = False
 
     def take(self) -> Ticket:
-        """Return the ticket to wait for. Called on the event loop that ends the run: nothing is taken after its end."""
+        """Return the ticket to wait for. Called on the event loop that ends the run, so never after the run's end."""
         self._ticket = self._limiter.ticket(self._caller)
         return self._ticket
 
@@ -115,14 +117,14 @@ class RunSlot:
             self._limiter.discard(self._caller, ticket)
 
     def pause(self, is_paused: bool) -> None:
-        """Note whether the run waits for a person."""
+        """Record whether the run waits for a person."""
         with self._lock:
             self._is_paused = is_paused
             if is_paused and self._is_waiting:
                 self.release()
 
     def wait(self, is_waiting: bool) -> bool:
-        """Note whether the code waits for answers. Return whether the run has its slot."""
+        """Record whether the code waits for answers. Return whether the run has its slot."""
         with self._lock:
             self._is_waiting = is_waiting
             if is_waiting and self._is_paused:

@@ -1,4 +1,4 @@
-"""Explains a missing key of a tool's result: which keys there are, where the code shows which call it came from."""
+"""Explains a missing key of a tool's result: lists the existing keys if the code shows which call it came from."""
 
 import ast
 import re
@@ -19,9 +19,9 @@ _ATTRIBUTE = re.compile(r"'(dict|list|str)' object has no attribute '(\w+)'")
 def missing_key_hint(
     kind: str, text: str, code: str, line: int | None, names: ScriptNames, returned: Mapping[str, Any]
 ) -> str | None:
-    """Return the keys of what a failing `x["key"]` or `x.key` was looked up in; None if that isn't known.
+    """Return a hint with the keys of the object that a failing `x["key"]` or `x.key` used; None if unknown.
 
-    `returned` are the last values of tools, by their names.
+    `returned` are the last values of tools, by name.
     """
     is_attribute = kind == "AttributeError"
     found = _ATTRIBUTE.fullmatch(text) if is_attribute else None
@@ -47,7 +47,7 @@ def missing_key_hint(
 
 
 def _lookups(tree: ast.AST, key: str, line: int, is_attribute: bool) -> Iterator[ast.Attribute | ast.Subscript]:
-    """Yield where the code of a line looks this key up."""
+    """Yield the expressions in a line that look up this key."""
     for node in ast.walk(tree):
         match node:
             case ast.Attribute(attr=attr) if is_attribute and attr == key:
@@ -61,7 +61,7 @@ def _lookups(tree: ast.AST, key: str, line: int, is_attribute: bool) -> Iterator
 
 
 def _origins(node: ast.AST, bindings: Bindings, names: ScriptNames, steps: int) -> Iterator[tuple[str, Path]]:
-    """Yield the tools whose results an expression may be, each with the path to it inside of the result."""
+    """Yield the tools whose results an expression may be, each with the path to it inside the result."""
     if not steps:
         return
     match node:

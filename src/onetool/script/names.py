@@ -1,4 +1,4 @@
-"""ScriptNames: the tools of a catalogue by the names that code calls them by, as objects, and their completions."""
+"""ScriptNames: the names of a catalogue's tools in code, the tools as sandbox objects, and completions."""
 
 import builtins
 import re
@@ -23,7 +23,7 @@ CALL = ToolSpec(
         "required": ["name"],
     },
 )
-"""`ot.call("any name", {…})` is part of the language: what runs is the tool that it names. Both are counted."""
+"""`ot.call("any name", {…})` is part of the language: it runs the named tool. Both calls are counted."""
 
 ALL = ToolSpec(
     name="ot.all",
@@ -35,33 +35,33 @@ ALL = ToolSpec(
         "additionalProperties": True,
     },
 )
-"""`ot.all(pack.tool, …)` is part of the language, too: the calls are those of the tool, each counted and recorded."""
+"""`ot.all(pack.tool, …)` is part of the language, too: its calls are calls of the tool, each counted and recorded."""
 LANGUAGE = (CALL, ALL)
 
 
 class ScriptPack:
-    """A pack as code sees it: its tools by the spelling of their names."""
+    """A pack in code: its tools by their names as Python identifiers."""
 
     __slots__ = ("spelled", "spellings", "tools", "word")
 
     def __init__(self, word: str, tools: Mapping[str, ToolSpec | LazyTool]) -> None:
         self.word = word
-        self.spelled = as_identifiers(tools)  # spelling -> name inside of the pack
+        self.spelled = as_identifiers(tools)  # identifier -> name inside the pack
         self.spellings = {own: spelling for spelling, own in self.spelled.items()}
         self.tools = ToolMap({spelling: tools[own] for spelling, own in self.spelled.items()})
 
     def named(self, allowed: Collection[str] | None) -> list[str]:
-        """Return its tools that a message may name."""
+        """Return the pack's tools that a message may name."""
         return [own for own, tool in self.tools.held.items() if may_be_named(tool, allowed)]
 
 
 def may_be_named(spec: ToolSpec | LazyTool, allowed: Collection[str] | None) -> bool:
-    """Return whether a message may name a tool: callers that may not call it do not learn of it."""
+    """Return whether a message may name a tool: callers must not learn about tools that they may not call."""
     return allowed is None or spec in LANGUAGE or spec.name in allowed
 
 
 class ScriptNames:
-    """What each name in code stands for, where the code does not define it itself."""
+    """The meanings of names in code, unless the code defines them itself."""
 
     def __init__(self, catalogue: Snapshot, aliases: Mapping[str, str] | None = None) -> None:
         self.catalogue = catalogue
@@ -74,7 +74,7 @@ class ScriptNames:
                 tools_of.setdefault(pack, {})[own] = spec
             else:
                 bare[pack] = spec
-        for own, spec in bare.items():  # they are listed under this pack, and can be called so
+        for own, spec in bare.items():  # they are listed under this pack, and can also be called with it
             tools_of.setdefault(spec.pack, {}).setdefault(own, spec)
         tools_of.setdefault("ot", {}).update({"call": CALL, "all": ALL})
         self._tools_of: dict[str, Mapping[str, ToolSpec | LazyTool]] = {**tools_of}
@@ -82,10 +82,10 @@ class ScriptNames:
             self._tools_of[pack] = {**tools_of[pack], **tools} if pack in tools_of else tools
         self._pack_of = as_identifiers(self._tools_of)
         self._packs: dict[str, ScriptPack] = {}
-        self._words: dict[str, str] | None = None  # what code calls each pack
-        # A tool named like a pack keeps its name: `weather()` is the tool, and `weather.forecast()` one of the pack.
+        self._words: dict[str, str] | None = None  # the names of packs in code
+        # A tool with the name of a pack keeps it: `weather()` is the tool, and `weather.forecast()` a tool of the pack.
         self.functions = {word: bare[own] for word, own in as_identifiers(bare, BUILTINS).items()}
-        self.useless: dict[str, str] = {}  # aliases that can't be used, and why
+        self.useless: dict[str, str] = {}  # unusable aliases with the reason
         for alias, target in (aliases or {}).items():
             spec = self.tool(target) or catalogue.get(target)
             if spec is None:
@@ -100,19 +100,19 @@ class ScriptNames:
                 self.functions[alias] = spec
 
     def pack(self, word: str) -> ScriptPack | None:
-        """Return the pack that code calls so. Spelled out when first used: few of many are."""
+        """Return the pack with this name in code. Built on first use, because few of many packs are used."""
         found = self._packs.get(word)
         if found is None and word in self._pack_of:
             found = self._packs[word] = ScriptPack(word, self._tools_of[self._pack_of[word]])
         return found
 
     def shared(self, waiting: Iterable[str] = ()) -> list[str]:
-        """Return the names that are a function and a pack. `waiting` are packs whose tools are not known yet."""
+        """Return the names that stand for both a function and a pack. `waiting` are packs without known tools yet."""
         packs = {*self._pack_of, *waiting}
         return [word for word in self.functions if word in packs]
 
     def tool(self, dotted: str) -> ToolSpec | None:
-        """Return the tool that code calls `pack.tool` or, where it has no pack, `tool`."""
+        """Return the tool for `pack.tool` in code or, without a pack, for `tool`."""
         word, dot, own = dotted.partition(".")
         if not dot or own == "__call__":  # the sandbox calls an object by this method
             return self.functions.get(word)
@@ -124,7 +124,7 @@ class ScriptNames:
         return word in self._pack_of or word in self.functions
 
     def words(self, allowed: Collection[str] | None = None) -> Iterable[str]:
-        """Return every name that code can begin with; with an allow-list those that lead to a tool of it."""
+        """Return the names that code can begin with; with an allow-list, those that lead to one of its tools."""
         if allowed is None:
             return dict.fromkeys((*self._pack_of, *self.functions))
         packs = {word: self._tools_of[pack].values() for word, pack in self._pack_of.items()}
@@ -134,15 +134,15 @@ class ScriptNames:
         )
 
     def words_of(self, packs: Collection[str]) -> list[str]:
-        """Return what code calls these packs."""
+        """Return the names of these packs in code."""
         return [word for word, pack in self._pack_of.items() if pack in packs]
 
     def spellings(self) -> "Spellings":
-        """Return every tool's name, and what code writes for it."""
+        """Return the names of all tools with their spellings in code."""
         return Spellings(self)
 
     def with_slug(self, slug: str) -> list[ToolSpec]:
-        """Return the tools whose name without the pack is this, with dashes or underscores."""
+        """Return the tools whose name without the pack is this slug, with dashes or underscores."""
         if self._by_slug is None:
             self._by_slug = {}
             lazy = (tool for tools in self.catalogue.lazy.values() for tool in tools.values())
@@ -151,7 +151,7 @@ class ScriptNames:
         return [as_spec(tool) for tool in self._by_slug.get(_as_slug(slug), [])]
 
     def spelling(self, spec: ToolSpec) -> str:
-        """Return what code writes to call it."""
+        """Return the expression that code calls the tool by."""
         return self.spelling_of(spec.name)
 
     def spelling_of(self, name: str) -> str:
@@ -166,45 +166,45 @@ class ScriptNames:
 
 
 class SandboxTools:
-    """The tools of a catalogue as objects for the sandbox. Made once per catalogue, and shared by its runs.
+    """The tools of a catalogue as sandbox objects, created once per catalogue and shared by its runs.
 
-    A pack is an object without attributes: each attribute is asked for by the object's id, so that the size of a pack
-    does not matter.
+    A pack is an object without attributes. Each attribute is looked up by the object's ID when needed, so the size of a
+    pack does not matter.
     """
 
     def __init__(self, names: ScriptNames) -> None:
         self.names = names
-        self.prepared: dict[str, Any] = {}  # code that was read and checked against this catalogue
+        self.prepared: dict[str, Any] = {}  # code that was parsed and checked against this catalogue
         self._lock = Lock()
         self._objects: dict[str, HostObject] = {}
         self._packs: dict[bytes, str] = {}
 
     def value(self, word: str) -> HostObject | Function | None:
-        """Return what a name stands for in the sandbox: a pack, or a function. None when it is neither."""
+        """Return the sandbox value of a name: a pack or a function. None for other names."""
         if (made := self._objects.get(word)) is not None:
             return made
         if self.names.pack(word) is None:
             return Function(word) if word in self.names.functions else None
         with self._lock:
             if word not in self._objects:
-                # A class of its own, named like the pack: it is what the sandbox says when an attribute is missing.
+                # A class named like the pack, because the sandbox names it when an attribute is missing.
                 made = HostObject(word)
                 self._packs[made.id] = word
                 self._objects[word] = made
             return self._objects[word]
 
     def member(self, receiver: bytes, name: str) -> Function | None:
-        """Return what `pack.name` stands for where it is not called at once."""
+        """Return the value of `pack.name` where it is not called directly."""
         dotted = self.dotted(receiver, name)
         return None if self.names.tool(dotted) is None else Function(dotted)
 
     def dotted(self, receiver: bytes, name: str) -> str:
-        """Return the name of what was called or asked for, with its pack before it."""
+        """Return the name of a call or lookup, prefixed with its pack."""
         return f"{self._packs[receiver]}.{name}" if receiver in self._packs else name
 
 
 class Spellings(Mapping[str, str]):
-    """Every tool's name, and what code writes for it. Of very many packs only those are spelled out that are used."""
+    """A mapping from the names of all tools to their spellings in code. Packs are read only when used."""
 
     def __init__(self, names: ScriptNames) -> None:
         self._names = names
@@ -226,7 +226,7 @@ def _as_slug(name: str) -> str:
 
 
 def rename_advice(line: str, names: ScriptNames, allowed: Collection[str] | None = None) -> tuple[str, ...]:
-    """Return advice on names in the line that are no Python identifiers: a keyword as an argument, a dash."""
+    """Return advice on names in the line that are not Python identifiers: a keyword as an argument, a dash."""
     if found := re.search(rf"[(,]\s*({'|'.join(kwlist)})\s*=[^=]", line):
         return (f"write {found[1]}_=…",)
     known = (names.catalogue.get(name) for name in names.catalogue.names() if name in line)
@@ -242,7 +242,7 @@ _OPEN_CALL = re.compile(r"([\w.]+)\(([^()]*)$")
 
 
 def completions(line: str, names: ScriptNames, known: Iterable[str] = ()) -> list[str]:
-    """Return every word that the end of the line could become, whole and in order."""
+    """Return all completions of the end of the line, as whole words in order."""
     found = _DOTTED_END.search(line)
     word = found[1] if found else ""
     if "." in word:

@@ -1,8 +1,8 @@
-"""Takes the code out of the text that was sent, parses it, and lists the names that it uses and defines.
+"""Extracts code from the text that was sent, parses it, and lists the names that it uses and defines.
 
-Code fences, line ends and indentation are removed; nothing inside of the code is changed. The syntax tree is walked
-once, and the later steps read what was found. What is found in the code is told by its place in the text that was sent,
-or not at all where that can't be said, as with the code of a snippet.
+Code fences, line ends and indentation are removed; nothing inside the code is changed. The syntax tree is walked
+once, for use by the later steps. Findings are reported with their place in the text that was sent, or without a place
+if there is none, as in the code of a snippet.
 """
 
 import ast
@@ -23,7 +23,7 @@ Span = tuple[int, int]
 
 
 class NodePositions:
-    """The places of nodes in some code. Lines are measured when the first of them is asked for."""
+    """The positions of nodes in some code. Lines are measured on first use."""
 
     def __init__(self, code: str) -> None:
         self._code = code
@@ -39,7 +39,7 @@ class NodePositions:
 
 
 class Edit(NamedTuple):
-    """What stands from start to end becomes this text."""
+    """A replacement of the text from start to end."""
 
     start: int
     end: int
@@ -54,29 +54,29 @@ def edited(code: str, edits: list[Edit]) -> str:
     return b"".join((*parts, data[at:])).decode()
 
 
-# From a text to its code: fences, line ends and indentation are removed
+# From a text to its code: remove fences, normalize line ends and indentation
 
 
 MAX_BYTES = 1024 * 1024
-# What this Python may parse, in the middle of everything else that it does: a few tenths of a second. Code that has
-# more in it is data, or an attack; the sandbox takes it as it is.
+# Limits on what this Python parses while other tasks wait: a few tenths of a second. Larger code is data, or an attack;
+# only the sandbox parses it.
 MAX_TOKENS = 50_000
 MAX_IN_F_STRINGS = 500_000_000  # braces times characters: before Python 3.12 each brace costs a walk over its string
-MAX_TRIED = 200_000  # characters that are parsed to find out which of many fences is the last one
+MAX_TRIED = 200_000  # characters parsed in total to find the last one of many fences
 
-# No part of it can be matched in two ways: a line of a million tildes is read once.
+# No part can match in two ways: a line of a million tildes is scanned once.
 FENCE = re.compile(r"^[ \t]*+(?P<fence>`{3,}+|~{3,}+)[^\n`]*+\n", re.MULTILINE)
 TOKEN = re.compile(r"\w++|[^\w\s]")
 F_STRING = re.compile(r"""\b(?:[fF][rR]?|[rR][fF])["']""")
-_PARSING = Lock()  # switching warnings off and on again is for one thread at a time
+_PARSING = Lock()  # turning warnings off and on is not thread-safe
 
 
 class ScriptError(OneToolError):
-    """The code can't be run, and nothing has run. The text is for its author."""
+    """The code can't be run, and nothing has run. The message is for its author."""
 
 
 def read(text: str) -> str:
-    """Return the code in a text. Raises ScriptError when it is too long or can't be code at all."""
+    """Return the code in a text. Raise ScriptError if it is too long or can't be code."""
     if len(text) > MAX_BYTES or len(text.encode(errors="replace")) > MAX_BYTES:
         raise ScriptError(f"the code is longer than {MAX_BYTES // 1024**2} MiB; pass data through tools or files")
     if "\0" in text:
@@ -84,27 +84,27 @@ def read(text: str) -> str:
         raise ScriptError(f"line {line}: the code has a null character; write \\0 inside of a string")
     code = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
     opening = FENCE.search(code)
-    # With words before the fence, the text may be code already, and the fence stand in one of its strings.
+    # With words before the fence, the text may be code already, with the fence in one of its strings.
     if opening is not None and (not code[: opening.start()].strip() or parse(code) is None):
-        code = _inside(code, opening)
+        code = _fenced(code, opening)
     return _dedented(code) if code.lstrip("\n")[:1] in (" ", "\t") else code
 
 
 def parse(code: str) -> ast.Module | None:
-    """Return the tree of the code, or None where this Python's parser does not take it: the sandbox has its own."""
+    """Return the tree of the code; None if this Python can't parse it. The sandbox has its own parser."""
     if _is_too_much(code):
         return None
     try:
         try:
             return _parsed(code)
-        except SystemError:  # what CPython 3.11 says when something else was parsed in between, such as by a finalizer
+        except SystemError:  # raised by CPython 3.11 if a nested parse happened, for example in a finalizer
             return _parsed(code)
     except (SyntaxError, ValueError, RecursionError, MemoryError, SystemError):
         return None
 
 
 def syntax_error(code: str) -> SyntaxError | None:
-    """Return why this Python's parser does not take the code, if it was asked."""
+    """Return the SyntaxError of this Python's parser, if it has parsed the code."""
     if _is_too_much(code):
         return None
     try:
@@ -117,7 +117,7 @@ def syntax_error(code: str) -> SyntaxError | None:
 
 
 def why_not(code: str) -> str:
-    """Return what this Python's parser says of code that it does not take."""
+    """Return this Python's message about code that it can't parse."""
     try:
         _parsed(code)
     except SyntaxError as error:
@@ -128,10 +128,10 @@ def why_not(code: str) -> str:
 
 
 def _parsed(code: str) -> ast.Module:
-    if "\\" not in code:  # nothing to warn of
+    if "\\" not in code:  # no warnings possible
         return ast.parse(code)
     with _PARSING, warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # `"\d"` is odd, and it is the sandbox's business
+        warnings.simplefilter("ignore")  # a warning about `"\d"` is up to the sandbox
         return ast.parse(code)
 
 
@@ -141,7 +141,7 @@ def _is_too_much(code: str) -> bool:
     return code.count("{") * len(code) > MAX_IN_F_STRINGS and F_STRING.search(code) is not None
 
 
-def _inside(text: str, opening: re.Match[str]) -> str:
+def _fenced(text: str, opening: re.Match[str]) -> str:
     """Return the text up to the last line that closes the fence and leaves something that parses, else the first."""
     fence = opening["fence"]
     closing = re.compile(rf"^[ \t]*+{re.escape(fence[0])}{{{len(fence)},}}+[ \t]*+$", re.MULTILINE)
@@ -155,14 +155,14 @@ def _inside(text: str, opening: re.Match[str]) -> str:
 
 
 def _only(body: str, rest: str) -> str:
-    """Return the only block of a text. Two blocks are refused: running the first one would be a guess."""
+    """Return the only block of a text. Two blocks are refused, because running the first would be a guess."""
     if FENCE.search(rest.partition("\n")[2]):
         raise ScriptError("there are several fenced blocks; send the code as one")
     return body
 
 
 def _dedented(code: str) -> str:
-    """Move code that is indented as a whole to the left; lines inside of strings stay."""
+    """Dedent code that is indented as a whole. Lines inside strings stay."""
     lines = code.split("\n")
     first = next((line for line in lines if line.strip() and not line.lstrip().startswith("#")), "")
     indent = first[: len(first) - len(first.lstrip())]
@@ -176,7 +176,7 @@ def _dedented(code: str) -> str:
 
 
 def string_lines(tree: ast.AST) -> set[int]:
-    """Return the lines that begin inside of a string."""
+    """Return the lines that begin inside a string."""
     strings = {
         (node.lineno, node.end_lineno or node.lineno)
         for node in ast.walk(tree)
@@ -188,7 +188,7 @@ def string_lines(tree: ast.AST) -> set[int]:
 # Scanning code
 
 
-# With these, code can make names that its tree does not show.
+# With these, code can create names that its tree does not show.
 MAKING_NAMES = frozenset({"exec", "eval", "globals", "setattr", "__import__"})
 _NAME_OF = {
     ast.FunctionDef: "name",
@@ -203,7 +203,7 @@ _NAME_OF = {
 
 
 class CodeScan:
-    """The tree of some code and what follows from it. `tree` is None where only the sandbox can parse it."""
+    """The tree of some code and facts about it. `tree` is None if only the sandbox can parse the code."""
 
     def __init__(self, code: str) -> None:
         self.code = code
@@ -214,18 +214,18 @@ class CodeScan:
         self.attributes: list[ast.Attribute] = []
         self.imports: list[ast.Import | ast.ImportFrom] = []
         self.used: set[str] = set()
-        self.bound: Counter[str] = Counter()  # in whatever scope, and how often; imports apart
-        self.loses_lines = False  # it has a statement that an error leaves as if it came from there
+        self.bound: Counter[str] = Counter()  # in any scope, and how often; imports are separate
+        self.loses_lines = False  # a statement raises errors again with the wrong line
         self._waits = False
         nodes: list[ast.AST] = [] if self.tree is None else [self.tree]
-        for node in nodes:  # which grows while it is walked
+        for node in nodes:  # which grows during the loop
             self._note(node)
             for field in node._fields:
                 value = getattr(node, field, None)
                 if type(value) is list:
                     nodes += [child for child in value if isinstance(child, ast.AST)]
                 elif isinstance(value, ast.arguments) or (isinstance(value, ast.AST) and value._attributes):
-                    nodes.append(value)  # what has no place in the text are words like Load and Add
+                    nodes.append(value)  # nodes without a position are operators and contexts like Add and Load
 
     def _note(self, node: ast.AST) -> None:
         kind = type(node)
@@ -253,7 +253,7 @@ class CodeScan:
 
     @cached_property
     def imported(self) -> dict[str, str]:
-        """The names that imports bind, and what they bind: `np` is `numpy`, `mean` is `statistics.mean`."""
+        """The names that imports bind and their targets: `np` is `numpy`, `mean` is `statistics.mean`."""
         found: dict[str, str] = {}
         for node in self.imports:
             for alias in node.names:
@@ -265,7 +265,7 @@ class CodeScan:
 
     @property
     def modules(self) -> set[str]:
-        """The modules that are imported, without what is behind their first dot."""
+        """The imported modules, up to their first dot."""
         return {name.partition(".")[0] for name in self.imported.values()}
 
     @cached_property
@@ -275,7 +275,7 @@ class CodeScan:
 
     @cached_property
     def futures(self) -> set[Span]:
-        """Where the calls stand that are answered with a future."""
+        """The positions of calls that are answered with a future."""
         if self.tree is None or not (self._waits or "asyncio" in self.modules):
             return set()
         awaited = awaited_calls(self.tree)
@@ -288,8 +288,8 @@ class CodeScan:
 class UsedNames(NamedTuple):
     """The names that code uses and does not define."""
 
-    names: set[str]  # with names in string literals
-    packs: set[str]  # names before a dot, in code and in what `ot.call` calls
+    names: set[str]  # including names in string literals
+    packs: set[str]  # names before a dot, in code and in the tool names of `ot.call`
 
 
 def names_used_in(code: str) -> UsedNames | None:
@@ -317,14 +317,14 @@ def names_used_in(code: str) -> UsedNames | None:
     return UsedNames(free | {text.partition(".")[0] for text in texts}, packs | modules)
 
 
-# Where something stands, as an editor marks it
+# Places of errors, for editors
 
 
-MAX_MESSAGE = 290  # characters of what is wrong
+MAX_MESSAGE = 290  # characters of an error message
 
 
 class CodePlace(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """Lines and columns begin at 1; columns count characters, and the end is the first one behind it."""
+    """A range in the code. Lines and columns begin at 1; columns count characters, and the end is exclusive."""
 
     line: Annotated[int, Meta(description="In the text that was sent, from 1.")]
     column: int | None = None
@@ -333,7 +333,7 @@ class CodePlace(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_
 
 
 class CodeFault(CodePlace, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """One thing that is wrong with code, and where."""
+    """An error in code, with its place."""
 
     message: str
 
@@ -344,10 +344,10 @@ class CodeFault(CodePlace, frozen=True, kw_only=True, rename="camel", omit_defau
 
 
 class CodeReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of code before it runs: what is wrong, and the tools that it calls."""
+    """Facts about code before it runs: its errors, and the tools that it calls."""
 
-    errors: Annotated[list[CodeFault], Meta(description="What can be told without running it.")] = []
-    calls: Annotated[list[str], Meta(description="The tools that the code calls, as far as can be told.")] = []
+    errors: Annotated[list[CodeFault], Meta(description="Errors found without running the code.")] = []
+    calls: Annotated[list[str], Meta(description="The tools that the code calls, as far as known.")] = []
 
 
 def place_of_line(code: str, line: int) -> CodePlace:
@@ -375,13 +375,13 @@ def place_of_syntax_error(code: str, error: SyntaxError) -> CodePlace | None:
     if not error.offset or error.offset < 1:
         return place_of_line(code, error.lineno)
     end_line, end_column = error.end_lineno or error.lineno, error.end_offset or 0
-    if (end_line, end_column) <= (error.lineno, error.offset):  # it has none
+    if (end_line, end_column) <= (error.lineno, error.offset):  # the error has no end
         end_line, end_column = error.lineno, error.offset + 1
     return CodePlace(line=error.lineno, column=error.offset, end_line=end_line, end_column=end_column)
 
 
 def in_sent_text(text: str, code: str, place: CodePlace) -> CodePlace | None:
-    """Return the place in the text that the code was taken out of."""
+    """Return the corresponding place in the text that was sent."""
     text = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
     if text == code:
         return place
@@ -390,11 +390,11 @@ def in_sent_text(text: str, code: str, place: CodePlace) -> CodePlace | None:
         lines = text.count("\n", 0, at)
         end = None if place.end_line is None else place.end_line + lines
         return msgspec.structs.replace(place, line=place.line + lines, end_line=end)
-    if text.count("\n") == code.count("\n"):  # its indentation was removed
+    if text.count("\n") == code.count("\n"):  # indentation was removed
         return place_of_line(text, place.line)
     return None
 
 
 def _column(line: str, offset: int) -> int:
-    """Return the column, from 1, of an offset in bytes of UTF-8, as Python counts."""
+    """Return the column, from 1, for an offset in UTF-8 bytes, which Python's parser counts."""
     return len(line.encode()[:offset].decode(errors="ignore")) + 1

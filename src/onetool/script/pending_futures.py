@@ -1,4 +1,4 @@
-"""PendingFutures: the tool calls of a run that are under way on the event loop, and their answers."""
+"""PendingFutures: the pending tool calls of a run on the event loop, and their answers."""
 
 import asyncio
 from collections.abc import Callable, Collection
@@ -10,13 +10,13 @@ from onetool.sandbox.messages import Answer, Raised
 
 CancelWork = Callable[[], Any]
 Work = Callable[[Callable[[Answer], None]], CancelWork]
-"""Begins something on the loop, and calls with the answer when there is one; gives back how to cancel it."""
+"""Starts work on the loop, which calls its argument with the answer. Returns a function that cancels it."""
 
-STOPPED = -1  # no call has this number
+STOPPED = -1  # not the number of any call
 
 
 class PendingFutures:
-    """The pending calls by id: `begin` starts one, `answers` waits for some, `stop` cancels all."""
+    """The pending calls by ID: `begin` starts one, `answers` waits for some, `stop` cancels all."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -30,7 +30,7 @@ class PendingFutures:
         self._loop.call_soon_threadsafe(self._start, number, work)
 
     def answers(self, wanted: Collection[int]) -> dict[int, Answer]:
-        """Return the answers that have arrived, at least one; none when the run was stopped."""
+        """Wait for at least one answer, and return those that have arrived; none if the run was stopped."""
         while not self._stopped:
             while not self._queue.empty():
                 self._take(self._queue.get())
@@ -48,7 +48,7 @@ class PendingFutures:
         try:
             self._loop.call_soon_threadsafe(self._cancel)
         except RuntimeError:
-            return  # the loop has closed, and everything on it has ended
+            return  # the loop has closed, and all its work has ended
 
     def _take(self, item: tuple[int, Answer | None]) -> None:
         number, answer = item
@@ -66,10 +66,10 @@ class PendingFutures:
         self._cancels[number] = None
         try:
             cancel = work(arrived)
-        except Exception as error:  # noqa: BLE001 - none is expected; but whoever waits must get an answer
+        except Exception as error:  # noqa: BLE001 - unexpected, but the waiting code must get an answer
             arrived(Raised("RuntimeError", describe_error(error)))
             return
-        if number in self._cancels:  # it may have been over at once
+        if number in self._cancels:  # it may have finished immediately
             self._cancels[number] = cancel
 
     def _cancel(self) -> None:

@@ -1,4 +1,4 @@
-"""Pipeline: takes one text through read, expand, check, rewrite and run, to a RunResult."""
+"""Pipeline: takes a text through read, expand, check, rewrite and run, to a RunResult."""
 
 import asyncio
 from collections.abc import Callable, Collection, Mapping
@@ -52,17 +52,17 @@ from onetool.script.worker_loop import WorkerLoop, WrongTypesError
 if TYPE_CHECKING:
     from onetool.script.snippets import SnippetLike
 
-GRACE = 0.25  # seconds that the sandbox gets to say itself where its time ran out
-INTERRUPT = 1.0  # seconds for the code of a session to end by itself
-MAX_PREPARED = 64  # scripts of a catalogue that are remembered: the same few run again and again
-LONG_CODE = 2_000  # characters of code that are read on the loop: about a millisecond
+GRACE = 0.25  # seconds for the sandbox to report its own timeout, which names the line
+INTERRUPT = 1.0  # seconds for interrupted code of a session to end by itself
+MAX_PREPARED = 64  # cached scripts per catalogue: the same few run again and again
+LONG_CODE = 2_000  # characters of code that are parsed on the loop: about a millisecond
 
 OpenSession = Callable[[PreparedCode], AbstractContextManager[WorkerSession]]
-"""Where the session for some code comes from: a fresh one, or one that goes on."""
+"""Opens the session for some code: a new one, or one that continues."""
 
 
 class PipelineSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What all pipelines of an engine share."""
+    """The settings shared by all pipelines of an engine."""
 
     limits: RunLimits
     call_tool: CallTool
@@ -71,7 +71,7 @@ class PipelineSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PrintedOutput:
-    """Collects what code prints, up to the limit."""
+    """The printed output of code, up to the limit."""
 
     def __init__(self, limits: RunLimits, live: OnPrinted | None, worker_loop: WorkerLoop) -> None:
         self._limits = limits
@@ -79,7 +79,7 @@ class PrintedOutput:
         self._worker_loop = worker_loop
         self.parts: list[str] = []
         self._left = limits.output_bytes
-        self.broken: Exception | None = None  # what the listener raised
+        self.broken: Exception | None = None  # raised by the listener
 
     def __call__(self, _stream: str, text: str) -> None:
         data = text.encode(errors="replace")
@@ -91,7 +91,7 @@ class PrintedOutput:
         if kept and self._live is not None:
             try:
                 self._live(kept)
-            except Exception as error:  # noqa: BLE001 - the listener is told, not the code: it is not its fault
+            except Exception as error:  # noqa: BLE001 - reported to the listener, because it is not the code's fault
                 self._live, self.broken = None, error
                 self._worker_loop.stop(LimitError("cancelled", "nobody listens any more", ""))
         if over:
@@ -99,7 +99,7 @@ class PrintedOutput:
 
 
 class Pipeline:
-    """Takes one text through all steps to a result. Never raises for what the code does."""
+    """One text on its way through all steps to a result. Never raises for errors of the code."""
 
     def __init__(
         self,
@@ -111,9 +111,9 @@ class Pipeline:
         run: str | None = None,
         variables: Mapping[str, Any] | None = None,
     ) -> None:
-        """`known`, in a session, are the names that code before this one has defined; `run` is its id, for a run.
+        """Set the session's `known` names, which earlier code has defined, and the ID of the `run`, if it is one.
 
-        `variables` are names that are bound before it begins, and what they hold.
+        `variables` are names and values bound before the code begins.
         """
         self._settings = settings
         self._tools = tools
@@ -122,12 +122,12 @@ class Pipeline:
         self._variables = variables or {}
         self._sent = text
         self._started = perf_counter()
-        self._calls = 0  # made by the code, once it has ended
-        self._span = ""  # once it runs
-        self._warnings: list[str] = []  # of these calls
-        self.made: Made = {}  # what these calls came to, where the run has failed
-        self.made_names = ""  # the same for the audit log, where nobody could be answered
-        self._place: CodePlace | None = None  # of what is wrong
+        self._calls = 0  # made by the code, set when it has ended
+        self._span = ""  # set when the code runs
+        self._warnings: list[str] = []  # of the code's calls
+        self.made: Made = {}  # outcomes of the code's calls, set if the run has failed
+        self.made_names = ""  # the same without arguments, for the audit log if the caller can't be answered
+        self._place: CodePlace | None = None  # of the error
         self.run = run
         self.code = text
         self.scan: CodeScan | None = None
@@ -135,8 +135,8 @@ class Pipeline:
     async def prepare(self) -> PreparedCode | RunResult:
         """Return the code to feed to the worker, or the error."""
         text = self.code
-        key = "\0".join((text, *self._variables))  # no code has a NUL in it
-        # Whether what is prepared depends on the text, the names of its variables and the catalogue alone.
+        key = "\0".join((text, *self._variables))  # code contains no NUL
+        # Whether the result depends only on the text, the names of its variables and the catalogue.
         is_plain = self._allowed is None and self._known is None and len(text) <= LONG_CODE
         known = self._tools.prepared
         if is_plain and (again := known.get(key)) is not None:
@@ -146,17 +146,17 @@ class Pipeline:
             if len(text) <= LONG_CODE:
                 prepared = self._prepare()
             else:
-                prepared = await self._settings.threads.run(self._prepare, {})  # the loop has others to serve
+                prepared = await self._settings.threads.run(self._prepare, {})  # parsing may take long
         except _Refused as refused:
             return self._result(error=refused.error)
         if is_plain and len(self.code) <= LONG_CODE:
             if len(known) >= MAX_PREPARED:
-                known.pop(next(iter(known)), None)  # the oldest; another thread may have been faster
+                known.pop(next(iter(known)), None)  # the oldest; another thread may have removed it already
             known[key] = self.code, prepared
         return prepared
 
     def check(self) -> ToolError | None:
-        """Return what is wrong with it, if anything is. Nothing runs."""
+        """Return what is wrong with the code, if anything. Runs nothing."""
         try:
             self._prepare()
         except _Refused as refused:
@@ -166,14 +166,14 @@ class Pipeline:
         return None
 
     def report(self) -> CodeReport:
-        """Return all that is wrong with it, each with its place, and the tools that it calls. Nothing runs."""
+        """Return all errors in the code with their places, and the tools that it calls. Runs nothing."""
         try:
             self.code = self._read(self.code)
         except ScriptError as error:
             return CodeReport(errors=[CodeFault(message=str(error), line=1)])
         self.scan = scan = CodeScan(self.code)
         if scan.tree is None:
-            if (error := syntax_error(self.code)) is None:  # too long for this Python's parser: the sandbox tries it
+            if (error := syntax_error(self.code)) is None:  # too long for this Python's parser; the sandbox will try
                 return CodeReport()
             place = self._sent_place(place_of_syntax_error(self.code, error))
             return CodeReport(errors=[CodeFault.at(f"SyntaxError: {error.msg}", place, error.lineno or 1)])
@@ -204,7 +204,7 @@ class Pipeline:
         live: OnPrinted | None = None,
         slot: RunSlot | None = None,
     ) -> RunResult:
-        """Drive the code in a thread, until it ends, or its time does."""
+        """Run the code in a thread, until it ends or its time is up."""
         settings, span = self._settings, self._begin_span(context)
         is_session = self._known is not None
         worker_loop = WorkerLoop(
@@ -220,7 +220,7 @@ class Pipeline:
         driven = settings.threads.drive(_feed(sessions, worker_loop, prepared, printed, context, span))
         work = asyncio.ensure_future(driven) if is_session else None
         if work is not None:
-            work.add_done_callback(lambda done: done.cancelled() or done.exception())  # else asyncio logs it
+            work.add_done_callback(lambda done: done.cancelled() or done.exception())  # or asyncio logs it
         try:
             async with within_deadline(context, GRACE):
                 try:
@@ -231,7 +231,7 @@ class Pipeline:
             worker_loop.stop(too_slow(settings.limits))
             error: BaseException = too_slow(settings.limits)
         except asyncio.CancelledError as stopped:
-            if work is not None:  # its names stay if the code ends by itself: it does where it waits for an answer
+            if work is not None:  # names survive if the code ends by itself, as it does while waiting for an answer
                 worker_loop.interrupt()
                 await asyncio.wait([work], timeout=INTERRUPT)
             if work is None or not work.done():
@@ -240,7 +240,7 @@ class Pipeline:
             for line in made_lines(self.made):  # for callers that can't be answered
                 stopped.add_note(line)
             raise
-        except Exception as raised:  # noqa: BLE001 - whatever ended the run is told as its error
+        except Exception as raised:  # noqa: BLE001 - any error that ends the run is reported
             error = raised
         else:
             return self._result(printed, value=value)
@@ -248,21 +248,21 @@ class Pipeline:
             raise printed.broken
         self.made = worker_loop.made.summary()
         failure = self._failure(worker_loop.stopped_by or error, worker_loop)
-        error.__traceback__ = None  # it and this frame would hold each other, and with them all that the code made
+        error.__traceback__ = None  # breaks a reference cycle that keeps the code's objects alive
         return self._result(printed, error=failure)
 
     def _begin_span(self, context: CallContext) -> Span | None:
-        """Begin the span of the sandbox, which calls of the code belong to; None where no spans are exported."""
+        """Start the sandbox span, the parent of the code's calls; None if no spans are exported."""
         if (trace := current_trace.get()) is None or trace.record_span is None:
             return None
         if self.run is not None:
             self._span = parent = new_span_id()
-        else:  # no event is made of it: it is a part of the tool's call
+        else:  # without an event of its own: it belongs to the tool's call
             parent = trace.span_id if (outer := current_call.get()) is None else outer.span
         return Span("sandbox", trace, trace.record_span, parent, context.span, is_client=False)
 
     def event(self, run: str, door: str, error: ToolError | None) -> RunEvent:
-        """Return the event for recorders, when the run has ended."""
+        """Return the event for recorders after the end of the run."""
         return RunEvent(
             id=run,
             door=door,
@@ -298,7 +298,7 @@ class Pipeline:
 
     def _read(self, text: str) -> str:
         code = read(text)
-        if code.lstrip().startswith("$"):  # no Python does
+        if code.lstrip().startswith("$"):  # never Python
             from onetool.script.snippets import SnippetError, expand, visible_snippets
 
             try:
@@ -306,7 +306,7 @@ class Pipeline:
                 code = read(expand(code, snippets))
             except SnippetError as error:
                 raise ScriptError(str(error)) from None
-        if not code.lstrip().startswith("+"):  # some Python does
+        if not code.lstrip().startswith("+"):  # not always a call line, since Python can begin with a plus
             return code
         from onetool.script.call_lines import expand_call_line
 
@@ -315,7 +315,7 @@ class Pipeline:
     def _refusal(self, found: list[CodeFinding]) -> ToolError:
         self._place = self._place_of(found[0])
         message, hints = findings_text(found, self._tools.names)
-        if not hints:  # what is not there may have been written as Python can't say it
+        if not hints:  # the missing name may be a tool's name that is not a Python identifier
             line = self.code.split("\n")[found[0].line - 1]
             hints = rename_advice(line, self._tools.names, self._allowed)
         return ToolError(code="invalid_args", message=message, reason="check", hints=hints)
@@ -337,9 +337,9 @@ class Pipeline:
         value: Any = None,
         error: ToolError | None = None,
     ) -> RunResult:
-        """Return what the caller gets. Nothing is masked here: secrets from tools were masked on their way to the code.
+        """Return the caller's result. Masks nothing here: secrets from tools were masked on their way to the code.
 
-        All the rest is made of what the caller itself sent, and a mask would tell it that a guess is right.
+        Everything else derives from what the caller sent, and a mask would confirm a guessed secret.
         """
         meta: dict[str, Any] = {"run": self.run, "calls": self._calls, "duration_ms": self._elapsed_ms()}
         if self._warnings:
@@ -376,7 +376,7 @@ async def _feed(
         try:
             return await worker_loop.run(session, prepared, printed)
         except BaseException as error:
-            # Unless the code ended by an error of its own, its worker has hit a limit, or still waits for an answer.
+            # Unless the code failed with its own error, its worker has hit a limit, or still waits for an answer.
             is_own = isinstance(error, CodeSyntaxError) or (isinstance(error, CodeError) and not is_limit(error))
             if isinstance(error, WorkerError) or not (worker_loop.ended or is_own):
                 session.kill()

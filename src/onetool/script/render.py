@@ -1,16 +1,16 @@
-"""Renders what a run gives: a value as text for a model or a person, and the reply with all that was printed.
+"""Renders the results of runs: a value as text for a model or a person, and the reply with all printed output.
 
-Text stays as it is, data becomes YAML:
+Text is unchanged, data becomes YAML:
 
     - {name: time.now, calls: 3}
     - {name: fs.read_file, calls: 12}
 
-Flow style is at most two levels deep and stays on one line; whatever is more becomes block style. The text is read back
-as the same data by parsers of YAML 1.1 and 1.2: a string stands without quotes only if no parser takes it for something
-else (for YAML 1.1 `no` is false, `010` is eight and `1:30` is ninety).
+Flow style is at most two levels deep and stays on one line; everything else is in block style. Parsers of YAML 1.1 and
+1.2 read the same data back: a string is unquoted only if no parser reads it as another type (in YAML 1.1 `no` is false,
+`010` is eight and `1:30` is ninety).
 
-A reply has the value also as structured data, for clients that take it. A text that is too long to send is stored; the
-reply then has its handle, its size, its beginning and the call that reads on.
+A reply also has the value as structured data, for clients that accept it. A text that is too long to send is stored;
+the reply then has its handle, its size, its beginning and the call that reads more.
 """
 
 import re
@@ -34,13 +34,13 @@ from onetool.core.type_names import type_name, type_with_fields
 from onetool.script.run_result import RunResult
 from onetool.services.results import Page, StoredResult, is_page, sendable_page
 
-# What these types have of their own: a subclass could say anything.
+# Base class methods: those of a subclass could return anything.
 _BASES = {str: str.__str__, int: int.__int__, float: float.__float__, bytes: bytes.__bytes__, list: list, tuple: list}
 _AS_THEY_ARE = frozenset((str, int, float, bool, bytes, list, dict, NoneType))
 
 
 def yaml_type(value: Any) -> Any:
-    """Return the value as a plain type of YAML. One level of it: its parts come when it is their turn."""
+    """Return one level of the value as a plain YAML type. Its parts are converted later."""
     kind = type(value)
     if kind in _AS_THEY_ARE:
         return value
@@ -55,8 +55,8 @@ def yaml_type(value: Any) -> Any:
         return dict(value)
     if isinstance(value, set | frozenset):
         try:
-            return sorted(value)  # the same every time
-        except TypeError:  # its members can't be compared
+            return sorted(value)  # deterministic
+        except TypeError:  # members that can't be compared
             return list(value)
     if isinstance(value, msgspec.Struct):
         return msgspec.structs.asdict(value)
@@ -71,28 +71,28 @@ def yaml_type(value: Any) -> Any:
 # Scalars
 
 
-# Letters first; then also marks that mean nothing inside. A colon needs a letter after it, `#` no space before it.
+# Letters first, then also punctuation without meaning inside. A colon needs a letter after it, `#` no space before it.
 _INSIDE = r"[A-Za-z0-9_ ./()+@$%^*!;<>=~&'\"|\\`\w-]*+"
 _PLAIN = re.compile(rf"[^\W\d]{_INSIDE}(?:(?<! )(?::(?=[\w/:\\])|#){_INSIDE})*+(?<! )")
 _WORDS = frozenset(("y", "n", "yes", "no", "on", "off", "true", "false", "null"))
 _MAX_WORD = 5
-# What may not stand in a YAML text as it is, or is taken for the end of a line.
+# Characters that YAML does not allow unescaped, or reads as line breaks.
 _UNPRINTABLE = re.compile(r"[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
 _HALF = re.compile(r"[\ud800-\udfff]")
 _NOT_LITERAL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]")
 
 
 def yaml_text(text: str) -> str:
-    """Return a text, in quotes if it needs them."""
+    """Return a text, quoted if necessary."""
     if _PLAIN.fullmatch(text) and (len(text) > _MAX_WORD or text.lower() not in _WORDS):
         return text
     return yaml_quoted(text)
 
 
 def yaml_quoted(text: str) -> str:
-    """Return a text in double quotes: a JSON string is a YAML string, but for a few characters.
+    """Return a text in double quotes: a JSON string is a YAML string, except for a few characters.
 
-    Half of a surrogate pair can't be written in YAML at all; it is shown as the sign for that.
+    YAML can't represent lone surrogates; they are replaced by U+FFFD.
     """
     line = encode_basestring(text)
     if line.isascii() and "\x7f" not in line:
@@ -101,9 +101,9 @@ def yaml_quoted(text: str) -> str:
 
 
 def literal_block_mark(text: str) -> str | None:
-    """Return the mark of a text that stands line by line below it (`|`, or `|-` without a last break), or None.
+    """Return the block indicator of a text (`|`, or `|-` without a final break), or None if it can't be a block.
 
-    A text that begins with a space, or ends with several breaks, would need more marks than are easily read.
+    A text that begins with a space, or ends with several breaks, would need indicators that are hard to read.
     """
     if "\n" not in text or text[0] in " \t\n" or text.endswith("\n\n") or _NOT_LITERAL.search(text):
         return None
@@ -113,12 +113,12 @@ def literal_block_mark(text: str) -> str | None:
 def _int(value: int) -> str:
     try:
         return str(value)
-    except ValueError:  # thousands of digits: Python neither writes nor reads so many, but for hexadecimal ones
+    except ValueError:  # thousands of digits: Python writes so many only in hexadecimal
         return hex(value)
 
 
 def _float(value: float) -> str:
-    """Return a float, always with a point: for YAML 1.1 `1e+16` is text."""
+    """Return a float, always with a point: in YAML 1.1 `1e+16` is text."""
     text = repr(value)
     if "." in text:
         return text
@@ -132,29 +132,29 @@ SCALARS: dict[type, Callable[[Any], str]] = {
     NoneType: lambda _: "null",
     bytes: lambda value: f'!!binary "{b64encode(value).decode()}"',
 }
-"""How to write whatever is not text."""
+"""The writers of values other than text."""
 
 
-# Rendering: text as it is, data as YAML
+# Rendering: text unchanged, data as YAML
 
 
-MAX_BYTES = 16 * 1024 * 1024  # of data, where nobody says: a few seconds, if it was made to be endless
+MAX_BYTES = 16 * 1024 * 1024  # of data, if no limit is given: a few seconds for malicious data
 MAX_DEPTH = 64
 LEVELS = 2  # of flow style
 LIST_WIDTH = 120
 OBJECT_WIDTH = 400
-MAX_KEY = 1_000  # YAML takes no more than 1024 characters before the colon
-SHORT = 40  # characters of a text with line breaks that may stand between others
-_KEPT = 64  # a text no longer than this is likely to come again …
-_MAX_KEPT = 4_096  # … and this many are worth remembering
+MAX_KEY = 1_000  # YAML allows at most 1024 characters before the colon
+SHORT = 40  # characters of a text with line breaks that may be inline
+_KEPT = 64  # texts up to this length are likely to recur …
+_MAX_KEPT = 4_096  # … and this many are cached
 
 
 class RenderTooLargeError(OneToolError, ValueError):
-    """The text would be longer than asked for, or the value is nested too deep (or holds itself)."""
+    """The text would be too long, or the value is nested too deep (or contains itself)."""
 
 
 def render(value: Any, max_bytes: int | None = None) -> str:
-    """Return the value as text of at most so many bytes of UTF-8; raises RenderTooLargeError if that is not enough."""
+    """Return the value as text of at most `max_bytes` in UTF-8. Raise RenderTooLargeError if it doesn't fit."""
     value = yaml_type(value)
     is_text, scalar = type(value) is str, SCALARS.get(type(value))
     most = max_bytes if max_bytes is not None else len(value) * 4 if is_text else MAX_BYTES
@@ -165,7 +165,7 @@ def render(value: Any, max_bytes: int | None = None) -> str:
 
 
 class _Writer:
-    """Writes one value, line by line, and stops when there is no room: a small value may have no end of parts."""
+    """A writer for one value, line by line. Stops when there is no room: a small value may expand endlessly."""
 
     def __init__(self, room: int) -> None:
         self._most = self._room = room
@@ -183,7 +183,7 @@ class _Writer:
         return "\n".join(self._lines) + end
 
     def _block(self, value: Any, lead: str, pad: str, depth: int) -> None:
-        """Write an object or a list in block style; `lead` is what its first line begins with, `pad` the others."""
+        """Write an object or a list in block style; `lead` begins its first line, `pad` the others."""
         if depth > MAX_DEPTH:
             raise RenderTooLargeError(f"the value is nested more than {MAX_DEPTH} levels deep, or holds itself")
         inner = f"{pad}  "
@@ -201,7 +201,7 @@ class _Writer:
             lead = pad
 
     def _part(self, head: str, part: Any, inner: str, depth: int, compact: bool) -> None:
-        """Write what stands after a dash or a colon: on the same line, or below."""
+        """Write the value after a dash or a colon: on the same line, or below."""
         part = yaml_type(part)
         text = self._inline(part, LEVELS)
         if text is not None:
@@ -230,12 +230,14 @@ class _Writer:
 
     def _line(self, line: str) -> None:
         self._room -= len(line) + 1
-        if self._room < -1:  # the last line has no break after it
+        if self._room < -1:  # the last line has no break
             raise _too_large_error(self._most)
         self._lines.append(line)
 
     def _inline(self, value: Any, levels: int) -> str | None:
-        """Return the value on one line, with so many levels of flow style; None where that can't be written or read."""
+        """Return the value on one line with this many levels of flow style; None if that is impossible or
+        unreadable.
+        """
         kind = type(value)
         if kind is str:
             if known := self._known.get(value):
@@ -273,7 +275,7 @@ class _Writer:
         parts: list[str] = []
         for part in value:
             part = yaml_type(part)
-            text = None if type(part) is dict else self._inline(part, levels)  # objects have a line each
+            text = None if type(part) is dict else self._inline(part, levels)  # each object has its own line
             if text is None:
                 return None
             parts.append(text)
@@ -281,7 +283,7 @@ class _Writer:
         return f"[{line}]" if len(line) <= LIST_WIDTH else None
 
     def _key(self, key: Any) -> str:
-        """Return a key. A text with a colon is quoted: it would be hard to see where the key ends."""
+        """Return a key. A text with a colon is quoted, because it would be hard to see where the key ends."""
         if type(key) is not str:
             return self._inline(key, LEVELS) or yaml_quoted(f"<{type(key).__name__}>")
         text = yaml_quoted(key) if ":" in key else yaml_text(key)
@@ -298,27 +300,29 @@ def _too_large_error(most: int) -> RenderTooLargeError:
 
 
 ReadOn = Callable[[str, int], str]
-"""What to call, to read what is behind a handle from that line on."""
+"""Returns the call that continues to read a stored text from a line."""
 
 
 class StoreText(Protocol):
-    """Stores a text, and the value that it shows, if that is something else. Raises ToolFailure."""
+    """Stores a text, and the value it represents if that is different. Raises ToolFailure."""
 
     def __call__(self, text: str, value: Any = None) -> StoredResult: ...
 
 
 class RunReply(msgspec.Struct, frozen=True, kw_only=True):
-    """`text` is for models and people, `structured` for clients that take data: the value, or where it is kept."""
+    """A reply: `text` for models and people, `structured` for clients that accept data (the value, or where it
+    is stored).
+    """
 
     text: str
     structured: Any = None
-    preview: str = ""  # how a stored text begins
+    preview: str = ""  # the beginning of a stored text
     is_error: bool = False
-    stored: StoredResult | None = None  # where the whole of it is kept, if it is
+    stored: StoredResult | None = None  # the handle of the stored text, if any
 
 
 def in_code(handle: str, offset: int) -> str:
-    """Return how code reads on."""
+    """Return the code that reads more."""
     return f'ot.result(handle="{handle}", offset={offset})'
 
 
@@ -329,7 +333,7 @@ def run_reply(
     read_on: ReadOn,
     preview_bytes: int,
 ) -> RunReply:
-    """Return the reply to a run. `store` keeps a text and says where; without one nothing is cut."""
+    """Return the reply to a run. `store` keeps a long text; without it nothing is cut."""
     failed = "" if result.told_error is None else error_text(result.told_error)
     shown = "" if result.data is None else render(result.data)
     text = _joined(result.printed, failed or shown)
@@ -347,9 +351,9 @@ def run_reply(
 
 
 def sendable(value: Any, size: int, inline_bytes: int) -> Page | None:
-    """Return what is sent of a page of a stored result that has too many bytes: a part, since it is stored already.
+    """Return the part to send of a page of a stored result that has too many bytes.
 
-    None where it can go as it is, or is not a page.
+    None if the page fits, or the value is not a page.
     """
     if size <= inline_bytes or not is_page(value):
         return None
@@ -358,9 +362,11 @@ def sendable(value: Any, size: int, inline_bytes: int) -> Page | None:
 
 
 def error_text(error: ToolError) -> str:
-    """Return an error in a few lines: what, where, and how to repair it."""
-    said = error.message.lower().startswith(("error:", "error "))  # servers say it, too
-    return "\n".join((error.message if said else f"Error: {error.message}", *(f"  {hint}" for hint in error.hints)))
+    """Return an error in a few lines: what, where, and how to fix it."""
+    has_prefix = error.message.lower().startswith(("error:", "error "))  # servers may write this themselves
+    return "\n".join(
+        (error.message if has_prefix else f"Error: {error.message}", *(f"  {hint}" for hint in error.hints))
+    )
 
 
 def _joined(printed: str, value: str) -> str:
@@ -370,9 +376,9 @@ def _joined(printed: str, value: str) -> str:
 
 
 def stored_reply(text: str, stored: StoredResult, value: Any, read_on: ReadOn, preview_bytes: int) -> RunReply:
-    """Return the reply for a text that was stored: where it is, how it begins, and how to read on.
+    """Return the reply for a stored text: its handle, its beginning, and how to read more.
 
-    `value` is what the text shows; the preview begins with its shape.
+    `value` is the data in the text; the preview begins with its shape.
     """
     shape = f"Shape: {shape_text(value)}\n" if isinstance(value, dict | list) else ""
     beginning, whole_lines = _beginning(text, preview_bytes - len(shape.encode()))
@@ -389,7 +395,7 @@ def stored_reply(text: str, stored: StoredResult, value: Any, read_on: ReadOn, p
 
 
 def _beginning(text: str, max_bytes: int) -> tuple[str, int]:
-    """Return the first lines that fit, and how many of them are whole."""
+    """Return the first lines that fit, and how many of them are complete."""
     data = text[: max_bytes + 1].encode("utf-8", "replace")
     cut = data[:max_bytes].decode(errors="ignore")
     if len(data) <= max_bytes:
@@ -398,7 +404,7 @@ def _beginning(text: str, max_bytes: int) -> tuple[str, int]:
     return ("\n".join(lines), len(lines)) if lines else (f"{cut}…", 0)
 
 
-MAX_COUNTED = 8  # lists in an object whose lengths are told
+MAX_COUNTED = 8  # lists in an object whose lengths are shown
 
 
 def shape_text(value: dict[str, Any] | list[Any]) -> str:

@@ -1,8 +1,8 @@
-"""Rewrites code into the Python that the sandbox takes: imports, modules that the sandbox lacks, and a few idioms.
+"""Rewrites code into the Python that the sandbox supports: imports, modules that it lacks, and a few idioms.
 
-`import statistics` binds a module of `monty_stdlib`, `import brave` binds the pack. A pack that is named like a module
-is merged with it: `time.now()` is the pack's and `time.sleep(1)` the module's. All edits are made at positions that the
-syntax tree gives, and lines keep their numbers. The modules of `monty_stdlib` run inside the sandbox, like the code
+`import statistics` binds a module of `monty_stdlib`, `import brave` binds the pack. A pack with the name of a module
+is merged with it: `time.now()` is the pack's and `time.sleep(1)` the module's. All edits are at positions from the
+syntax tree, and lines keep their numbers. The modules of `monty_stdlib` run inside the sandbox, like the code
 that imports them, and need no trust.
 """
 
@@ -28,7 +28,7 @@ BUILTIN_EXCEPTIONS = frozenset(
 
 
 def idiom_edits(scan: CodeScan) -> Iterator[Edit]:
-    """Yield what is to be said otherwise, where a name has not been given another meaning."""
+    """Yield edits for idioms that the sandbox lacks, unless the code gives their names another meaning."""
     for node in scan.attributes:
         word = getattr(node.value, "id", "")
         if word in scan.bound or word in scan.imported or node.lineno != node.end_lineno:
@@ -51,7 +51,7 @@ def idiom_edits(scan: CodeScan) -> Iterator[Edit]:
 
 
 def _methods_as_functions(call: ast.Call, scan: CodeScan) -> Iterator[Edit]:
-    """Yield edits of `key=counts.get`, `map(counts.get, words)`: methods of values that the code made."""
+    """Yield edits of `key=counts.get`, `map(counts.get, words)`: methods of values created by the code."""
     given = [keyword.value for keyword in call.keywords if keyword.arg == "key"]
     if isinstance(call.func, ast.Name) and call.func.id in ("map", "filter"):
         given += call.args[:1]
@@ -65,15 +65,15 @@ def _methods_as_functions(call: ast.Call, scan: CodeScan) -> Iterator[Edit]:
 
 
 def _within(scan: CodeScan, call: ast.Call, nodes: list[ast.expr], function: str) -> Iterator[Edit]:
-    """Put a function around arguments that stand beside each other; around several of them as one tuple."""
+    """Wrap adjacent arguments in a call of `function`; several of them as one tuple."""
     (start, _), (_, end) = scan.places.of(nodes[0]), scan.places.of(nodes[-1])
     if len(nodes) > 1:
         data = scan.code.encode()
         opens, closes = data[scan.places.of(call.func)[1] : start], data[end : scan.places.of(call)[1]]
         if opens.count(b"(") != 1 or closes.count(b")") != 1:
-            return  # `ValueError((a), b)`: where the arguments begin and end is hard to say
+            return  # `ValueError((a), b)`: the ends of the arguments are hard to find
     before, after = (f"{function}((", "))") if len(nodes) > 1 else (f"{function}(", ")")
-    if end == scan.places.of(call)[1]:  # `next(x for x in xs)`: the brackets of the call are those of the expression
+    if end == scan.places.of(call)[1]:  # `next(x for x in xs)`: the call's brackets are those of the expression
         before = f"({function}"
     yield Edit(start, start, before)
     yield Edit(end, end, after)
@@ -90,7 +90,7 @@ NATIVE = frozenset(
 """The modules that the sandbox has itself."""
 
 _FOLDER = Path(__file__).parent / "monty_stdlib"
-_FILES = {  # a test holds this against the folder
+_FILES = {  # a test compares this with the folder
     "contextlib": "contextlib.py",
     "fnmatch": "fnmatch.py",
     "heapq": "heapq.py",
@@ -107,18 +107,18 @@ _FILES = {  # a test holds this against the folder
 _PACKAGES = {"urllib": "urllib.parse"}
 
 AVAILABLE = frozenset([*_FILES, *_PACKAGES]) - NATIVE
-"""Those of ours that are used: not one that the sandbox has itself."""
+"""The modules of ours that are used, except those that the sandbox has itself."""
 
 
 def prelude(names: Iterable[str]) -> str:
-    """Return what to feed first for these modules: each is made once, and gets in the way of no other names."""
+    """Return the code that defines these modules, to be fed first. Each is created once, under a reserved name."""
     wanted = {_PACKAGES.get(name, name) for name in names}
     packages = [package for package, module in _PACKAGES.items() if module in wanted]
     return "".join(map(_module_function, [*sorted(wanted), *packages]))
 
 
 def module_variable(module: str) -> str:
-    """Return the name of ours under which the sandbox keeps a module."""
+    """Return the reserved variable in which the sandbox keeps a module."""
     return f"__onetool_{module.replace('.', '_')}"
 
 
@@ -129,7 +129,7 @@ def _module_source(module: str) -> str:
 
 @cache
 def public_names(module: str) -> tuple[str, ...]:
-    """Return what a module offers: the names that its file defines and that do not begin with an underscore."""
+    """Return the public names of a module: those that its file defines without a leading underscore."""
     if module in _PACKAGES:
         return (_PACKAGES[module].rpartition(".")[2],)
     found: list[str] = []
@@ -145,8 +145,8 @@ def public_names(module: str) -> tuple[str, ...]:
 def _module_function(module: str) -> str:
     """Return a module's source in a function, so that nothing leaks; it returns an object with the public names.
 
-    The object's class has the module's name, which is what the sandbox says when an attribute is missing. It comes
-    first, because the source may define the same name.
+    The object's class has the module's name, because the sandbox names it when an attribute is missing. It comes first,
+    because the source may define the same name.
     """
     home = module_variable(module)
     if module in _PACKAGES:
@@ -175,15 +175,15 @@ MODULES = NATIVE | AVAILABLE
 
 
 class ImportRewriter:
-    """What is to be changed in some code, and what it needs before it."""
+    """The changes to some code for its imports, and the definitions it needs first."""
 
     def __init__(self, scan: CodeScan, names: ScriptNames) -> None:
         self._scan = scan
         self._names = names
         self.edits: list[Edit] = []
-        self.library: set[str] = set()  # our modules that it needs
-        self.native: list[str] = []  # the sandbox's modules that it uses without importing them
-        self.words: dict[str, str] = {}  # names to bind, and the packs or functions that they are bound to
+        self.library: set[str] = set()  # modules of ours that the code needs
+        self.native: list[str] = []  # modules of the sandbox that are used without an import
+        self.words: dict[str, str] = {}  # names to bind, with their packs or functions
         for word in scan.used:
             if word in names and word not in scan.bound and word not in scan.imported:
                 self._use(word)
@@ -211,7 +211,7 @@ class ImportRewriter:
             self.native.append(f"{word} = {module_variable(word)}\n")
 
     def _merge(self, word: str, pack: ScriptPack) -> None:
-        """Let the word mean the module; where an attribute is a tool, or the word one, the pack stands in its place."""
+        """Bind the word to the module, and use the pack where an attribute, or the word itself, is a tool."""
         places = [attribute.value for attribute in self._attributes(word) if attribute.attr in pack.tools]
         if pack.word in self._names.functions:
             places += [call.func for call in self._scan.calls if getattr(call.func, "id", None) == word]
@@ -227,7 +227,7 @@ class ImportRewriter:
     def _import_parts(self, node: ast.Import) -> "Iterator[_Part]":
         for alias in node.names:
             bound = alias.asname or alias.name.partition(".")[0]
-            # `import urllib.parse` binds urllib; one part of it that is not there, and the statement fails.
+            # `import urllib.parse` binds urllib; the statement fails if any part is missing.
             home = self._home(alias.name) and self._home(alias.name if alias.asname else bound)
             if home is None:
                 yield _Part(f"import {alias.name}" + (f" as {alias.asname}" if alias.asname else ""), False)
@@ -262,7 +262,7 @@ class ImportRewriter:
                 yield _Part(f"from {'.' * node.level}{module} import {name}", False)
 
     def _home(self, module: str) -> str | None:
-        """Return where we keep what is imported; None for the sandbox's own modules."""
+        """Return the variable for an imported module; None for the sandbox's own modules."""
         if module in AVAILABLE:
             return module_variable(module)
         if module in NATIVE or self._names.pack(module) is None:
@@ -275,19 +275,19 @@ class ImportRewriter:
 
 
 class _Part(NamedTuple):
-    """One of the things that an import statement binds, and whether it is to be bound in another way."""
+    """A name bound by an import statement, and whether its binding is rewritten."""
 
     text: str
     changed: bool
 
 
 def _import_error(message: str) -> str:
-    """Return a statement that raises when it is reached, as anywhere else, so that code may catch it."""
+    """Return a statement that raises when it is reached, so that code can catch the error as usual."""
     return f"raise ImportError({message!r})"
 
 
 def _joined(parts: list[str], more_lines: int) -> str:
-    """Return the statements in one line; missing lines go into the last bracket, where nothing minds them."""
+    """Return the statements in one line; missing line breaks go into the last bracket, where they have no effect."""
     text = "; ".join(parts)
     if not more_lines:
         return text
@@ -299,17 +299,17 @@ def _joined(parts: list[str], more_lines: int) -> str:
 
 
 class PreparedCode(msgspec.Struct, frozen=True, kw_only=True):
-    """What to feed: first the prelude, if there is one, then the code, with these names bound."""
+    """Code to feed: first the prelude, if any, then the code, with these names bound."""
 
     code: str
     prelude: str = ""
-    words: Mapping[str, str] = {}  # each name to bind, and the pack or function that it is bound to
-    futures: Collection[Span] = ()  # where the calls stand that are answered with a future
-    watched: TracedCode | None = None  # the code in a form that is fed instead, if the sandbox takes it
+    words: Mapping[str, str] = {}  # names to bind, with their packs or functions
+    futures: Collection[Span] = ()  # positions of the calls that are answered with a future
+    watched: TracedCode | None = None  # an instrumented version to feed instead, if the sandbox accepts it
 
 
 def prepare(scan: CodeScan, names: ScriptNames) -> PreparedCode:
-    """Return the code, ready to be fed. Code that only the sandbox can parse goes as it is: it asks for each name."""
+    """Return the code, ready to be fed. Code that only the sandbox can parse is unchanged and asks for each name."""
     if scan.tree is None:
         return PreparedCode(code=scan.code)
     imports = ImportRewriter(scan, names)

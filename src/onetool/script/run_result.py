@@ -1,6 +1,6 @@
-"""RunResult, the outcome of a run; RunLimits, what a run may use; CallLog, what its calls came to.
+"""RunResult, the outcome of a run; RunLimits, its limits; CallLog, the outcomes of its calls.
 
-Every limit is on by default, and the error of each names the config key that sets it.
+All limits are on by default, and their errors name the config keys.
 """
 
 from collections import Counter
@@ -16,20 +16,20 @@ from onetool.core.errors import cut
 from onetool.core.limits import MIB
 from onetool.core.signature import as_identifier
 
-ARGUMENT_BYTES = 16 * MIB  # that one tool call may be given
+ARGUMENT_BYTES = 16 * MIB  # the arguments of one tool call
 
 
 class RunLimits(msgspec.Struct, frozen=True, kw_only=True):
-    seconds: float = 30.0  # of wall time, tool calls included
+    seconds: float = 30.0  # of wall time, including tool calls
     memory_mb: int = 256
     calls: int = 1000
-    output_bytes: int = MIB  # of what is printed, and of the result, each
-    depth: int = 1000  # of functions that call each other
-    workers: int = 8  # runs at the same time; the others wait in order
+    output_bytes: int = MIB  # of printed output, and of the result, each
+    depth: int = 1000  # nested function calls
+    workers: int = 8  # concurrent runs; the others wait in order
 
 
 class LimitError(Exception):
-    """A run that is over because it used too much. Code in the sandbox can't catch it."""
+    """A run ended because it exceeded a limit. Code in the sandbox can't catch this."""
 
     def __init__(self, reason: str, message: str, hint: str) -> None:
         super().__init__(message)
@@ -37,7 +37,7 @@ class LimitError(Exception):
         self.hint = hint
 
     def again(self) -> "LimitError":
-        """Return the same, to be raised once more."""
+        """Return a copy to raise."""
         return LimitError(self.reason, str(self), self.hint)
 
 
@@ -77,18 +77,18 @@ def cancelled() -> LimitError:
     return LimitError("cancelled", "the run was cancelled", "")
 
 
-# What its calls came to: for readers of an error
+# The outcomes of the calls, for readers of an error
 
 MAX_BYTES = {"done": 700, "failed": 700, "not known": 500}  # under 2 KB together
-MAX_NOTED = 20  # calls of which the arguments are kept
+MAX_NOTED = 20  # calls whose arguments are kept
 MAX_VALUE, MAX_ARGS, MAX_MESSAGE = 40, 120, 100  # characters
 
 Made = dict[str, str]
-"""What is told, by one of three words."""
+"""Texts about the calls, by one of three outcomes."""
 
 
 class CallLog:
-    """Told of every call of a run, in any thread. `tools` are the catalogue of the run."""
+    """A log of the calls of a run, from any thread. `tools` are the catalogue of the run."""
 
     def __init__(self, tools: ToolLookup) -> None:
         self._tools = tools
@@ -96,7 +96,7 @@ class CallLog:
         self._done = Counter[str]()
         self._failed = Counter[str]()
         self._failures: list[str] = []
-        self._timed_out = Counter[str]()  # whether these were done isn't known
+        self._timed_out = Counter[str]()  # their effect isn't known
         self._timeouts: list[str] = []
         self._running: dict[str, ToolCall] = {}
 
@@ -115,7 +115,7 @@ class CallLog:
             counts[call.name] += 1
             if len(texts) < MAX_NOTED:
                 message = cut(" ".join(result.error.message.split()), MAX_MESSAGE)
-                texts.append(f"{self._shown(call)}: {message}")
+                texts.append(f"{self._call_text(call)}: {message}")
 
     def counts(self) -> str:
         with self._lock:
@@ -127,7 +127,7 @@ class CallLog:
         with self._lock:
             only_read = {name for name in self._done if (spec := self._tools.get(name)) is not None and spec.read_only}
             names = sorted(self._done, key=only_read.__contains__)
-            running = [self._shown(call) for call in [*self._running.values()][:MAX_NOTED]]
+            running = [self._call_text(call) for call in [*self._running.values()][:MAX_NOTED]]
             unknown = len(self._running) + self._timed_out.total()
             lists = {
                 "done": _list("done", (f"{name} ×{self._done[name]}" for name in names), len(names)),
@@ -137,7 +137,7 @@ class CallLog:
         return _without_empty(lists)
 
     def names(self) -> str:
-        """Return the same without arguments, for a record that has no values."""
+        """Return the calls by outcome without arguments, for records without values."""
         with self._lock:
             unknown = Counter(call.name for call in self._running.values()) + self._timed_out
             counters = (("done", self._done), ("failed", self._failed), ("not known", unknown))
@@ -147,14 +147,14 @@ class CallLog:
             }
         return "; ".join(made_lines(_without_empty(lists)))
 
-    def _shown(self, call: ToolCall) -> str:
+    def _call_text(self, call: ToolCall) -> str:
         args = shown_args(call, self._tools.get(call.name))
         parts = (f"{as_identifier(name)}={cut(repr(value), MAX_VALUE)}" for name, value in args.items())
         return f"{call.name}({cut(', '.join(parts), MAX_ARGS)})"
 
 
 def _without_empty(lists: Made) -> Made:
-    return {word: told for word, told in lists.items() if told}
+    return {word: text for word, text in lists.items() if text}
 
 
 def _list(word: str, parts: Iterable[str], count: int) -> str:
@@ -171,22 +171,23 @@ def _list(word: str, parts: Iterable[str], count: int) -> str:
 
 
 def made_lines(made: Made) -> tuple[str, ...]:
-    return tuple(f"{word}: {told}" for word, told in made.items())
+    return tuple(f"{word}: {text}" for word, text in made.items())
 
 
 # The result
 
 
 class RunResult(ToolResult, frozen=True, kw_only=True):
-    """`data` is the value of the last expression; `meta` has run (its id), calls (made by the code), duration_ms,
-    and of a failure `place`, where in the text, if that is known, and `made`: which calls were done, failed, or may
-    have been done."""
+    """The result of a run. `data` is the value of the last expression. `meta` has run (its ID), calls (made by the
+    code), duration_ms, and for a failure `place` (in the text, if known) and `made` (which calls were done, failed, or
+    may have been done).
+    """
 
     printed: str = ""
 
     @property
     def told_error(self) -> ToolError | None:
-        """The error for whoever reads it: its hints also say what the calls came to."""
+        """The error for its reader: the hints include the outcomes of the calls."""
         made: Made = self.meta.get("made", {})
         if self.error is None or not made:
             return self.error
@@ -197,4 +198,4 @@ class RunResult(ToolResult, frozen=True, kw_only=True):
 
 
 OnPrinted = Callable[[str], None]
-"""Told what code prints, as it prints it: in the run's thread, and perhaps for a moment after the run was stopped."""
+"""Called with printed text, in the run's thread, and perhaps for a moment after the run was stopped."""

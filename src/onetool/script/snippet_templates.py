@@ -1,9 +1,9 @@
 """Fills the template of a snippet so that no value can become code.
 
-The template engine puts a mark where each value goes. A scanner then finds out what is around each mark, and the value
-is written as that needs it: escaped inside a string literal, on one line in a comment, as a literal of its own in code.
-Python's own tokenizer would not do: it reads f-strings differently in 3.11 and 3.12, and what runs is the sandbox's
-language. The template engine knows one kind of number: 2.0 comes back as 2.
+The template engine puts a mark where each value goes. A scanner then finds the context of each mark, and the value is
+written accordingly: escaped inside a string literal, on one line in a comment, as a literal in code.
+Python's own tokenizer won't do: it reads f-strings differently in 3.11 and 3.12, and the code runs in the sandbox's
+language. The template engine has one number type: 2.0 becomes 2.
 """
 
 import json
@@ -16,11 +16,11 @@ import msgspec
 
 STRING = r"(?P<prefix>(?i:br|rb|[ft]r|r[ft]|[burft])?)(?P<quote>'''|\"\"\"|'|\")"
 HEX = "[0-9a-fA-F]"
-LENGTHS = {"x": 4, "u": 6, "U": 10} | dict.fromkeys("01234567", 4)  # of an escape that nothing can be added to
+LENGTHS = {"x": 4, "u": 6, "U": 10} | dict.fromkeys("01234567", 4)  # complete escapes
 
 
 class MarkPosition(msgspec.Struct, frozen=True, kw_only=True):
-    """The place of one mark. `outer` are the quotes of f-strings around it."""
+    """The position of one mark. `outer` are the quotes of f-strings around it."""
 
     number: int
     start: int
@@ -29,7 +29,7 @@ class MarkPosition(msgspec.Struct, frozen=True, kw_only=True):
     quote: str = ""
     prefix: str = ""
     outer: str = ""
-    escape: str = ""  # the escape right before the mark, where what follows could become a part of it
+    escape: str = ""  # the escape before the mark, if following characters could extend it
 
     @property
     def raw(self) -> bool:
@@ -37,16 +37,16 @@ class MarkPosition(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def fields(self) -> bool:
-        """Whether braces mean something here."""
+        """Whether braces have a meaning here."""
         return "f" in self.prefix or "t" in self.prefix
 
 
 class UnclosedError(ValueError):
-    """A quote or a brace is not closed, so the code can't be read."""
+    """A quote or a brace is not closed, so the code can't be parsed."""
 
 
 class _Reader:
-    """Walks through the code once. Each method reads one kind of place, and leaves `at` behind it."""
+    """A scanner that reads the code once. Each method reads one kind of context, and leaves `at` after it."""
 
     def __init__(self, code: str, mark: str) -> None:
         self.text = code
@@ -58,7 +58,7 @@ class _Reader:
         self.plain = re.compile(rf"[^\\'\"{{}}\r\n{m}]+")
 
     def code(self, at: int, outer: str = "", field: bool = False) -> Iterator[MarkPosition]:
-        """Read code up to its end: of the text, or of the braces in an f-string that it stands in."""
+        """Read code up to the end of the text, or of the f-string braces around it."""
         self.at, depth = at, 0
         while found := self.token.match(self.text, self.at):
             sign = found["sign"]
@@ -123,7 +123,7 @@ class _Reader:
         raise UnclosedError("a brace of an f-string is not closed")
 
     def _escape(self, raw: bool, fields: bool) -> str:
-        """Read a backslash with what belongs to it, and return that where it could go on in a value."""
+        """Read a backslash escape. Return it if a value could extend it."""
         start = self.at
         after = self.text[start + 1 : start + 2]
         if self.mark.match(self.text, start + 1) or (fields and after in ("{", "}")):
@@ -135,7 +135,7 @@ class _Reader:
 
     def _spot(self, at: int, kind: Literal["code", "comment", "literal", "format"], **more: str) -> MarkPosition:
         found = self.mark.match(self.text, at)
-        assert found  # noqa: S101 - whoever asks has just seen it
+        assert found  # noqa: S101 - the caller has just matched it
         self.at = max(self.at, found.end())
         return MarkPosition(number=int(found[1]), start=at, end=found.end(), kind=kind, **more)
 
@@ -150,12 +150,12 @@ class _Reader:
 # Putting values into code
 
 
-BINDS_TIGHTER = re.compile(r"[ \t]*(?:\*\*|[.\[(])")  # … than a sign does: -2 ** 2, and 5.real is not a number
+BINDS_TIGHTER = re.compile(r"[ \t]*(?:\*\*|[.\[(])")  # … than a sign: -2 ** 2, and 5.real is not a number
 FORMAT = re.compile(r"[\w .,%+#<>=^:/-]*\Z")
 
 
 class UnsayableError(ValueError):
-    """The value can't be said where it stands. `value` is that value."""
+    """The value can't be written at its position."""
 
     def __init__(self, value: Any, why: str) -> None:
         super().__init__(why)
@@ -163,7 +163,7 @@ class UnsayableError(ValueError):
 
 
 def put_values(code: str, values: Sequence[Any], mark: str) -> str:
-    """Return the code with its marks, `mark number mark`, replaced by the values of those numbers."""
+    """Return the code with its marks, `mark number mark`, replaced by the values with these numbers."""
     places = list(_Reader(code, mark).code(0))
     if code.count(mark) != 2 * len(places):
         raise UnclosedError("an escape is not closed")
@@ -193,14 +193,14 @@ def _value_at(value: Any, place: MarkPosition, before: str, code: str) -> str:
 
 
 def value_text(value: Any) -> str:
-    """Return what a value is inside of a text: nothing for None, where Python would write the word."""
+    """Return the text of a value inside other text: empty for None, where Python would write the word."""
     if isinstance(value, str):
         return value
     return "" if value is None else python_literal(value)
 
 
 def python_literal(value: Any, quote: str = "", outer: str = "") -> str:
-    """Return plain data in Python. Texts get this quote where one is given, and none of the outer ones inside."""
+    """Return plain data as a Python literal. Strings use `quote`, if given, and contain none of the `outer` quotes."""
     if isinstance(value, str):
         if not quote:
             return repr(value)
@@ -221,30 +221,30 @@ def python_literal(value: Any, quote: str = "", outer: str = "") -> str:
 
 def _alone(value: Any, place: MarkPosition, before: str, code: str) -> str:
     if not place.outer:
-        said = python_literal(value)
-    else:  # in the braces of an f-string, where a brace right behind the first one would not begin a dict
-        said = python_literal(value, "'" if place.outer[-1] == '"' else '"', place.outer)
-        said = f"({said})" if isinstance(value, Mapping) else said
+        literal = python_literal(value)
+    else:  # in f-string braces, where a second brace would not begin a dict
+        literal = python_literal(value, "'" if place.outer[-1] == '"' else '"', place.outer)
+        literal = f"({literal})" if isinstance(value, Mapping) else literal
     beside = before + code[place.end : place.end + 1]
     if isinstance(value, str) and any(char.isalnum() or char in "_'\"" for char in beside):
         # f'…' would be another literal than '…', and ''' the start of a longer one
         raise UnsayableError(value, "it touches a word or a quote: leave a space, or put it into quotes")
     if isinstance(value, int | float) and BINDS_TIGHTER.match(code, place.end):
-        return f"({said})"
-    return said
+        return f"({literal})"
+    return literal
 
 
 def _escaped(value: Any, text: str, place: MarkPosition) -> str:
     if place.escape and not place.escape[1:].isdigit():
-        raise UnsayableError(value, f"{place.escape} stands right before it: a backslash is written as two")
+        raise UnsayableError(value, f"{place.escape} comes right before it: write a backslash as two")
     if "b" in place.prefix:
         text = text.encode().decode("latin-1")
-    said = [_escaped_char(char, place.quote[0], place.outer, bytes="b" in place.prefix) for char in text]
+    escaped = [_escaped_char(char, place.quote[0], place.outer, bytes="b" in place.prefix) for char in text]
     if place.fields:
-        said = [char * 2 if char in ("{", "}") else char for char in said]
+        escaped = [char * 2 if char in ("{", "}") else char for char in escaped]
     if place.escape and text and text[0] in "01234567":  # \0 and 1 would make \01
-        said[0] = f"\\x{ord(text[0]):02x}"
-    return "".join(said)
+        escaped[0] = f"\\x{ord(text[0]):02x}"
+    return "".join(escaped)
 
 
 def _escaped_char(char: str, quote: str, outer: str = "", bytes: bool = False) -> str:
@@ -256,11 +256,11 @@ def _escaped_char(char: str, quote: str, outer: str = "", bytes: bool = False) -
 
 
 def _raw(value: Any, text: str, place: MarkPosition) -> str:
-    """Return the value in a raw string, which has no escapes: as it is, or raise. Line breaks need triple quotes."""
+    """Return the value unchanged for a raw string, which has no escapes, or raise. Line breaks need triple quotes."""
     refused = {"\r", "\0", place.quote[0], *place.outer} | ({"\n"} if len(place.quote) == 1 else set())
-    last = text[-1:] or place.escape  # a backslash would take away the meaning of the quote behind it
+    last = text[-1:] or place.escape  # a backslash would escape the closing quote
     if refused.intersection(text) or last == "\\" or ("b" in place.prefix and not text.isascii()):
-        raise UnsayableError(value, f"{place.prefix}{place.quote}…{place.quote} knows no escapes and can't say it")
+        raise UnsayableError(value, f"{place.prefix}{place.quote}…{place.quote} has no escapes and can't contain it")
     return text.replace("{", "{{").replace("}", "}}") if place.fields else text
 
 
@@ -268,9 +268,9 @@ def _raw(value: Any, text: str, place: MarkPosition) -> str:
 
 
 FUEL = 100_000  # steps: a loop over some thousand items
-MAX_OUTPUT = 1_000_000  # characters of what comes out
-PRIVATE = range(0xF0000, 0xFFFFE)  # characters that mean nothing to anybody; no text has them all
-# What could tell of more than the values, fill the memory out of a number, or pass text on as if it were code.
+MAX_OUTPUT = 1_000_000  # characters of output
+PRIVATE = range(0xF0000, 0xFFFFE)  # private characters; no text contains them all
+# Names that could reveal more than the values, exhaust memory, or pass off text as code.
 NO_GLOBALS = ("cycler", "debug", "joiner", "namespace")
 NO_FILTERS = ("batch", "e", "escape", "format", "indent", "pprint", "safe", "slice", "wordwrap")
 
@@ -280,8 +280,8 @@ class BodyError(ValueError):
 
 
 def fill_template(body: str, values: Mapping[str, Any]) -> tuple[str, list[Any], str]:
-    """Return the text with a mark for each value that it puts out, those values, and the mark's character."""
-    from minijinja import Environment, TemplateError  # 25 ms, for those who use snippets
+    """Return the text with a mark for each value that it outputs, those values, and the mark's character."""
+    from minijinja import Environment, TemplateError  # 25 ms, so only for users of snippets
 
     taken = body + json.dumps(values, ensure_ascii=False, default=str, skipkeys=True)
     mark = next(chr(code) for code in PRIVATE if chr(code) not in taken)
@@ -291,8 +291,8 @@ def fill_template(body: str, values: Mapping[str, Any]) -> tuple[str, list[Any],
     def emit(value: Any) -> str:
         nonlocal size
         text = value_text(value)
-        if mark in text or hasattr(value, "__html__"):  # what a macro, a set block or a filter block has put together
-            raise BodyError("what a block or a macro puts together can't be put out; write it where it belongs")
+        if mark in text or hasattr(value, "__html__"):  # built by a macro, a set block or a filter block
+            raise BodyError("the output of a block or a macro can't be inserted; write it in place")
         size += len(text)
         _bounded(size)
         out.append(value)
@@ -304,7 +304,7 @@ def fill_template(body: str, values: Mapping[str, Any]) -> tuple[str, list[Any],
         fuel=FUEL,
         undefined_behavior="strict",
         finalizer=emit,
-        auto_escape_callback=lambda _: "html",  # so that the text of a macro is told from a value; marks have no HTML
+        auto_escape_callback=lambda _: "html",  # tells the output of a macro from a value; marks have no HTML
         keep_trailing_newline=True,
         debug=False,
         pycompat=False,
@@ -325,7 +325,7 @@ def fill_template(body: str, values: Mapping[str, Any]) -> tuple[str, list[Any],
 def _template_error(error: Any, body: str, env: Any, values: Mapping[str, Any]) -> str:
     if error.kind == "UndefinedError":
         strange = sorted(env.undeclared_variables_in_str(body) - set(values) - {"range", "dict"})
-        return f"it uses {', '.join(strange) or 'something'}, which is not there"
+        return f"it uses {', '.join(strange) or 'something'}, which does not exist"
     if error.kind == "OutOfFuel":
         return f"it takes more than {FUEL:,} steps"
     return str(error.message).replace("(in <string>:", "(line ").replace("\n", " ")

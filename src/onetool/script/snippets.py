@@ -6,8 +6,8 @@
     topic: green tea, and what people say about it: everything
     count=3
 
-Pairs are separated by white space, on one line or on many. A bare value ends where its line ends or where the next
-`key=` begins; `key: value` takes the rest of its line as it is. In quotes, one or three, the escapes of Python hold.
+Pairs are separated by white space, on one or more lines. A bare value ends at the end of its line or before the next
+`key=`; `key: value` takes the rest of its line unchanged. Values in single or triple quotes have Python's escapes.
 Arrays and objects are JSON.
 """
 
@@ -48,20 +48,20 @@ EXPECTED = {
     "array": 'JSON such as ["a", "b"]',
     "object": 'JSON such as {"a": 1}',
 }
-WHOLE = 2**127  # the largest number that the templates know as a whole one
+WHOLE = 2**127  # the largest integer of the template engine
 MAX_DEPTH = 32
 SHOWN = 40
 UNREAD = "the rest was not read"
 
 
 class WrongValueError(ValueError):
-    """Something that is wrong with a value, in words that follow its name."""
+    """An invalid value. The message continues a sentence that begins with its name."""
 
 
 def parse_arguments(text: str, types: Mapping[str, str]) -> tuple[dict[str, Any], dict[str, str]]:
-    """Return the values behind the name by their keys, and what could not be read, by key, or by "" without one.
+    """Return the values by key, and the errors by key, or by "" without one.
 
-    After ten mistakes the rest is not read.
+    Stops after ten errors.
     """
     values: dict[str, Any] = {}
     wrong: dict[str, str] = {}
@@ -88,7 +88,7 @@ def parse_arguments(text: str, types: Mapping[str, str]) -> tuple[dict[str, Any]
 
 
 def as_parameter_type(value: Any, type: str) -> Any:
-    """Return the value as its parameter's type. A text is read; what has a type already is looked at."""
+    """Return the value as its parameter's type. Texts are parsed, other values are checked."""
     if isinstance(value, str) and type != "string":
         value = _read(value, type)
     if isinstance(value, float) and value.is_integer() and type == "integer":
@@ -100,13 +100,13 @@ def as_parameter_type(value: Any, type: str) -> Any:
 
 
 def value_shown(value: Any) -> str:
-    """Return a value for a message: on one line, and not all of a long one."""
+    """Return a value for a message: on one line, and shortened."""
     text = repr(value[: SHOWN + 1] if isinstance(value, str) else value)
     return text if len(text) <= SHOWN else f"{text[:SHOWN]}…"
 
 
 def _value(text: str, at: int, type: str, several: bool) -> tuple[Any, int]:
-    """Return the value that begins here, and where it ends. `several`: more pairs may follow on the line."""
+    """Return the value that begins at `at`, and its end. `several`: more pairs may follow on the line."""
     end = _line_end(text, at)
     quoted = QUOTED.match(text, at)
     if quoted and len(quoted["quote"]) == 1 and quoted.end() > end:
@@ -115,12 +115,12 @@ def _value(text: str, at: int, type: str, several: bool) -> tuple[Any, int]:
         return _unescaped(quoted["text"]), quoted.end()
     if type in ("array", "object") and text.startswith(("[", "{"), at):
         with suppress(ValueError, RecursionError):
-            value, behind = json.JSONDecoder(parse_constant=no_constant).raw_decode(text, at)
-            if ALONE.match(text, behind):
-                return value, behind
+            value, value_end = json.JSONDecoder(parse_constant=no_constant).raw_decode(text, at)
+            if ALONE.match(text, value_end):
+                return value, value_end
         raise WrongValueError(f"is to be {EXPECTED[type]}, not {value_shown(text[at:end])}")
     if several and text.startswith(("'", '"'), at):
-        raise WrongValueError("has text right behind its closing quote" if quoted else "has a quote that is not closed")
+        raise WrongValueError("has text right after its closing quote" if quoted else "has a quote that is not closed")
     if several and (following := NEXT.search(text, at, end)):
         end = following.start()
     return text[at:end].strip(), end
@@ -129,18 +129,18 @@ def _value(text: str, at: int, type: str, several: bool) -> tuple[Any, int]:
 def _unescaped(text: str) -> str:
     def char(found: re.Match[str]) -> str:
         if len(found[1]) == 1:
-            return ESCAPES.get(found[1], found[0])  # one that Python does not know stays as it is
+            return ESCAPES.get(found[1], found[0])  # unknown escapes are kept
         number = int(found[1][1:], 16)
         return chr(number) if number <= 0x10FFFF else found[0]
 
     if "\\" not in text:
         return text
-    # JSON's way to write 🦊 is as two halves
+    # JSON escapes 🦊 as two surrogates
     return ESCAPE.sub(char, text).encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
 
 
 def _read(text: str, type: str) -> Any:
-    """Return a text as this type, or the text again when it can't be."""
+    """Return a text parsed as this type, or the text itself if that fails."""
     try:
         if type == "boolean":
             return {"true": True, "false": False}[text.lower()]
@@ -161,12 +161,12 @@ def _is(value: Any, type: str) -> bool:
 
 
 def _check_value(value: Any, depth: int = 0) -> None:
-    """Refuse what the templates would not give back as it is."""
+    """Raise WrongValueError for values that the template engine would change."""
     if depth > MAX_DEPTH:
         raise WrongValueError(f"is nested deeper than {MAX_DEPTH} levels")
     if isinstance(value, str):
         if not value.isascii() and any("\ud800" <= char <= "\udfff" for char in value):
-            raise WrongValueError("has half of a surrogate pair in it, which is not a character")
+            raise WrongValueError("contains a lone surrogate, which is not a character")
     elif isinstance(value, int):
         if abs(value) >= WHOLE:
             raise WrongValueError("is too large a number; give it as a text")
@@ -191,7 +191,7 @@ def _line_end(text: str, at: int) -> int:
     return len(text) if end < 0 else end
 
 
-# Snippets: templates of code from the config, used as `$name key=value`.
+# Snippets: code templates from the config, used as `$name key=value`.
 
 
 HEAD = re.compile(rf"\s*\$({NAME})")
@@ -201,7 +201,7 @@ BARE = re.compile(r"[^\s'\"=:\[{][^\s'\"=]*")
 
 
 class ParamLike(Protocol):
-    """A parameter; without a default (UNSET) it must be given."""
+    """A parameter; required if its default is UNSET."""
 
     @property
     def kind(self) -> str: ...
@@ -212,7 +212,7 @@ class ParamLike(Protocol):
 
 
 class SnippetLike(Protocol):
-    """What the config calls a snippet."""
+    """A snippet in the config."""
 
     @property
     def description(self) -> str: ...
@@ -223,7 +223,7 @@ class SnippetLike(Protocol):
 
 
 class SnippetError(OneToolError):
-    """A snippet that can't be used as it was called, or as it was written. The message says how to repair that."""
+    """A snippet that is invalid, or was called incorrectly. The message says how to fix that."""
 
 
 AnySnippet = TypeVar("AnySnippet", bound=SnippetLike)
@@ -234,7 +234,7 @@ _WORD = re.compile(r"\w+")
 def visible_snippets(
     snippets: Mapping[str, AnySnippet], names: ScriptNames, allowed: Collection[str] | None
 ) -> Mapping[str, AnySnippet]:
-    """Return the snippets that name no tool outside of the allow-list. Its callers see no others."""
+    """Return the snippets that use only tools of the allow-list. Its callers see no others."""
     if allowed is None:
         return snippets
     packs = {as_identifier(name.partition(".")[0]) for name in allowed}
@@ -243,7 +243,9 @@ def visible_snippets(
 
 
 def _uses_only(snippet: SnippetLike, names: ScriptNames, allowed: Collection[str], words: Collection[str]) -> bool:
-    """Return whether a snippet names allowed tools only. `words` are what calls of this caller can begin with."""
+    """Return whether a snippet uses only allowed tools. `words` are the names that code of this caller can
+    begin with.
+    """
     text = "\n".join((snippet.body, *(_json_text(param.default) for param in snippet.params.values())))
     for dotted in _DOTTED.findall(text):
         pack, own = dotted.split(".")[:2]
@@ -255,12 +257,12 @@ def _uses_only(snippet: SnippetLike, names: ScriptNames, allowed: Collection[str
         used = names_used_in(render_snippet(snippet, _stand_ins(snippet)))
     if any(word in names and word not in words for word in (_WORD.findall(text) if used is None else used.names)):
         return False
-    # A pack that is not there may be that of a server that has not connected yet.
+    # An unknown pack may be that of a server that has not connected yet.
     return used is None or used.packs.issubset(BUILTINS.union(MODULES, words))
 
 
 def expand(text: str, snippets: Mapping[str, SnippetLike]) -> str:
-    """Return the code that the call of a snippet stands for."""
+    """Return the code that a snippet call expands to."""
     head = HEAD.match(text)
     if not head:
         raise SnippetError("a snippet is called as $name key=value")
@@ -270,7 +272,7 @@ def expand(text: str, snippets: Mapping[str, SnippetLike]) -> str:
         raise SnippetError(_no_such(name, snippets))
     rest = text[head.end() :]
     if rest and not rest[0].isspace():
-        _refuse(name, snippet, [f"{value_shown(rest.splitlines()[0])} can't stand right behind the name"])
+        _refuse(name, snippet, [f"{value_shown(rest.splitlines()[0])} can't follow the name"])
     values, wrong = parse_arguments(rest, {key: param.kind for key, param in snippet.params.items()})
     return render_snippet(snippet, values, name, wrong)
 
@@ -278,8 +280,8 @@ def expand(text: str, snippets: Mapping[str, SnippetLike]) -> str:
 def render_snippet(
     snippet: SnippetLike, values: Mapping[str, Any], name: str = "snippet", wrong: Mapping[str, str] | None = None
 ) -> str:
-    """Return the code of a snippet with these values. A text is read where another type is wanted: prompts send only
-    texts. `wrong` is what could not be read, by key.
+    """Return the code of a snippet with these values. Texts are converted if another type is needed, because prompts
+    send only texts. `wrong` are parse errors by key.
     """
     known, wrong = snippet.params, wrong or {}
     given = {key: param.default for key, param in known.items() if param.default is not UNSET}
@@ -315,7 +317,7 @@ def render_snippet(
 
 
 def parameters(snippet: SnippetLike) -> list[dict[str, Any]]:
-    """Return the parameters as data: name, type, description, required, and the default where there is one."""
+    """Return the parameters as data: name, type, description, required, and the default, if any."""
     return [
         {"name": name, "type": param.kind, "description": param.description, "required": param.default is UNSET}
         | ({} if param.default is UNSET else {"default": param.default})
@@ -324,13 +326,13 @@ def parameters(snippet: SnippetLike) -> list[dict[str, Any]]:
 
 
 def usage(name: str, snippet: SnippetLike) -> str:
-    """Return how it is called: `$research topic=… [count=5]`."""
+    """Return the usage: `$research topic=… [count=5]`."""
     needed = [f"{key}=…" for key, param in snippet.params.items() if param.default is UNSET]
-    others = [f"[{key}={_written(param)}]" for key, param in snippet.params.items() if param.default is not UNSET]
+    others = [f"[{key}={_default_text(param)}]" for key, param in snippet.params.items() if param.default is not UNSET]
     return " ".join([f"${name}", *needed, *others])
 
 
-def _written(param: ParamLike) -> str:
+def _default_text(param: ParamLike) -> str:
     """Return a default as a user would type it."""
     if isinstance(param.default, str) and BARE.fullmatch(param.default):
         text = param.default
@@ -357,7 +359,7 @@ def _no_such(name: str, snippets: Mapping[str, SnippetLike]) -> str:
 # Showing a snippet
 
 
-# What stands in an example for a value that must be given.
+# Example values for required parameters.
 STAND_INS = {"string": "Python", "integer": 1, "number": 0.5, "boolean": True, "array": ["a"], "object": {"a": 1}}
 
 
@@ -386,7 +388,7 @@ def _defined(name: str, snippet: SnippetLike) -> Iterator[str]:
 
 
 def _parameter(name: str, facts: dict[str, Any]) -> Iterator[str]:
-    """Yield a parameter on one line, texts in quotes; below it where that would be too deep, or too long."""
+    """Yield a parameter on one line with quoted texts, or on several lines if it is too deep or too long."""
     default = facts.get("default")
     parts = default.values() if isinstance(default, dict) else default if isinstance(default, list) else ()
     values = {

@@ -1,7 +1,7 @@
-"""Stubs of tools for the sandbox's type checker, and its findings on calls of tools.
+"""Type stubs of tools for the sandbox's type checker, and its findings on tool calls.
 
-Monty's type checker is off unless `run.typecheck` is on: it costs tens of milliseconds a run and is stricter than
-Python, so that only its findings on calls of our tools count.
+Monty's type checker is off unless `run.typecheck` is on: it costs tens of milliseconds per run and is stricter than
+Python, so only its findings on calls of our tools count.
 """
 
 import re
@@ -17,8 +17,8 @@ from onetool.script.check import CodeFinding
 from onetool.script.names import ScriptNames
 
 PREFIX = "OneTool_"
-SELF, MORE = f"{PREFIX}self", f"**{PREFIX}more: Any"  # a tool may well have a parameter called `self`
-# The types that reach a tool as these: what crosses the boundary is made plain on its way.
+SELF, MORE = f"{PREFIX}self", f"**{PREFIX}more: Any"  # a tool may have a parameter called `self`
+# The types that the boundary converts to these JSON types.
 TYPES = {"string": "Text", "integer": "int | float", "number": "int | float", "boolean": "bool", "array": "Items"}
 HEADER = """
 from datetime import date, time, timedelta
@@ -29,12 +29,12 @@ Text = str | bytes | date | time | Decimal | PurePath | BaseException
 Items = list[Any] | tuple[Any, ...] | set[Any] | frozenset[Any]
 """
 MEANT = re.compile(rf"(?:bound method `{PREFIX}(?P<pack>\w+)\.(?P<tool>\w+)`|function `(?P<function>\w+)`)")
-MAX_FINDINGS = 20  # nobody reads more
+MAX_FINDINGS = 20  # more are not useful
 RULES = {"invalid-argument-type", "missing-argument", "unknown-argument", "too-many-positional-arguments"}
 
 
 def type_stubs(names: ScriptNames, words: Collection[str]) -> str:
-    """Return what these packs and functions look like, as declarations."""
+    """Return stub declarations of these packs and functions."""
     parts = [HEADER]
     for word in sorted(words):
         if pack := names.pack(word):
@@ -48,8 +48,8 @@ def type_stubs(names: ScriptNames, words: Collection[str]) -> str:
 
 def _function_stub(name: str, spec: ToolSpec, *first: str) -> str:
     """Return the stub of a tool. Its inferred return type is shown but not enforced: the next value may differ."""
-    told = inferred_type(spec)
-    comment = f"  # returns {told}" if told else ""
+    returned = inferred_type(spec)
+    comment = f"  # returns {returned}" if returned else ""
     return f"def {name}({', '.join((*first, *_parameter_stubs(spec)))}) -> Any: ...{comment}"
 
 
@@ -57,7 +57,7 @@ def _parameter_stubs(spec: ToolSpec) -> Iterator[str]:
     properties: Mapping[str, Any] = spec.input_schema.get("properties") or {}
     required = spec.input_schema.get("required") or ()
     for name in spec.order:
-        if spec.prepare is not None or not spec.strict:  # it may take something else, or nothing
+        if spec.prepare is not None or not spec.strict:  # it may accept other types, or optional arguments
             yield f"{as_identifier(name)}: Any = ..."
             continue
         schema, kinds = properties[name], list[Any]([None])
@@ -65,18 +65,18 @@ def _parameter_stubs(spec: ToolSpec) -> Iterator[str]:
             kind = schema.get("type")
             kinds = list(kind) if isinstance(kind, list | tuple) else [kind]
         types = ["None" if one == "null" else TYPES.get(str(one), "Any") for one in kinds]
-        hint = " | ".join([*types, "str"] if spec.lenient else types)  # a text may say what is wanted
+        hint = " | ".join([*types, "str"] if spec.lenient else types)  # lenient tools also accept text
         yield f"{as_identifier(name)}: {hint}" + ("" if name in required else " = ...")
     yield MORE
 
 
 def type_findings(report: str, names: ScriptNames) -> list[CodeFinding]:
-    """Return what the checker says of our tools. `report` is its own, as JSON."""
+    """Return the type checker's findings on our tools. `report` is its output as JSON."""
     findings: list[CodeFinding] = []
     for one in msgspec.json.decode(report):
         message = str(one["message"])
         meant = MEANT.search(message)
-        found = message.partition("found `")[2]  # `str | None` may well be a str when it runs
+        found = message.partition("found `")[2]  # `str | None` may be a str at run time
         is_unsure = " | " in found or "Unknown" in found or "Any" in found
         if one["code"] not in RULES or not meant or is_unsure:
             continue

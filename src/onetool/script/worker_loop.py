@@ -1,10 +1,10 @@
 """WorkerLoop: feeds one piece of code to a worker and answers its questions until it ends.
 
-It is a coroutine in a thread of its own (`Threads.drive`). A question is a tool to call, a name to look up, or a sleep;
-everything else that code asks of the machine is refused. Calls that are awaited are answered with a future and run
-concurrently on the event loop; all others are answered with their value. Of these, a tool that blocks runs in the run's
-own thread: if it outlives its deadline, the run goes on in another one. One queue takes the answers of all futures, and
-stopping the run wakes its thread through the same queue.
+The loop is a coroutine in its own thread (`Threads.drive`). A question is a tool call, a name lookup or a sleep; all
+other OS calls are refused. Awaited calls are answered with a future and run concurrently on the event loop; all others
+are answered with their value. A blocking tool runs in the run's own thread; if it exceeds its deadline, the run
+continues in another thread. One queue receives the answers of all futures, and stopping the run wakes its thread
+through the same queue.
 """
 
 import asyncio
@@ -69,20 +69,20 @@ from onetool.script.run_result import (
 from onetool.script.type_stubs import type_findings
 
 MAX_RETURNED = 8
-SLOT = -2  # no call has this number
+SLOT = -2  # not the number of any call
 
 # Exceptions for the code
 EXCEPTION_BY_REASON = {"timeout": "TimeoutError", "denied": "PermissionError", "not_found": "FileNotFoundError"}
-PER_CALL = 4  # questions that one tool call may cost: a name, an attribute, the call, its future
-SPARE = 1000  # questions beside those
-MAX_WARNINGS = 20  # that are told
-MAX_REFUSED = 100  # questions that code may ask while it tells where its error comes from
+PER_CALL = 4  # questions that one tool call may need: a name, an attribute, the call, its future
+SPARE = 1000  # further questions
+MAX_WARNINGS = 20  # shown to the caller
+MAX_REFUSED = 100  # questions that code may ask while it returns the line of its error
 OVER = Raised("RuntimeError", "the run is over")
 INTERRUPTED = Raised("KeyboardInterrupt", "stopped")
 
 
 class WrongTypesError(Exception):
-    """The type checker is sure that calls of our tools are wrong; nothing has run."""
+    """The type checker found invalid calls of our tools; nothing has run."""
 
     def __init__(self, found: list[CodeFinding]) -> None:
         super().__init__()
@@ -90,9 +90,9 @@ class WrongTypesError(Exception):
 
 
 class WorkerLoop:
-    """Runs one piece of code in a worker and answers its questions. `stop` ends it from any thread.
+    """A loop that runs one piece of code in a worker and answers its questions. `stop` ends it from any thread.
 
-    `may_interrupt`: `interrupt` is to reach it also while a tool runs that blocks.
+    `may_interrupt`: `interrupt` must work even while a blocking tool runs.
     """
 
     def __init__(
@@ -119,19 +119,19 @@ class WorkerLoop:
         self._pending = PendingFutures(context.loop)
         self._futures: Mapping[str, Collection[Span]] = {}
         self._questions = 0
-        self._watched: TracedCode | None = None  # what was fed, if it notes where its errors come from
+        self._watched: TracedCode | None = None  # the code that was fed, if it records the lines of its errors
         self.stopped_by: LimitError | None = None
         self.failures: dict[str, ToolError] = {}
-        self.returned: dict[str, Any] = {}  # the last values of some tools, for errors that name their keys
+        self.returned: dict[str, Any] = {}  # the last values of some tools, for errors that list their keys
         self.made = CallLog(tools.names.catalogue)
         self.calls = 0
-        self.warnings: list[str] = []  # of its calls, for whoever reads the result
-        self.origin: int | None = None  # the line that failed, where the code itself has noted it
-        self.ended = False  # the code is through, whatever becomes of its value
-        self.feed = ""  # what the sandbox calls the code of this run, in its tracebacks
+        self.warnings: list[str] = []  # of its calls, for the reader of the result
+        self.origin: int | None = None  # the failed line, if the code itself has recorded it
+        self.ended = False  # the code has ended, even if its value is invalid
+        self.feed = ""  # the name of this run's code in the sandbox's tracebacks
 
     async def run(self, session: WorkerSession, prepared: PreparedCode, printed: OnPrint) -> Any:
-        """Return the value of the code's last expression as plain data. Raises LimitError and errors of the sandbox."""
+        """Return the value of the code's last expression as plain data. Raise LimitError and errors of the sandbox."""
         with self._lock:
             self._session = session
         self._raise_if_stopped()
@@ -150,7 +150,7 @@ class WorkerLoop:
             raise too_large(error.limit, error.what) from None
         except (LimitError, SandboxError) as error:
             self.origin = self._origin(error, session)
-            question = None  # errors are kept for a while, and with them all that their frames hold
+            question = None  # kept errors must not keep the objects of these frames alive
             error.__context__ = None
             raise error.with_traceback(None) from None
         finally:
@@ -168,7 +168,9 @@ class WorkerLoop:
         self._pending.stop()
 
     def interrupt(self) -> None:
-        """Have the code end by itself, where it waits for an answer: that is an exception, and its names stay."""
+        """Raise an exception in the code where it waits for an answer, so that it ends by itself and its names
+        survive.
+        """
         self._interrupted = True
         self._stopped.set()
         self._pending.stop()
@@ -180,7 +182,7 @@ class WorkerLoop:
         if self._watched is not None:
             try:
                 return self._feed(session, self._watched.code, inputs, printed, self._watched.futures)
-            except CodeSyntaxError:  # what is wrong is told of the code as it was written, if anything is
+            except CodeSyntaxError:  # feed the original code, so that the error refers to it
                 self._watched = None
         return self._feed(session, prepared.code, inputs, printed, prepared.futures)
 
@@ -196,20 +198,20 @@ class WorkerLoop:
         try:
             return session.feed(code, inputs, printed, futures)
         except TooLargeError:
-            raise too_large(ARGUMENT_BYTES, "what the code is given") from None
+            raise too_large(ARGUMENT_BYTES, "the input of the code") from None
         except TypeCheckError as error:
             if found := type_findings(error.diagnostics, self._tools.names):
                 self.ended = True
                 raise WrongTypesError([one._replace(line=line_of(code, one.line)) for one in found]) from None
-        # It complained of other things than our tools: that is the code's own business.
+        # The findings are not about our tools, so they are ignored.
         return session.feed(code, inputs, printed, futures, check_types=False)
 
     def _origin(self, error: Exception, session: WorkerSession) -> int | None:
-        """Return the line that an error comes from, asked of the code that noted it."""
+        """Return the line that an error comes from, as recorded by the code."""
         watched = self._watched
         if watched is None or not isinstance(error, CodeError) or is_limit(error):
             return None
-        if not watched.doubts(error, self.feed):
+        if not watched.may_be_wrong(error, self.feed):
             return None
         try:
             question = session.feed(watched.question, {}, lambda _stream, _text: None, check_types=False)
@@ -217,15 +219,15 @@ class WorkerLoop:
                 if isinstance(question, Complete):
                     return watched.line(question.value(self._limits.output_bytes, self._raise_if_stopped), error)
                 question = _refused(session, question)
-        except (CodeError, ValueTransferError):  # there is none
+        except (CodeError, ValueTransferError):  # nothing was recorded
             return None
-        except (LimitError, WorkerError):  # it was stopped meanwhile, or makes no sense
+        except (LimitError, WorkerError):  # the run was stopped, or the worker failed
             pass
         session.kill()
         return None
 
     def _raise_if_stopped(self) -> None:
-        """Raise if the run was stopped. Always a new exception: a kept one would keep its frames alive."""
+        """Raise if the run was stopped. Always a new exception, since a shared one would keep its frames alive."""
         if self.stopped_by is not None:
             raise self.stopped_by.again()
 
@@ -248,7 +250,7 @@ class WorkerLoop:
             case OsCall():
                 return self._resume(session, question, self._os_call(question))
             case Complete():
-                raise AssertionError("it has ended, and asks nothing")
+                raise AssertionError("code that has ended asks no questions")
 
     def _resume(self, session: WorkerSession, question: FunctionCall | OsCall, answer: Answer) -> WorkerQuestion:
         """Send the answer to the worker, unless the run was stopped while the tool ran."""
@@ -256,7 +258,7 @@ class WorkerLoop:
         return session.resume(question, INTERRUPTED if self._interrupted else answer)
 
     def _os_call(self, question: OsCall) -> Answer:
-        """Answer what code wants of the machine: it may sleep, and that is all."""
+        """Answer an OS call of the code: only sleeping is allowed."""
         if not question.is_sleep:
             return NotHandled()
         if question.is_async:
@@ -264,7 +266,7 @@ class WorkerLoop:
             work: Work = lambda answered: loop.call_later(seconds, answered, Returned(None)).cancel  # noqa: E731
             self._pending.begin(question.call_id, work)
             return Pending()
-        # Whoever sleeps beyond the deadline is stopped at it.
+        # A sleep beyond the deadline is stopped at the deadline.
         self._stopped.wait(min(max(0.0, question.seconds), TIMEOUT_MAX))
         self._raise_if_stopped()
         return Returned(None)
@@ -282,7 +284,7 @@ class WorkerLoop:
         if any(self._futures.values()):
             position = question.position
             is_future = (position.start, position.end) in self._futures.get(position.filename, ())
-        number = 0 if spec is ALL else self._count_call()  # its pages are counted
+        number = 0 if spec is ALL else self._count_call()  # the pages are counted instead
         self._raise_if_stopped()
         try:
             args = self._arguments(spec, question)
@@ -304,14 +306,14 @@ class WorkerLoop:
             return self._value_of(question.call_id)
         if self._slot is not None:
             self._slot.wait(True)
-        result = await self._called(call, catalogue)  # nothing that has to run on the loop
+        result = await self._called(call, catalogue)  # nothing needs the event loop
         self._reclaim_slot()
         return self._answer(call, result)
 
     async def _called(self, call: ToolCall, catalogue: Snapshot, gate: Gate | None = None) -> ToolResult:
         if call.called_via is UNSET:
             return await self._call_tool(call, tools=catalogue, gate=gate)
-        from onetool.sdk import LogSpan  # hardly a run needs it
+        from onetool.sdk import LogSpan  # rarely needed
 
         result = None
         with suppress(ToolFailure), LogSpan(call.called_via, tool=call.name):
@@ -321,7 +323,7 @@ class WorkerLoop:
         return cast(ToolResult, result)
 
     def _count_call(self) -> int:
-        """Count a call and return its number. Stops the run if it is one too many."""
+        """Count a call and return its number. Stop the run if there are too many."""
         with self._lock:
             self.calls += 1
             number = self.calls
@@ -335,19 +337,19 @@ class WorkerLoop:
             watch.began(call)
 
     def _arguments(self, spec: ToolSpec, question: FunctionCall) -> dict[str, Any]:
-        """Return the arguments. Raises TypeError and ValueError, for the code to catch, where they are invalid."""
+        """Return the arguments. Raise TypeError and ValueError, which code can catch, if they are invalid."""
         count, most = len(question.named), len(spec.order)
         if count > most + MAX_UNKNOWN and spec is not CALL and not takes_others(spec):
-            raise TypeError(f"{spec.name} takes {most} arguments at the most, got {count:,}")
+            raise TypeError(f"{spec.name} takes at most {most} arguments, got {count:,}")
         try:
             given, named = question.arguments(ARGUMENT_BYTES, self._raise_if_stopped)
         except TooLargeError:
-            raise too_large(ARGUMENT_BYTES, f"what {spec.name} was given") from None
+            raise too_large(ARGUMENT_BYTES, f"the input of {spec.name}") from None
         return arguments_by_name(spec, given, named)
 
     def _tool_call(self, spec: ToolSpec, args: dict[str, Any], number: int) -> ToolCall:
         name, called_via = spec.name, UNSET
-        if spec is CALL:  # how code says a name that it can't say: the call is that of the tool which it names
+        if spec is CALL:  # the call is that of the tool it names
             name, inner = args.pop("name", None), args.pop("args", None) or {}
             if not isinstance(name, str) or not isinstance(inner, dict):
                 raise TypeError('ot.call takes the name of a tool and its arguments: ot.call("pack.tool", {"key": 1})')
@@ -361,7 +363,7 @@ class WorkerLoop:
         return ToolCall(f"{context.id}/{number}", name, args, context.source, called_via=called_via)
 
     def _all_pages(self, args: dict[str, Any]) -> tuple[str, Paginator]:
-        """Return the tool that `ot.all` was given, which comes as its name, and what follows its pages."""
+        """Return the name of the tool passed to `ot.all`, and its paginator."""
         given, inner, limit, key = (args.pop(name, None) for name in ("tool", "args", "limit", "key"))
         names = self._tools.names
         spec = (names.tool(given) or names.catalogue.get(given)) if isinstance(given, str) else None
@@ -377,7 +379,7 @@ class WorkerLoop:
         return spec.name, Paginator(spec, {**(inner or {}), **args}, limit, key)
 
     def _execute_all(self, name: str, pages: Paginator, gate: Gate | None) -> Work:
-        """Return what calls a tool on the loop, page after page: each is a call like any other."""
+        """Return the work that calls a tool on the loop page by page. Each page is a call of its own."""
 
         async def execute(answered: Callable[[Answer], None]) -> None:
             while pages.next_args is not None:
@@ -401,7 +403,7 @@ class WorkerLoop:
         return lambda answered: self._context.loop.create_task(execute(answered)).cancel
 
     def _execute(self, call: ToolCall, gate: Gate | None) -> Work:
-        """Return what runs the call on the loop, once the gate has let it pass, where there is one."""
+        """Return the work that runs the call on the loop, after passing the gate, if any."""
         catalogue = self._tools.names.catalogue
 
         async def execute(answered: Callable[[Answer], None]) -> None:
@@ -413,7 +415,7 @@ class WorkerLoop:
         return self._finished([number]).get(number, INTERRUPTED)
 
     def _finished(self, wanted: list[int]) -> dict[int, Answer]:
-        """Return the answers that are there, once there is one; none if it was interrupted."""
+        """Wait for at least one answer, and return those that have arrived; none if the run was interrupted."""
         if self._slot is not None:
             self._slot.wait(True)
         found = self._pending.answers(wanted)
@@ -422,7 +424,7 @@ class WorkerLoop:
         return found
 
     def _reclaim_slot(self) -> None:
-        """Note that the code waits for no answer any more. If the run lost its slot meanwhile, wait for that."""
+        """Record that the code no longer waits for answers. If the run has lost its slot, wait for a slot."""
         if self._slot is not None and not self._slot.wait(False):
             self._pending.begin(SLOT, partial(self._take_slot, self._slot))
             self._pending.answers([SLOT])
@@ -431,7 +433,7 @@ class WorkerLoop:
         ticket = slot.take()
 
         async def wait() -> None:
-            with self._context.pauses or nullcontext():  # the time does not count, as at the beginning of the run
+            with self._context.pauses or nullcontext():  # not counted as run time, like the wait for the first slot
                 await asyncio.wrap_future(ticket)
             answered(Returned(None))
 
@@ -449,7 +451,7 @@ class WorkerLoop:
                 self.returned[call.name] = result.data
             return Returned(result.data)
         if result.error.reason == "timeout" and self._context.left() <= 0:
-            self.stop(too_slow(self._limits))  # not the tool's time is up, but the run's
+            self.stop(too_slow(self._limits))  # the time of the run is up, not only that of the tool
         else:
             self.made.ended(call, result)
         self.failures[result.raised] = result.error

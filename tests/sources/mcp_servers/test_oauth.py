@@ -94,7 +94,7 @@ class TestLogin:
         until(lambda: pages)
         status, headers, text = pages[0]
         assert status == 200
-        assert "Back to the terminal" in text
+        assert "Return to the terminal" in text
         assert headers["content-security-policy"].startswith("default-src 'none'")
         assert not any(secret in text for secret in authority.secrets)
 
@@ -155,7 +155,7 @@ class TestLogin:
 
     def test_nobody_comes(self, authority, folder):
         urls = []
-        with pytest.raises(AuthError, match="nobody has finished the login to vault within 1 s"):
+        with pytest.raises(AuthError, match="the login to vault was not finished within 1 s"):
             log_in(authority, folder, browse=urls.append, seconds=1.4)  # of which a busy machine needs some
         with pytest.raises(httpx2.ConnectError):
             httpx2.get(redirect_of(urls[0]))

@@ -22,7 +22,7 @@ def _pattern(pat):
 
 
 def _set(body):
-    """Return a set's characters and ranges; a range from high to low holds nothing."""
+    """Return a set's characters and ranges; a range from high to low is empty."""
     other = body.startswith("!")
     body = body[1:] if other else body
     items, i = [], 0

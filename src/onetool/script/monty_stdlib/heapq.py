@@ -2,7 +2,7 @@
 
 
 def _up(heap, start, at):
-    """Move the item at a place towards the root, while it is smaller than its parent."""
+    """Move an item towards the root while it is smaller than its parent."""
     item = heap[at]
     while at > start:
         parent = (at - 1) // 2
@@ -14,7 +14,7 @@ def _up(heap, start, at):
 
 
 def _down(heap, at):
-    """Let the smaller children rise until the gap is a leaf; the item goes there, and up again as far as it may."""
+    """Move smaller children up until the gap is a leaf, put the item there, and move it up as far as needed."""
     size, start, item = len(heap), at, heap[at]
     while 2 * at + 1 < size:
         child = 2 * at + 1
@@ -64,5 +64,5 @@ def nsmallest(n, iterable, key=None):
 
 
 def merge(*iterables, key=None, reverse=False):
-    """Merge all at once, not lazily: for inputs in order a stable sort is the same as a merge."""
+    """Merge eagerly: for sorted inputs a stable sort has the same result."""
     return iter(sorted([item for one in iterables for item in one], key=key, reverse=reverse))

@@ -2,7 +2,7 @@
 
 import re
 
-# The names of the characters 160 to 255, which also stand without a semicolon; then the others, each with its number.
+# The names of the characters 160 to 255, also valid without a semicolon; then the others with their code points.
 _LATIN = (
     "nbsp iexcl cent pound curren yen brvbar sect uml copy ordf laquo not shy reg macr deg plusmn sup2 sup3 "
     "acute micro para middot cedil sup1 ordm raquo frac14 frac12 frac34 iquest Agrave Aacute Acirc Atilde Auml "
@@ -29,7 +29,7 @@ _OTHERS = (
     "27e8 rang 27e9 loz 25ca spades 2660 clubs 2663 hearts 2665 diams 2666"
 )
 _BARE = "amp lt gt quot AMP LT GT QUOT COPY REG"
-_WINDOWS = (  # what browsers make of the numbers 128 to 159
+_WINDOWS = (  # browsers' interpretation of the numbers 128 to 159
     "\u20ac\u0081\u201a\u0192\u201e\u2026\u2020\u2021\u02c6\u2030\u0160\u2039\u0152\u008d\u017d\u008f"
     "\u0090\u2018\u2019\u201c\u201d\u2022\u2013\u2014\u02dc\u2122\u0161\u203a\u0153\u009d\u017e\u0178"
 )
@@ -43,7 +43,7 @@ def escape(s, quote=True):
 
 
 def _fill_table():
-    """Names with their semicolon, and where it may be missing without."""
+    """Return the names with a semicolon, and without it where it is optional."""
     others = _OTHERS.split()
     for i in range(0, len(others), 2):
         _TABLE[others[i] + ";"] = chr(int(others[i + 1], 16))

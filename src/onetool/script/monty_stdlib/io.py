@@ -1,9 +1,9 @@
-"""io.StringIO: text in memory, as csv needs it. Nothing else of io is there."""
+"""io.StringIO: text in memory, as needed by csv. The rest of io is missing."""
 
 
 class StringIO:
     def __init__(self, initial_value="", newline="\n"):
-        self._parts = [initial_value or ""]  # joined when somebody reads: many small writes stay cheap
+        self._parts = [initial_value or ""]  # joined on reading, so that many small writes are cheap
         self._size = len(self._parts[0])
         self._at = 0
         self.closed = False

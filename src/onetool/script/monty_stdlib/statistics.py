@@ -1,4 +1,4 @@
-"""statistics: averages and spread, exact as in CPython: sums are kept as integer numerators and denominators."""
+"""statistics: averages and spread, exact like CPython: sums are integer numerators and denominators."""
 
 import math
 from bisect import bisect_left, bisect_right
@@ -10,7 +10,7 @@ LinearRegression = namedtuple("LinearRegression", ["slope", "intercept"])
 
 
 def _ratios(data):
-    """Each value as numerator and denominator, the type of the result, and what infinities and NaNs add up to."""
+    """Return each value as numerator and denominator, the type of the result, and the sum of infinities and NaNs."""
     pairs, kind, odd = [], int, None
     for x in data:
         own = type(x)
@@ -44,7 +44,7 @@ def _number(n, d, kind):
 
 
 def _root(n, d):
-    """Return the float nearest to the root of n/d: at least 64 bits of it, the last one set when there is more."""
+    """Return the float nearest to the root of n/d: at least 64 bits of the root, with the last bit set if inexact."""
     shift = max(0, 130 + len(bin(d)) - len(bin(n))) // 2 * 2
     scaled = n << shift
     q = math.isqrt(scaled // d)
@@ -144,7 +144,7 @@ def median_grouped(data, interval=1.0):
 
 
 def multimode(data):
-    """Count by hand: of equal values, like 0 and 0.0, the sandbox's Counter keeps the last and not the first."""
+    """Count manually: of equal values, like 0 and 0.0, the sandbox's Counter keeps the last instead of the first."""
     counts = {}
     for x in data:
         counts.setdefault(x, [x, 0])[1] += 1
@@ -218,7 +218,7 @@ def pstdev(data, mu=None):
 
 
 def _pairwise(x, y, name):
-    """Both as floats, and their distances from their means."""
+    """Return both inputs as floats, and their distances from their means."""
     x, y = [float(one) for one in x], [float(one) for one in y]
     if len(x) != len(y):
         raise StatisticsError(f"{name} requires that both inputs have same number of data points")
@@ -245,7 +245,7 @@ def correlation(x, y, /, *, method="linear"):
     x, y, dx, dy = _pairwise(x, y, "correlation")
     if method not in ("linear", "ranked"):
         raise ValueError(f"Unknown method: {method!r}")
-    if method == "ranked":  # by place; equal values share the middle of theirs
+    if method == "ranked":  # by rank; equal values share their average rank
         a, b = sorted(x), sorted(y)
         dx = _distances([bisect_left(a, one) + bisect_right(a, one) for one in x])
         dy = _distances([bisect_left(b, one) + bisect_right(b, one) for one in y])

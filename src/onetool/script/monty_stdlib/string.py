@@ -1,4 +1,4 @@
-"""string: constants of characters, capwords, and Template."""
+"""string: character constants, capwords, and Template."""
 
 import re
 

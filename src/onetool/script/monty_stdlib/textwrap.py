@@ -14,9 +14,9 @@ def _word(text, at):
 
 
 def _parts(word):
-    """Cut after hyphens between letters (not in `-x` or `1-2`), and before and after dashes (`--`) between words.
+    """Split after hyphens between letters (not in `-x` or `1-2`), and before and after dashes (`--`) between words.
 
-    By hand: the sandbox takes milliseconds to compile a pattern with classes of letters.
+    Without a regular expression, because the sandbox needs milliseconds to compile one with classes of letters.
     """
     parts, start, at = [], 0, word.find("-")
     while at >= 0:
@@ -63,7 +63,7 @@ class TextWrapper:
         self.break_long_words, self.break_on_hyphens = break_long_words, break_on_hyphens
 
     def _pieces(self, text):
-        """Return what may stand on a line of its own: words, parts after a hyphen, dashes, and the space between."""
+        """Return the units of wrapping: words, parts after a hyphen, dashes, and the whitespace between them."""
         if self.expand_tabs:
             text = text.expandtabs(self.tabsize)
         if self.replace_whitespace:
@@ -80,7 +80,7 @@ class TextWrapper:
         return pieces
 
     def _fits(self, piece, room):
-        """Return how much of a word that is longer than a line goes on this one: up to a hyphen, where there is one."""
+        """Return how much of a word longer than a line goes on this line: up to a hyphen, if there is one."""
         if self.break_on_hyphens and len(piece) > room:
             hyphen = piece.rfind("-", 0, room)
             if hyphen > 0 and piece[:hyphen].strip("-"):

@@ -110,7 +110,9 @@ def parse_qs(qs, keep_blank_values=False, strict_parsing=False, **more):
 
 
 class _Result:
-    """The parts of a URL: to unpack, to index, to compare with a tuple. It has no length; a bad port is None."""
+    """The parts of a URL. Supports unpacking, indexing, and comparison with a tuple, but not `len`; a bad port
+    is None.
+    """
 
     def __init__(self, kind, fields, values):
         self._kind = kind
@@ -234,7 +236,7 @@ def urldefrag(url):
 
 
 def _resolved(base, path):
-    """Return a path as seen from another one, without its dots (RFC 3986, 5.2)."""
+    """Resolve a path relative to a base path, removing dot segments (RFC 3986, 5.2)."""
     if path.startswith("/"):
         parts = path.split("/")
     else:

@@ -3,7 +3,7 @@
 import hashlib
 import random
 
-_number = int  # the constructor has arguments called `int` and `bytes`
+_number = int  # the constructor's arguments shadow `int` and `bytes`
 
 
 def _unhex(digits):
