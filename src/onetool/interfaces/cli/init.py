@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from onetool.config.find import find
+from onetool.config.find import find, own_folder
 from onetool.config.starter import starter_config
 from onetool.core.os_files import write_new
 from onetool.core.state_folders import IGNORE, IGNORED
@@ -87,6 +87,9 @@ def _write_starter(folder: Path, force: bool) -> None:
     except OSError as error:
         raise click.ClickException(f"Can't write {file}: {error.strerror}.") from None
     click.echo(f"Wrote {file}.")
+    own = own_folder()
+    if own != file.parent.absolute() and any((own / name).exists() for name in ("onetool.yaml", "bundles")):
+        click.echo(f"Bundles, servers, secrets and hosts of {own} are not used in this folder: it has its own now.")
     found = find(env={**os.environ, "ONETOOL_CONFIG": ""}, cwd=folder.absolute())
     is_trusted = found.untrusted is None or offer_trust(found.untrusted)  # not if the folder had packs before
     there = ("" if folder == Path() else f"cd {folder}, ") + ("" if is_trusted else "onetool trust, ")

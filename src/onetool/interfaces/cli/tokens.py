@@ -291,7 +291,11 @@ def revoke(ctx: click.Context, name: str) -> None:
     for place in places:
         click.echo(printable(f"The config still has it, without effect: remove {place}."), err=True)
     if not accepts_any(config.http, store):  # revoking the last token must not open the server
-        click.echo("No token is left, so the server accepts no requests. Make one: onetool tokens add.", err=True)
+        click.echo(
+            "No token is left, so the server refuses requests without one. Add one: onetool tokens add NAME. "
+            "To allow requests from this machine without a token, set http.local to call or edit in the config.",
+            err=True,
+        )
 
 
 # What the config says
