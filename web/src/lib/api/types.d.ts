@@ -43,7 +43,7 @@ export interface components {
             /** @description Why it can't be written at the moment. */
             problem?: string | null;
         };
-        /** @description One line. Empty members are left out. */
+        /** @description One line. Empty fields are omitted. */
         AuditRecord: {
             /** @description UTC, with milliseconds. */
             time: string;
@@ -54,7 +54,7 @@ export interface components {
             /** @description ok, approved, declined, begun (see a later line), or the error's code. */
             outcome: string;
             /**
-             * @description The finer cause of an error.
+             * @description The specific cause of an error.
              * @default
              */
             reason?: string;
@@ -66,7 +66,7 @@ export interface components {
              */
             who?: string;
             /**
-             * @description Whose things are meant, if not those of `who`.
+             * @description The owner of the data, if not `who`.
              * @default
              */
             owner?: string;
@@ -83,7 +83,7 @@ export interface components {
              */
             via?: string;
             /**
-             * @description The program, as it calls itself.
+             * @description The name that the client program gives itself.
              * @default
              */
             client?: string;
@@ -99,22 +99,22 @@ export interface components {
              */
             id?: string;
             /**
-             * @description The run whose code called.
+             * @description The run whose code made the call.
              * @default
              */
             run?: string;
             /**
-             * @description Of a run that was cancelled: what its calls came to.
+             * @description For a cancelled run: the outcomes of its calls.
              * @default
              */
             made?: string;
             /**
-             * @description The id of the HTTP request, which its client may have chosen.
+             * @description The id of the HTTP request, possibly chosen by its client.
              * @default
              */
             request?: string;
             /**
-             * @description An id of the same request that no client can choose.
+             * @description The server's own id of the same request.
              * @default
              */
             own?: string;
