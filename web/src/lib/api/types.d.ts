@@ -215,16 +215,16 @@ export interface components {
             /** @description The environment variable that the client takes the token from. */
             token: string | null;
         };
-        /** @description How many calls came through an interface, or from a client or a caller. */
+        /** @description The number of calls through an interface, or from a client or caller. */
         CountedCalls: {
             name: string;
             calls: number;
         };
-        /** @description How often a tool has failed in one way. What callers were told is not kept. */
+        /** @description The number of a tool's failures with the same cause. Error messages are not stored. */
         CountedFailure: {
             name: string;
             code: string;
-            /** @description The finer cause in a word, or the code again. */
+            /** @description The specific cause as one word, or the code. */
             message: string;
             count: number;
             lastAt: string;
@@ -703,7 +703,7 @@ export interface components {
             model: string;
             provider: string;
         };
-        /** @description What was counted. Nothing of arguments and values is. */
+        /** @description The recorded usage, without arguments and values. */
         StatsOverview: {
             /**
              * @description false: nothing is counted (`stats.enabled` in the config).
@@ -722,7 +722,7 @@ export interface components {
              *     }
              */
             latency?: components["schemas"]["UsageLatency"];
-            /** @description By runs and menus; null where calls are filtered. */
+            /** @description By runs and menus; null if calls are filtered. */
             tokensSaved?: number | null;
             /** @default [] */
             series?: components["schemas"]["UsageBucket"][];
@@ -867,7 +867,7 @@ export interface components {
             /** @default  */
             description?: string;
         };
-        /** @description What was counted of one tool. Nothing of arguments and values is. */
+        /** @description The recorded usage of one tool, without arguments and values. */
         ToolUsage: {
             /**
              * @description false: nothing is counted (`stats.enabled` in the config).
@@ -943,22 +943,22 @@ export interface components {
             at: string;
             ok: boolean;
             durationMs: number;
-            /** @description How it was called: rest, mcp, run, cli … */
+            /** @description The interface: rest, mcp, run, cli … */
             source: string;
             client: string | null;
-            /** @description The name of a token, or `iss|sub`; null if it has none. */
+            /** @description The name of a token, or `iss|sub`; null if there is none. */
             caller: string | null;
         };
-        /** @description A call that failed. What its caller was told is not kept: it may quote what was sent. */
+        /** @description A failed call. Its error message is not stored, since it may quote arguments. */
         UsageFailure: {
             at: string;
             code: string;
-            /** @description The finer cause in a word, or the code again. */
+            /** @description The specific cause as one word, or the code. */
             message: string;
             client: string | null;
             caller: string | null;
         };
-        /** @description Milliseconds; null where there was no call. */
+        /** @description Milliseconds; null without calls. */
         UsageLatency: {
             p50?: number | null;
             p95?: number | null;
