@@ -78,7 +78,8 @@ def test_what_is_too_long_is_refused_in_words():
         fit([User(text="word " * 1_000)], 1_000, other=300)
     assert caught.value.reason == "too_long"
     assert str(caught.value) == (
-        "too long for the model: about 1,554 tokens, including about 300 for the instructions and tools, but it takes 1,000"
+        "too long for the model: about 1,554 tokens, including about 300 for the instructions and tools, "
+        "but it takes 1,000"
     )
     assert "ask.context_tokens" in " ".join(caught.value.hints)
     assert "--tool-allow" not in " ".join(caught.value.hints)

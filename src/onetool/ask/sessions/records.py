@@ -1,8 +1,8 @@
 """The content of a session: ids, records as lines, reading and repair, and transcripts.
 
 Damaged lines are skipped, but a later version of the format is an error. On reading, every call gets one result,
-directly after it and in the order of the calls. For a call without a result, the model is told that its outcome is unknown. A
-result without its call is omitted.
+directly after it and in the order of the calls. For a call without a result, the model is told that its
+outcome is unknown. A result without its call is omitted.
 """
 
 import re
@@ -28,7 +28,7 @@ GENERATED_ID = re.compile(r"[0-9]{8}-[0-9]{6}-[a-z0-9]{4}")
 def check_id(id: str) -> str:
     """Return the id if it is valid. Raises SessionError."""
     if id == LAST:
-        raise SessionError(f"{LAST!r} means the most recently used session: choose another name", "session")
+        raise SessionError(f"{LAST!r} stands for the most recently used session: choose another name", "session")
     if SESSION_ID.fullmatch(id):
         return id
     shown = id if len(id) <= 64 else f"{id[:64]}…"
