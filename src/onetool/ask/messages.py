@@ -159,7 +159,6 @@ class ModelPrompt(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def offers_tools(self) -> bool:
-        """Whether the request includes tools."""
         return self.may_call and bool(self.tools)
 
 

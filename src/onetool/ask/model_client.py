@@ -249,7 +249,6 @@ class ModelClient:
             tries += 1
 
     async def names(self, seconds: float = LISTING) -> list[str]:
-        """Return the names of the available models."""
         body = await self.fetch(self._adapter.models_request(), seconds)
         with self._reading():
             return self._adapter.models(body)

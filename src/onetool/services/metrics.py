@@ -31,8 +31,6 @@ class Sample(NamedTuple):
 
 
 class Family(NamedTuple):
-    """All samples of one metric."""
-
     name: str
     kind: str  # counter, gauge or histogram
     help: str
@@ -50,7 +48,10 @@ class Histogram:
         self._counts.setdefault(labels, [0] * (len(BUCKETS) + 1))[bisect_left(BUCKETS, seconds)] += 1
         self._sums[labels] += seconds  # pyright: ignore[reportArgumentType] - a sum of floats
 
-    def samples(self) -> Iterable[Sample]:
+    def family(self, name: str, help: str) -> Family:
+        return Family(name, "histogram", help, [*self._samples()])
+
+    def _samples(self) -> Iterable[Sample]:
         for labels, counts in self._counts.items():
             total = 0
             for limit, count in zip((*map(str, BUCKETS), "+Inf"), counts, strict=True):
@@ -108,25 +109,18 @@ class Metrics:
         with self._lock:
             return [
                 counter("onetool_http_requests", "HTTP requests that have ended.", self._requests),
-                Family(
+                self._request_seconds.family(
                     "onetool_http_request_duration_seconds",
-                    "histogram",
                     "Duration of HTTP requests; streams last as long as their clients.",
-                    [*self._request_seconds.samples()],
                 ),
                 counter("onetool_calls", "Tool calls that have ended.", self._calls),
-                Family(
+                self._call_seconds.family(
                     "onetool_call_duration_seconds",
-                    "histogram",
                     "Duration of tool calls, without the time spent waiting for a person.",
-                    [*self._call_seconds.samples()],
                 ),
                 counter("onetool_runs", "Runs of code in the sandbox that have ended.", self._runs),
-                Family(
-                    "onetool_run_duration_seconds",
-                    "histogram",
-                    "Duration of runs in the sandbox, including their calls.",
-                    [*self._run_seconds.samples()],
+                self._run_seconds.family(
+                    "onetool_run_duration_seconds", "Duration of runs in the sandbox, including their calls."
                 ),
             ]
 

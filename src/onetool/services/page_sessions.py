@@ -25,8 +25,6 @@ class LoginSession(msgspec.Struct, frozen=True):
 
 
 class LoginSessionState(msgspec.Struct, frozen=True):
-    """The content of the document."""
-
     key: bytes
     ended: dict[str, int] = {}  # id -> when the session would have expired
     ended_until: int = 0  # sessions that expire by then have ended too: too many ids to remember

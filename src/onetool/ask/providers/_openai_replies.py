@@ -325,8 +325,6 @@ class OpenAIStreamReader:
 
 
 class ReplySoFar:
-    """The reply as received so far."""
-
     def __init__(self, prompt: ModelPrompt) -> None:
         self._prompt = prompt
         self._text: list[str] = []

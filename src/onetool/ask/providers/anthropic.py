@@ -208,8 +208,6 @@ _DELTAS = {  # kind -> the member with the piece, and its member in the block
 
 
 class AnthropicStreamReader:
-    """A reader of one streamed answer."""
-
     def __init__(self, prompt: ModelPrompt) -> None:
         self._prompt = prompt
         self._blocks: dict[int, _Block] = {}

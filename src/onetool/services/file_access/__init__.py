@@ -96,7 +96,6 @@ class Root:
         return None
 
     def open(self, parts: Parts) -> int:
-        """Open a file for reading."""
         with self._top(parts) as top:
             file = (
                 open_beneath(self.relative_parts, top.fileno(), parts, READ)

@@ -63,9 +63,7 @@ class BundleRuntime(Protocol):
         """Return the signature of the tool of that name, as code writes it: also of one of no bundle."""
         ...
 
-    def server_health(self) -> Mapping[str, Health]:
-        """Return the health of each MCP server, by its name."""
-        ...
+    def server_health(self) -> Mapping[str, Health]: ...
 
     def function(self, name: str) -> ToolSpec | None:
         """Return the registered function of that name, if it is there and switched on."""

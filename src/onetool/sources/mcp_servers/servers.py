@@ -42,8 +42,6 @@ WANTS_LOGIN = "a person has to log in to it"
 
 
 class ServerStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """How a server is doing."""
-
     name: str
     state: State  # idle: nobody has needed it yet
     transport: Transport
@@ -287,7 +285,6 @@ class Servers(Source):
         return ServerCache(self._documents, name, proxy.settings)
 
     def offered(self, name: str) -> Catalogue:
-        """Return what a server offers now."""
         return self._proxies[name].catalogue()
 
     # What is done with them

@@ -1,4 +1,4 @@
-"""Bundles and tools as the text of their files, and back; older versions are migrated when read.
+"""Bundles and tools as the text of their files, and back.
 
 Written: what a person gives first, in a fixed order, what the store knows last. Read: strictly, since a file comes from
 anywhere; but a file that is written by hand may leave out what the store would know. An id is then derived from the
@@ -6,7 +6,7 @@ file's place and names, and its times are those of the file.
 """
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
 from hashlib import sha256
@@ -85,36 +85,17 @@ def check_set(tools: Sequence[Tool]) -> None:
         ids.add(tool.id)
 
 
-# Files of older versions.
-
-
-Data = dict[str, Any]
-Step = Callable[[str, Data], Data]
-"""Gets what it is ("bundle", "tool" or "overlay") and its data; gives new data, with the next `schemaVersion`."""
-
-STEPS: dict[str, Step] = {}
-"""From which version. There has been one version so far."""
-
-
-def migrated(kind: str, data: Data) -> Data:
-    """Convert data to the current version of the format. A file without a version is of the current one."""
+def check_format(data: Mapping[str, Any]) -> None:
+    """Raise InvalidError for a file of another version of the format. One without a version is of this one."""
     version = str(data.get("schemaVersion", SCHEMA_VERSION))
-    while version != SCHEMA_VERSION:
-        step = STEPS.get(version)
-        if step is None:
-            raise InvalidError(_unknown(version), "/schemaVersion")
-        data = step(kind, data)
-        version = str(data["schemaVersion"])
-    return data
-
-
-def _unknown(version: str) -> str:
+    if version == SCHEMA_VERSION:
+        return
     if version.isascii() and version.isdigit() and int(version[:9]) > int(SCHEMA_VERSION):
-        return (
-            f"/schemaVersion: it is of version {version[:9]}, and this OneTool knows versions up to {SCHEMA_VERSION}; "
-            "a newer OneTool has written it: update this one"
-        )
-    return f"/schemaVersion: there is no version {version!r:.40}; today's is {SCHEMA_VERSION!r}"
+        known = f"and this OneTool knows versions up to {SCHEMA_VERSION}"
+        update = "a newer OneTool has written it: update this one"
+        raise InvalidError(f"/schemaVersion: it is of version {version[:9]}, {known}; {update}", "/schemaVersion")
+    message = f"/schemaVersion: there is no version {version!r:.40}; today's is {SCHEMA_VERSION!r}"
+    raise InvalidError(message, "/schemaVersion")
 
 
 # Texts of files
@@ -194,7 +175,8 @@ def _text(thing: Bundle | Tool, keys: tuple[str, ...]) -> bytes:
 
 def read_bundle_file(text: bytes, folder: str, mtime_ns: int) -> Bundle:
     """Raises InvalidError. `folder` is the name of the bundle's folder."""
-    data = migrated("bundle", parsed(text))
+    data = parsed(text)
+    check_format(data)
     content = read_bundle(data)
     check_slug(content.slug)
     deleted = data.get("softDeletedAt")
@@ -215,7 +197,8 @@ def read_tool_file(text: bytes, bundle_id: str, folder: str, mtime_ns: int) -> T
 
 
 def _tool(text: bytes, bundle_id: str, folder: str, mtime_ns: int) -> Tool:
-    data = migrated("tool", parsed(text))
+    data = parsed(text)
+    check_format(data)
     slug, version = _name(data, "slug"), _name(data, "version")
     check_slug(slug)
     check_version(version)
