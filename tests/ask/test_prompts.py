@@ -63,7 +63,7 @@ def test_the_oldest_results_of_the_last_turn_are_shortened():
     assert left_out == 4
     first, second, third = [one for one in kept if isinstance(one, Result)]
     assert first.content.startswith("some words some")
-    assert "the rest of 4,400 characters is left out" in first.content
+    assert "the result has 4,400 characters" in first.content
     assert count_tokens(first.content) < 150
     assert second.content.endswith("window]")
     assert count_tokens(first.content) < count_tokens(second.content)

@@ -132,7 +132,7 @@ def fit_messages(
 
 def _shorter(result: Result, most: int) -> Result:
     text, word = unmark(result.content)
-    note = f"\n[… the rest of {len(text):,} characters is left out: it does not fit into the model's window]"
+    note = f"\n[… the result has {len(text):,} characters; the rest does not fit into the model's window]"
     keep = max(MIN_RESULT, most - A_MESSAGE - _tokens(result.name) - _tokens(note) - (MARKS if word else 0) - 1)
     # Cut characters first, since counting tokens is slow: a token has at most four characters.
     text = cut_to_tokens(text[: 4 * keep + 4], keep)

@@ -318,7 +318,7 @@ class SessionStore:
 
 
 def _exists_error(id: str) -> SessionError:
-    hints = ["choose another name", "or leave --new-session out"]
+    hints = ["choose another name", "or omit --new-session"]
     return SessionError(f"there is a session {id!r} already", "exists", hints)
 
 

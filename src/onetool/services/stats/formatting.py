@@ -7,7 +7,7 @@ PERIOD_TITLES = {
     "day": "The last 24 hours",
     "week": "The last 7 days",
     "month": "The last 30 days",
-    "all": "All that is kept",
+    "all": "All recorded calls",
 }
 
 
