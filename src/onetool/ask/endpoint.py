@@ -94,7 +94,7 @@ MAX_NAMES = 8  # models named in a hint
 
 
 class ProviderErrors:
-    """A maker of errors for one model at one endpoint."""
+    """A factory of errors for one model at one endpoint."""
 
     def __init__(self, adapter: Adapter, model: str, endpoint: Endpoint, key: str | None) -> None:
         self._adapter, self._model, self._endpoint, self._key = adapter, model, endpoint, key

@@ -110,7 +110,7 @@ class AuditLog:
         return msgspec.structs.replace(entry, outcome=BEGUN, ms=None)
 
     def write(self, kind: AuditKind, what: str, **more: Any) -> None:
-        """Do the same as `record`, but wait until the line is written. Raises AuditUnavailableError."""
+        """Write a line as `record` does, but wait until it is written. Raises AuditUnavailableError."""
         self.write_entry(self.entry(kind, what, **more))
 
     def write_entry(self, entry: AuditEntry) -> None:
