@@ -233,6 +233,8 @@ def test_it_tells_no_other_server_where_it_is(person, served, enemy):
     person.until("location.port !== '' && document.readyState === 'complete'")
     assert enemy["seen"]
     assert not [head for _, head in enemy["seen"] if "Referer" in head]
+    person.page.ask("Page.navigate", url="about:blank")  # before the other server ends
+    person.until("location.href === 'about:blank'")
 
 
 # Drops and pastes
