@@ -180,7 +180,7 @@ def test_a_key_that_was_not_sent_is_told(adapters, upstream):
 
     with pytest.raises(ModelError) as caught:
         run(choose_model(ModelChoice(provider="ollama"), {"OLLAMA_API_KEY": KEY}.get, HttpClient(connect=connect), {}))
-    assert caught.value.hints == ("OLLAMA_API_KEY is sent only where OLLAMA_HOST or ask.base_url names the place",)
+    assert caught.value.hints == ("OLLAMA_API_KEY is sent only if OLLAMA_HOST or ask.base_url is set",)
 
 
 def test_one_that_calls_tools_is_better(chosen, upstream):
@@ -267,7 +267,7 @@ def test_elsewhere_it_is_the_first_that_is_there(chosen, upstream):
 def test_elsewhere_there_is_none(refused, upstream, said):
     upstream.say(said)
     error = refused(base_url=upstream.url)
-    assert (error.reason, error.hints) == ("no_model", ("--model, or ask.model in the config, names one",))
+    assert (error.reason, error.hints) == ("no_model", ("choose a model with --model, or ask.model in the config",))
     assert upstream.url in str(error)
 
 

@@ -229,7 +229,7 @@ def test_nor_longer_than_there_is_time(upstream):
     upstream.say(answer(429, {"Retry-After": "30"}, error="slowly"))
     error, said = failed(model_at(upstream.url, timeout=10.0))
     assert (error.reason, said) == ("rate_limited", [])
-    assert "it asks to be tried again in 30 s" in error.hints
+    assert "the provider asks to wait 30 s" in error.hints
 
 
 def test_a_server_that_says_no_means_it(upstream):
@@ -287,7 +287,7 @@ def test_a_stream_that_falls_silent(upstream):
     upstream.say([HEAD, chunk({}), 60.0])
     error, said = failed(model_at(upstream.url, silence=0.1))
     assert (error.reason, said) == ("timeout", [])
-    assert "did not go on with its answer within 0.1 s" in str(error)
+    assert "did not continue its answer within 0.1 s" in str(error)
 
 
 def test_a_model_may_think_before_it_says_anything(upstream):
@@ -328,7 +328,7 @@ def test_time_passes_also_where_there_is_always_something_at_hand():
         upstream.say(events(*[{"say": "a"}] * 1000, DONE))
         error, _ = failed(model_at(upstream.url, fake, timeout=0.3))
     assert error.reason == "timeout"
-    assert "did not come to the end of its answer within 0.3 s" in str(error)
+    assert "did not finish its answer within 0.3 s" in str(error)
     assert len(fake.readers[0].fed) < 100
 
 
@@ -550,9 +550,9 @@ def test_a_key_that_is_not_accepted(upstream):
     upstream.say(answer(401, error="bad key"))
     error = failed(model_at(upstream.url))[0]
     assert error.reason == "unauthorized"
-    assert error.hints == ("the key that was sent is OPENAI_API_KEY: `onetool auth set openai` sets another one",)
+    assert error.hints == ("the key sent was OPENAI_API_KEY: `onetool auth set openai` replaces it",)
     error = failed(model_at(upstream.url, key=None))[0]
-    assert error.hints == ("there is no OPENAI_API_KEY: `onetool auth set openai` keeps one",)
+    assert error.hints == ("OPENAI_API_KEY is not set: `onetool auth set openai` stores a key",)
 
 
 def test_a_key_that_can_be_none():
@@ -606,18 +606,18 @@ def test_a_model_that_is_not_there(upstream):
     error = failed(model_at(upstream.url, name="qwen3:4b"))[0]
     assert (error.reason, error.hints) == (
         "model_not_found",
-        ("--model names another one: did you mean qwen3:8b?",),
+        ("choose another with --model: did you mean qwen3:8b?",),
     )
     upstream.say(missing_model("llama-4", "mistral"))
     error = failed(model_at(upstream.url, name="xyz"))[0]
-    assert error.hints == ("--model names another one: there are llama-4, mistral",)
+    assert error.hints == ("choose another with --model: llama-4, mistral",)
 
 
 def test_a_list_that_does_not_come_is_done_without(upstream, monkeypatch):
     monkeypatch.setattr(model_client, "LISTING_FOR_HINT", 0.1)
     upstream.say(lambda seen: [60.0] if seen.method == "GET" else answer(404, error="no such model"))
     error = failed(model_at(upstream.url))[0]
-    assert error.hints == ("--model, or ask.model in the config, names another one",)
+    assert error.hints == ("choose another with --model, or ask.model in the config",)
 
 
 def test_another_providers_model(upstream):
@@ -645,7 +645,7 @@ def test_elsewhere_somebody_may_come_back():
 def test_no_way_to_a_provider():
     client, _ = public()
     error = failed(model_at("https://own.example/v1", client=client, tries=1))[0]
-    assert error.hints[0].startswith("is there a way to own.example from here?")
+    assert error.hints[0].startswith("is own.example reachable from here?")
     error = failed(model_at("https://other.example/v1", client=client, tries=1))[0]
     assert error.hints == ("ask.base_url is https://other.example/v1",)
 
@@ -668,7 +668,7 @@ def test_what_is_no_answer_at_all(upstream, body, stream):
 def test_what_an_adapter_stumbles_over_is_no_traceback(upstream):
     upstream.say(answer(something="else"))
     error = failed(model_at(upstream.url), stream=False)[0]
-    assert (error.reason, str(error)) == ("garbled", f"{upstream.netloc} sent what can't be read (KeyError: 'say')")
+    assert (error.reason, str(error)) == ("garbled", f"{upstream.netloc} sent an unreadable answer (KeyError: 'say')")
     upstream.say(events(17))
     assert failed(model_at(upstream.url))[0].reason == "garbled"
 

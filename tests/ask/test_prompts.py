@@ -63,7 +63,7 @@ def test_the_oldest_results_of_the_last_turn_are_shortened():
     assert left_out == 4
     first, second, third = [one for one in kept if isinstance(one, Result)]
     assert first.content.startswith("some words some")
-    assert "of 4,400 characters the rest is left out" in first.content
+    assert "the result has 4,400 characters" in first.content
     assert count_tokens(first.content) < 150
     assert second.content.endswith("window]")
     assert count_tokens(first.content) < count_tokens(second.content)
@@ -78,7 +78,8 @@ def test_what_is_too_long_is_refused_in_words():
         fit([User(text="word " * 1_000)], 1_000, other=300)
     assert caught.value.reason == "too_long"
     assert str(caught.value) == (
-        "too long for the model: about 1,554 tokens, with about 300 for the instructions and tools, and it takes 1,000"
+        "too long for the model: about 1,554 tokens, including about 300 for the instructions and tools, "
+        "but it takes 1,000"
     )
     assert "ask.context_tokens" in " ".join(caught.value.hints)
     assert "--tool-allow" not in " ".join(caught.value.hints)

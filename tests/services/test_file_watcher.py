@@ -255,7 +255,7 @@ def test_errors_of_those_who_are_told(tmp_path: Path, watch: Watch, caplog: pyte
     put(tmp_path / "b.py", "1")
     watched.tells(2)
     said = [record.getMessage() for record in caplog.records]
-    assert said == ["files have changed, and the reaction to it failed: ValueError: not today"] * 2
+    assert said == ["the callback for changed files failed: ValueError: not today"] * 2
     assert not any(record.exc_info for record in caplog.records)
 
 

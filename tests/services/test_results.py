@@ -398,7 +398,7 @@ def test_a_text_that_took_too_long_to_write_is_not_kept(harness, clock):
 
 def test_a_folder_that_can_not_be_written_is_told(tmp_path, caplog):
     (tmp_path / "home").write_text("a file is in its place")
-    with pytest.raises(NotStoredError, match="could not be kept") as caught:
+    with pytest.raises(NotStoredError, match="could not be stored") as caught:
         ResultStore(open_state(tmp_path / "home"), 3600, 1).put("x")
     assert "state.db can't be used: File exists" in str(caught.value)
     assert str(tmp_path) not in str(caught.value)  # callers read it
@@ -465,7 +465,7 @@ class Lost:
 
 def test_away_is_told_in_words():
     results = ResultStore(Lost(DatabaseAwayError("no route")), 3600, 1)
-    with pytest.raises(NotStoredError, match=r"could not be kept: the database can't be reached"):
+    with pytest.raises(NotStoredError, match=r"could not be stored: the database can't be reached"):
         results.put("x")
     for read in (
         lambda: results.read("0" * 32),

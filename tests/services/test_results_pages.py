@@ -300,16 +300,16 @@ def test_time_is_up_after_some_lines_were_found(results):
 def test_time_is_up_before_more_is_known(results):
     handle = put_in_small_pieces(results, TEN)
     for looks, hints in ((0, 1), (2, 2)):
-        with time_for(looks), pytest.raises(ToolFailure, match=r"took more than 5 s: it came to line \d of 10") as told:
+        with time_for(looks), pytest.raises(ToolFailure, match=r"took more than 5 s: it stopped at line \d") as told:
             results.page(handle, search="yes")
         assert told.value.reason == "timeout"
         assert len(told.value.hints) == hints
-    assert told.value.hints[1] == "one line was found by then: yes0"
+    assert told.value.hints[1] == "one line was found before: yes0"
 
 
 def test_a_fuzzy_search_without_time_gives_nothing_for_the_best_may_come_last(results):
     handle = put_in_small_pieces(results, TEN * 10)
-    with time_for(8), pytest.raises(ToolFailure, match="it came to line 65 of 100") as caught:
+    with time_for(8), pytest.raises(ToolFailure, match="it stopped at line 65 of 100") as caught:
         results.page(handle, search="yes", fuzzy=True)
     assert "without fuzzy" in caught.value.hints[0]
 

@@ -53,7 +53,7 @@ def test_one_at_a_time(stored, monkeypatch):
 def test_who_waits_too_long_for_others_is_told(stored, monkeypatch):
     results, handle = stored
     monkeypatch.setattr(paging, "MAX_SEARCH_S", 0.05)
-    with paging._searching, pytest.raises(ToolFailure, match="others are searching") as caught:
+    with paging._searching, pytest.raises(ToolFailure, match="other searches are running") as caught:
         results.page(handle, search="a")
     assert caught.value.reason == "busy"
     monkeypatch.setattr(paging, "MAX_SEARCH_S", 5.0)

@@ -247,7 +247,7 @@ def test_a_table_that_cannot_be_read_is_told_once_and_words_answer(monkeypatch, 
             index = SearchIndex(TOOLS)
             assert names("delete a file", index)[0] == names("delete the file", SearchIndex(TOOLS))[0] == "files.remove"
         assert len(caplog.records) == 1
-        assert "words alone" in caplog.text
+        assert "words only" in caplog.text
     finally:
         meaning._load_once.cache_clear()
 

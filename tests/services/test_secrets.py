@@ -14,7 +14,7 @@ from helpers import calls
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from onetool.services.secrets import MASK, MAX_LENGTH, MAX_TOLD, Secret, Secrets, too_open
+from onetool.services.secrets import MASK, MAX_LENGTH, MAX_RECENT, Secret, Secrets, too_open
 
 # A busy or fresh machine (hypothesis collects Unicode's characters once) is not a mistake of ours.
 patient = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -156,7 +156,7 @@ def test_of_many_that_are_told_the_ones_used_last_are_known():
     secrets = Secrets({"A": "of-the-config-1"})
     secrets.mask_always("our-own-password")
     secrets.mask_also("token-0-abcdef")
-    for number in range(1, MAX_TOLD + 50):
+    for number in range(1, MAX_RECENT + 50):
         secrets.mask_also(f"token-{number}-abcdef")
         secrets.mask_also("token-0-abcdef")
     assert secrets.redact("token-0-abcdef") == "***"

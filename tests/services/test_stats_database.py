@@ -113,7 +113,7 @@ def test_while_the_database_is_away_rows_wait_and_the_oldest_are_dropped(postgre
     until(lambda: stats.health() == {"status": "degraded", "waiting": 0, "dropped": 30}, 20)  # by itself
     tools = [tool for (tool,) in asked(database, "SELECT tool FROM {calls} ORDER BY at")]
     assert tools == ["a.b", *(f"t{number}" for number in range(30, 80))]
-    assert caplog.text.count("rows are dropped") == 1
+    assert caplog.text.count("rows were dropped") == 1
 
 
 def test_rows_that_the_database_refuses_are_dropped_and_others_go_on(database):

@@ -217,7 +217,7 @@ def test_rows_that_are_never_written_are_reported_at_the_end(place, holder, capl
     stats = UsageStats(place)
     stats.record(event())
     stats._writer.write(is_last=True)
-    assert "stats: 1 rows are dropped" in caplog.text
+    assert "stats: 1 rows were dropped" in caplog.text
     assert "locked by another process" in caplog.text
 
 

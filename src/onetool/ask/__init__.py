@@ -1,13 +1,15 @@
-"""A model that uses the tools: the loop behind `ask`, its sessions, and the providers of models.
+"""A model that uses the tools: the loop of `ask`, its sessions, and the model providers.
 
-    loop          ask the model, run the tools that it calls, give it the results, until there is an answer
-    messages      messages and tools in one form, and our own words to a model
-    events        what happens, in order; errors: why there is no answer
-    prompts       what the model is given at each step
-    model_client  sends prompts and reads replies, also streamed ones; endpoint: its URL and errors
-    model_choice  which provider and model, if nobody said it
+    loop          asks the model, runs its tool calls and returns the results, until there is an answer
+    messages      provider-independent messages and tools, and OneTool's own texts to a model
+    events        the events of a question, in order
+    errors        the reasons for which there is no answer
+    prompts       builds the prompt of each step
+    model_client  sends prompts and reads replies, streamed or whole
+    endpoint      the URL of a provider, and errors of its use
+    model_choice  chooses a provider and model if none is configured
     providers/    adapters of the providers' APIs
-    sessions/     what was said, kept in files
+    sessions/     conversations, stored in the database
 
-Nothing here knows the app: it is given tools, an HTTP client and settings. No library of a provider is used.
+This package doesn't depend on the app, which passes tools, an HTTP client and settings. No provider library is used.
 """

@@ -1,7 +1,7 @@
-"""The endpoint of a provider: its base URL, the only host that may be called; and errors of its use, without the key.
+"""The endpoint of a provider: its base URL, the only allowed host; and errors of its use, without the key.
 
-An adapter reports what the provider said. Only the sender knows the rest, which is added here: the URL, the number of
-tries, the name of the key.
+An adapter reports the provider's message. This module adds what only the sender knows: the URL, the number of tries and
+the name of the key.
 """
 
 import os
@@ -35,17 +35,17 @@ SETTING = "ask.base_url"
 
 
 class Endpoint:
-    """A base URL. `with_key`: whether a key is sent there. `setting` names the setting, for messages."""
+    """A base URL. `with_key` tells whether a key is sent there; `setting` is the setting's name, for messages."""
 
     def __init__(self, text: str, with_key: bool = False, setting: str = SETTING) -> None:
         try:
             if "?" in text or "#" in text:
-                raise RequestRefusedError("it ends with its path, and can have no ? or # in it")
+                raise RequestRefusedError("a base URL can't contain ? or #")
             url = parse_url(text.strip())
         except RequestRefusedError as refusal:
-            hints = (*refusal.hints, "it looks like this: http://127.0.0.1:8000/v1")
+            hints = (*refusal.hints, "an example of a base URL: http://127.0.0.1:8000/v1")
             raise NoModelError(f"{setting} can't be used: {refusal}", "no_provider", hints) from None
-        self._url = url._replace(target=url.target.rstrip("/"))  # paths below it begin with a slash
+        self._url = url._replace(target=url.target.rstrip("/"))  # paths added to it begin with a slash
         self.text = self._url.text
         self.setting = setting
         self.hosts = _hosts(self._url, with_key)
@@ -66,21 +66,21 @@ class Endpoint:
 def _hosts(url: Url, with_key: bool) -> AllowedHosts:
     if url.scheme == "https" or not with_key:
         return AllowedHosts([HostRule(url.authority, allow_private=True)])
-    # Connections are kept by the rule that they were made by. This one is spelled otherwise, which means the same: a
-    # connection that was made where no key was to be sent is not used for one.
+    # Connections are pooled by their rule. The trailing dot makes this rule differ although the host is the same, so a
+    # connection that was opened without a key is never reused with one.
     host = url.authority if is_address(url.host) else f"{url.host}.:{url.port}"
     return _PrivateHosts([HostRule(host, allow_private=True)])
 
 
 class _PrivateHosts(AllowedHosts):
-    """Allows only private addresses: without TLS, a key could be read on the way to others."""
+    """Allowed hosts with private addresses only: without TLS, a key could be read on a public network."""
 
     def check_address(self, rule: HostRule, address: str, url: Url) -> None:
         super().check_address(rule, address, url)
         if reach(address) == GLOBAL:
             raise RequestRefusedError(
-                f"the key is not sent to {url.authority}: with http:// everybody on the way could read it",
-                [f"write https:// in {SETTING}, or take the key away where the server needs none"],
+                f"the key is not sent to {url.authority}: http:// would not encrypt it",
+                [f"use https:// in {SETTING}, or remove the key if the server needs none"],
             )
 
 
@@ -88,44 +88,44 @@ class _PrivateHosts(AllowedHosts):
 
 
 MAX_MESSAGE = 1000  # characters of a message
-EXCERPT = 200  # characters of what is not an answer
-MIN_KEY = 8  # local servers are given keys like `none` or `ollama`: words that are no secrets
-MAX_NAMES = 8  # models that are told
+EXCERPT = 200  # characters of an unexpected response
+MIN_KEY = 8  # shorter keys like `none` or `ollama`, for local servers, aren't secret
+MAX_NAMES = 8  # models named in a hint
 
 
 class ProviderErrors:
-    """The errors of one model at one endpoint."""
+    """A factory of errors for one model at one endpoint."""
 
     def __init__(self, adapter: Adapter, model: str, endpoint: Endpoint, key: str | None) -> None:
         self._adapter, self._model, self._endpoint, self._key = adapter, model, endpoint, key
         self._key_forms = key if key and len(key) >= MIN_KEY else None
 
     def without_key(self, body: bytes) -> bytes:
-        """Return the body with the key masked: some servers repeat it. It is cut later: half a key can't be found."""
+        """Return the body with the key masked, since some servers repeat it. Call this before cutting the body."""
         return body.replace(self._key_forms.encode(), MASK.encode()) if self._key_forms else body
 
     def masked(self, text: str, most: int = MAX_MESSAGE) -> str:
-        """Return a text on one line, and without the key."""
+        """Return a text on one line, with the key masked."""
         return in_short(text.replace(self._key_forms, MASK) if self._key_forms else text, most)
 
     def from_http_failure(self, failure: ToolFailure) -> ModelError:
         """Return the ModelError for a failure of our HTTP client."""
         where = self._endpoint.authority
         if isinstance(failure, ResponseTooLargeError):
-            return ModelError(f"the answer of {where} is larger than anybody could read", "garbled")
+            return ModelError(f"the answer of {where} is too large", "garbled")
         if isinstance(failure, RequestTimeoutError) and not isinstance(failure, ConnectTimeoutError):
             return ModelError(str(failure), "timeout")
         reason = "garbled" if isinstance(failure, InvalidResponseError) else "unreachable"
-        # Refused on this machine: nothing is listening, and a retry does not help.
+        # Connection refused on this machine: nothing is listening, and a retry would not help.
         is_not_running = self._endpoint.is_loopback and str(failure).endswith(f": {os.strerror(ECONNREFUSED)}")
         again = isinstance(failure, WireError) and failure.again and not is_not_running
         return ModelError(str(failure), reason, failure.hints, again=again)
 
     def not_json(self, answer: "HttpResponse") -> ModelError:
-        """Return the error for a successful response that is not JSON: mostly an HTML page."""
+        """Return the error for a successful response that is not JSON, usually an HTML page."""
         begins = self.masked(answer.body[:LOOKED_AT].decode("utf-8", "replace"), EXCERPT) or "(nothing)"
-        hint = f"is {self._endpoint.text} really the place of this API? ({self._endpoint.setting})"
-        return ModelError(f"{self._endpoint.authority} answered with what is not JSON: {begins}", "garbled", [hint])
+        hint = f"is {self._endpoint.text} the URL of this API? ({self._endpoint.setting})"
+        return ModelError(f"{self._endpoint.authority} did not answer with JSON: {begins}", "garbled", [hint])
 
     def redirected(self, answer: "HttpResponse", path: str) -> ModelError:
         from urllib.parse import urljoin
@@ -136,9 +136,9 @@ class ProviderErrors:
             there = urljoin(here, location) if location else ""
         except ValueError:
             there = location
-        words = f"{self._endpoint.authority} answered {answer.status}, which leads to {there or 'nowhere'}"
+        words = f"{self._endpoint.authority} answered {answer.status}, a redirect to {there or 'nowhere'}"
         base = there.removesuffix(path)
-        hint = f"redirects are not followed: if that is where it is, set {self._endpoint.setting} to {base}"
+        hint = f"redirects are not followed; if that URL is right, set {self._endpoint.setting} to {base}"
         return ModelError(words, "unreachable", [hint] if there else (), status=answer.status)
 
     def explained(
@@ -162,35 +162,35 @@ class ProviderErrors:
         )
 
     def _hints(self, error: ModelError, models: list[str]) -> Iterator[str]:
-        """Yield what to do."""
+        """Yield hints about what to do."""
         if error.wait:
-            yield f"it asks to be tried again in {_duration(error.wait)}"
+            yield f"the provider asks to wait {_duration(error.wait)}"
         match error.reason:
             case "unauthorized":
                 provider, name = self._adapter.name, key_name(self._adapter.name)
                 if self._key is not None:
-                    yield f"the key that was sent is {name}: `onetool auth set {provider}` sets another one"
+                    yield f"the key sent was {name}: `onetool auth set {provider}` replaces it"
                 elif provider == "ollama" and self._is_own:
-                    yield f"{name} is sent only where OLLAMA_HOST or ask.base_url names the place"
+                    yield f"{name} is sent only if OLLAMA_HOST or ask.base_url is set"
                 else:
-                    yield f"there is no {name}: `onetool auth set {provider}` keeps one"
+                    yield f"{name} is not set: `onetool auth set {provider}` stores a key"
             case "model_not_found":
                 yield from self._about_model(models)
             case "overloaded" if not error.wait:
-                yield f"it was asked at {self._endpoint.text}; try again later, or another model"
+                yield f"the request went to {self._endpoint.text}; try again later, or use another model"
             case "unreachable" if error.status is None:
                 name, place = self._adapter.name, self._endpoint
                 if place.is_loopback:
                     start = ": `ollama serve` starts it" if name == "ollama" else ""
                     yield f"is it running? {name} is expected at {place.text}{start}"
                 elif self._is_own:
-                    yield f"is there a way to {place.authority} from here? {place.setting} can name another place"
+                    yield f"is {place.authority} reachable from here? {place.setting} can set another URL"
                 else:
                     yield f"{place.setting} is {place.text}"
             case "quota":
                 yield f"waiting does not help: see the billing page of {self._adapter.name}, or use another --provider"
             case "too_long":
-                yield "--new-session begins with nothing; --menu run shows the model one tool in place of all"
+                yield "--new-session starts without history; --menu run shows the model one tool instead of all"
             case "timeout":
                 yield "ask.timeout_s in the config sets how long a model may take for one step"
             case "bad_request" if error.status == 404 and not self._is_own:
@@ -202,14 +202,14 @@ class ProviderErrors:
 
     def _about_model(self, models: list[str]) -> Iterator[str]:
         wanted = self._model
-        family = f"{wanted.partition('-')[0]}-"  # gpt-, claude-: as the provider's default model
+        family = f"{wanted.partition('-')[0]}-"  # gpt-, claude-: the prefix of the provider's default model
         provider = next((name for name in PROVIDERS if (adapter(name).model or "").startswith(family)), None)
         if models:
             question = did_you_mean(wanted, models)
             some = ", ".join(models[:MAX_NAMES]) + (", …" if len(models) > MAX_NAMES else "")
-            yield f"--model names another one: {question or f'there are {some}'}"
+            yield f"choose another with --model: {question or some}"
         else:
-            yield "--model, or ask.model in the config, names another one"
+            yield "choose another with --model, or ask.model in the config"
         if provider is not None and provider != self._adapter.name and self._is_own:
             yield f"{wanted} is a model of another provider: --provider {provider}"
 

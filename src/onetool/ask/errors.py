@@ -1,8 +1,8 @@
-"""The errors of `ask`. Messages are for people: what was wrong, where, and what to do.
+"""The errors of `ask`. Messages tell people what was wrong, where, and what to do.
 
 AskError
-├── ModelError     the provider refused, or could not be reached
-├── NoModelError   nobody knows which provider or model is meant, or its key is not there
+├── ModelError     the provider failed, refused, or could not be reached
+├── NoModelError   no provider or model is chosen, or its key is not set
 └── SessionError   the session can't be used
 """
 
@@ -13,33 +13,33 @@ from onetool.core.errors import Need, OneToolError
 from onetool.core.model_providers import key_need
 
 Reason = Literal[
-    "unauthorized",  # the key is wrong, or may not do this
+    "unauthorized",  # the key is wrong, or lacks a permission
     "model_not_found",
     "rate_limited",
-    "quota",  # it is used up: waiting does not help
+    "quota",  # used up: waiting does not help
     "overloaded",
-    "too_long",  # for the model's window
+    "too_long",  # for the model's context window
     "bad_request",
-    "empty",  # the model said nothing
-    "refused",  # by the provider's rules, before or instead of an answer
+    "empty",  # the model's answer was empty
+    "refused",  # by the provider's rules or the model
     "unreachable",
     "timeout",
-    "garbled",  # what came is not what this API says
+    "garbled",  # the response doesn't follow the API
     "no_key",
     "no_provider",
     "no_model",
     "session",
-    "busy",  # somebody else has the session now
-    "not_found",  # there is no such session
-    "exists",  # there is one already
-    "database_away",  # nobody reaches it now, and nothing has changed
-    "change_unknown",  # it was lost in the middle of a change
-    "interrupted",  # by whoever asked
+    "busy",  # another turn uses the session
+    "not_found",  # no such session
+    "exists",  # the session exists already
+    "database_away",  # can't be reached; nothing was changed
+    "change_unknown",  # the connection was lost during a change
+    "interrupted",  # by the caller
 ]
 
 
 class AskError(OneToolError):
-    """No answer. `reason` is for programs; `hints` say what to do, and `needs` what has to be set first."""
+    """An error of `ask`. `reason` is for programs; `hints` say what to do, and `needs` what to configure first."""
 
     needs: tuple[Need, ...] = ()
 
@@ -50,17 +50,17 @@ class AskError(OneToolError):
 
 
 class NoModelError(AskError):
-    """Nothing was sent: something has to be configured first."""
+    """A missing or invalid configuration. Nothing was sent."""
 
     def __init__(self, message: str, reason: Reason, hints: Iterable[str] = (), provider: str | None = None) -> None:
-        """`provider` is the one whose key is not set."""
+        """Create the error. `provider` is set if its key is missing."""
         super().__init__(message, reason, hints)
         if provider is not None:
             self.needs = (key_need(provider),)
 
 
 class ModelError(AskError):
-    """The provider failed. `again`: whether a retry may help. `wait`: seconds that the provider asks to wait."""
+    """A failure of the provider. `again`: a retry may help. `wait`: the seconds to wait, if the provider says so."""
 
     def __init__(
         self,
@@ -77,8 +77,8 @@ class ModelError(AskError):
         self.status = status
         self.again = again
         self.wait = wait
-        self.window = window  # tokens that the model takes, where the provider says so in its refusal
+        self.window = window  # the context window in tokens, if the provider's error has it
 
 
 class SessionError(AskError):
-    """The session is not there, is in use, or can't be read."""
+    """A session that doesn't exist, is in use, or can't be read."""

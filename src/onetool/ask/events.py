@@ -1,6 +1,6 @@
-"""What happens while a question is being answered, in order. The last event is `Done`, unless an AskError is raised.
+"""The events of a question, in order. The last event is `Done`, unless an AskError is raised.
 
-Over HTTP each is an event of the name that stands as its tag.
+Over HTTP, the tag of each class is the name of the event.
 """
 
 from collections.abc import Mapping
@@ -14,11 +14,11 @@ from onetool.core.call import ToolCall, ToolResult
 
 
 class _Event(msgspec.Struct, frozen=True, kw_only=True, rename="camel", tag_field="type"):
-    """One thing that happened."""
+    """The base class of events."""
 
 
 class Started(_Event, frozen=True, kw_only=True, tag="started"):
-    """The session is open and the model is known; nothing has been sent yet."""
+    """The start: the session is open and the model is chosen, but nothing has been sent."""
 
     session_id: str
     is_new: bool
@@ -27,7 +27,7 @@ class Started(_Event, frozen=True, kw_only=True, tag="started"):
 
 
 class Text(_Event, frozen=True, kw_only=True, tag="text"):
-    """A piece of what the model says. `step` counts from 1: what it says before it calls tools is not its answer."""
+    """A piece of the model's text. `step` counts from 1; text in a step with tool calls is not the answer."""
 
     text: str
     step: int
@@ -39,7 +39,7 @@ class Thinking(_Event, frozen=True, kw_only=True, tag="thinking"):
 
 
 class CallStarted(_Event, frozen=True, kw_only=True, tag="call"):
-    """A tool is about to be called. Secrets among the arguments are masked."""
+    """The start of a tool call. Secrets in the arguments are masked."""
 
     call: ToolCall
 
@@ -51,7 +51,7 @@ class CallEnded(_Event, frozen=True, kw_only=True, tag="result"):
 
 
 class Notice(_Event, frozen=True, kw_only=True, tag="notice"):
-    """By the way: a retry, older messages that were left out, the step limit."""
+    """Other information: a retry, omitted older messages, the step limit."""
 
     text: str
 
@@ -70,10 +70,10 @@ class Executed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What came of one question. The members are always all there."""
+    """The outcome of one question. All members are always present."""
 
-    answer: Annotated[str | None, Meta(description="null where there is none.")]
-    tool_calls: Annotated[tuple[ToolCall, ...], Meta(description="What the model has called, in order.")] = ()
+    answer: Annotated[str | None, Meta(description="null if there is none.")]
+    tool_calls: Annotated[tuple[ToolCall, ...], Meta(description="The calls made by the model, in order.")] = ()
     tool_results: Annotated[tuple[Executed, ...], Meta(description="The calls with their results, in order.")] = ()
     tool_error: Annotated[ToolProblem | None, Meta(description="The first call that failed.")] = None
     session_context_updated: Annotated[bool, Meta(description="Whether the session has new tool results.")] = False
@@ -84,8 +84,8 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     steps: Annotated[int, Meta(description="How often the model was asked.")] = 0
     stop: Annotated[str | None, Meta(description="Why the model stopped: end, length, refused, other.")] = None
     limit_reached: Annotated[bool, Meta(description="maxSteps was reached.")] = False
-    denied: Annotated[tuple[str, ...], Meta(description="Tools that were not let run.")] = ()
-    hints: Annotated[tuple[str, ...], Meta(description="What to do about that.")] = ()
+    denied: Annotated[tuple[str, ...], Meta(description="Tools whose calls were not approved.")] = ()
+    hints: Annotated[tuple[str, ...], Meta(description="What to do about an error.")] = ()
     error: Annotated[Mapping[str, Any] | None, Meta(description="Why there is no answer.")] = None
 
 

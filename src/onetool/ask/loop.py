@@ -1,10 +1,10 @@
-"""One question: ask the model, carry out what it calls, give it the results, until there is an answer.
+"""Answers one question: asks the model, runs its tool calls and returns the results, until there is an answer.
 
-The course of it is told as events. Whatever happens on the way (the model is cut off, somebody presses Ctrl-C), what
-was said and done until then is in the session, and every call in there has its result.
+Events report the progress. Whatever happens (the connection is lost, the user presses Ctrl-C), the session has all
+messages so far, and every call in it has a result.
 
-Each call of a step gets one result, in the order of the calls. Calls run one after another; neighbours that only read
-run at the same time. A call of a pure tool that was already made in this session is not made again.
+Each call of a step gets one result, in the order of the calls. Calls run one after another, except that adjacent calls
+of parallel or pure tools run at the same time. A call of a pure tool is not repeated in the same session.
 """
 
 import asyncio
@@ -50,8 +50,8 @@ from onetool.core.call import ServerResult, ToolCall, ToolError, ToolResult, new
 from onetool.core.spec import ToolSpec
 
 SOURCE = "ask"
-MAX_CACHED_BYTES = 16 * 1024  # bytes of a value that is kept for another time
-MAX_EXCERPT = 200  # characters of what is not JSON
+MAX_CACHED_BYTES = 16 * 1024  # bytes of a value that is stored for reuse
+MAX_EXCERPT = 200  # characters of invalid JSON
 STOPPED = "The call was stopped before it ended. What it has done is not known."
 NOT_STARTED = "The call was not made: the person stopped before."
 
@@ -70,42 +70,42 @@ class CallOutcome(NamedTuple):
 
 
 class ToolBackend(Protocol):
-    """Runs tools for a model. `call` never raises, whatever a tool or a model does."""
+    """A runner of tools for a model. `call` never raises, whatever a tool or model does."""
 
     toolset: Toolset
     denied: list[str]  # tools that were not approved
-    not_run: set[str]  # ids of calls that were not approved, also because nobody waits for that any more
+    not_run: set[str]  # ids of calls that were not approved, or were abandoned before
 
     def spec(self, name: str) -> ToolSpec | None:
-        """Return the tool of that name, if the model may call it."""
+        """Return the tool with this name, if the model may call it."""
         ...
 
     async def call(self, call: ToolCall) -> ToolResult: ...
 
     async def content(self, result: ToolResult) -> str:
-        """Return the text for the model: the whole result, or its beginning and where the rest is."""
+        """Return the text for the model: the whole result, or its beginning and how to read the rest."""
         ...
 
     def masked(self, name: str, args: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the arguments of a call without those that are secret."""
+        """Return the arguments of a call with secret ones masked."""
         ...
 
     def clean(self, value: Any) -> Any:
-        """Return the data with known secrets masked: a provider may have sent one back."""
+        """Return the data with known secrets masked: a provider may repeat one."""
         ...
 
     def kept(self, name: str, args: Mapping[str, Any], value: Any) -> Any:
-        """Return what a call with these arguments gave, without those that are secret: a tool may repeat them."""
+        """Return the result of a call without its secret arguments, which a tool may repeat."""
         ...
 
 
 def with_ids(calls: Iterable[Call], taken: set[str]) -> tuple[Call, ...]:
-    """Return the calls, each with an id that no other call of the session has: results are matched by that alone."""
+    """Return the calls with ids that are unique in the session, since results are matched by id."""
     named: list[Call] = []
     for call in calls:
         id = call.id
         while not _ID.fullmatch(id) or id in taken:
-            id = f"c{new_id().replace('-', '')[-8:]}"  # nine letters and digits: one of the APIs takes nothing else
+            id = f"c{new_id().replace('-', '')[-8:]}"  # nine letters and digits, as Mistral requires
         taken.add(id)
         named.append(msgspec.structs.replace(call, id=id))
     return tuple(named)
@@ -119,7 +119,7 @@ def public_call(call: Call, backend: ToolBackend) -> ToolCall:
 async def run_calls(
     calls: Sequence[Call], backend: ToolBackend, session: ChatSession
 ) -> AsyncGenerator[CallStarted | CallEnded, None]:
-    """Run the calls, and write each result to the session, also if it is stopped halfway."""
+    """Run the calls, and write a result for each to the session, even if this is cancelled."""
     waiting = list(calls)
     tasks: dict[str, asyncio.Task[CallOutcome]] = {}  # by the id of the call
     try:
@@ -150,7 +150,7 @@ async def run_calls(
 async def run_user_call(
     call: ToolCall, run: Callable[[ToolCall], Awaitable[ToolResult]], backend: ToolBackend, session: ChatSession
 ) -> ToolResult:
-    """Make a call of the person. The call and its result are written to the session, also if it is stopped."""
+    """Run a call made by the user. Write the call and its result to the session, even if this is cancelled."""
     args = backend.clean(backend.masked(call.name, call.args))
     try:
         result = await run(call)
@@ -163,16 +163,16 @@ async def run_user_call(
 
 
 def _kept_by(name: str, args: Mapping[str, Any], backend: ToolBackend) -> Callable[[Any], Any]:
-    """Return a function that masks what the model or the person sent in a value, for the session."""
+    """Return a function that masks secrets in a call's result, for the session."""
     return lambda value: backend.kept(name, args, backend.clean(value))
 
 
 def _groups(calls: Sequence[Call], backend: ToolBackend) -> Iterator[list[Call]]:
-    """Yield calls that may run at the same time: neighbours whose tools say so. All others are alone."""
+    """Yield groups of adjacent calls that may run at the same time. Other calls are alone."""
     together: list[Call] = []
     for call in calls:
         spec = backend.spec(call.name)
-        if spec is None or spec.parallel or spec.pure:  # no tool: nothing runs
+        if spec is None or spec.parallel or spec.pure:  # unknown tools run nothing
             together.append(call)
             continue
         if together:
@@ -207,9 +207,9 @@ async def _run_call(call: Call, spec: ToolSpec | None, backend: ToolBackend, ses
         excerpt = text if len(text) <= MAX_EXCERPT else f"{text[:MAX_EXCERPT]}…"
         error = ToolError(
             code="invalid_args",
-            message=f"the arguments of {call.name} are no JSON object: {excerpt}",
+            message=f"the arguments of {call.name} are not a JSON object: {excerpt}",
             reason="malformed",
-            hints=("send one JSON object with the arguments by name, complete and with all quotes escaped",),
+            hints=("send one complete JSON object with the arguments by name, and escape quotes in texts",),
         )
         result = ToolResult(ok=False, error=error, meta=meta)
     elif value is not UNSET:
@@ -235,11 +235,11 @@ def _result_message(call: Call, given: CallOutcome, backend: ToolBackend) -> Res
 # The loop
 
 
-MAX_CALLS = 64  # of one step; a model that wants more has lost its way, and its history would fill its window
+MAX_CALLS = 64  # per step; more would be an error of the model, and fill its context window
 
 
 class AskLoop:
-    """Answers one question. `answer()` gives what there is so far, at any time."""
+    """The loop that answers one question. `answer()` returns the current state at any time."""
 
     def __init__(self, task: AskTask, model: ModelClient, backend: ToolBackend, session: ChatSession) -> None:
         self._task = task
@@ -255,7 +255,7 @@ class AskLoop:
         self._steps = 0
 
     def answer(self, text: str | None = None, stop: str = "other", limit_reached: bool = False) -> Answer:
-        """Return the answer so far. Without text there is none."""
+        """Return the answer so far. `text` is the model's answer, if there is one."""
         problems = (
             ToolProblem(tool=one.call.name, code=error.code, message=error.message)
             for one in self._results
@@ -278,7 +278,7 @@ class AskLoop:
         )
 
     async def events(self) -> AsyncGenerator[Event, None]:
-        """Yield all events of the question. Raises AskError if there is no answer."""
+        """Yield the events of the question. Raises AskError if there is no answer."""
         session, model = self._session, self._model
         yield Started(session_id=session.id, is_new=session.is_new, provider=model.provider, model=model.name)
         session.append(self._task.question)
@@ -288,8 +288,8 @@ class AskLoop:
                 async for event in rounds:
                     if isinstance(event, Done):
                         how = "answered"
-                        with suppress(SessionError):  # `end` raises it, after the answer
-                            await session.settle()  # so that an answer that is shown is kept
+                        with suppress(SessionError):  # `end` raises the error, after the answer
+                            await session.settle()  # store the answer before it is shown
                     yield event
         except AskError as error:
             how, why = "failed", self._backend.clean(str(error))
@@ -303,9 +303,7 @@ class AskLoop:
         for step in range(1, most + 2):
             is_last = step > most
             if is_last:
-                yield Notice(
-                    text=f"the limit of {most} steps is reached: the model is asked for an answer without tools"
-                )
+                yield Notice(text=f"the limit of {most} steps is reached: asking the model for an answer without tools")
             reply = ModelReply()
             async with aclosing(self._ask_model(step, may_call=not is_last)) as said:
                 async for event in said:
@@ -315,7 +313,7 @@ class AskLoop:
                         yield event
             if reply.calls:
                 self._calls += [public_call(call, self._backend) for call in reply.calls]
-                await self._session.settle()  # no tool runs whose call might be forgotten
+                await self._session.settle()  # store a call before its tool runs
                 async with aclosing(run_calls(reply.calls, self._backend, self._session)) as running:
                     async for event in running:
                         if isinstance(event, CallEnded):
@@ -327,7 +325,7 @@ class AskLoop:
             elif is_last:
                 yield Done(answer=self.answer(NO_ANSWER_TEXT.format(steps=most), reply.stop, True))
                 return
-            elif not tried_again and reply.stop in ("end", "other"):  # some models begin a malformed call
+            elif not tried_again and reply.stop in ("end", "other"):  # some models start a malformed call
                 tried_again = True
                 why = f" ({reply.why})" if reply.why else ""
                 yield Notice(text=f"the model gave no answer{why}: asking once more")
@@ -335,7 +333,7 @@ class AskLoop:
                 raise _no_answer_error(reply)
 
     async def _ask_model(self, step: int, may_call: bool) -> AsyncGenerator[Event | ModelReply, None]:
-        """Ask the model once: yield its text as it comes, then the reply, which is written to the session."""
+        """Ask the model once. Yield its text as it arrives, then the reply, after writing it to the session."""
         said: list[str] = []
         reply: ModelReply | None = None
         while reply is None:
@@ -361,14 +359,14 @@ class AskLoop:
                 if said and reply is None:
                     self._session.append(Assistant(text=self._backend.clean("".join(said)), broken_off=True))
         written = self._write_reply(reply, may_call)
-        if written.text and not said:  # it came in one piece
+        if written.text and not said:  # the reply wasn't streamed
             yield Text(text=written.text, step=step)
         if len(reply.calls) > MAX_CALLS:
-            yield Notice(text=f"the model made {len(reply.calls):,} calls in one step: the first {MAX_CALLS} are taken")
+            yield Notice(text=f"{len(reply.calls):,} calls in one step: only the first {MAX_CALLS} are run")
         yield written
 
     def _write_reply(self, reply: ModelReply, may_call: bool) -> ModelReply:
-        """Write the reply to the session, with unique ids of calls. An empty reply is not written."""
+        """Write the reply to the session, with unique call ids, unless it is empty. Return it as written."""
         self._steps += 1
         self._usage += reply.usage
         takes = may_call and reply.stop != "refused"
@@ -389,8 +387,8 @@ class AskLoop:
 def _no_answer_error(reply: ModelReply) -> AskError:
     why = f" ({reply.why})" if reply.why else ""
     if reply.stop == "refused":
-        return AskError(f"the model would not answer{why}", "refused", ["put the question in other words"])
+        return AskError(f"the model refused to answer{why}", "refused", ["rephrase the question"])
     if reply.stop == "length":
-        hint = "ask.max_tokens in the config says how long an answer may be"
-        return AskError("the model had no room left for an answer", "empty", [hint])
+        hint = "ask.max_tokens in the config sets how long an answer may be"
+        return AskError("the model reached its token limit before an answer", "empty", [hint])
     return AskError(f"the model gave an empty answer{why}", "empty", ["ask again, or try another model: --model"])

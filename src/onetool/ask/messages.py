@@ -1,11 +1,11 @@
-"""What is said between a person, a model and tools, in one form for all providers.
+"""Messages between a person, a model and tools, in one form for all providers.
 
-Each provider's adapter turns messages, and the tools that a model is shown, into its own form. Tool names are the real
-ones here. `kept` is what only one provider understands (signatures of thoughts, for example): it is sent back to that
-provider unchanged, and to no other.
+Each provider's adapter converts messages and tools to the form of its API. Here, tools have their real names. `kept` is
+data for one provider only (signatures of thoughts, for example): it is sent back to that provider unchanged, and to no
+other.
 
-At the end stand our own texts to a model, and the marks that set data apart: result tags, code fences, names on one
-line.
+At the end are OneTool's own texts to a model, and the markup that separates data: result tags, code fences, names on
+one line.
 """
 
 import re
@@ -23,9 +23,7 @@ from onetool.formats import ProviderNames, provider_tools
 
 
 class Toolset:
-    """The tools that a model is shown. `others` exist, too: the model may call one by its name, and then gets its
-    description.
-    """
+    """The tools that a model is shown. The model may also call `others` by name, and then gets their descriptions."""
 
     def __init__(self, specs: Iterable[ToolSpec] = (), others: Iterable[ToolSpec] = ()) -> None:
         self.specs = tuple(specs)
@@ -38,18 +36,18 @@ class Toolset:
         return bool(self.specs)
 
     def names(self, provider: str) -> ProviderNames:
-        """Return both ways between the tools' names and the provider's spelling."""
+        """Return the two-way mapping between the tools' names and the provider's spelling."""
         if provider not in self._names:
             self._names[provider] = ProviderNames(self.specs, provider, self._others)
         return self._names[provider]
 
     def written(self, provider: str) -> msgspec.Raw:
-        """Return the list that the provider takes, as JSON that can stand in a larger body."""
+        """Return the tools as JSON for the provider, to be embedded in a request body."""
         if provider not in self._written:
             tools = provider_tools(self.specs, provider, merge=True)
             try:
                 text = msgspec.json.encode(tools)
-            except (ValueError, OverflowError):  # half of a character in somebody's description, a number of any length
+            except (ValueError, OverflowError):  # a lone surrogate, or a very long number
                 import json
 
                 text = json.dumps(replace_all_surrogates(tools)).encode()
@@ -57,7 +55,7 @@ class Toolset:
         return self._written[provider]
 
     def tokens(self, provider: str) -> int:
-        """Return about how many tokens a model reads for them."""
+        """Return the approximate number of tokens of the tools."""
         if provider not in self._tokens:
             self._tokens[provider] = count_tokens(bytes(self.written(provider)).decode()) if self.specs else 0
         return self._tokens[provider]
@@ -70,11 +68,11 @@ NO_TOOLS = Toolset()
 
 
 Stop = Literal["end", "tools", "length", "refused", "other"]
-"""Why a model stopped: it was done, wants tools, ran out of room, would or could not answer, or something else."""
+"""Why a model stopped: it has finished, calls tools, reached a limit, refused, or another reason."""
 
 
 class File(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """An attached file: a text, or an image as base64."""
+    """An attached file: a text, or an image in Base64."""
 
     name: str
     kind: str = "text/plain"  # its media type
@@ -88,10 +86,10 @@ class User(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="u
 
 
 class Call(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A tool that the model wants called. `malformed` is what came where an object of arguments should be."""
+    """A tool call of the model. `malformed` is the text of arguments that are not an object."""
 
     id: str
-    name: str  # the real name; of a tool that is not there, what the model wrote
+    name: str  # the real name; for an unknown tool, the name from the model
     args: Mapping[str, Any] = {}
     malformed: str | None = None
     kept: Mapping[str, Any] = {}
@@ -100,38 +98,38 @@ class Call(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class Assistant(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="assistant"):
     text: str = ""
     calls: tuple[Call, ...] = ()
-    provider: str = ""  # who understands `kept`, here and in the calls
+    provider: str = ""  # the provider of `kept`, here and in the calls
     kept: Mapping[str, Any] = {}
-    broken_off: bool = False  # it was not let finish
+    broken_off: bool = False  # the reply was cut off
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="result"):
-    """What came of one call, as the model reads it. `value` is there where it may be used again."""
+    """The result of a call, as the model reads it. `value` is set if it may be reused."""
 
     call: str  # the call's id
     name: str
     content: str
     ok: bool = True
     value: Any | UnsetType = UNSET
-    not_run: bool = False  # nobody let it run, or it was stopped before it began
+    not_run: bool = False  # not approved, or stopped before it started
 
 
 class UserCall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="called"):
-    """A tool that the person called, and what came of it. A model reads both as a message of the person."""
+    """A tool call by the user, with its result. The model reads both as a message of the user."""
 
     name: str
-    args: Mapping[str, Any] = {}  # without those that are secret
+    args: Mapping[str, Any] = {}  # secret arguments are masked
     content: str  # as the model reads it
     ok: bool = True
 
 
 Message = User | Assistant | Result
 SessionMessage = Message | UserCall
-"""What a session keeps. Models are sent messages alone."""
+"""A message stored in a session. Models are only sent `Message`s."""
 
 
 class Usage(msgspec.Struct, frozen=True, kw_only=True):
-    """Tokens, as the provider counts them. `cached` are those of the input that it had at hand."""
+    """Tokens as counted by the provider. `cached` is the part of `input` read from its cache."""
 
     input: int = 0
     output: int = 0
@@ -144,20 +142,20 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ModelPrompt(msgspec.Struct, frozen=True, kw_only=True):
-    """All that a model is given for one step.
+    """The request to a model for one step.
 
-    After an Assistant with calls there is one Result for each of these, in their order, before anything else.
+    An Assistant with calls is followed directly by one Result for each call, in the same order.
     """
 
     model: str
     messages: tuple[Message, ...]
     system: str = ""
     tools: Toolset = NO_TOOLS
-    may_call: bool = True  # False: `tools` only say how to spell what was called before; the request has none
+    may_call: bool = True  # False: `tools` are not sent, and only give the names of earlier calls
     temperature: float | None = None
     max_tokens: int | None = None  # of the answer
-    context_tokens: int | None = None  # the window, for providers that have to be told
-    tokens: int | None = None  # about how many all of this is, where somebody has counted
+    context_tokens: int | None = None  # the context window, for providers that need it
+    tokens: int | None = None  # the approximate size of the prompt, if known
 
     @property
     def offers_tools(self) -> bool:
@@ -165,24 +163,24 @@ class ModelPrompt(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ModelReply(msgspec.Struct, frozen=True, kw_only=True):
-    """What a model said in one step. Ids of calls are as the provider gave them: empty where it gave none."""
+    """A model's reply in one step. Call ids are those of the provider, or empty."""
 
     text: str = ""
     calls: tuple[Call, ...] = ()
     stop: Stop = "end"
-    why: str = ""  # the provider's own word or words for that, where `stop` is refused or other
+    why: str = ""  # the provider's reason if `stop` is refused or other
     usage: Usage = Usage()
     kept: Mapping[str, Any] = {}
 
 
 class TextDelta(msgspec.Struct, frozen=True):
-    """A piece of the answer, as it comes."""
+    """A piece of a streamed answer."""
 
     text: str
 
 
 class ThoughtDelta(msgspec.Struct, frozen=True):
-    """A piece of what the model thinks before it answers, where its provider tells that."""
+    """A piece of the model's thoughts, if its provider reveals them."""
 
     text: str
 
@@ -190,7 +188,7 @@ class ThoughtDelta(msgspec.Struct, frozen=True):
 Delta = TextDelta | ThoughtDelta
 
 
-# Our own texts to a model, and the marks that set data apart
+# OneTool's texts to a model, and the markup of data
 
 
 SYSTEM_TEXT = """\
@@ -215,13 +213,13 @@ _MARKED = re.compile(r'<result id="(\w+)">\n(.*)\n</result \1>', re.DOTALL)
 
 
 def system_prompt(own: str | None, with_tools: bool, with_data: bool = False) -> str:
-    """Return the system prompt. `own` replaces our text, but not the rule for data, which `with_data` adds, too."""
+    """Return the system prompt. `own` replaces the default text, but not the rule for data."""
     said = own if own is not None else SYSTEM_TEXT if with_tools else ""
     return "\n\n".join(filter(None, (said.strip(), DATA_RULE if with_tools or with_data else "")))
 
 
 def mark_as_data(content: str, word: str = "") -> str:
-    """Wrap a tool's result in tags with a random id, which the content can't know."""
+    """Wrap a tool's result in tags with a random id, which the content can't predict."""
     word = word or urandom(3).hex()
     return f'<result id="{word}">\n{content}\n</result {word}>'
 
@@ -232,7 +230,7 @@ def unmark(content: str) -> tuple[str, str]:
     return (content, "") if found is None else (found[2], found[1])
 
 
-# Code fences that are longer than any in the text, and names on one line
+# Code fences, and names on one line
 
 
 MAX_NAME = 200  # characters
@@ -241,7 +239,7 @@ _TICKS = re.compile(r"`+")
 
 
 def backticks(text: str, least: int = 1) -> str:
-    """Return one backtick more than the longest run in the text."""
+    """Return `least` backticks, or one more than the longest run in the text."""
     return "`" * max(least, 1 + max(map(len, _TICKS.findall(text)), default=0))
 
 

@@ -1,8 +1,8 @@
-"""Chooses the provider and the model if they are not configured: one with a key, else an Ollama on this machine.
+"""Chooses the provider and model if they are not configured: a provider with a key, else Ollama on this machine.
 
-A key is sent to its provider's own URL, or to the one in ask.base_url or OLLAMA_HOST. Ollama's default is a port of
-this machine, on which another program may listen. So OLLAMA_API_KEY is not sent there unless OLLAMA_HOST or
-ask.base_url is set; Ollama itself needs no key.
+A key is sent to its provider's own URL, or to the URL in ask.base_url or OLLAMA_HOST. Ollama's default is a port of
+this machine, where another program may be listening. So OLLAMA_API_KEY is not sent there unless OLLAMA_HOST or
+ask.base_url is set; a local Ollama needs no key.
 """
 
 import asyncio
@@ -21,13 +21,13 @@ from onetool.core.model_providers import PROVIDERS, key_name
 from onetool.core.text import or_rather
 from onetool.http.client import HttpClient
 
-PROBE = 0.5  # seconds that an Ollama has to answer in, where nobody said that there is one
+PROBE = 0.5  # seconds to wait for an Ollama that isn't configured
 OLLAMA_SETTING = "OLLAMA_HOST"
 OLLAMA_PORT = 11434
-MAX_PROBED = 6  # models that are asked whether they can call tools …
-PROBE_TOTAL = 1.0  # … and seconds for all of these
-VERSION = re.compile(r"/v1(beta)?$")  # people write it at the end of any base URL, as with OpenAI's
-WILDCARD_HOSTS = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - where a server listens, not a place
+MAX_PROBED = 6  # models checked for tool support …
+PROBE_TOTAL = 1.0  # … and seconds for all of them
+VERSION = re.compile(r"/v1(beta)?$")  # often appended to base URLs, because OpenAI's has it
+WILDCARD_HOSTS = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - compared, not bound
 
 _PORT = re.compile(r"[0-9]{1,5}")
 _AUTHORITY = re.compile(r"(\[[^\]]*\]|[^:]*)(?::([^:]*))?")
@@ -48,9 +48,9 @@ Secret = Callable[[str], str | None]
 async def choose_model(
     choice: ModelChoice, secret: Secret, client: HttpClient, env: Mapping[str, str] = os.environ
 ) -> ModelClient:
-    """Return a model that can be asked. Raises NoModelError, which says what is missing.
+    """Return a client for the chosen model. Raises NoModelError if something is missing.
 
-    Where a server has to be asked for its models, a ModelError says why it did not answer.
+    Raises ModelError if a server must be asked for its models and does not answer.
     """
     name = chosen_provider(choice, secret)
     chosen = adapter(name or "ollama")
@@ -71,7 +71,7 @@ async def choose_model(
         raise NoModelError(
             f"there is no key for {name}: {key_name(name)} is not set",
             "no_key",
-            [f"`onetool auth set {name}` keeps one; {key_name(name)} in the environment does as well"],
+            [f"store it with `onetool auth set {name}`, or set {key_name(name)} in the environment"],
             name,
         )
     if named := choice.model or (chosen.model if is_own else None):
@@ -82,7 +82,7 @@ async def choose_model(
     except ModelError as error:
         if error.reason in ("unreachable", "timeout", "unauthorized"):
             raise
-        raise _no_model_error(some, f"it does not list its models: {error}") from None
+        raise _no_model_error(some, f"its models can't be listed: {error}") from None
     return await _first_model(make, names)
 
 
@@ -117,7 +117,7 @@ def chosen_provider(choice: ModelChoice, secret: Secret) -> str | None:
     if choice.provider is not None:
         return _known_provider(choice.provider)
     if choice.base_url is not None:
-        return "openai"  # which most servers speak
+        return "openai"  # the API of most servers
     return next((name for name in ranked_providers() if _key(name, secret)), None)
 
 
@@ -132,7 +132,7 @@ def _known_provider(name: str) -> str:
     raise NoModelError(
         f"there is no provider {name[:100]!r}{or_rather(plain, PROVIDERS)}",
         "no_provider",
-        [f"the providers are {', '.join(PROVIDERS)}; any server that speaks OpenAI's API is openai, with {SETTING}"],
+        [f"the providers are {', '.join(PROVIDERS)}; for any server with OpenAI's API use openai and set {SETTING}"],
     )
 
 
@@ -142,8 +142,8 @@ def _no_provider_error(base_url: str) -> NoModelError:
         f"there is no model to ask: no key for {', '.join([first, *others])}, and no Ollama answers at {base_url}",
         "no_provider",
         [
-            f"keep a key: `onetool auth set {first}` (or {', '.join(others)})",
-            f"or start Ollama: `ollama serve`; {OLLAMA_SETTING} says where it is",
+            f"store a key: `onetool auth set {first}` (or {', '.join(others)})",
+            f"or start Ollama: `ollama serve`; {OLLAMA_SETTING} sets its address",
             'or name a server in the config: ask: {provider: openai, base_url: "http://…/v1", model: NAME}',
         ],
         first,
@@ -151,7 +151,7 @@ def _no_provider_error(base_url: str) -> NoModelError:
 
 
 def ollama_url(env: Mapping[str, str]) -> str:
-    """Return where Ollama is, as Ollama itself reads it: a host, a host with a port, or a URL."""
+    """Return Ollama's URL from OLLAMA_HOST, read as Ollama does: a host, a host with a port, or a URL."""
     text = _host(env)
     if text == "ollama.com":
         text = "https://ollama.com"
@@ -167,7 +167,7 @@ def ollama_url(env: Mapping[str, str]) -> str:
 
 
 def _host(env: Mapping[str, str]) -> str:
-    """Return the configured host of Ollama, or an empty text."""
+    """Return the configured host of Ollama, or an empty string."""
     return env.get(OLLAMA_SETTING, "").strip().strip("\"'")
 
 
@@ -177,21 +177,21 @@ def _host(env: Mapping[str, str]) -> str:
 async def _first_model(make: Callable[[str], ModelClient], names: list[str]) -> ModelClient:
     some = make("")
     if not names:
-        raise _no_model_error(some, "it has none")
+        raise _no_model_error(some, "its list is empty")
     if some.provider == "ollama" and len(names) > 1:
         return make(await _first_with_tools(some, names[:MAX_PROBED]))
     return make(names[0])
 
 
 def _no_model_error(some: ModelClient, why: str) -> NoModelError:
-    hints = ["--model, or ask.model in the config, names one"]
+    hints = ["choose a model with --model, or ask.model in the config"]
     if some.provider == "ollama":
-        hints = ["`ollama pull qwen3` fetches one that can call tools"]
-    return NoModelError(f"no model was named, and at {some.base_url} none could be found: {why}", "no_model", hints)
+        hints = ["`ollama pull qwen3` downloads a model that can call tools"]
+    return NoModelError(f"no model is configured, and none was found at {some.base_url}: {why}", "no_model", hints)
 
 
 async def _first_with_tools(model: ModelClient, names: list[str]) -> str:
-    """Return the first model that can call tools; the first of all if none says so."""
+    """Return the first model that can call tools; the first model if none reports this."""
 
     async def can(name: str) -> bool:
         try:

@@ -1,8 +1,8 @@
 """ModelClient: sends a prompt to a provider and reads the reply. Only the host of its base URL is called.
 
-A failed try is repeated if the provider says that this may help, but only while no part of an answer has come: what has
-been shown can't be taken back. An answer that is streamed comes as server-sent events or as JSON lines; how long the
-next one is waited for depends on what has come.
+A failed request is retried if this may help, but only before any part of an answer has arrived: text that was shown
+can't be taken back. Streamed answers are server-sent events or JSON lines; the time-out for the next one depends on
+what has arrived.
 """
 
 import asyncio
@@ -35,30 +35,30 @@ MAX_EVENT_BYTES = 16 * 1024 * 1024  # bytes of one event, or one line
 CONNECT = 10.0  # seconds for a connection
 MAX_BYTES = 64 * 1024 * 1024  # bytes of an answer
 MAX_EVENTS = 1_000_000  # of an answer: about one for each token
-MAX_WAIT = 60.0  # seconds that are waited where a provider asks for it
+MAX_WAIT = 60.0  # maximum seconds to wait if a provider asks for it
 LISTING = 15.0  # seconds for a list of models …
-LISTING_FOR_HINT = 5.0  # … where it is for an error message
+LISTING_FOR_HINT = 5.0  # … if it is for an error message
 MAX_ERROR_BYTES = 1024 * 1024  # bytes of an error's body
 BODY_HEADERS = (("Content-Type", "application/json"),)
 HEADERS = (*BODY_HEADERS, ("Accept", "application/json"))
-NO_COMPRESSION = ("Accept-Encoding", "identity")  # what compresses a stream may hold it back
+NO_COMPRESSION = ("Accept-Encoding", "identity")  # compression may delay a stream
 
 
 # Streams
 
 
 class StreamStalledError(RequestTimeoutError):
-    """Nothing was received for too long. It is not retried: that would take as long again."""
+    """A stream that sent nothing for too long. There is no retry, which would take as long again."""
 
     again = False
 
 
 class JsonLines:
-    """Framing of a stream with one JSON object per line; same interface as `Events`."""
+    """A framing with one JSON object per line, like `EventDecoder`."""
 
     def __init__(self) -> None:
         self._decode = codecs.getincrementaldecoder("utf-8")("replace").decode
-        self._rest: list[str] = []  # of a line that has not ended yet, in pieces
+        self._rest: list[str] = []  # pieces of an unfinished line
 
     def feed(self, piece: bytes, last: bool = False) -> list[str]:
         first, *others = self._decode(piece, last).split("\n")
@@ -74,7 +74,7 @@ class JsonLines:
 
 
 class _BoundedFraming:
-    """Wraps a framing, and limits the size of one event."""
+    """A framing that limits the size of an event."""
 
     def __init__(self, framing: Framing, host: str) -> None:
         self._framing, self._host = framing, host
@@ -84,7 +84,7 @@ class _BoundedFraming:
         found = self._framing.feed(piece)
         self._pending = 0 if found else self._pending + len(piece)
         if self._pending > MAX_EVENT_BYTES:
-            raise InvalidResponseError(f"{self._host} sends one event of more than {MAX_EVENT_BYTES:,} bytes")
+            raise InvalidResponseError(f"{self._host} sent an event of more than {MAX_EVENT_BYTES:,} bytes")
         return found
 
     def end(self) -> list[str]:
@@ -96,8 +96,7 @@ async def each_stream_value(
 ) -> AsyncGenerator[Any]:
     """Yield the value of each event or line: its JSON, or the text if it is not JSON.
 
-    `StreamStalledError` is raised after the time-out, and where no time is left: also when there would be something
-    at hand.
+    Raises StreamStalledError after the time-out, and past the deadline even if data is available.
     """
     frames = _BoundedFraming(EventDecoder() if framing == "events" else JsonLines(), host)
 
@@ -105,7 +104,7 @@ async def each_stream_value(
         async with aclosing(aiter(pieces)) as coming:
             while True:
                 seconds = timeouts.seconds()
-                silent = StreamStalledError(f"{host} did not go on with its answer", max(seconds or 0, 0))
+                silent = StreamStalledError(f"{host} did not continue its answer", max(seconds or 0, 0))
                 if seconds is not None and seconds <= 0:
                     raise silent
                 try:
@@ -129,28 +128,28 @@ def encode_body(body: Mapping[str, Any]) -> bytes:
         return msgspec.json.encode(replace_all_surrogates(body))
 
 
-# Timeouts: until the answer begins, while it goes on, and after it is complete
+# Time-outs: before the answer starts, during it, and after it is complete
 
 
-SILENCE = 120.0  # seconds without a byte, once an answer has begun: before that a model may think as long as it likes
-AFTERWARDS = 3.0  # seconds in all for what may follow an answer that is complete: how many tokens it took …
-ENDING = 0.1  # … and for the end of the body, where nothing may follow: then the connection can be used again
+SILENCE = 120.0  # seconds without a byte after an answer has started; before that, models may think for long
+AFTERWARDS = 3.0  # seconds in total for data after a complete answer, such as token counts …
+ENDING = 0.1  # … and for the end of the body if no data can follow, to reuse the connection
 
 
 class StreamTimeouts:
-    """The timeouts of one streamed answer. `until` is the loop time of the deadline."""
+    """The time-outs of one streamed answer. `until` is the deadline in loop time."""
 
     def __init__(self, reader: ReplyReader, silence: float, until: float) -> None:
         self._reader, self._silence, self._until = reader, silence, until
         self._now = asyncio.get_running_loop().time
         self._ends = until
-        self._begun = self._was_complete = False
+        self._has_started = self._was_complete = False
 
     def seconds(self) -> float | None:
         """Return the seconds to wait for the next byte; None waits until the deadline."""
         if self._reader.is_complete:
             return self._ends - self._now()
-        return self._silence if self._begun else None
+        return self._silence if self._has_started else None
 
     @property
     def is_over(self) -> bool:
@@ -158,8 +157,8 @@ class StreamTimeouts:
         return self._now() >= self._ends
 
     def event_received(self, has_delta: bool) -> None:
-        """Note an event. `has_delta`: it had more of the answer. Some servers say `complete` with each one."""
-        self._begun = True
+        """Update the deadline after an event. Some servers mark every event as complete, so a delta extends it."""
+        self._has_started = True
         if self._reader.has_ended:
             self._ends = min(self._ends, self._now() + ENDING)
         elif self._reader.is_complete and (has_delta or not self._was_complete):
@@ -171,7 +170,7 @@ class StreamTimeouts:
 
 
 class Retrying(msgspec.Struct, frozen=True):
-    """A try failed; the next one follows after a pause."""
+    """A failed try, which is repeated after a pause."""
 
     seconds: float
     why: str
@@ -181,7 +180,7 @@ ModelOutput = TextDelta | ThoughtDelta | Retrying | ModelReply
 
 
 class ModelClient:
-    """Asks one model: `async for output in model.ask(prompt)`. An invalid base URL or key raises NoModelError."""
+    """A client for one model: `async for output in model.ask(prompt)`. Raises NoModelError for a bad URL or key."""
 
     def __init__(
         self,
@@ -200,12 +199,12 @@ class ModelClient:
     ) -> None:
         self.provider, self.name = adapter.name, model
         key = (key or "").strip() or None
-        if key and not all("!" <= character <= "~" for character in key):  # it could not stand in a header
+        if key and not all("!" <= character <= "~" for character in key):  # not allowed in a header
             name = key_name(adapter.name)
             raise NoModelError(
-                f"{name} can't be a key: there are spaces, line ends or other strange characters in it",
+                f"{name} is not a valid key: it contains spaces, line breaks or other special characters",
                 "no_key",
-                [f"`onetool auth set {adapter.name}` sets another one"],
+                [f"`onetool auth set {adapter.name}` replaces it"],
             )
         self._adapter, self._client = adapter, client
         self._endpoint = Endpoint(base_url, with_key=key is not None, setting=setting)
@@ -222,29 +221,29 @@ class ModelClient:
         return self._endpoint.text
 
     async def ask(self, prompt: ModelPrompt, stream: bool = True) -> AsyncGenerator[ModelOutput]:
-        """Yield what is said, as it comes, and at last the ModelReply, which has all of it."""
+        """Yield pieces of the reply as they arrive, then the whole ModelReply."""
         request = self._adapter.request(prompt, stream)
         http_request = self._http_request(request, stream)
         until = asyncio.get_running_loop().time() + self._timeout
-        tries, begun = 1, False
+        tries, has_output = 1, False
         while True:
             try:
                 async with aclosing(self._try(http_request, request, prompt, stream, until)) as received:
                     async for one in received:
-                        begun = True
+                        has_output = True
                         yield one
                 return
             except ModelError as error:
                 failed = error
             except ToolFailure as failure:
                 failed = self._errors.from_http_failure(failure)
-            pause = None if begun else self._pause(failed, tries, until)
+            pause = None if has_output else self._pause(failed, tries, until)
             if pause is None:
                 models: list[str] = []
                 if failed.reason == "model_not_found":
                     with suppress(ModelError):
                         models = await self.names(LISTING_FOR_HINT)
-                raise self._errors.explained(failed, tries=tries, was_cut_off=begun, models=models) from None
+                raise self._errors.explained(failed, tries=tries, was_cut_off=has_output, models=models) from None
             yield Retrying(pause, self._errors.masked(str(failed)))
             await self._sleep(pause)
             tries += 1
@@ -255,7 +254,7 @@ class ModelClient:
             return self._adapter.models(body)
 
     async def fetch(self, request: ProviderRequest, seconds: float) -> Any:
-        """Return what the provider says to something else than a prompt. It is asked once."""
+        """Return the JSON response to a request other than a prompt, without retries."""
         try:
             answer = await self._client.send(
                 self._http_request(request), self._endpoint.hosts, timeout=seconds, max_bytes=MAX_BYTES, connect=CONNECT
@@ -299,7 +298,7 @@ class ModelClient:
             yield reply
         finally:
             if pieces is not None:
-                pieces.close()  # at once: whoever stops listening wants no more to be said
+                pieces.close()  # stop the model at once
 
     async def _streamed(
         self, pieces: BodyStream, prompt: ModelPrompt, until: float
@@ -313,10 +312,10 @@ class ModelClient:
                 async for value in coming:
                     number += 1
                     if timeouts.is_over:
-                        late = f"{self._endpoint.authority} did not come to the end of its answer"
+                        late = f"{self._endpoint.authority} did not finish its answer"
                         raise RequestTimeoutError(late, self._timeout)
                     if number > MAX_EVENTS:
-                        raise InvalidResponseError(f"{self._endpoint.authority} sends more than {MAX_EVENTS:,} events")
+                        raise InvalidResponseError(f"{self._endpoint.authority} sent more than {MAX_EVENTS:,} events")
                     if reader.has_ended:
                         continue
                     with self._reading():
@@ -334,7 +333,7 @@ class ModelClient:
         yield reply
 
     async def _rest(self, answer: HttpResponse, pieces: BodyStream) -> bytes:
-        """Return a body that isn't a stream. Of one that tells of an error the beginning will do."""
+        """Return a body that isn't an event stream. An error's body may be cut."""
         found, most = bytearray(), MAX_BYTES if _is_success(answer) else MAX_ERROR_BYTES
         async with aclosing(aiter(pieces)) as coming:
             async for piece in coming:
@@ -344,7 +343,7 @@ class ModelClient:
         return bytes(found)
 
     def _body(self, answer: HttpResponse, request: ProviderRequest) -> Any:
-        """Return the body's JSON. Raises ModelError where it is a refusal, or not JSON."""
+        """Return the body's JSON. Raises ModelError for an error status, or a body that isn't JSON."""
         if 300 <= answer.status < 400:
             raise self._errors.redirected(answer, request.path)
         is_fine = _is_success(answer)
@@ -375,7 +374,7 @@ class ModelClient:
             raise
         except Exception as error:
             raise ModelError(
-                f"{self._endpoint.authority} sent what can't be read ({type(error).__name__}: {error})", "garbled"
+                f"{self._endpoint.authority} sent an unreadable answer ({type(error).__name__}: {error})", "garbled"
             ) from error
 
     def _http_request(self, request: ProviderRequest, stream: bool = False) -> HttpRequest:
@@ -385,10 +384,10 @@ class ModelClient:
             return HttpRequest("GET", url, [one for one in headers if one not in BODY_HEADERS], b"")
         return HttpRequest("POST", url, headers, encode_body(request.body), idempotent=True)
 
-    # Between two tries, and after the last
+    # Retries
 
     def _pause(self, error: ModelError, tries: int, until: float) -> float | None:
-        """Return the seconds until the next try; None where there is none."""
+        """Return the seconds until the next try; None if there is none."""
         if tries >= self._tries or not error.again or error.reason == "quota" or (error.wait or 0) > MAX_WAIT:
             return None
         pause = max(error.wait or 0.0, longest_pause(tries + 1) * (1 + self._random()) / 2)
@@ -396,9 +395,9 @@ class ModelClient:
 
 
 def _random() -> float:
-    import random  # where something failed, and not at every start
+    import random  # only needed after a failure
 
-    return random.random()  # noqa: S311 - of no use to anybody
+    return random.random()  # noqa: S311 - only spreads retries
 
 
 def _is_success(answer: HttpResponse) -> bool:

@@ -1,7 +1,7 @@
 """Builds the prompt of each step: instructions, tools, and as many messages as fit into the model's context window.
 
-The oldest turns are left out first, and always as a whole. Tokens are estimated (core/tokens): each model counts in its
-own way, and none can be asked before.
+The oldest turns are omitted first, and always completely. Token counts are estimates (core/tokens), since each model
+counts differently.
 """
 
 import asyncio
@@ -30,16 +30,16 @@ from onetool.ask.model_client import ModelClient
 from onetool.ask.sessions import ChatSession
 from onetool.core.text import count_tokens, cut_to_tokens
 
-A_MESSAGE = 4  # what stands around each, in tokens
+A_MESSAGE = 4  # tokens around each message
 A_CALL = 8
 A_PICTURE = 1_500
-MARKS = 24  # around what a tool gave
-MIN_RESULT = 64  # tokens of a result that stay, however little room there is
-MAX_COUNTED = 50_000  # texts whose numbers are remembered
+MARKS = 24  # tokens of the tags around a result
+MIN_RESULT = 64  # minimum tokens of a shortened result
+MAX_COUNTED = 50_000  # texts with cached counts
 
 UNKNOWN_WINDOW = 32_768
-# What a family's models for text read at most, as their maker says. Where more has to be asked for or costs more, it is
-# what is read without. Models that people host themselves are not here: their window is what the host has set.
+# The documented context windows of text models by family, without options that must be requested or cost more.
+# Self-hosted models are not listed: their host sets the window.
 WINDOWS = {
     "claude-": 200_000,
     "gemini-": 1_048_576,
@@ -49,7 +49,7 @@ WINDOWS = {
     "gpt-4-turbo": 128_000,
     "gpt-4o": 128_000,
     "gpt-4.1": 1_047_576,
-    "gpt-5": 272_000,  # of 400,000; the rest is for its answer
+    "gpt-5": 272_000,  # of 400,000; the rest is for the answer
     "gpt-5-chat": 128_000,
     "gpt-5.1-chat": 128_000,
     "gpt-5.2-chat": 128_000,
@@ -64,8 +64,8 @@ _counted: dict[tuple[int, int], int] = {}
 
 
 def window_of(provider: str, model: str) -> int:
-    """Return how many tokens a model takes, by its name: also of `gpt-4o-mini`, `openai/gpt-4o`, `models/gemini-x`."""
-    if provider == "ollama":  # it serves with the window that it is told, whatever the model could take
+    """Return the context window of a model by name, such as `gpt-4o-mini`, `openai/gpt-4o` or `models/gemini-x`."""
+    if provider == "ollama":  # the request sets the window, whatever the model supports
         return UNKNOWN_WINDOW
     name = model.lower().removeprefix("ft:").rpartition("/")[2]
     known = [family for family in WINDOWS if name.startswith(family)]
@@ -73,19 +73,19 @@ def window_of(provider: str, model: str) -> int:
 
 
 def without_abandoned(messages: Sequence[SessionMessage]) -> list[SessionMessage]:
-    """Return the messages without questions that the model never answered before the next question."""
+    """Return the messages without questions that were followed by another question instead of an answer."""
     kept: list[SessionMessage] = []
     asked_next = False
     for message in reversed(messages):
         if not (isinstance(message, User) and asked_next):
             kept.append(message)
-        if not isinstance(message, UserCall):  # a call between two questions answers none
+        if not isinstance(message, UserCall):  # a call between two questions is not an answer
             asked_next = isinstance(message, User)
     return kept[::-1]
 
 
 def as_question(call: UserCall) -> User:
-    """Return a call of the person as each provider takes it: in the person's words, with the result marked as data."""
+    """Return a call by the user as a message of the user, with the result marked as data."""
     args = json.dumps(call.args, ensure_ascii=False, default=str)
     return User(text=USER_CALL_TEXT.format(name=on_one_line(call.name), args=args, content=call.content))
 
@@ -93,13 +93,13 @@ def as_question(call: UserCall) -> User:
 def fit_messages(
     messages: Sequence[SessionMessage], most: int, *, other: int = 0
 ) -> tuple[list[SessionMessage], int, int]:
-    """Return what fits into `most` tokens beside `other`; how many messages were left out; and its tokens.
+    """Return the newest messages that fit into `most` minus `other` tokens, how many were omitted, and their tokens.
 
-    It begins with a question. The last turn always stays; where it is too long by itself, its oldest results are
-    shortened. Raises AskError (too_long).
+    The messages begin with a question. The last turn always stays; if it is too long, its oldest results are shortened.
+    Raises AskError (too_long).
     """
     limit = most - other
-    start, used, size = len(messages), 0, 0  # of what stays; and of the turn that is being counted, from its end
+    start, used, size = len(messages), 0, 0  # start and tokens of the kept turns; tokens of the current turn
     for place in reversed(range(len(messages))):
         message = messages[place]
         size += _message_tokens(message)
@@ -110,7 +110,7 @@ def fit_messages(
         elif used and used + size > limit:
             break
     kept = list(messages[start:])
-    for place, message in enumerate(kept):  # the oldest results first, and each by no more than is needed
+    for place, message in enumerate(kept):  # shorten the oldest results first, each only as needed
         if used <= limit:
             break
         if isinstance(message, Result):
@@ -120,21 +120,22 @@ def fit_messages(
                 kept[place] = shorter
                 used += after - before
     if used > limit:
-        beside = f", with about {other:,} for the instructions and tools" if other else ""
-        hints = ["ask a shorter question, or attach less", "choose a model with a larger window (--model)"]
+        beside = f", including about {other:,} for the instructions and tools" if other else ""
+        hints = ["ask a shorter question, or attach less", "choose a model with a larger context window (--model)"]
         if other > most // 2:
-            hints.append("show it fewer tools (--tool-allow), or `run` alone (--menu run)")
-        hints.append("set ask.context_tokens in the config, if the model takes more than that")
-        message = f"too long for the model: about {used + other:,} tokens{beside}, and it takes {most:,}"
+            hints.append("show the model fewer tools (--tool-allow), or only `run` (--menu run)")
+        hints.append("set ask.context_tokens in the config if the model's window is larger")
+        message = f"too long for the model: about {used + other:,} tokens{beside}, but it takes {most:,}"
         raise AskError(message, "too_long", hints)
     return kept, start, used
 
 
 def _shorter(result: Result, most: int) -> Result:
     text, word = unmark(result.content)
-    note = f"\n[… of {len(text):,} characters the rest is left out here: it does not fit into the model's window]"
+    note = f"\n[… the result has {len(text):,} characters; the rest does not fit into the model's window]"
     keep = max(MIN_RESULT, most - A_MESSAGE - _tokens(result.name) - _tokens(note) - (MARKS if word else 0) - 1)
-    text = cut_to_tokens(text[: 4 * keep + 4], keep)  # a token is four characters at most, and counting takes long
+    # Cut characters first, since counting tokens is slow: a token has at most four characters.
+    text = cut_to_tokens(text[: 4 * keep + 4], keep)
     return msgspec.structs.replace(result, content=mark_as_data(text + note, word) if word else text + note)
 
 
@@ -161,7 +162,7 @@ def _json_tokens(*parts: object) -> int:
 
 
 def _tokens(text: str) -> int:
-    """Return the number of tokens, cached by hash: the same messages are counted at every step."""
+    """Return the number of tokens, cached by hash, since each step counts the same messages."""
     key = (hash(text), len(text))
     count = _counted.get(key)
     if count is None:
@@ -174,14 +175,14 @@ def _tokens(text: str) -> int:
 # The prompt of each step
 
 
-MUCH_TEXT = 100_000  # characters: counting their tokens takes some ten milliseconds
-MAX_SHORTENED = 2  # times that a prompt is made shorter, when the model says that it is too long
-ANSWER_TOKENS = 32_000  # tokens that are left for an answer, where nobody says how long it may be …
-ANSWER_SHARE = 8  # … and where that is less, this part of the window
+MUCH_TEXT = 100_000  # characters: counting their tokens takes tens of milliseconds
+MAX_SHORTENED = 2  # how often a prompt is shortened if the model rejects it as too long
+ANSWER_TOKENS = 32_000  # tokens reserved for an answer of unlimited length …
+ANSWER_SHARE = 8  # … but at most this fraction of the window
 
 
 def message_chars(message: SessionMessage) -> int:
-    """Return about how many characters a message has."""
+    """Return the approximate number of characters of a message."""
     if isinstance(message, Result | UserCall):
         return len(message.content)
     if isinstance(message, User):
@@ -190,7 +191,7 @@ def message_chars(message: SessionMessage) -> int:
 
 
 class AskTask(msgspec.Struct, frozen=True, kw_only=True):
-    """A question, and how it is to be answered."""
+    """A question, and the settings for its answer."""
 
     question: User
     system: str | None = None
@@ -202,7 +203,7 @@ class AskTask(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PromptBuilder:
-    """Builds the prompts of one question, for the window that the config, the model's name or the model says."""
+    """A builder of prompts for one question. The context window is from the config, the model's name or its errors."""
 
     def __init__(self, task: AskTask, model: ModelClient, toolset: Toolset, session: ChatSession) -> None:
         self._task = task
@@ -216,20 +217,20 @@ class PromptBuilder:
         self._left_out = self._has_noted = 0  # messages
 
     async def build(self, may_call: bool) -> ModelPrompt:
-        """Build the next prompt. Where there is much to count, do it in a thread: others wait for the loop."""
+        """Build the next prompt, in a thread if there is much to count."""
         if sum(map(message_chars, self._session.messages)) < MUCH_TEXT:
             return self._build(may_call)
         return await asyncio.to_thread(self._build, may_call)
 
     def notice(self) -> str | None:
-        """Return a notice about left-out messages, once."""
+        """Return a notice about omitted messages, once."""
         if self._left_out <= self._has_noted:
             return None
         self._has_noted = self._left_out
         return f"{self._left_out} older messages are left out: the model takes {self._window:,} tokens"
 
     def shorten(self, error: ModelError) -> bool:
-        """Make the next prompts shorter if the error is `too_long`; returns whether to retry."""
+        """Make the next prompts shorter if the error is `too_long`. Return whether to retry."""
         if error.reason != "too_long" or self._shorter == MAX_SHORTENED:
             return False
         self._shorter += 1
@@ -240,14 +241,14 @@ class PromptBuilder:
         task, model = self._task, self._model
         shown = self._toolset.tokens(model.provider) if may_call else 0
         if shown > self._window * 3 // 4:
-            count, takes = len(self._toolset.specs), f"{model.name} takes {self._window:,} in all"
+            count, takes = len(self._toolset.specs), f"{model.name} takes {self._window:,} in total"
             hints = [
-                "--menu run shows the model one tool, whose code reaches all of them",
-                "--tool-allow NAMES shows it only these",
-                "ask.context_tokens in the config says how many tokens the model takes, where that is more",
+                "--menu run shows the model one tool, which can call all others",
+                "--tool-allow NAMES limits the tools",
+                "ask.context_tokens in the config sets the model's window, if it is larger",
             ]
-            raise AskError(f"{count} tools take about {shown:,} tokens, and {takes}", "too_long", hints)
-        note = () if may_call else (User(text=LAST_STEP_TEXT),)  # for this once: it is nothing that the person said
+            raise AskError(f"{count} tools take about {shown:,} tokens, but {takes}", "too_long", hints)
+        note = () if may_call else (User(text=LAST_STEP_TEXT),)  # not stored: the user did not write it
         limit = min(task.max_tokens or ANSWER_TOKENS, self._window // ANSWER_SHARE)
         other = count_tokens(self._system) + shown + sum(count_tokens(one.text) for one in note)
         fitting, self._left_out, used = fit_messages(

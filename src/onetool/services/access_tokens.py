@@ -1,15 +1,15 @@
-"""`TokenStore`: the tokens that `onetool tokens add` has made, and those that were revoked, in one document.
+"""`TokenStore`: tokens made by `onetool tokens add`, and revoked tokens, in one document.
 
-It holds hashes alone. A token is long and random, so that its hash tells nobody what it is, and needs no salt.
+Only hashes are stored. Tokens are long and random, so their hashes need no salt.
 
-All processes of a state folder see a change at once. A change in PostgreSQL is told to all replicas, and each looks
-every second; while the database is away, what was known goes on to count. While the document can't be read, nobody is
-let in by it, nor by a token of the config, since nobody knows which of those were revoked.
+All processes of a state folder see a change at once. PostgreSQL notifies all replicas of a change,
+and each replica also polls every second. While the database can't be reached, the last known tokens stay valid. While
+the document can't be read, neither its tokens nor those of the config are accepted: any of them may be revoked.
 
-Deleting or damaging the database opens nothing. A running process remembers that there were tokens, and what it has
-seen revoked (`TokenMemory`). A server that starts finds the marker: an empty file in the state folder, made before the
-first token or revocation is stored. Until tokens are stored again, tokens of the config don't count either, as nobody
-knows which of those were revoked. Where replicas share a database, nobody is let in without a token in any case.
+Deleting or damaging the database grants no access. A running process remembers that tokens existed, and which were
+revoked (`TokenMemory`). A new server finds the marker: an empty file in the state folder, created before the first
+token or revocation is stored. Until tokens are stored again, tokens of the config are refused too, since any of them
+may be revoked. Replicas that share a database always require a token.
 """
 
 import logging
@@ -40,31 +40,31 @@ log = logging.getLogger("onetool.serve")
 
 DOCUMENT = "tokens"
 MARKER = ".has-tokens"  # in the state folder
-LOSS_FIX = "copy a backup with `onetool db import FILE`, or make new ones: `onetool tokens add NAME`"
+LOSS_FIX = "restore a backup with `onetool db import FILE`, or make new tokens: `onetool tokens add NAME`"
 PREFIX = "ot_"
 HASH = "sha256:"
 RANDOM_BYTES = 32
 FORMAT = 1
 MAX_BYTES = 4 * 1024**2  # more than ten thousand tokens
-_OWN = re.compile(rf"(?=({PREFIX}[A-Za-z0-9_-]{{43}}))")  # as `new_token` makes them, whatever stands around them
+_OWN = re.compile(rf"(?=({PREFIX}[A-Za-z0-9_-]{{43}}))")  # as made by `new_token`, whatever surrounds them
 _NOT_IN_TOKENS = re.compile(r"[^A-Za-z0-9_.~+/-]+")
 _ENCODED = re.compile(r"[A-Za-z0-9+/_-]{16,}")  # Base64 or hexadecimal digits
 
 
 class TokenStoreError(OneToolError):
-    """The stored tokens can't be used or changed: why, and what to do. Nothing has changed."""
+    """The stored tokens can't be used or changed. Nothing was changed."""
 
 
 class TokenNameError(OneToolError):
-    """The name of a token is taken, or there is none of that name."""
+    """A token name that is taken or unknown."""
 
 
 class TokenNameRevokedError(TokenNameError):
-    """A token of that name was revoked, and whoever gets the name gets what is stored for it."""
+    """The name of a revoked token: a new token of that name would own the data stored for the old one."""
 
 
 class StoredToken(msgspec.Struct, frozen=True, kw_only=True):
-    """A token, by its hash, and what it may do. Times are seconds since 1970."""
+    """The hash and permissions of a token. Times are seconds since 1970."""
 
     name: str
     hash: str
@@ -73,7 +73,7 @@ class StoredToken(msgspec.Struct, frozen=True, kw_only=True):
     rate: Rate | None = None
     expires: float | None = None
     whole: bool = True
-    created: float | None = None  # None: it stands in the config
+    created: float | None = None  # None: a token of the config
 
     @property
     def digest(self) -> bytes:
@@ -81,7 +81,7 @@ class StoredToken(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def principal(self) -> Principal:
-        """Who calls with it. What is stored for it belongs to its name."""
+        """The principal of calls with this token. Stored data belongs to its name."""
         return Principal(
             name=self.name,
             owner=self.name,
@@ -97,7 +97,7 @@ class StoredToken(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RevokedToken(msgspec.Struct, frozen=True, kw_only=True):
-    """What is left of a token that was revoked."""
+    """The record of a revoked token."""
 
     name: str
     at: float
@@ -108,14 +108,14 @@ class _TokenState(msgspec.Struct, frozen=True, kw_only=True):
 
     version: int = FORMAT
     tokens: tuple[StoredToken, ...] = ()
-    revoked: dict[str, RevokedToken] = {}  # by hash: of the config's tokens, too
+    revoked: dict[str, RevokedToken] = {}  # by hash; includes tokens of the config
 
     def named(self, name: str) -> StoredToken | None:
         return next((token for token in self.tokens if token.name == name), None)
 
     def adding(self, token: StoredToken) -> "_TokenState":
         if self.named(token.name):
-            message = f"a token is called {token.name} already; take another name, or first: onetool tokens revoke"
+            message = f"the token name {token.name} is taken; use another name, or first run: onetool tokens revoke"
             raise TokenNameError(f"{message} {token.name}; then add it with --again")
         return msgspec.structs.replace(self, tokens=(*self.tokens, token))
 
@@ -128,7 +128,7 @@ class _TokenState(msgspec.Struct, frozen=True, kw_only=True):
     def revoking_name(self, name: str, at: float) -> "_TokenState":
         token = self.named(name)
         if token is None:
-            raise TokenNameError(f"no token that was stored is called {name}; see: onetool tokens list")
+            raise TokenNameError(f"no stored token is named {name}; see: onetool tokens list")
         return self.revoking(token.hash, name, at)
 
     def joining_revoked(self, other: "_TokenState") -> "_TokenState":
@@ -138,28 +138,28 @@ class _TokenState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TokenView(NamedTuple):
-    """What is kept at one moment, for fast questions."""
+    """A snapshot of the document, indexed for lookups."""
 
     stamp: Version
     state: _TokenState
-    problem: str | None  # why nothing of it counts
+    problem: str | None  # why no stored token is accepted
     tokens: dict[bytes, StoredToken]
     revoked: dict[bytes, RevokedToken]
-    is_away: bool = False  # nobody knows them yet, because the database can't be reached
-    loss: str | None = None  # the document is gone: what that means, for the log and commands
-    is_lost: bool = False  # it is gone since before this process began: nobody knows which tokens were revoked
+    is_away: bool = False  # the database can't be reached, and nothing was read before
+    loss: str | None = None  # a message for the log and commands if the document is gone
+    is_lost: bool = False  # the document was gone when this process started: revoked tokens are unknown
 
 
 class TokenMemory:
-    """What a running process has seen, and what counts also after the document is gone, or is an older one."""
+    """What a running process has seen of the tokens. It stays in force if the document is deleted or an old copy."""
 
     def __init__(self) -> None:
         self.has_guarded = self.has_read = False
-        self.logged: str | None = None  # what was logged last: why stored tokens don't count
+        self.logged: str | None = None  # the last logged reason why stored tokens aren't accepted
         self.revoked: dict[str, RevokedToken] = {}  # by hash
 
     def add(self, state: _TokenState) -> _TokenState:
-        """Return the state with all that was ever seen revoked."""
+        """Return the state with every revocation ever seen."""
         self.has_guarded = self.has_guarded or bool(state.tokens or state.revoked)
         if not self.revoked.keys() <= state.revoked.keys():
             state = state.joining_revoked(_TokenState(revoked=self.revoked))
@@ -180,8 +180,10 @@ class TokenStore:
         problem: str | None = None,
         memory: TokenMemory | None = None,
     ) -> None:
-        """`home`: the state folder, where the marker is. `is_closed`: nobody is let in without a token, though none is
-        stored. With a `problem` nothing that is stored counts. `memory` is that of the store before, after a reload.
+        """Open the tokens of a state folder. `home` is that folder, where the marker is.
+
+        With `is_closed`, servers require a token even if none is stored. With a `problem`, no stored token is accepted.
+        After a reload, `memory` is the memory of the previous store.
         """
         self._documents = documents
         self._clock = clock
@@ -196,28 +198,28 @@ class TokenStore:
 
     @property
     def place(self) -> str:
-        """Where they are kept, for messages."""
+        """Where the tokens are stored, for messages."""
         return self._documents.place
 
-    # What a request asks
+    # For requests
 
     def find(self, digest: bytes) -> StoredToken | None:
-        """Return the token with this SHA-256 digest; it may have expired. None if there is none that counts."""
+        """Return the token with this SHA-256 digest; it may have expired. None if no such token is accepted."""
         return self.view().tokens.get(digest)
 
     @property
     def is_away(self) -> bool:
-        """True if others may have added or revoked tokens without this process knowing. Never blocks."""
+        """True if tokens may have been added or revoked without this process knowing. Never blocks."""
         return self._documents.is_away
 
     @property
     def problem(self) -> str | None:
-        """Why nothing that is stored counts, in words for who runs the server; None if all is well."""
+        """Why no stored token is accepted, for the person who runs the server; None if all is well."""
         return self.view().problem
 
     @property
     def loss(self) -> str | None:
-        """What it means that the stored tokens are gone; None if they are there, or never were."""
+        """A message if the stored tokens are gone; None if they exist or never existed."""
         return self.view().loss
 
     @property
@@ -229,11 +231,11 @@ class TokenStore:
 
     @property
     def has_any(self) -> bool:
-        """Whether there are tokens, or were, as far as is known; True if that can't be read."""
+        """Whether tokens are known to exist or to have existed; True if the document can't be read."""
         known = self.view()
         return bool(known.problem or known.tokens or known.revoked or self.memory.has_guarded)
 
-    # What a person asks. All raise TokenStoreError.
+    # For commands. All raise TokenStoreError.
 
     def list(self) -> tuple[StoredToken, ...]:
         return self._usable().state.tokens
@@ -253,7 +255,7 @@ class TokenStore:
         expires: float | None = None,
         whole: bool = True,
     ) -> str:
-        """Store a new token and return its text, which nobody can ever read again. TokenNameError if it is taken."""
+        """Store a new token and return its text, which can't be read again. Raises TokenNameError for a taken name."""
         text = new_token()
         token = StoredToken(
             name=name,
@@ -269,7 +271,7 @@ class TokenStore:
         return text
 
     def revoke(self, name: str) -> None:
-        """Revoke a token that was stored, at once, in all processes. TokenNameError if there is none."""
+        """Revoke a stored token, at once, in all processes. Raises TokenNameError if the name is unknown."""
         self._change(lambda state: state.revoking_name(name, self._clock()))
 
     def revoke_hash(self, hash: str, name: str) -> None:
@@ -285,7 +287,7 @@ class TokenStore:
         return known
 
     def view(self) -> TokenView:
-        """Return what is kept now. It is read only if it has changed."""
+        """Return the current tokens. The document is read only if it has changed."""
         if self._problem is not None:
             return _refused(None, self._problem)
         try:
@@ -307,19 +309,19 @@ class TokenStore:
         except (ValueError, RecursionError, DatabaseError) as error:
             is_away = isinstance(error, DatabaseError)
             problem = error.full_text if isinstance(error, DatabaseError) else str(self._damaged())
-            self._log_once(f"no token is accepted but http.token: {problem}")
+            self._log_once(f"no token except http.token is accepted: {problem}")
             return _refused(version, problem, is_away)
         self.memory.has_read |= body is not None
         if body is not None and self._home is not None and not self._documents.is_shared:
-            with suppress(OSError):  # of a copy of `state.db` alone, or where the marker was deleted
+            with suppress(OSError):  # restores a deleted marker, or one missing from a copy of `state.db`
                 make_marker(self._home)
         view = _known(version, self.memory.add(state))
         if body is not None or not self.memory.has_guarded:
             self.memory.logged = None
             return view
-        loss = f"the stored tokens are lost: {self.place} has none any more, and none of them is accepted"
+        loss = f"the stored tokens are lost: {self.place} no longer has any, and none of them is accepted"
         if is_lost := not self.memory.has_read:
-            loss += ", nor one of http.tokens, as it may have been revoked"
+            loss += ", nor any of http.tokens, since they may have been revoked"
         self._log_once(f"{loss} (fix: {LOSS_FIX})")
         return view._replace(loss=loss, is_lost=is_lost)
 
@@ -329,10 +331,10 @@ class TokenStore:
             log.error("%s", message)
 
     def _damaged(self) -> TokenStoreError:
-        return TokenStoreError(f"the tokens in {self.place} are damaged, or a newer version has written them")
+        return TokenStoreError(f"the tokens in {self.place} are damaged, or were written by a newer version")
 
     def _change(self, change: Callable[[_TokenState], _TokenState]) -> None:
-        """Change it under its lock. After an error it is as it was, but for ChangeUnknownError."""
+        """Change the document under its lock. Errors leave it unchanged, except perhaps ChangeUnknownError."""
         if self._problem is not None:
             raise TokenStoreError(self._problem)
         try:
@@ -357,7 +359,7 @@ class TokenStore:
 
 
 def read_tokens(body: bytes | None) -> _TokenState:
-    """Read the document. Raises ValueError, RecursionError for one that does not count."""
+    """Read the document. Raises ValueError or RecursionError if it is invalid."""
     if body is None:
         return _TokenState()
     state = msgspec.json.decode(body, type=_TokenState)
@@ -368,20 +370,20 @@ def read_tokens(body: bytes | None) -> _TokenState:
 
 
 def count_tokens(body: bytes) -> tuple[int, int]:
-    """Return how many tokens a document has, and how many were revoked. Raises what `read_tokens` raises."""
+    """Return the numbers of tokens and of revoked tokens in a document. Raises what `read_tokens` raises."""
     state = read_tokens(body)
     return len(state.tokens), len(state.revoked)
 
 
 def join_revoked(body: bytes, other: bytes) -> bytes:
-    """Return a document with what was revoked in another one."""
+    """Return the document with the revocations of another document added."""
     return msgspec.json.encode(read_tokens(body).joining_revoked(read_tokens(other)))
 
 
 def join_tokens(body: bytes | None, other: bytes, *, force: bool = False) -> tuple[bytes, list[str]]:
-    """Return a document with the tokens of another one as well, and the names that two different tokens have.
+    """Return the document with the tokens of another document added, and the names of conflicting tokens.
 
-    What was revoked in one of them stays revoked. With `force`, the other's tokens take these names.
+    Tokens revoked in either stay revoked. With `force`, tokens of the other document win conflicts.
     """
     mine, theirs = read_tokens(body), read_tokens(other)
     joined = mine.joining_revoked(theirs)
@@ -396,7 +398,7 @@ def join_tokens(body: bytes | None, other: bytes, *, force: bool = False) -> tup
 
 
 def make_marker(home: Path) -> None:
-    """Keep, outside of the database, that servers of this state folder need a credential. Raises OSError."""
+    """Record, outside the database, that servers of this state folder require a credential. Raises OSError."""
     if not os.path.lexists(home / MARKER):
         make_home(home)
         os.close(private(home / MARKER, os.O_WRONLY | os.O_CREAT))
@@ -415,15 +417,15 @@ def token_digest(text: str | bytes) -> bytes:
 
 
 def token_hash(text: str) -> str:
-    """Return the hash as the config has it."""
+    """Return the hash of a token in the form used in the config."""
     return HASH + token_digest(text).hex()
 
 
 def possible_tokens(text: str) -> set[str]:
-    """Return the parts of a text that may be tokens, also where the text or a part of it is encoded."""
+    """Return the parts of a text that may be tokens, including parts that are encoded."""
     texts = {text, unquote(text)}
     for run in {run for one in texts for run in _ENCODED.findall(one)}:
-        for part in (run[start:] for start in range(4)):  # other text may stand before it
+        for part in (run[start:] for start in range(4)):  # other text may precede it
             texts.add(urlsafe_b64decode(part[: len(part) - (len(part) % 4 == 1)] + "==").decode("latin-1"))
             with suppress(ValueError):
                 texts.add(bytes.fromhex(part).decode("latin-1"))
@@ -435,7 +437,7 @@ def _digest_of(hash: str) -> bytes:
     return bytes.fromhex(hash.removeprefix(HASH))
 
 
-# What was read
+# Views
 
 
 def _known(stamp: Version, state: _TokenState) -> TokenView:

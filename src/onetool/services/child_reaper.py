@@ -1,8 +1,8 @@
-"""ChildReaper: kills child processes when this process has died without ending them.
+"""ChildReaper: kills child processes when this process dies without ending them.
 
-A shell waits for the end of a pipe that only this process holds open, and then kills the children that are left. It
-knows each by its pid and start time, since pids are used again, and kills the whole group of a group leader. Without
-/proc the shell asks `ps`. Windows has neither: there a child's own limits have to do.
+A shell waits for the end of a pipe that only this process holds open, and then kills the remaining children. The shell
+identifies each by pid and start time, since pids are reused, and kills the whole group of a group leader. Without
+/proc, the shell asks `ps`. Windows has neither, so only the limits of the child apply there.
 """
 
 import os
@@ -13,10 +13,10 @@ from weakref import finalize
 
 SHELL = "/bin/sh"
 SCRIPT = """
-begun() { ps -o lstart= -p "$1" | tr " " _; }
+started_at() { ps -o lstart= -p "$1" | tr " " _; }
 known=
 while read -r pid start; do
-  [ "$start" = ? ] && start=$(begun "$pid")
+  [ "$start" = ? ] && start=$(started_at "$pid")
   known="$known $pid=$start"
 done
 for process in $known; do
@@ -27,7 +27,7 @@ for process in $known; do
     start=$(echo "$start" | cut -d " " -f 20)
   else
     group=$(ps -o pgid= -p "$pid" | tr -d " ")
-    start=$(begun "$pid")
+    start=$(started_at "$pid")
   fi
   [ -n "$start" ] && [ "$start" = "${process#*=}" ] || continue
   [ "$group" = "$pid" ] && kill -9 "-$pid"
@@ -35,12 +35,12 @@ for process in $known; do
 done
 """
 PROC = "/proc"
-STARTED = 19  # which of the words behind the name in /proc/PID/stat says when it was started
-UNKNOWN = "?"  # when it was started: the shell has to ask
+STARTED = 19  # index of the start time among the words after the name in /proc/PID/stat
+UNKNOWN = "?"  # start time: the shell asks `ps`
 
 
 class ChildReaper:
-    """Registers child processes with `add(pid)`. The shell starts with the first one."""
+    """A registry of child processes. The shell starts with the first call of `add`."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -51,7 +51,7 @@ class ChildReaper:
     def add(self, pid: int | None) -> None:
         if pid is None:
             return
-        # No shell, or no way to start one: nothing that anybody needs.
+        # Without a shell, children are just not registered.
         with self._lock, suppress(OSError, AttributeError):
             start = None if pid in self._known else _start_of(pid)
             if start is None:
@@ -59,12 +59,12 @@ class ChildReaper:
             if self._pipe is None:
                 self._pipe, shell = _started()
                 self._end = finalize(self, _end, self._pipe, shell)
-                self._end.atexit = False  # then it ends by itself, and exiting does not wait for it
+                self._end.atexit = False  # the shell ends by itself at exit, without a wait
             os.write(self._pipe, f"{pid} {start}\n".encode())
             self._known.add(pid)
 
     def forget(self, pid: int) -> None:
-        """Unregister a child that has ended: its pid may be used again."""
+        """Unregister a child that has ended: its pid may be reused."""
         with self._lock:
             self._known.discard(pid)
 
@@ -77,7 +77,7 @@ class ChildReaper:
 
 
 def _start_of(pid: int) -> str | None:
-    """Return when a process was started, in whatever unit. None where it has ended already."""
+    """Return the start time of a process, in a unit of the system. None if the process has ended."""
     if not Path(PROC, "self").exists():
         return UNKNOWN
     try:
@@ -87,9 +87,7 @@ def _start_of(pid: int) -> str | None:
 
 
 def _started() -> tuple[int, int]:
-    """Start the shell in a process group of its own: Ctrl-C is not meant for it. Return our end of the pipe, and the
-    shell.
-    """
+    """Start the shell, in its own process group to protect it from Ctrl-C. Return our end of the pipe, and its pid."""
     theirs, ours = os.pipe()
     try:
         actions = [

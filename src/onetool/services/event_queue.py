@@ -1,11 +1,11 @@
-"""`EventQueue`: events wait in memory for a thread that writes them down, in batches.
+"""`EventQueue`: events wait in memory until a thread writes them, in batches.
 
     queue = EventQueue("onetool-events", handle)
-    queue.put(event, caller)     # appends to a list; a call never waits for more
-    queue.flush()                # handle what waits now, in this thread
+    queue.put(event, caller)     # only appends to a list, so calls never wait
+    queue.flush()                # handle all queued events now, in this thread
 
-Memory is limited. When a queue is full, the caller with the most events loses the newest of them, so that a flood of
-one caller costs no other one an event. `lost` counts them by caller.
+Memory is limited. When a queue is full, the caller with the most events loses its newest, so that a flood of
+one caller costs other callers no events. `lost` counts lost events by caller.
 """
 
 import logging
@@ -22,21 +22,21 @@ log = logging.getLogger("onetool")
 
 E = TypeVar("E")
 
-GATHER_S = 0.05  # for which an event waits for others
+GATHER_S = 0.05  # how long an event waits for more events
 RETRY_S = 1.0  # after a failure
 IDLE_S = 10.0  # after which a thread without events ends
-LAST_WAIT_S = 3.0  # for the thread, when everything ends
+LAST_WAIT_S = 3.0  # for the thread, when the queue is closed
 MAX_WAITING = 10_000  # events
-MAX_BYTES = 64 * 1024**2  # that waiting events hold
-EVENT_BYTES = 1_000  # of one that holds nothing large
+MAX_BYTES = 64 * 1024**2  # of queued events
+EVENT_BYTES = 1_000  # of an event without large values
 
 
 class EventQueue(Generic[E]):
-    """Any thread may call all methods.
+    """A thread-safe queue with a thread that handles its events.
 
-    `handle` gets a deque and removes the events that it has handled from its left. It may raise DatabaseError: the
-    others are kept. One thread at a time is in it. `after` is called in the thread of the queue after each batch, and
-    returns the seconds until it wants to be called again; None: after the next event.
+    `handle` gets a deque and removes handled events from its left. After a DatabaseError, the remaining events stay.
+    Only one thread at a time calls it. `after` is called in the thread of the queue after each batch, and returns the
+    seconds until its next call; None: after the next event.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class EventQueue(Generic[E]):
         after: Callable[[], float | None] = lambda: None,
         gather_s: float = GATHER_S,
     ) -> None:
-        self.waiting: deque[tuple[E, str, int]] = deque()  # with their callers and sizes
+        self.waiting: deque[tuple[E, str, int]] = deque()  # event, caller, size
         self.lost: Counter[str] = Counter()
         self._name = name
         self._handle = handle
@@ -55,14 +55,14 @@ class EventQueue(Generic[E]):
         self.max_waiting = MAX_WAITING
         self._bytes = 0
         self._weights: Counter[str] | None = None  # bytes by caller, once the queue was full
-        self._lock = RLock()  # a finalizer may come here in the middle of anything
+        self._lock = RLock()  # a finalizer may interrupt the holder of the lock
         self._handling = Lock()
         self._handling_thread: int | None = None
         self._wake, self._closed = Event(), Event()
         self._thread: Thread | None = None
 
     def put(self, event: E, caller: str = "", size: int = 0) -> None:
-        """Add an event. `size` is the number of bytes that it holds, if it may be large."""
+        """Add an event. `size` is its number of bytes, if it may be large."""
         with self._lock:
             while len(self.waiting) >= self.max_waiting or self._bytes + size > MAX_BYTES:
                 if not self._has_made_room(caller, size):
@@ -78,17 +78,17 @@ class EventQueue(Generic[E]):
                     self._start()
 
     def flush(self, last: E | None = None, timeout: float = -1) -> None:
-        """Handle what waits, and `last` after it, in this thread. Raises DatabaseError, and drops `last` then.
+        """Handle the queued events, then `last`, in this thread. Raises DatabaseError, and drops `last` then.
 
-        `timeout` is for another thread that does the same; -1: wait for it.
+        `timeout` limits the wait for another thread that is handling events; -1: no limit.
         """
         if self._handling_thread == get_ident() or not self._handling.acquire(timeout=timeout):
-            return  # the handler of an event asks for what it comes to
+            return  # called by a handler, or timed out
         self._handling_thread = get_ident()
         with self._lock:
             taken = [*self.waiting]
             self.waiting.clear()
-            self._bytes, self._weights = 0, None  # those that are handled now cost no other caller an event
+            self._bytes, self._weights = 0, None  # events being handled count no longer
         events = deque(event for event, _, _ in taken)
         if last is not None:
             events.append(last)
@@ -107,7 +107,7 @@ class EventQueue(Generic[E]):
             self._handling.release()
 
     def close(self) -> None:
-        """Handle what waits, and end the thread. The garbage collector may call this, even in that thread."""
+        """Handle the queued events, and end the thread. The garbage collector may call this, even in that thread."""
         with self._lock:
             self._closed.set()
             if self._thread is not None:
@@ -115,11 +115,11 @@ class EventQueue(Generic[E]):
             thread = self._thread
         with suppress(DatabaseError):
             self.flush(timeout=LAST_WAIT_S)
-        if thread is not None and thread is not current_thread():  # what it writes to may be closed next
+        if thread is not None and thread is not current_thread():  # the database may be closed next
             thread.join(LAST_WAIT_S)
 
     def _has_made_room(self, caller: str, size: int) -> bool:
-        """Drop some of the newest events of the caller with the most of them, unless that is this one."""
+        """Drop some of the newest events of the caller with the most, unless that is `caller`."""
         if self._weights is None:
             self._weights = Counter()
             for _, whose, held in self.waiting:
@@ -128,7 +128,7 @@ class EventQueue(Generic[E]):
         if self._weights[heaviest] <= self._weights[caller] + EVENT_BYTES + size:
             return False
         theirs = [index for index, (_, whose, _) in enumerate(self.waiting) if whose == heaviest]
-        dropped = {*theirs[-max(1, len(theirs) // 20) :]}  # several at once: looking for them takes a while
+        dropped = {*theirs[-max(1, len(theirs) // 20) :]}  # several at once: the search is slow
         kept = [one for index, one in enumerate(self.waiting) if index not in dropped]
         size = sum(self.waiting[index][2] for index in dropped)
         self.waiting.clear()
@@ -142,7 +142,7 @@ class EventQueue(Generic[E]):
         thread = Thread(target=self._run, name=self._name, daemon=True)
         try:
             thread.start()
-        except RuntimeError:  # there are too many, or the process is about to end
+        except RuntimeError:  # too many threads, or the process is about to end
             self._wake.clear()
         else:
             self._thread = thread
@@ -168,9 +168,9 @@ class EventQueue(Generic[E]):
 
 
 class Recorder(EventQueue[tuple[Callable[..., Any], tuple[Any, ...]]]):
-    """A queue of functions and their arguments, which its thread calls. They may only gather: `writers` write later.
+    """A queue of functions and their arguments, which its thread calls. `writers` write later what these collect.
 
-    A writer is told whether this is its last chance. `observers` see each event once: metrics and traces are made so.
+    The argument of a writer is True for the last call. `observers`, such as metrics and traces, get each event once.
     """
 
     def __init__(self) -> None:
@@ -180,7 +180,7 @@ class Recorder(EventQueue[tuple[Callable[..., Any], tuple[Any, ...]]]):
         self.record_span: RecordSpan | None = None  # set where spans are sent to a collector
 
     def observe(self, event: Any) -> None:
-        """Show a call, run or request that has ended to all observers. Called in the thread of the queue."""
+        """Pass a call, run or request that has ended to all observers. Called in the thread of the queue."""
         for observer in tuple(self.observers):
             observer(event)
 
@@ -189,7 +189,7 @@ class Recorder(EventQueue[tuple[Callable[..., Any], tuple[Any, ...]]]):
         self._write(is_last=True)
 
     def _write(self, is_last: bool = False) -> float | None:
-        """Call each writer, and return the seconds until one of them wants to be called again."""
+        """Call each writer, and return the seconds until the next call that one of them wants."""
         waits = [wait for write in tuple(self.writers) if (wait := write(is_last)) is not None]
         return min(waits, default=None)
 

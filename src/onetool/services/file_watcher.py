@@ -1,8 +1,8 @@
-"""FileWatcher: polls files every second or so, and reports those that have changed and then stayed the same.
+"""FileWatcher: polls files about every second, and reports changes once the files are stable.
 
-It compares each file's time, size and inode. Notifications of the system would be quicker, but differ between systems
-and do not work on network drives. Editors write in several steps, so a change is reported only when two polls in a row
-have seen the same.
+The watcher compares each file's time, size and inode. System notifications would be faster, but differ between systems
+and do not work on network drives. Editors write in several steps, so a change is reported only after two polls in a row
+have seen the same state.
 """
 
 import errno
@@ -17,26 +17,24 @@ from time import perf_counter, time_ns
 log = logging.getLogger("onetool.watch")
 
 SUFFIXES = (".py", ".yaml", ".yml", ".json")
-MAX_FILES = 10_000  # in all; more are not looked at
-MAX_DEPTH = 16  # of folders below one
-MAX_UNSETTLED = 10  # looks at a file that changes all the time, until what else has changed is told all the same
+MAX_FILES = 10_000  # in total; more are not watched
+MAX_DEPTH = 16  # of nested folders
+MAX_UNSETTLED = 10  # polls that see a change each time; then changes are reported anyway
 PAUSE_FACTOR = 20  # times the duration of a poll: polling takes at most a twentieth of the time
-LAST_WAIT = 2.0  # seconds that closing gives to whoever is being told
+LAST_WAIT = 2.0  # seconds that closing waits for a running callback
 
-# These say nothing of the files: a look that met one is not taken for "they are gone".
+# Errors that don't mean that a file is missing: a poll with one of these is discarded.
 _NO_LOOK = {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EIO, errno.ESTALE, errno.ETIMEDOUT}
 
 FileStamp = tuple[int, int, int, int]
-FolderSnapshot = dict[
-    Path, dict[str, FileStamp]
-]  # of each path that is looked at: the files there, and what they were like
+FolderSnapshot = dict[Path, dict[str, FileStamp]]  # watched path -> file -> stamp
 
 
 class FileWatcher:
-    """Polls files. The first poll happens in the constructor: every later change is reported.
+    """A poller of files. The first poll happens in the constructor: every later change is reported.
 
-    `paths` gives files (of any name) and folders; it is called at each poll. A path that it did not give before is no
-    change: it gives others because they have been read. `on_change` is called in the watcher's own thread.
+    `paths` is called at each poll and returns files (of any name) and folders. A path that is new in this list is not a
+    change, since its reader has just read it. `on_change` is called in the watcher's own thread.
     """
 
     def __init__(
@@ -46,7 +44,7 @@ class FileWatcher:
         every: float = 1.0,
         since: float | None = None,
     ) -> None:
-        """`since` is when the files were read, if that was earlier: changes after it are reported, too."""
+        """Start to watch. Changes after `since`, the time when the files were read, are reported too."""
         self._paths = paths
         self._on_change = on_change
         self._every = every
@@ -81,21 +79,19 @@ class FileWatcher:
                 changing += 1
 
     def _has_changed(self, seen: FolderSnapshot) -> bool:
-        """Return whether a known path differs from what was last reported. New paths are known from now on."""
+        """Return whether a known path differs from its last reported state. Add new paths to the known ones."""
         self._reported = {path: self._reported.get(path, files) for path, files in seen.items()}
         return self._reported != seen
 
     def _notify(self, seen: FolderSnapshot) -> None:
         if self._closed.is_set():
             return
-        self._reported = seen  # what changes during the callback is reported the next time
+        self._reported = seen  # changes during the callback are reported next time
         try:
             self._on_change()
-        except Exception as error:  # whatever it is, the next change must be reported as well
+        except Exception as error:  # later changes must still be reported
             more = log.isEnabledFor(logging.DEBUG)
-            log.error(
-                "files have changed, and the reaction to it failed: %s: %s", type(error).__name__, error, exc_info=more
-            )
+            log.error("the callback for changed files failed: %s: %s", type(error).__name__, error, exc_info=more)
         after = self._poll()
         if after is not None:
             self._has_changed(after)
@@ -105,10 +101,10 @@ class FileWatcher:
         poll = _Poll()
         try:
             snapshot = {path: poll.at(path) for path in self._paths()}
-        except Exception as error:  # noqa: BLE001  `paths` is somebody else's
+        except Exception as error:  # noqa: BLE001  `paths` may raise anything
             self._log_once(f"files can't be watched for now: {type(error).__name__}: {error}")
             return None
-        self._log_once(f"more than {MAX_FILES:,} files to watch; the others are not noticed" if poll.is_full else "")
+        self._log_once(f"more than {MAX_FILES:,} files to watch; the rest are ignored" if poll.is_full else "")
         return snapshot
 
     def _log_once(self, problem: str) -> None:
@@ -119,13 +115,13 @@ class FileWatcher:
 
 
 def snapshot(paths: Iterable[Path], since: float | None = None) -> FolderSnapshot:
-    """Return the stamps of all files, without files that have changed since the given time."""
+    """Return the stamps of all files except those that have changed since the given time."""
     poll = _Poll()
     return _older({path: poll.at(path) for path in paths}, since)
 
 
 def changed_files(before: FolderSnapshot, now: FolderSnapshot) -> dict[str, str]:
-    """Return the files that differ, in order, each with a word: new, removed or changed."""
+    """Return the files that differ, sorted, each with `new`, `removed` or `changed`."""
     old, new = ({name: stamp for files in one.values() for name, stamp in files.items()} for one in (before, now))
     differ = sorted(name for name in {*old, *new} if old.get(name) != new.get(name))
     return {name: "new" if name not in old else "removed" if name not in new else "changed" for name in differ}
@@ -134,7 +130,7 @@ def changed_files(before: FolderSnapshot, now: FolderSnapshot) -> dict[str, str]
 class _Poll:
     def __init__(self) -> None:
         self._left = MAX_FILES
-        self._folders: set[tuple[int, int]] = set()  # of the path at hand; links may lead back to one
+        self._folders: set[tuple[int, int]] = set()  # visited below the current path; links may form a loop
 
     @property
     def is_full(self) -> bool:
@@ -178,7 +174,7 @@ class _Poll:
 
 
 def _older(snapshot: FolderSnapshot, since: float | None) -> FolderSnapshot:
-    """Remove files that have changed since, so that they count as changed. Times in the future are ignored."""
+    """Remove files changed since that time, so that the next poll reports them. Ignore times in the future."""
     if since is None:
         return snapshot
     now = time_ns()
@@ -193,6 +189,6 @@ def _stamp(status: os.stat_result) -> FileStamp:
 
 
 def _raise_unless_fact(error: OSError) -> None:
-    """Raise an error that says nothing of the files. That one is missing, or closed to us, is a fact."""
+    """Raise the error unless it means that the file is missing or not accessible."""
     if error.errno in _NO_LOOK:
         raise error

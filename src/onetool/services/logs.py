@@ -1,7 +1,7 @@
-"""Logging: one structured line for an event, on standard error. Plain words when a person reads them.
+"""Logging: one JSON line per event on standard error, or plain text on a terminal.
 
-A server's log never waits (`make_log_non_blocking`). A plain handler blocks in `write` once a pipe that nobody reads is
-full, and with it every client. Ours drops lines then.
+A server's log never blocks (`make_log_non_blocking`). A plain handler blocks in `write` when a pipe without a reader is
+full, and with it every client. This one drops lines instead.
 
 Every command imports this module, so it imports little.
 """
@@ -21,14 +21,14 @@ log = logging.getLogger("onetool")
 calls = logging.getLogger("onetool.call")
 
 MAX_ARGUMENT_LENGTH = 500  # characters of an argument that a log line shows
-MAX_LINES = 1000  # that wait for a reader
+MAX_LINES = 1000  # that wait for a slow reader
 LEVELS = ("debug", "info", "warning", "error")
-# What a record always has; everything beyond it was given by `extra=` and belongs into the line.
+# The attributes of every record; further ones come from `extra=` and belong in the line.
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
 
 def set_up_logging(level: str = "warning", stream: TextIO | None = None) -> None:
-    """Send our own log to `stream`; other libraries' logging is theirs."""
+    """Send OneTool's log to `stream`. Loggers of other libraries are not touched."""
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(PlainFormatter() if handler.stream.isatty() else JsonFormatter())
     log.handlers = [handler]
@@ -37,7 +37,7 @@ def set_up_logging(level: str = "warning", stream: TextIO | None = None) -> None
 
 
 def log_call(event: "CallEvent", redact: Callable[[Any], Any]) -> None:
-    """Log how a call went: a span named after the tool, without secrets."""
+    """Log the outcome of a call as a span named after the tool, without secrets."""
     if not calls.isEnabledFor(logging.INFO):
         return
     args = {
@@ -77,10 +77,10 @@ def add_to_log_lines(**fields: Any) -> None:
 
 
 class JsonFormatter(logging.Formatter):
-    """A record as one JSON object on one line."""
+    """A formatter of records as JSON lines."""
 
     def format(self, record: logging.LogRecord) -> str:
-        import json  # a start that has nothing to say does not pay for these
+        import json  # imported late: a command that logs nothing starts faster
         from datetime import UTC, datetime
 
         entry: dict[str, Any] = {
@@ -96,7 +96,7 @@ class JsonFormatter(logging.Formatter):
 
 
 class PlainFormatter(logging.Formatter):
-    """A record for a person at a terminal."""
+    """A formatter of records for a person at a terminal."""
 
     def format(self, record: logging.LogRecord) -> str:
         worker = f"worker {number}: " if (number := getattr(record, "worker", None)) else ""
@@ -109,18 +109,18 @@ class PlainFormatter(logging.Formatter):
 
 
 def _outcome(fields: dict[str, Any]) -> str:
-    """Return how a span ended, in words."""
+    """Describe how a span ended."""
     took = f"{fields['duration_ms']:.1f} ms" if "duration_ms" in fields else ""
     why = "" if fields.get("ok", True) else f"failed: {fields.get('error') or fields.get('code')}"
     args = " ".join(f"{name}={value!r:.60}" for name, value in fields.get("call_args", {}).items())
     return " ".join(part for part in (why or "ok", took, args) if part)
 
 
-# A log that never waits
+# A log that never blocks
 
 
 class NonBlockingHandler(logging.Handler):
-    """Writes lines while the file descriptor is writable, and keeps the last MAX_LINES lines while it is not."""
+    """A handler that writes while the file descriptor is writable, and otherwise keeps the last MAX_LINES lines."""
 
     def __init__(self, fd: int, formatter: logging.Formatter | None = None) -> None:
         import select
@@ -138,7 +138,7 @@ class NonBlockingHandler(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         try:
             self._lines.append(self.format(record).encode("utf-8", "backslashreplace") + b"\n")
-        except Exception:  # noqa: BLE001 - a record that can't be told is told so, as by every handler
+        except Exception:  # noqa: BLE001 - as in every handler of `logging`
             self.handleError(record)
             return
         self.flush()
@@ -151,7 +151,7 @@ class NonBlockingHandler(logging.Handler):
                 piece = self._lines.popleft()
                 while self._lines and len(piece) + len(self._lines[0]) <= self._most:
                     piece += self._lines.popleft()
-                with suppress(OSError):  # the reader is gone for good
+                with suppress(OSError):  # the reader is gone
                     piece = piece[os.write(self._fd, piece[: self._most]) :]
                     if piece:
                         self._lines.appendleft(piece)
@@ -159,7 +159,7 @@ class NonBlockingHandler(logging.Handler):
                 del self._lines[1]  # the first may be half written
                 self._lost += 1
             if self._lost and not self._lines:
-                text = f"{self._lost} log lines were lost: nobody read them in time"
+                text = f"{self._lost} log lines were lost: they were not read in time"
                 self._lost = 0
                 self.emit(logging.LogRecord(log.name, logging.WARNING, "", 0, text, None, None))
         finally:
@@ -173,7 +173,7 @@ class NonBlockingHandler(logging.Handler):
 def make_log_non_blocking(
     in_pipes: Callable[[int, logging.Formatter], NonBlockingHandler] = NonBlockingHandler,
 ) -> None:
-    """Replace the handlers of our log by ones that do not block. `in_pipes`: the class for pipes and files."""
+    """Replace OneTool's log handlers with non-blocking ones. `in_pipes` is the class for pipes and files."""
     import select
 
     if not hasattr(select, "poll"):

@@ -1,7 +1,7 @@
-"""`Metrics`: counts of requests, calls and runs, as Prometheus reads them. The recorder's thread counts events.
+"""`Metrics`: counts of requests, calls and runs for Prometheus. The recorder's thread counts events.
 
-Labels are bounded: the first MAX_TOOLS tools that are called have series of their own, and the others are counted
-together as `other`. Callers and arguments are in no label.
+Labels are bounded: the first MAX_TOOLS tools called have their own series, and all other tools are counted together as
+`other`. No label has callers or arguments.
 """
 
 from bisect import bisect_left
@@ -17,13 +17,13 @@ MAX_TOOLS = 100
 OTHER = "other"
 METHODS = frozenset(("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"))
 BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)  # seconds
-TOLD_APART = ("timeout", "cancelled", "rate_limited", "denied")  # reasons; other errors are counted by their code
+COUNTED_REASONS = ("timeout", "cancelled", "rate_limited", "denied")  # other errors are counted by their code
 
 Labels = tuple[tuple[str, str], ...]
 
 
 class Sample(NamedTuple):
-    """One line. `suffix` is `_bucket`, `_sum` or `_count` of a histogram."""
+    """A line of the output. `suffix` is `_bucket`, `_sum` or `_count` of a histogram."""
 
     value: float
     labels: Labels = ()
@@ -38,7 +38,7 @@ class Family(NamedTuple):
 
 
 class Histogram:
-    """Durations in seconds, by labels."""
+    """A histogram of durations in seconds, by labels."""
 
     def __init__(self) -> None:
         self._counts: dict[Labels, list[int]] = {}
@@ -62,7 +62,7 @@ class Histogram:
 
 
 class ToolLabels:
-    """The tools that have series of their own."""
+    """The tools that have their own series."""
 
     def __init__(self) -> None:
         self._tools: set[str] = set()
@@ -113,23 +113,23 @@ class Metrics:
                     "onetool_http_request_duration_seconds",
                     "Duration of HTTP requests; streams last as long as their clients.",
                 ),
-                counter("onetool_calls", "Calls of tools that have ended.", self._calls),
+                counter("onetool_calls", "Tool calls that have ended.", self._calls),
                 self._call_seconds.family(
                     "onetool_call_duration_seconds",
-                    "Duration of calls of tools, without the time that they waited for a person.",
+                    "Duration of tool calls, without the time spent waiting for a person.",
                 ),
-                counter("onetool_runs", "Code that was run in the sandbox.", self._runs),
+                counter("onetool_runs", "Runs of code in the sandbox that have ended.", self._runs),
                 self._run_seconds.family(
-                    "onetool_run_duration_seconds", "Duration of code in the sandbox, with its calls."
+                    "onetool_run_duration_seconds", "Duration of runs in the sandbox, including their calls."
                 ),
             ]
 
 
 def outcome_of(error: ToolError | None) -> str:
-    """Return `ok`, one of a few reasons, or the code of the error."""
+    """Return `ok`, one of COUNTED_REASONS, or the code of the error."""
     if error is None:
         return "ok"
-    return error.reason if error.reason in TOLD_APART else error.code
+    return error.reason if error.reason in COUNTED_REASONS else error.code
 
 
 def counter(name: str, help: str, counts: Mapping[Labels, float]) -> Family:
@@ -149,7 +149,7 @@ CONTENT_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
 
 
 def exposition(processes: Mapping[str, Iterable[Family]]) -> bytes:
-    """Return the families of all processes as text. With several processes, the label `replica` tells them apart."""
+    """Return the families of all processes as text. A process with a name gets the label `replica`."""
     merged: dict[str, Family] = {}
     for replica, families in processes.items():
         own = (("replica", replica),) if replica else ()

@@ -1,9 +1,9 @@
 """Sends traces and metrics to a collector over OTLP, with the official SDK. Imported where the config has `otel`.
 
-Spans are made of the events of the recorder when calls, runs and requests have ended, so that nothing is added to the
-path of a call. They follow the semantic conventions of OpenTelemetry for HTTP, GenAI and MCP, and hold names, durations
-and outcomes: no arguments, values, messages or callers. Requests to MCP servers and of HTTP tools, and code in the
-sandbox, are spans of their own within those of calls and runs.
+Spans are made from the recorder's events after calls, runs and requests have ended, so calls don't get slower. They
+follow the semantic conventions of OpenTelemetry for HTTP, GenAI and MCP, and have names, durations and
+outcomes, but no arguments, values, messages or callers. Requests to MCP servers and by HTTP tools, and code in the
+sandbox, have their own spans inside those of calls and runs.
 """
 
 from collections.abc import Callable, Mapping
@@ -47,7 +47,7 @@ Attributes = dict[str, str | int]
 
 
 class _GivenIds(IdGenerator):
-    """Gives a span the id that its event has, since other systems were told this id already."""
+    """A generator that returns the ids of the event, since other systems have already received them."""
 
     def __init__(self) -> None:
         self.trace_id = self.span_id = ""
@@ -61,7 +61,7 @@ class _GivenIds(IdGenerator):
 
 
 class OtelExporter:
-    """Makes spans and measurements of events. One thread at a time may call `observe`."""
+    """An exporter of events as spans and metrics. Only one thread at a time may call `observe`."""
 
     def __init__(self, endpoint: str, headers: Mapping[str, str], service: str, replica: str | None = None) -> None:
         more = {} if replica is None else {"service.instance.id": replica}
@@ -69,7 +69,7 @@ class OtelExporter:
         where, headers = endpoint.rstrip("/"), {name: str(value) for name, value in headers.items()}
         self._ids, self._tools = _GivenIds(), ToolLabels()
         self._traces = TracerProvider(
-            ParentBased(ALWAYS_ON),  # nothing is sent of a trace that its client does not record
+            ParentBased(ALWAYS_ON),  # traces that the client doesn't record are not sent
             resource,
             shutdown_on_exit=False,
             id_generator=self._ids,
@@ -127,7 +127,7 @@ class OtelExporter:
         if event.status >= 500:
             attributes["error.type"] = str(event.status)
         self._requests.record(event.seconds, attributes)
-        if event.mcp in MCP_METHODS:  # clients may write anything there
+        if event.mcp in MCP_METHODS:  # the client chooses this text
             name = attributes["mcp.method.name"] = event.mcp
         if event.trace is not None:
             attributes["onetool.request_id"] = event.trace.request_id
@@ -141,7 +141,7 @@ class OtelExporter:
         attributes: Attributes,
         seconds: float,
     ) -> None:
-        """Make the span of an event. Without a request, as on the command line, it is a trace of its own."""
+        """Make the span of an event. Without a request, as on the command line, the span starts a new trace."""
         end, context, trace = int(event.ended_at * NANO), Context(), event.trace
         self._ids.trace_id = self._ids.span_id = ""
         if trace is not None:
@@ -159,7 +159,7 @@ class OtelExporter:
         span.end(end)
 
     def close(self) -> None:
-        """Send what is left, for a few seconds."""
+        """Send the remaining spans and metrics, for a few seconds at most."""
         with suppress(Exception):
             self._traces.shutdown()
         with suppress(Exception):
@@ -167,7 +167,7 @@ class OtelExporter:
 
 
 def _sendable(text: str) -> str:
-    """Replace half of a surrogate pair, which servers can put into names: it would cost all spans of a batch."""
+    """Replace lone surrogates, which servers can put into names: they would make the whole batch fail."""
     return text.encode("utf-8", "replace").decode()
 
 
@@ -176,7 +176,7 @@ def _outcome(event: CallEvent | RunEvent) -> Attributes:
 
 
 def start_export(exporter: OtelExporter, recorder: Recorder) -> Callable[[], None]:
-    """Send spans and metrics of the recorder's events from now on. Return a function that ends it."""
+    """Start to send spans and metrics of the recorder's events. Return a function that stops this."""
     recorder.observers.append(exporter.observe)
     recorder.record_span = lambda span: recorder.put((recorder.observe, (span,)), span.owner)
 

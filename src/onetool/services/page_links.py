@@ -1,11 +1,10 @@
-"""`PageLinks`: links that open the page as its owner, and the servers that they are for.
+"""`PageLinks`: links that open the page as its owner, and the running servers.
 
-A link has a random key, and works once. Its hash is written into the state by `onetool serve` and `onetool page`: only
-the owner of the state can do that, and no route does. The document also lists the processes that serve, so that the
-command knows their addresses. Each process holds a lock: an entry without a holder is left over from one that was
-killed.
+A link has a random key, and works once. `onetool serve` and `onetool page` write the hash of the key into the state,
+which only its owner can do; no route does. The document also lists the running servers, so that the command knows their
+addresses. Each server process holds a lock: an entry whose lock is free is left over from a killed process.
 
-A link is for one server. Its sessions are signed with what only the processes of that server know, and end with it.
+A link is for one server. Its sessions are signed with a secret of that server, and end with it.
 """
 
 import hmac
@@ -37,14 +36,14 @@ T = TypeVar("T")
 
 
 class PageServer(msgspec.Struct, frozen=True):
-    """A server that accepts links. Its workers have the same id."""
+    """A server that accepts links. All its workers have the same id."""
 
     url: str
     id: str
 
 
 class PageLink(msgspec.Struct, frozen=True):
-    """A link that was not used yet."""
+    """An unused link."""
 
     server: str
     expires: float
@@ -58,16 +57,16 @@ class PageLinkState(msgspec.Struct, frozen=True):
 
 
 class PageLinks:
-    """The links and servers of one state folder. All methods block, and raise DatabaseError and TimeoutError."""
+    """The links and servers of a state folder. All methods block, and raise DatabaseError and TimeoutError."""
 
     def __init__(self, documents: Documents, home: Path, clock: Callable[[], float] = time.time) -> None:
-        """`home` is the state folder, where processes hold their locks."""
+        """Open the document. `home` is the state folder, where processes hold their locks."""
         self._documents = documents
         self._home = home
         self._clock = clock
 
     def servers(self) -> dict[str, str]:
-        """Return the ids of the servers that run, by URL."""
+        """Return the ids of the running servers, by URL."""
         return {one.url: one.id for one in self._read().servers.values()}
 
     def make(self, server: str) -> str:
@@ -78,22 +77,22 @@ class PageLinks:
         return key
 
     def use(self, key: str, server: str) -> bool:
-        """Return whether this is the key of a link to this server. It is used up then, in all processes."""
+        """Return whether this is the key of a link to this server. If so, the link is used up in all processes."""
         hash = _hash(key)
-        if hash not in self._read().links:  # a guess takes no lock
+        if hash not in self._read().links:  # guessed keys take no lock
             return False
         link = self._change(lambda state: state.links.pop(hash, None))
         return link is not None and link.server == server
 
     def add_server(self, server: PageServer) -> Callable[[], None]:
-        """List this process as one that serves. Returns a function that ends that, and never raises."""
+        """List this process as a server. Return a function that removes it and never raises."""
         process = token_hex(8)
         lock = self._lock_of(process)
         lock.take()
         self._change(lambda state: state.servers.update({process: server}))
 
         def remove() -> None:
-            with suppress(Exception):  # an entry that stays has no holder
+            with suppress(Exception):  # a remaining entry has no lock holder, and is ignored
                 self._change(lambda state: state.servers.pop(process, None))
             lock.remove()
 
@@ -103,9 +102,9 @@ class PageLinks:
         return SqliteLock(self._home / STATE_FILE, f"page server {process}")
 
     def _read(self) -> PageLinkState:
-        """Return what counts now: links that have not expired, and servers that run."""
+        """Return the links that have not expired, and the servers that are running."""
         state, now = PageLinkState(), self._clock()
-        with suppress(msgspec.MsgspecError, SealError):  # nothing counts that others may have written
+        with suppress(msgspec.MsgspecError, SealError):  # ignore a document that is damaged or was forged
             if (body := self._documents.read(DOCUMENT)) is not None:
                 state = msgspec.json.decode(body, type=PageLinkState)
         return PageLinkState(
@@ -126,17 +125,17 @@ class ServedLinks:
     """The links of one server, in one of its processes."""
 
     def __init__(self, links: PageLinks, url: str, secret: bytes) -> None:
-        """`secret` is random, and known to the processes of this server alone."""
+        """Derive the server's keys. `secret` is random, and known only to the processes of this server."""
         self._links = links
         self._server = PageServer(url, hmac.digest(secret, b"server", sha256).hex())
-        self.digest = hmac.digest(secret, b"sessions", sha256)  # for sessions: in place of the digest of a token
+        self.digest = hmac.digest(secret, b"sessions", sha256)  # signs sessions, in place of a token's digest
 
     def use(self, key: str) -> bool:
-        """Return whether this key opens a session now. It does so once."""
+        """Return whether this key opens a session. Each key works once."""
         return self._links.use(key, self._server.id)
 
     def begin(self) -> Callable[[], None]:
-        """List this process, unless the state can't be changed. Returns a function that ends that. Never raises."""
+        """List this process, unless the state can't be changed. Return a function that removes it. Never raises."""
         try:
             return self._links.add_server(self._server)
         except (DatabaseError, TimeoutError) as error:

@@ -1,6 +1,6 @@
-"""What is kept of the sessions of people who have signed in: the key that signs them, and those that were ended.
+"""The stored state of login sessions: the key that signs them, and which of them have ended.
 
-The sessions themselves are held by their clients: see `interfaces/http/login_sessions.py`.
+Clients hold the sessions themselves: see `interfaces/http/login_sessions.py`.
 """
 
 import hmac
@@ -12,11 +12,11 @@ import msgspec
 from onetool.core.flock import KEY_BYTES
 
 DOCUMENT = "sessions"
-MAX_ENDED = 10_000  # ids that are remembered
+MAX_ENDED = 10_000  # remembered ids
 
 
 class LoginSession(msgspec.Struct, frozen=True):
-    """What a session says."""
+    """The content of a session."""
 
     name: str
     digest: str  # of the token, keyed
@@ -26,16 +26,16 @@ class LoginSession(msgspec.Struct, frozen=True):
 
 class LoginSessionState(msgspec.Struct, frozen=True):
     key: bytes
-    ended: dict[str, int] = {}  # when each of them would have expired
-    ended_until: int = 0  # all that expire until then have ended, too: their ids were too many to remember
-    replaced: dict[str, int] = {}  # by digest of a token: all sessions of it that expire until then have ended
+    ended: dict[str, int] = {}  # id -> when the session would have expired
+    ended_until: int = 0  # sessions that expire by then have ended too: too many ids to remember
+    replaced: dict[str, int] = {}  # token digest -> its sessions that expire by then have ended
 
     def has_ended(self, session: LoginSession) -> bool:
         until = max(self.ended_until, self.replaced.get(session.digest, 0))
         return session.id in self.ended or session.expires <= until
 
     def ending(self, ended: dict[str, int], now: float, until: int = 0) -> "LoginSessionState":
-        """Return the state with these ids ended, and those that expire until then."""
+        """Return the state with these sessions ended, and all that expire by `until`."""
         left = {id: expires for id, expires in (self.ended | ended).items() if expires > now}
         until = max(self.ended_until, until)
         if len(left) > MAX_ENDED:
@@ -48,7 +48,7 @@ class LoginSessionState(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(self, replaced=left | {token_digest(self.key, token): until})
 
     def joining(self, other: "LoginSessionState", now: float) -> "LoginSessionState":
-        """Return the state with all that was ended in another one of the same key."""
+        """Return the state with the sessions ended in another state, which has the same key."""
         replaced = {
             digest: max(self.replaced.get(digest, 0), other.replaced.get(digest, 0))
             for digest in self.replaced | other.replaced
@@ -61,12 +61,12 @@ class LoginSessionState(msgspec.Struct, frozen=True):
 
 
 def token_digest(key: bytes, token: bytes) -> str:
-    """Keyed: the client that holds a session learns nothing about the token from it."""
+    """Return a keyed digest, which tells the holder of a session nothing about the token."""
     return hmac.digest(key, b"token:" + token, sha256).hex()
 
 
 def read_session_state(body: bytes | None) -> LoginSessionState | None:
-    """None if there is none that counts."""
+    """Read the document; None if it is missing or invalid."""
     with suppress(msgspec.MsgspecError):
         state = None if body is None else msgspec.json.decode(body, type=LoginSessionState)
         return state if state is not None and len(state.key) == KEY_BYTES else None

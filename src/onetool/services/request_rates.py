@@ -1,7 +1,7 @@
-"""How many requests each principal has made, so that none makes more than its rate allows.
+"""Counts the requests of each principal, to enforce its rate.
 
-RequestRates        in the memory of this process
-SharedRates         in a database: all replicas, or all workers of a machine, together
+RequestRates        counts in the memory of this process
+SharedRates         counts in a database, for all replicas or all workers of a machine
 """
 
 import time
@@ -17,14 +17,14 @@ from onetool.core.principal import Principal
 if TYPE_CHECKING:
     from onetool.database.shared_rates import SharedWindows
 
-MAX_PRINCIPALS = 10_000  # that are remembered; beyond that, those that called longest ago are forgotten
+MAX_PRINCIPALS = 10_000  # remembered at once; the least recent callers are forgotten first
 
 
 class PrincipalRates(Protocol):
-    """Counts the requests of principals. There are never more than `rate.count` in any `rate.seconds`."""
+    """A rate limiter that allows at most `rate.count` requests of a principal in any `rate.seconds`."""
 
     def check(self, principal: Principal) -> float | None:
-        """Count a request. Returns the seconds to wait if it is one too many, which is then not counted; else None."""
+        """Count a request, and return None. If it exceeds the rate, return the seconds to wait, without counting it."""
         ...
 
     async def check_async(self, principal: Principal) -> float | None:
@@ -33,7 +33,7 @@ class PrincipalRates(Protocol):
 
 
 class RequestRates:
-    """Counts requests in this process."""
+    """A rate limiter in memory."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -44,7 +44,7 @@ class RequestRates:
         rate = principal.rate
         if rate is None:
             return None
-        # Credentials of one caller with different counts share what it has used; another time is another window.
+        # Credentials of one owner share a window, unless their `rate.seconds` differ.
         key = principal.owner or principal.name, rate.seconds
         with self._lock:
             window = self._windows.get(key)
@@ -60,7 +60,7 @@ class RequestRates:
 
 
 class SharedRates:
-    """Counts requests in a database. `what` tells different counts of the same principals apart."""
+    """A rate limiter in a database. `what` separates different counts of the same principals."""
 
     def __init__(self, windows: "SharedWindows", what: str = "requests") -> None:
         self._windows = windows

@@ -1,6 +1,6 @@
-"""Writing the secrets file: one line a secret, readable by its owner alone, whole or not at all.
+"""Writes the secrets file: one line per secret, readable only by its owner, replaced atomically.
 
-Only the line of the secret that changes is touched: what a person wrote around it stays.
+Only the line of the changed secret is touched: everything else in the file stays.
 """
 
 import json
@@ -17,40 +17,40 @@ NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 Check = Callable[[Path], None]
-"""Looks at the draft before it takes the file's place; raises ValueError if it is not what was meant."""
+"""Checks the new file before it replaces the old one; raises ValueError if it is wrong."""
 
 
 class SecretExistsError(ValueError):
-    """The file has a secret of that name already."""
+    """A secret of that name exists already."""
 
 
 def put_secret(
     file: Path, name: str, value: str, check: Check, hosts: Sequence[str] = (), *, new_only: bool = False
 ) -> None:
-    """Add a secret, or replace it; with `hosts`, as one for these only.
+    """Add or replace a secret, which `hosts` restricts to these hosts.
 
-    With `new_only` nothing is replaced: SecretExistsError if the file has the name, whoever has put it there.
-    A value that would be read as the name of another file is refused: it may come from a request.
+    With `new_only`, an existing name raises SecretExistsError. A value that refers to another file is refused, since it
+    may come from a request.
     """
     if value.startswith("${file:"):
-        raise ValueError("A value that begins with ${file: can only be written into the file by hand")
+        raise ValueError("A value that begins with ${file: must be written into the file by hand")
     entry = {"value": value, "hosts": list(hosts)} if hosts else value
-    line = f"{name}: {json.dumps(entry)}\n"  # what is JSON is YAML
+    line = f"{name}: {json.dumps(entry)}\n"  # JSON is YAML
     with _locked(file):
         if file.parent.name == ".onetool" and not file.exists():
-            # Keep the first secret from git, if `onetool init` has not done so.
+            # Hide the file from git, if `onetool init` has not done so.
             own_name = "" if file.name == "secrets.yaml" else f"{file.name}\n.{file.name}.*\n"
             with suppress(OSError):
                 write_new(file.with_name(IGNORE), IGNORED + own_name)
         lines = _lines(file)
         if new_only and _first_line_of(name, lines) is not None:
-            raise SecretExistsError(f"{name} is there already")
+            raise SecretExistsError(f"{name} exists already")
         at = _line_of(name, lines)
         _write(file, [*lines, line] if at is None else [*lines[:at], line, *lines[at + 1 :]], check)
 
 
 def drop_secret(file: Path, name: str, check: Check) -> bool:
-    """Remove a secret; whether it was there."""
+    """Remove a secret. Return whether it existed."""
     if not file.exists():
         return False
     with _locked(file):
@@ -62,7 +62,7 @@ def drop_secret(file: Path, name: str, check: Check) -> bool:
 
 
 def has_secret(file: Path, name: str) -> bool:
-    """Return whether the file has the name now. What was read of it before may be old."""
+    """Return whether the file has the name now."""
     return _first_line_of(name, _lines(file)) is not None
 
 
@@ -78,7 +78,7 @@ def _lines(file: Path) -> list[str]:
         text = file.read_text(encoding="utf-8")
     except FileNotFoundError:
         return []
-    # Only line ends divide: U+2028 and others that `splitlines` knows may be part of somebody's value.
+    # Not `splitlines`: U+2028 and other separators may be part of a value.
     return [f"{line}\n" for line in text.removesuffix("\n").split("\n")] if text else []
 
 
@@ -87,10 +87,10 @@ def _first_line_of(name: str, lines: list[str]) -> int | None:
 
 
 def _line_of(name: str, lines: list[str]) -> int | None:
-    """Return the line that sets it. A value over several lines was written by hand, and is left to hands."""
+    """Return the index of a secret's line. Raises ValueError for a value over several lines."""
     at = _first_line_of(name, lines)
     if at is not None and (re.search(r":\s*[|>]", lines[at]) or (lines[at + 1 : at + 2] and lines[at + 1][0] in " \t")):
-        raise ValueError(f"{name} has several lines in the file; please edit it by hand")
+        raise ValueError(f"{name} has several lines in the file; edit it by hand")
     return at
 
 

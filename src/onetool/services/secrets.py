@@ -1,6 +1,6 @@
 """Secrets by name: from the secrets file or mapping first, then from the environment. They are masked when printed.
 
-This is not where a file is parsed: who makes a `Secrets` hands it plain text by name.
+This module doesn't parse files: `Secrets` gets plain text by name.
 """
 
 import re
@@ -18,14 +18,14 @@ from onetool.core.os_files import HAS_OWNERS
 from onetool.core.redaction import MASK
 from onetool.core.text import lazy_pattern
 
-MIN_LENGTH = 4  # shorter values would blot out half of an innocent text
-UNMISTAKABLE = 8  # characters that no other text has by chance
+MIN_LENGTH = 4  # shorter values would mask parts of unrelated text
+UNMISTAKABLE = 8  # characters: unlikely to occur elsewhere by chance
 UNMISTAKABLE_NUMBER = 10 ** (UNMISTAKABLE - 1)
-MAX_NUMBER = 10**100  # nobody's secret; and Python does not write numbers of any length
-MAX_LENGTH = 16 * 1024  # characters of a value that is told while we run …
-MAX_TOLD = 300  # … how many of these are known at a time …
-MAX_CHARACTERS = 512 * 1024  # … and how long they are together: masking gets slower with each
-ODD = (TypeError, ValueError, OverflowError, RecursionError)  # what is not JSON
+MAX_NUMBER = 10**100  # larger ones aren't secrets, and Python limits the digits of a number
+MAX_LENGTH = 16 * 1024  # characters of a value added at run time …
+MAX_RECENT = 300  # … the number of these values …
+MAX_CHARACTERS = 512 * 1024  # … and their total length: each makes masking slower
+ODD = (TypeError, ValueError, OverflowError, RecursionError)  # raised for data that is not JSON
 
 
 _PERCENT = lazy_pattern("%[0-9A-F]{2}")
@@ -34,14 +34,13 @@ _ESCAPED = str.maketrans({"<": "&lt;", ">": "&gt;", "&": "&amp;"})  # `html` tak
 _QUOTES = [{}, {34: "&quot;"}, {34: "&quot;", 39: "&#x27;"}, {34: "&#34;", 39: "&#39;"}, {34: "&quot;", 39: "&#039;"}]
 
 KEYRING_SERVICE = "onetool"
-RELOAD_NOTE = "a server with `watch: false`, or that other machines reach, then needs a reload"  # after a change
+RELOAD_NOTE = "a server with `watch: false`, or one that other machines can reach, then needs a reload"
 
 
 class Secret(str):
-    """A text to use but not to show: `repr` gives the placeholder that it was written as, or a mask.
+    """A text that `repr` hides: it returns the placeholder that stood for the text, or a mask.
 
-    It is the plain text for everyone who uses it. `str(secret)` and formatting give the value; printing a structure
-    that holds one does not.
+    `str(secret)` and formatting give the value; printing a structure that contains a secret does not.
     """
 
     shown: str
@@ -56,32 +55,32 @@ class Secret(str):
 
 
 Fits = Callable[[tuple[str, ...]], bool]
-"""Whether these hosts are where a secret is about to go."""
+"""Returns whether a secret is about to be sent to one of these hosts."""
 
 
 class SecretHostError(ToolFailure):
-    """A secret that is for some hosts only was wanted for something else."""
+    """A refusal to use a secret for anything but requests to its hosts."""
 
     def __init__(self, name: str, hosts: tuple[str, ...]) -> None:
         super().__init__(
-            f"the secret {name} is only for requests to {', '.join(hosts)}, and is not given to anything else",
+            f"the secret {name} is only for requests to {', '.join(hosts)}",
             reason="denied",
-            hints=[f"its `hosts` stand with it, in the secrets file: add one with onetool auth set {name} --host …"],
+            hints=[f"its `hosts` are in the secrets file: add a host with onetool auth set {name} --host …"],
         )
 
 
 class _Known:
-    """The values that are masked. Those of the config stay; of those that are added later, the ones used last stay.
+    """The values to mask: all values of the config, and the most recently used of those added later.
 
-    Each is looked for as it is, and in the forms that it is written in elsewhere, one form after the other: a text of
-    a megabyte is looked through for one of them in a fraction of a millisecond, and a pattern of all takes ten times
-    as long as that together. Only short ones, which have to stand by themselves, are a pattern.
+    The text is searched for each value in each of its encoded forms, one after the other. Searching a megabyte for one
+    form takes a fraction of a millisecond, and a single pattern of all forms would take ten times as long as all these
+    searches. Only short values, which must be separate words, are combined in a pattern.
     """
 
     def __init__(self, values: Iterable[str]) -> None:
-        self._lock = Lock()  # servers and tools tell from threads of their own
+        self._lock = Lock()  # servers and tools add values from their own threads
         self.lasting = set(values)
-        self.recent: dict[str, tuple[str, ...]] = {}  # each with its forms, the one used last at the end
+        self.recent: dict[str, tuple[str, ...]] = {}  # value -> its forms; the most recently used last
         self._made: tuple[int, tuple[str, ...], re.Pattern[str] | None] = (-1, (), None)
 
     def add(self, value: str) -> None:
@@ -95,9 +94,9 @@ class _Known:
         with self._lock:
             recent = self.recent.copy()
             recent[value] = recent.pop(value, None) or _longest_first(_forms(value))
-            while len(recent) > MAX_TOLD or sum(map(len, recent)) > MAX_CHARACTERS:
+            while len(recent) > MAX_RECENT or sum(map(len, recent)) > MAX_CHARACTERS:
                 del recent[next(iter(recent))]
-            self.recent = recent  # whoever reads it has the one before, or this one
+            self.recent = recent  # readers see the old or the new dict
 
     def join(self, other: "_Known") -> None:
         with self._lock:
@@ -106,7 +105,7 @@ class _Known:
 
     def occurs_in(self, text: str) -> bool:
         forms, short = self._compiled()
-        for form in forms:  # a plain loop: this is on the way of every call
+        for form in forms:  # a plain loop: every call does this
             if form in text:
                 return True
         if short is not None and short.search(text) is not None:
@@ -126,7 +125,7 @@ class _Known:
         return _covered(text, spans) if spans else text
 
     def forms_in(self, text: str) -> set[str]:
-        """Return all forms of every value that stands in this text, in whatever form it does."""
+        """Return all forms of every value that occurs in the text in any form."""
         found: set[str] = set()
         for value in (*self.lasting, *self.recent):
             forms = _forms(value) if len(value) >= UNMISTAKABLE else _written(value)
@@ -135,7 +134,7 @@ class _Known:
         return found
 
     def _compiled(self) -> "tuple[tuple[str, ...], re.Pattern[str] | None]":
-        """Return the forms of the long ones, and a pattern of the short ones."""
+        """Return the forms of long values, and a pattern for short values."""
         number = len(self.lasting)  # it only grows
         made = self._made
         if made[0] != number:
@@ -147,14 +146,14 @@ class _Known:
 
 
 def is_too_short(value: str) -> bool:
-    """Return whether other texts may well contain this value, so that it can't be masked reliably."""
+    """Return whether a value is so short that it may occur in other texts, and can't be masked reliably."""
     return 0 < len(value) < UNMISTAKABLE
 
 
 class Secrets:
-    """Looks up secrets by name and masks them in texts.
+    """A lookup of secrets by name, which also masks them in texts.
 
-    An empty value counts as not set: `TOKEN=` is the usual way to unset a variable, and must not become a token.
+    An empty value counts as not set: `TOKEN=` is the usual way to unset a variable.
     """
 
     def __init__(
@@ -166,23 +165,23 @@ class Secrets:
         hosts: Mapping[str, tuple[str, ...]] | None = None,
         files: Iterable[Path] = (),
     ) -> None:
-        """`hosts` are of those values that are only for requests to them; `files` hold values of their own."""
-        self.file = file  # where the values came from, for whoever adds one
+        """Hold `values`. `hosts` restricts some of them to requests to these hosts; each of `files` holds one value."""
+        self.file = file  # the source of the values, where new ones are added
         self.files = list(files)
         self._values = dict(values or {})
         self._hosts = dict(hosts or {})
         self._env = {} if env is None else env
-        self.only: Collection[str] | None = None  # those that the keyring is asked for; None is any
-        self._known = _Known(self._values.values())  # all of the file's, and those of the environment looked up
+        self.only: Collection[str] | None = None  # names to look up in the keyring; None: any
+        self._known = _Known(self._values.values())  # values of the file, and values looked up in the environment
 
     def hosts(self, name: str) -> tuple[str, ...]:
-        """Return the hosts that a secret is for; none where it is for anything."""
+        """Return the hosts that a secret is restricted to; empty if it is unrestricted."""
         return self._hosts.get(name, ())
 
     def get(self, name: str, fits: Fits | None = None) -> str | None:
-        """Return the secret of that name: from the file or mapping, else the environment, else the system's keyring.
+        """Return a secret from the file or mapping, else the environment, else the system's keyring.
 
-        One that is for some hosts only raises SecretHostError, unless `fits` says that it goes there.
+        A secret restricted to hosts raises SecretHostError unless `fits` accepts these hosts.
         """
         if (hosts := self.hosts(name)) and not (fits is not None and fits(hosts)):
             raise SecretHostError(name, hosts)
@@ -192,9 +191,9 @@ class Secrets:
         return value
 
     def get_stored(self, name: str) -> str | None:
-        """Return the same without the environment: for tools that others may have written, and that send it away.
+        """Return a secret as `get` does, but not from the environment: for tools that others wrote and that send it.
 
-        It is given for any host: who sends it looks at `hosts`, when it is known where it goes.
+        Hosts are not checked: callers check `hosts` when they know the destination.
         """
         value = self._values.get(name) or self._from_keyring(name) or None
         if value:
@@ -202,22 +201,22 @@ class Secrets:
         return value
 
     def mask_also(self, value: str) -> None:
-        """Mask this value, too, such as a server's token. Plain words are not masked: they occur in other texts."""
+        """Mask another value, such as a server's token, except plain words and numbers, which occur in other texts."""
         if len(value) >= UNMISTAKABLE and not value.isalpha() and not value.isdigit():
             self._known.add_recent(value)
 
     def mask_always(self, value: str) -> None:
-        """Mask this one for good: our own password, say."""
+        """Mask a value permanently, such as our own password."""
         self._known.add(value)
 
     def join(self, other: "Secrets") -> None:
-        """Have both mask what one of them masks, from now on: of two configs, the one may know what is new."""
+        """Share the masked values with another instance, such as that of a reloaded config."""
         if other._known is not self._known:
             self._known.join(other._known)
             other._known = self._known
 
     def where(self, name: str, environment: bool = True) -> str | None:
-        """Return where a secret comes from, in a word; None when there is none."""
+        """Return the source of a secret: file, config, environment or keyring. None if it is not set."""
         if self._values.get(name):
             return "file" if self.file else "config"
         if environment and self._env.get(name):
@@ -232,18 +231,18 @@ class Secrets:
         return [name for name, value in self._values.items() if is_too_short(value)]
 
     def names(self) -> list[str]:
-        """Return the names in the file or mapping. The environment's are not listed: most of it is not a secret."""
+        """Return the names in the file or mapping, without the environment, which is mostly not secret."""
         return sorted(self._values)
 
     def redact(self, text: str) -> str:
-        """Mask every known secret value in the text, the longest first, also where it stands escaped."""
+        """Mask every known secret in the text, including escaped forms."""
         return self._known.mask(text)
 
     def redact_data(self, value: Any, sent: Any = None) -> Any:
-        """Mask them in data: every text in it, however deep. Most have none in them, which one look at all can tell.
+        """Mask every known secret in nested data. Most data has none, which one test of its JSON shows.
 
-        `sent` is what the caller, who gets this data, sent itself. It has the values that stand in there, so they are
-        not masked for it: else a mask would tell it that a guess is right.
+        `sent` is data from the caller that receives this data. Values in `sent` are not masked: a mask would confirm a
+        guess.
         """
         known = self._known
         if not (known.lasting or known.recent) or not self._may_be_in(value):
@@ -256,9 +255,9 @@ class Secrets:
             return known.occurs_in(value)
         try:
             text = msgspec.json.encode(value).decode()
-        except ODD:  # it is walked through, as far as it can be
+        except ODD:  # mask it anyway, as far as possible
             return True
-        # What stands escaped in a text is escaped once more in there.
+        # JSON escapes text a second time if it was escaped before.
         return known.occurs_in(text) or ("\\\\" in text and known.occurs_in(text.replace("\\\\", "\\")))
 
     def __contains__(self, name: object) -> bool:
@@ -269,10 +268,10 @@ class Secrets:
 
 
 def _covered(text: str, spans: list[tuple[int, int]]) -> str:
-    """Put a mask over each span of the text. Those that overlap get one: a part of a secret must not be left over."""
+    """Mask each span of the text. Overlapping spans get one mask, so that no part of a secret remains."""
     spans.sort()
     parts: list[str] = []
-    end = 0  # of what is told or masked so far
+    end = 0  # of the text handled so far
     for start, stop in spans:
         if start >= end:
             parts += (text[end:start], MASK)
@@ -291,13 +290,13 @@ def _masked(value: Any, known: _Known, spared: Collection[str]) -> Any:
     if isinstance(value, list | tuple):
         return [_masked(item, known, spared) for item in value]
     if isinstance(value, int | float) and UNMISTAKABLE_NUMBER <= abs(value) < MAX_NUMBER and value == int(value):
-        digits = str(int(value))  # a secret of digits, which somebody took for a number
+        digits = str(int(value))  # a secret of digits that was parsed as a number
         return value if known.mask(digits, spared) == digits else MASK
     return value
 
 
 def _texts_in(value: Any) -> Iterator[str]:
-    """Yield every text in some data, names too, and numbers as they are written."""
+    """Yield every text in nested data, including keys and numbers as text."""
     if isinstance(value, Mapping):
         for name, item in value.items():
             yield str(name)
@@ -310,8 +309,8 @@ def _texts_in(value: Any) -> Iterator[str]:
 
 
 def too_open(file: Path) -> str | None:
-    """Return the command that mends a secrets file which others may read; None if they can't, or there is no file."""
-    if not HAS_OWNERS:  # modes say nothing there
+    """Return a command that protects a secrets file from other users; None if that isn't needed."""
+    if not HAS_OWNERS:  # Windows
         return None
     try:
         mode = file.stat().st_mode
@@ -326,19 +325,19 @@ def too_open(file: Path) -> str | None:
 
 
 def _from_keyring(name: str) -> str | None:
-    """Read it from the system's keyring, where the optional library for it is installed and the system has one."""
+    """Return a secret from the system's keyring, if there is one and its optional library is installed."""
     keyring = load_keyring()
     if keyring is None:
         return None
     try:
         return keyring.get_password(KEYRING_SERVICE, name)
-    except Exception:  # noqa: BLE001 - a locked or missing keyring is not a keyring, whatever its backend raises
+    except Exception:  # noqa: BLE001 - backends raise anything if the keyring is locked or missing
         return None
 
 
 @cache
 def load_keyring() -> Any:
-    """Return the library, or None. Asked only for secrets that are nowhere else: it is slow to import."""
+    """Return the library, or None. Called only for secrets found nowhere else: the import is slow."""
     try:
         import keyring
     except ImportError:
@@ -360,7 +359,7 @@ def _longest_first(forms: Iterable[str]) -> tuple[str, ...]:
 
 
 def _forms(value: str) -> set[str]:
-    """Return a value as it may stand in a text: in JSON, a URL or HTML, or encoded as Base64 or hexadecimal digits."""
+    """Return the forms of a value in text: in JSON, a URL or HTML, or encoded as Base64 or hexadecimal digits."""
     raw = value.encode("utf-8", "surrogatepass")
     in_hex = raw.hex()
     percents = "".join(f"%{one:02x}" for one in raw)
@@ -368,7 +367,7 @@ def _forms(value: str) -> set[str]:
 
 
 def _written(value: str) -> set[str]:
-    """Return a value as it is, inside a JSON string (also a nested one), in a URL, and in HTML."""
+    """Return the plain value, and its forms in a JSON string (also a nested one), in a URL, and in HTML."""
     import json
     from urllib.parse import quote, quote_plus
 
@@ -386,7 +385,7 @@ def _written(value: str) -> set[str]:
 
 
 def _in_base64(raw: bytes) -> set[str]:
-    """Base64 has three spellings of it, by how many bytes stand before; of each what does not depend on neighbours."""
+    """Return the three Base64 encodings, by the offset of the value, without characters that depend on other bytes."""
     from base64 import b64encode
 
     found: set[str] = set()

@@ -1,13 +1,13 @@
-"""Messages by topic, each a YAML document at the end of the file that its topic belongs to.
+"""Messages by topic, each appended to the file of its topic as a YAML document.
 
     ---
     time: "2026-05-04T09:08:07.654Z"
     topic: "notes:today"
     message: "Remember to review PR #123"
 
-A file lies directly beside the config, under a name that nothing reads, or below the allowed folders
-(`services/file_access`). A file that holds anything but such documents stays as it is: whatever reads it would read
-what callers write. Any number of processes may add to one file.
+A file is either in the folder of the config, under a name that nothing else reads, or below the allowed folders
+(`services/file_access`). A file with anything but such documents is not changed: otherwise callers could write to files
+of other programs. Any number of processes may append to one file.
 """
 
 import os
@@ -29,16 +29,16 @@ MAX_MESSAGE_BYTES = 64 * 1024  # bytes
 
 NO_MATCH = "SKIP: no matching topic"
 
-# What a JSON text may hold as it is, but a YAML text may not, or takes for the end of a line.
+# Allowed in JSON strings, but not in YAML, or line breaks there.
 _UNPRINTABLE = re.compile(r"[\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]")
 _ONLY_QUOTED = re.compile(rf"[\0-\x08\x0b-\x1f]|{_UNPRINTABLE.pattern}")
 
 
 class Topics:
-    """Patterns, each with the file for the topics it matches. The first that matches counts.
+    """Patterns of topics, each with a file. The first match is used.
 
-    `roots` are the folders that files may lie below, `private` what is never written to, though it lies there.
-    `beside` is the folder of the config, which files may lie in directly. `within` is where roots may lie.
+    Files must be below `roots`, or directly in `beside`, the folder of the config. `private` files are never written.
+    `within` are the folders that must contain the roots.
     """
 
     def __init__(
@@ -54,10 +54,10 @@ class Topics:
         self._folders = tuple(roots)
         self._private = tuple(private)
         self._within, self._beside = within, beside
-        self._checked: dict[tuple[int, int], int] = {}  # device and inode of a file: how much of it was looked at
+        self._checked: dict[tuple[int, int], int] = {}  # (device, inode) of a file -> checked size
 
     def publish(self, topic: str, message: str) -> str:
-        """Add the message to its topic's file; says which, or that there is none."""
+        """Append the message to the file of its topic. Return the file's name, or that there is none."""
         _check(topic, message)
         file = next((file for pattern, file in self._topics if fnmatchcase(topic, pattern)), None)
         if file is None:
@@ -84,17 +84,18 @@ class Topics:
                 roots.append(path, data, on_new_line=True, check=self._refuse_other_content)
         except PathRefusedError as refused:
             hint = (
-                "the file of a topic is set under `topics` in the config; it must lie directly beside the config, or "
-                "below fs.roots"
+                "the file of a topic is set under `topics` in the config; it must be in the same folder as the config, "
+                "or below fs.roots"
             )
             why = why_not_written(refused, path, roots.paths if roots else ())
-            raise ToolFailure(f"The message is not kept: {why}", reason=refused.reason, hints=[hint]) from None
+            raise ToolFailure(f"The message was not stored: {why}", reason=refused.reason, hints=[hint]) from None
 
     def _refuse_other_content(self, file: int, status: os.stat_result) -> None:
-        """Refuse a file that holds anything but documents of topics. Each part of it is looked at once."""
+        """Refuse a file with anything but documents of topics. Each part of the file is checked once."""
         at, size = (status.st_dev, status.st_ino), status.st_size
         known = self._checked.get(at, 0)
-        if not _holds_documents(file, known, size) and not _holds_documents(file, 0, size):  # another file by now
+        # The second check is for a file that was replaced since the first part was checked.
+        if not _holds_documents(file, known, size) and not _holds_documents(file, 0, size):
             raise PathRefusedError("other_content")
         self._checked[at] = size
 
@@ -104,7 +105,7 @@ _CHUNK = 1 << 20  # bytes; longer than the longest document
 
 
 def _holds_documents(file: int, start: int, end: int) -> bool:
-    """Return whether this part of an open file is made of whole documents."""
+    """Return whether this part of an open file consists of whole documents."""
     while start < end:
         chunk, at = read_at(file, min(_CHUNK, end - start), start), 0
         is_last = start + len(chunk) >= end
@@ -117,21 +118,21 @@ def _holds_documents(file: int, start: int, end: int) -> bool:
 
 
 def document(topic: str, message: str) -> bytes:
-    """Return one YAML document. Every YAML reader gets the texts back as they were given."""
+    """Return one YAML document, which every YAML reader parses to the same texts."""
     now = utc_text_ms(time())
     text = f'---\ntime: "{now}"\ntopic: {_quoted(topic)}\nmessage: {_literal(message) or _quoted(message)}\n'
     return text.encode()
 
 
 def _quoted(text: str) -> str:
-    """Return the text in double quotes: a JSON string is a YAML string, but for a few characters."""
+    """Return the text in double quotes: a JSON string is a YAML string, except for a few characters."""
     return _UNPRINTABLE.sub(lambda found: f"\\u{ord(found[0]):04x}", encode_basestring(text))
 
 
 def _literal(text: str) -> str | None:
-    """Line by line below a mark, as people read it; None for a text of one line, or one that has to be quoted.
+    """Return a readable YAML block of lines; None for a single line, or a text that must be quoted.
 
-    A text that begins with a space or a break, or ends with several breaks, would need more marks than are easily read.
+    A text that begins with a space or line break, or ends with several, would need indicators that are hard to read.
     """
     if "\n" not in text or text[0] in " \t\n" or text.endswith("\n\n") or _ONLY_QUOTED.search(text):
         return None
@@ -151,5 +152,5 @@ def _check(topic: str, message: str) -> None:
         raise BadArguments(
             f"The message has {size:,} bytes; at most {MAX_MESSAGE_BYTES:,} (64 KB) are allowed.",
             reason="too_large",
-            hints=["shorten it, or send it in parts"],
+            hints=["shorten the message, or send it in parts"],
         )

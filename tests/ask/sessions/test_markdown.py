@@ -34,7 +34,7 @@ def test_a_session():
     assert text == (
         "# Session work\n\n- Name: `My *trip*`\n"
         "- From 1970-01-01 00:00:00 UTC to 1970-01-01 00:01:00 UTC\n- Questions: 1\n- Model: `gpt-x` (`openai`)\n"
-        "- Tokens: 1,234 in, 5 out\n- Lines of the file that can't be read, and are not here: 2\n\n"
+        "- Tokens: 1,234 in, 5 out\n- Unreadable lines, not shown here: 2\n\n"
         "## Question 1 · 1970-01-01 00:00:00 UTC\n\n> What is\n> # this?\n\nAttached: `` a`b.txt `` (`text/plain`)\n\n"
         "### Before it called tools · 1970-01-01 00:00:01 UTC\n\n> Let me look.\n\n"
         "### Tool `fs.read` · 1970-01-01 00:00:02 UTC · ok\n\n"
@@ -53,7 +53,7 @@ def test_what_was_malformed_or_broken_off():
         )
     )
     assert '### Tool `x y` · 1970-01-01 00:00:02 UTC · failed\n\n```\n{"a\n```\n\n```\nno\n␛[2Jway\ufffd\n```' in text
-    assert text.endswith("> I was\n\nIt was not let finish.\n")
+    assert text.endswith("> I was\n\nThe answer was cut off.\n")
     assert "called tools" not in text
 
 

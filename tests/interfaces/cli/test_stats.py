@@ -129,7 +129,7 @@ def test_many_tools_are_shown_in_part(project):
 
 def test_nothing_yet(project):
     code, shown = on_a_terminal("stats", cwd=project)
-    assert (code, lines(shown)) == (0, ["All that is kept", "No calls yet."])
+    assert (code, lines(shown)) == (0, ["All recorded calls", "No calls yet."])
     _, shown = on_a_terminal("stats", "--period", "day", "--tool", "weather", cwd=project)
     expected = ["The last 24 hours: weather", "No calls in this time; --period all looks further back."]
     assert lines(shown) == expected

@@ -1,7 +1,7 @@
-"""The adapters of model providers: how each API writes prompts, replies, streams and errors.
+"""Adapters of model providers: the formats of prompts, replies, streams and errors in each API.
 
-Each module is a provider, by its name; modules with an underscore in front are what these share. An adapter is pure: it
-sends nothing, so tests need only texts.
+Each module is named after its provider; modules with a leading underscore are shared. Adapters do no I/O, so tests need
+no server.
 """
 
 from collections.abc import Iterable, Mapping
@@ -22,49 +22,50 @@ class ProviderRequest(NamedTuple):
 
 
 class ReplyReader(Protocol):
-    """Reads the streamed reply to one prompt."""
+    """A reader of the streamed reply to one prompt."""
 
     def feed(self, event: Any) -> Iterable[Delta]:
-        """Read one event (as JSON). Raises ModelError where it tells of an error."""
+        """Read one event, parsed from JSON. Raises ModelError if the event is an error."""
         ...
 
     @property
     def is_complete(self) -> bool:
-        """Whether the provider has said that this is all. A stream that ends before that has broken off."""
+        """Whether the provider has marked the reply as complete. A stream that ends before was cut off."""
         ...
 
     @property
     def has_ended(self) -> bool:
-        """Whether nothing at all can follow any more: not even how many tokens it took."""
+        """Whether nothing more can follow, not even token counts."""
         ...
 
     def reply(self) -> ModelReply:
-        """Return the reply, as far as it has come."""
+        """Return the reply as received so far."""
         ...
 
 
 class Adapter(Protocol):
     name: str
-    base_url: str  # where it is, unless the config says otherwise; without a slash at the end
-    model: str | None  # the one that is used where nobody names one
-    rank: int | None  # its turn among the stored keys where nobody names a provider; None: it needs no key
-    stream: Literal["events", "lines"]  # Server-Sent Events, or a JSON object in each line
+    base_url: str  # the default URL, without a trailing slash
+    model: str | None  # the default model
+    rank: int | None  # priority among providers with stored keys if none is named; None: needs no key
+    stream: Literal["events", "lines"]  # server-sent events, or JSON lines
 
     def headers(self, key: str | None) -> list[tuple[str, str]]:
-        """Return the headers with the key, and those that the API always wants. Content-Type is set elsewhere."""
+        """Return the headers for the key and the API, without Content-Type."""
         ...
 
     def request(self, prompt: ModelPrompt, stream: bool) -> ProviderRequest: ...
 
     def reply(self, body: Any, prompt: ModelPrompt) -> ModelReply:
-        """Read a whole answer. Raises ModelError (reason garbled) if it is invalid."""
+        """Read a whole answer. Raises ModelError (garbled) if it is invalid."""
         ...
 
     def reader(self, prompt: ModelPrompt) -> ReplyReader: ...
 
     def failure(self, status: int, body: Any) -> ModelError:
-        """Return the error of an answer that isn't 2xx. `body` is data, or the text. `unauthorized` and
-        `model_not_found` need no hints: the sender knows more."""
+        """Return the error for a response that isn't 2xx. `body` is JSON data or text. The sender adds hints for
+        `unauthorized` and `model_not_found`.
+        """
         ...
 
     def models_request(self) -> ProviderRequest: ...
@@ -76,11 +77,11 @@ class Adapter(Protocol):
 
 @cache
 def adapter(name: str) -> Adapter:
-    """Return the adapter of that name; its module is loaded when it is first wanted."""
+    """Return the adapter of a provider. Its module is imported on first use."""
     return import_module(f"onetool.ask.providers.{name}").ADAPTER
 
 
 def ranked_providers() -> list[str]:
-    """Return the providers that need a key, in the order in which their keys are looked for."""
+    """Return the providers that need a key, by priority."""
     ranks = {name: rank for name in PROVIDERS if (rank := adapter(name).rank) is not None}
     return sorted(ranks, key=ranks.__getitem__)

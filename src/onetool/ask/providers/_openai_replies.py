@@ -1,6 +1,6 @@
-"""Reads what servers with OpenAI's API answer: errors, and replies, streamed or whole.
+"""Reads responses of servers with OpenAI's API: errors, and replies, streamed or whole.
 
-A reply has text, thoughts, and tool calls that come in pieces. An error becomes a ModelError.
+A reply has text, thoughts and tool calls, in pieces. An error becomes a ModelError.
 """
 
 import re
@@ -45,7 +45,7 @@ _REASON_BY_CODE: dict[str, Reason] = {
     "invalid_api_key": "unauthorized",
     "authentication_error": "unauthorized",
 }
-# Texts, made into patterns when there is a refusal, and not at every start.
+# Compiled when needed, to keep the import fast.
 _NO_MODEL = (
     r"(?is)\bmodel\b.{0,200}?(?:not found|not exist|not a valid|not available)|(?:invalid|unknown|no such) model"
     r"|not a valid model"
@@ -54,7 +54,7 @@ _BAD_KEY = r"(?i)(?:invalid|incorrect) api key|api key not valid"
 _WAIT = r"try again in (?:(\d{1,4})h)?(?:(\d{1,4})m(?!s))?(?:(\d{1,6}(?:\.\d{1,6})?)(m?)s)?"
 
 NAME = "openai"
-KEPT_CALL_MEMBERS = ("extra_content", "provider_specific_fields")  # signatures of Gemini's thoughts, say
+KEPT_CALL_MEMBERS = ("extra_content", "provider_specific_fields")  # signatures of Gemini's thoughts, for example
 
 _ESCAPED = re.compile(r"\\.", re.DOTALL)
 
@@ -76,7 +76,7 @@ def error_from_status(status: int, body: Any) -> ModelError:
 
 
 def error_from_body(data: dict[str, Any]) -> ModelError | None:
-    """Return an error that came as the answer, or in the middle of one."""
+    """Return an error sent as the answer or during it; None if there is none."""
     if not data.get("error") and str(data.get("object")).lower() != "error":
         return None
     error_text = _read(data)
@@ -88,21 +88,21 @@ def error_from_body(data: dict[str, Any]) -> ModelError | None:
 
 
 def _read(body: Any) -> _ErrorText:
-    if isinstance(body, list) and body:  # as Gemini's compatible API does it
+    if isinstance(body, list) and body:  # from Gemini's compatible API
         body = body[0]
     error = (body.get("error") or body) if isinstance(body, dict) else body
     if not isinstance(error, dict):
         return _ErrorText(body_text(error), "", "", {})
     words = next((error[key] for key in ("message", "detail", "msg") if error.get(key)), error)
     metadata = error.get("metadata")
-    raw = metadata.get("raw") if isinstance(metadata, dict) else None  # OpenRouter: what the provider behind it said
+    raw = metadata.get("raw") if isinstance(metadata, dict) else None  # OpenRouter: the message of its provider
     message = body_text(f"{words}: {body_text(raw)}" if raw and isinstance(words, str) else words)
     code, kind = (str(error.get(key) or "").lower() for key in ("code", "type"))
     return _ErrorText(message, code, kind, error)
 
 
 def _status(error_text: _ErrorText) -> int:
-    """Return the status that an error in a stream would have had."""
+    """Return the HTTP status that corresponds to an error in a stream."""
     if error_text.code.isdecimal() and 400 <= int(error_text.code[:9]) < 600:
         return int(error_text.code)
     words = f"{error_text.code} {error_text.kind}"
@@ -127,7 +127,7 @@ def _error(status: int, error_text: _ErrorText, message: str) -> ModelError:
 
 
 def _reason(status: int, error_text: _ErrorText) -> tuple[Reason, bool]:
-    """Return the reason of an error. Its text counts more than its status."""
+    """Return the reason of an error, and whether to retry. The text is more reliable than the status."""
     for word in (error_text.code, error_text.kind):
         if word in _REASON_BY_CODE:
             return _REASON_BY_CODE[word], False
@@ -150,12 +150,12 @@ def _reason(status: int, error_text: _ErrorText) -> tuple[Reason, bool]:
 def _hints(status: int, reason: Reason, error_text: _ErrorText) -> tuple[str, ...]:
     param = error_text.error.get("param")
     if has_no_tools(error_text.message):
-        server = "vLLM calls tools when it is started with --enable-auto-tool-choice and --tool-call-parser"
+        server = "start vLLM with --enable-auto-tool-choice and --tool-call-parser to call tools"
         return (server, *NO_TOOLS_HINTS) if "auto-tool-choice" in error_text.message else NO_TOOLS_HINTS
     if param == "reasoning_effort":
-        return ("over this API the model does not call tools: choose another (--model)", NO_TOOLS_HINTS[1])
+        return ("the model does not call tools over this API: choose another (--model)", NO_TOOLS_HINTS[1])
     if param == "temperature":
-        return ("this model takes no other temperature than its own: leave it out",)
+        return ("this model only accepts its default temperature: leave it out",)
     if reason == "bad_request" and status in (404, 405):
         return ("is base_url right? For most servers it ends with /v1",)
     return ()
@@ -169,17 +169,17 @@ def _wait(message: str) -> float | None:
     return hours * 3600 + minutes * 60 + (seconds / 1000 if found[4] else seconds)
 
 
-# Tool calls that come in pieces
+# Tool calls in pieces
 
 
 class CallPieces:
-    """The tool calls of one reply, joined from pieces by index; many servers set the index wrongly or not at all."""
+    """The tool calls of a reply, joined from pieces by index, which many servers set wrongly or not at all."""
 
     def __init__(self, limit: SizeLimit) -> None:
-        """`limit` bounds what only the server understands."""
+        """Start empty. `limit` bounds the data kept for the server."""
         self._limit = limit
         self._all: list[_Pieces] = []
-        self._last: dict[int | None, _Pieces] = {}  # of each index, and of all (None)
+        self._last: dict[int | None, _Pieces] = {}  # by index; None: the last of all
         self._ids: dict[tuple[int | None, str], _Pieces] = {}
 
     def __bool__(self) -> bool:
@@ -192,7 +192,7 @@ class CallPieces:
         text = args if isinstance(args, str) else "" if args is None else as_json(args)
         index = item.get("index")
         index = index if isinstance(index, int) else None
-        call = None if is_whole else self._goes_on(index, id, name)
+        call = None if is_whole else self._continued(index, id, name)
         if call is None:
             call = _Pieces()
             self._all.append(call)
@@ -203,8 +203,8 @@ class CallPieces:
         self._last[index] = self._last[None] = call
         self._ids[index, call.id] = self._ids[None, call.id] = call
 
-    def _goes_on(self, index: int | None, id: str, name: str) -> "_Pieces | None":
-        """Return the call that this is a piece of, unless another one begins."""
+    def _continued(self, index: int | None, id: str, name: str) -> "_Pieces | None":
+        """Return the call that this piece continues; None if the piece starts a new call."""
         last = self._last.get(index)
         if last is None or (not id and not name):
             return last
@@ -212,7 +212,7 @@ class CallPieces:
             return self._ids.get((index, id))
         if not name or not last.name:
             return last
-        # Nothing but a name: it is repeated, or the next call begins, which is told by what has come of the last one.
+        # Only a name: a repeated name, or the start of the next call if the last one is complete.
         return None if index is None or name != last.name or last.is_whole else last
 
     def read(self, prompt: ModelPrompt) -> Iterator[Call]:
@@ -224,7 +224,7 @@ class CallPieces:
 
 
 class _Pieces:
-    """One call, as far as it has come."""
+    """The received pieces of a call."""
 
     def __init__(self) -> None:
         self.id = self.name = ""
@@ -232,11 +232,11 @@ class _Pieces:
         self._args: list[str] = []
         self._limit = arguments_limit()
         self._balance = JsonBalance()
-        self._weighed = 0  # how many pieces are in the balance: most calls never ask
+        self._counted = 0  # pieces passed to the balance, on demand: most calls don't need this
 
     def take(self, id: str, name: str, args: str, kept: dict[str, Any]) -> None:
         self.id = self.id or id
-        if name != self.name and not self._args:  # some repeat it with every piece
+        if name != self.name and not self._args:  # some servers repeat the name with every piece
             self.name += name
             if len(self.name) > MAX_TOOL_NAME:
                 raise too_large_error(MAX_TOOL_NAME, "the name of a tool")
@@ -249,18 +249,18 @@ class _Pieces:
 
     @property
     def is_whole(self) -> bool:
-        for piece in self._args[self._weighed :]:
+        for piece in self._args[self._counted :]:
             self._balance.feed(piece)
-        self._weighed = len(self._args)
+        self._counted = len(self._args)
         return self._balance.is_even
 
 
 class JsonBalance:
-    """Tells whether JSON text that comes in pieces is complete, by counting brackets."""
+    """A check whether JSON text in pieces is complete, by counting brackets."""
 
     def __init__(self) -> None:
         self._depth = 0
-        self._in_text = self._after_backslash = self._begun = False
+        self._in_text = self._after_backslash = self._has_content = False
 
     def feed(self, piece: str) -> None:
         text = _ESCAPED.sub("", f"\\{piece}" if self._after_backslash else piece)
@@ -269,20 +269,20 @@ class JsonBalance:
         outside = "".join(stretches[1 if self._in_text else 0 :: 2])
         self._depth += outside.count("{") - outside.count("}")
         self._in_text ^= len(stretches) % 2 == 0
-        self._begun = self._begun or len(stretches) > 1 or "{" in outside
+        self._has_content = self._has_content or len(stretches) > 1 or "{" in outside
 
     @property
     def is_even(self) -> bool:
-        """All that was opened is closed, and something was."""
-        return self._begun and not self._in_text and self._depth <= 0
+        """Whether every opened bracket is closed, and there was any content."""
+        return self._has_content and not self._in_text and self._depth <= 0
 
 
-# The whole reply, put together from pieces
+# The reply, joined from pieces
 
 
-THOUGHTS = ("reasoning_content", "reasoning")  # what servers call thoughts; OpenAI itself does not tell them
+THOUGHTS = ("reasoning_content", "reasoning")  # members with thoughts; OpenAI doesn't send any
 KEPT_MEMBERS = (*THOUGHTS, "reasoning_details", "extra_content")
-GROWING_MEMBERS = ("text", "summary", "data")  # what comes in pieces, of OpenRouter's blocks of thoughts
+GROWING_MEMBERS = ("text", "summary", "data")  # members of OpenRouter's blocks of thoughts that arrive in pieces
 
 _DONE_EVENT = "[DONE]"
 _STOPS: dict[str, Stop] = {
@@ -300,7 +300,7 @@ _STOPS: dict[str, Stop] = {
 
 
 class OpenAIStreamReader:
-    """Reads the events of one answer."""
+    """A reader of the events of one answer."""
 
     def __init__(self, prompt: ModelPrompt) -> None:
         self._reply = ReplySoFar(prompt)
@@ -339,7 +339,7 @@ class ReplySoFar:
         self.is_empty = True
 
     def take(self, data: dict[str, Any]) -> list[Delta]:
-        """Read one event, or the whole answer. Of several choices the first counts: no more were wanted."""
+        """Read one event, or the whole answer. Only the first choice is used."""
         if error := error_from_body(data):
             raise error
         self._count(data.get("usage"))
@@ -363,8 +363,10 @@ class ReplySoFar:
 
     @property
     def _is_over(self) -> bool:
-        """What comes after a reason to finish is not part of the answer. Some servers give one with each piece, and
-        some give one before they begin: these have not finished."""
+        """Whether the reply has a finish reason and some content. Later pieces without a reason are ignored.
+
+        Some servers send a finish reason with each piece, and some before the first: these have not finished.
+        """
         return bool(self.finish) and bool(self._text or self._refusal or self._calls)
 
     def reply(self) -> ModelReply:
@@ -378,7 +380,7 @@ class ReplySoFar:
         elif stop == "tools":
             stop = "other"
         why = body_text(refusal or self.finish) if stop in ("refused", "other") else ""
-        # What the same model wants to see again. Its name tells which one it is: many servers speak this API.
+        # Data to send back, but only to the same model, since many servers use this API.
         kept: dict[str, Any] = {key: "".join(parts) for key, parts in self._thoughts.items()}
         if details := self._details.read():
             kept["reasoning_details"] = details
@@ -402,7 +404,7 @@ class ReplySoFar:
             self._refusal.append(self._text_limit.take(refusal))
         for item in a_list(message.get("tool_calls"), "tool_calls"):
             self._calls.take(an_object(item, "a tool call"), is_whole)
-        if message.get("function_call"):  # the older form of the only call
+        if message.get("function_call"):  # the older form, with a single call
             self._calls.take({"index": 0, "function": message["function_call"]}, is_whole)
         if isinstance(details := message.get("reasoning_details"), list) and details:
             self._thoughts_limit.take(as_json(details))
@@ -424,7 +426,7 @@ class ReplySoFar:
 
 
 def _content(content: Any) -> Iterator[Delta]:
-    """Yield a text; or a list of parts, as Mistral's models that think send it."""
+    """Yield the deltas of a text, or of a list of parts, as sent by Mistral's reasoning models."""
     if not isinstance(content, list):
         if text := a_text(content, "content"):
             yield TextDelta(text)
@@ -440,11 +442,11 @@ def _content(content: Any) -> Iterator[Delta]:
 
 
 class _Details:
-    """OpenRouter's blocks of thoughts, which come in pieces too, and want to be seen again as wholes."""
+    """OpenRouter's blocks of thoughts, which arrive in pieces and are sent back whole."""
 
     def __init__(self) -> None:
         self._all: list[Any] = []
-        self._grown: dict[str, list[str]] = {}  # of the last one, what has come in pieces
+        self._grown: dict[str, list[str]] = {}  # pieces of the last block
 
     def take(self, pieces: list[Any]) -> None:
         for piece in pieces:

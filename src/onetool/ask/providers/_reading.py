@@ -1,11 +1,11 @@
-"""What all adapters read and write: checks of types and sizes, refusals, and the order of a conversation.
+"""Functions for all adapters: checks of types and sizes, refusals, and the order of a conversation.
 
-Many servers implement somebody else's API only roughly: any member may be missing, null or of another type. What is
-missing is read as empty; anything else is a ModelError (garbled) that says where it stood. Models send far less than
-the size limits; a server that exceeds them is broken or hostile.
+Many servers implement an API only roughly: any member may be missing, null or of another type. Missing members are read
+as empty; a wrong type raises a ModelError (garbled) that names the member. Models send far less than the size limits; a
+server that exceeds them is broken or hostile.
 
-Many servers, and the chat templates of many models, refuse two messages of a person in a row. Anthropic and Gemini want
-thoughts and signatures back in the order in which they came.
+Many servers, and the chat templates of many models, refuse two user messages in a row. Anthropic and Gemini require
+thoughts and signatures in their original order.
 """
 
 import json
@@ -23,26 +23,26 @@ from onetool.core.text import replace_all_surrogates, replace_surrogates
 from onetool.http.body import json_of
 from onetool.http.errors import in_short
 
-MAX_TEXT = 4 * MIB  # bytes of what is said
-MAX_THOUGHTS = 2 * MIB  # of thoughts and their signatures, as far as they are kept
-MAX_ARGUMENTS = 1 * MIB  # of one call
-MAX_TOOL_NAME = 1024  # of a tool
+MAX_TEXT = 4 * MIB  # bytes of an answer
+MAX_THOUGHTS = 2 * MIB  # bytes of thoughts and signatures to keep
+MAX_ARGUMENTS = 1 * MIB  # bytes per call
+MAX_TOOL_NAME = 1024  # characters
 
 NO_TOOLS_HINTS = ("choose a model that can call tools (--model)", "or ask without tools: --with-tools=false")
 
 LEFT_OUT_TEXT = "(What was said before is left out.)"
-"""Stands first where a conversation would begin with the model's own words: both APIs want a person's there."""
+"""The first message of a conversation that would begin with the model: both APIs require a user message there."""
 
 
 class SizeLimit:
-    """A size limit for all pieces of one thing. Raises ModelError when it is exceeded."""
+    """A limit for the total size of pieces. Raises ModelError when it is exceeded."""
 
     def __init__(self, most: int, what: str) -> None:
         self._left = self._most = most
         self._what = what
 
     def take(self, piece: str) -> str:
-        """Return the piece itself, which fits."""
+        """Return the piece, if it fits."""
         self._left -= len(piece) if piece.isascii() else len(piece.encode("utf-8", "surrogatepass"))
         if self._left < 0:
             raise too_large_error(self._most, self._what)
@@ -69,10 +69,10 @@ def too_large_error(most: int, what: str) -> ModelError:
 # Reading and writing
 
 
-MAX_EXCERPT = 500  # characters of what a server says, in a message
+MAX_EXCERPT = 500  # characters of a server's message
 MAX_EXAMINED = 16 * 1024
 
-# Patterns of refusals are texts: they are made when there is one, and not at every start.
+# Patterns of refusals are compiled when needed, to keep the import fast.
 _TAG = r"(?is)<(style|script)\b.*?</\1\s*>|<[^<>]*>"
 _TYPES = {dict: "an object", list: "a list", str: "a text", bool: "true or false", int: "a number", float: "a number"}
 _REASONS: dict[int, Reason] = {
@@ -85,7 +85,7 @@ _REASONS: dict[int, Reason] = {
 }
 _AGAIN = frozenset((408, 409, 425, 429))
 
-# Each of them says it in other words: OpenAI and who copies it, vLLM, llama.cpp, LM Studio, Mistral, Gemini, TGI.
+# The wordings of OpenAI and compatible servers, vLLM, llama.cpp, LM Studio, Mistral, Gemini and TGI.
 _TOO_LONG = (
     r"(?i)context (?:length|window|size)|maximum model length|exceeds? the maximum number of (?:input )?tokens"
     r"|(?:input|requested|prompt) tokens? (?:\(\d+\) )?exceed|prompt (?:is )?too long"
@@ -107,8 +107,8 @@ _NO_TOOLS = (
 
 def garbled_error(what: str) -> ModelError:
     """Return the error for an unreadable answer. `what` is a sentence without a full stop."""
-    hint = "is it really this provider's API that base_url leads to?"
-    return ModelError(f"what the model's API sent can't be read: {what}", "garbled", [hint])
+    hint = "is base_url the URL of this provider's API?"
+    return ModelError(f"the answer of the model's API can't be read: {what}", "garbled", [hint])
 
 
 def an_object(value: Any, where: str) -> dict[str, Any]:
@@ -120,7 +120,7 @@ def a_list(value: Any, where: str) -> list[Any]:
 
 
 def listed_models(body: Any, key: str) -> list[dict[str, Any]]:
-    """Return the objects in the list of models, which is below `key`."""
+    """Return the objects in the list of models in the member `key`."""
     found = an_object(body, "the list of models")
     if key not in found:
         raise garbled_error(f"there is no list of models in it: {body_text(body)}")
@@ -144,16 +144,16 @@ def _of_type(value: Any, kind: type, where: str) -> Any:
         return kind()
     if isinstance(value, kind):
         return value
-    raise garbled_error(f"{where} is {_TYPES.get(type(value), 'something else')}, where {_TYPES[kind]} should be")
+    raise garbled_error(f"{where} is {_TYPES.get(type(value), 'something else')}, expected {_TYPES[kind]}")
 
 
 def a_count(value: Any) -> int:
-    """Return a number of tokens. A missing or invalid one is not an error."""
+    """Return a number of tokens; 0 if it is missing or invalid."""
     return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
 
 
 def arguments(value: Any) -> tuple[dict[str, Any], str | None]:
-    """Return the arguments of a call; and what came in their place, if that isn't an object. Nothing means none."""
+    """Return the arguments of a call, and their text if it isn't an object. An empty text means no arguments."""
     text = value if isinstance(value, str) else "" if value is None else as_json(value)
     arguments_limit().take(text)
     if isinstance(value, dict):
@@ -161,7 +161,7 @@ def arguments(value: Any) -> tuple[dict[str, Any], str | None]:
     if not text.strip():
         return {}, None
     read = _json(text)
-    if isinstance(read, str):  # some servers write JSON into JSON
+    if isinstance(read, str):  # some servers encode JSON twice
         read = _json(read)
     return (read, None) if isinstance(read, dict) else ({}, text)
 
@@ -177,17 +177,17 @@ def _json(text: str) -> Any:
 
 
 def as_json(value: Any) -> str:
-    """Return data that came from a model, or out of a session, as a text that every server can read."""
+    """Return data of a model or session as JSON that every server accepts."""
     try:
         return msgspec.json.encode(value).decode()
-    except (TypeError, ValueError, OverflowError, RecursionError):  # half of a character, a key that is not text …
+    except (TypeError, ValueError, OverflowError, RecursionError):  # a lone surrogate, a key that isn't a string …
         return json.dumps(replace_all_surrogates(value), default=str, skipkeys=True)
 
 
 def with_files(user: User) -> str:
-    """Return the text of a user message with the texts of its files, and the names of its pictures, if there are any.
+    """Return the text of a user message, with the texts of its files and the names of its pictures.
 
-    A tool that sends files takes an attached one by its name.
+    Tools that send files refer to an attached file by name.
     """
     names = ", ".join(on_one_line(file.name) for file in user.files if file.data is not None)
     return "\n\n".join(filter(None, (_with_texts(user), f"Attached pictures: {names}" if names else "")))
@@ -202,7 +202,7 @@ def _with_texts(user: User) -> str:
 
 
 def reason_of_status(status: int) -> tuple[Reason, bool]:
-    """Return what a status means where nothing more is said, and whether the same may do better in a while."""
+    """Return the reason for a status without details, and whether a retry may help."""
     if status >= 500:
         return "overloaded", status not in (501, 505)
     return _REASONS.get(status, "bad_request"), status in _AGAIN
@@ -213,18 +213,18 @@ def is_too_long(message: str) -> bool:
 
 
 def window_in(message: str) -> int | None:
-    """Return how many tokens the model takes, where a refusal says so."""
+    """Return the context window in tokens, if a refusal has it."""
     found = re.search(_WINDOW, message)
     return int((found[1] or found[2]).replace(",", "")[:12]) or None if found else None
 
 
 def has_no_tools(message: str) -> bool:
-    """Return whether the refusal is that this model, or its server as it was started, can't call tools."""
+    """Return whether the refusal means that the model, or its server's configuration, can't call tools."""
     return re.search(_NO_TOOLS, message) is not None
 
 
 def body_text(body: Any) -> str:
-    """Return what a body says, on one line: JSON as it stands, pages without their tags."""
+    """Return the text of a body on one line: JSON unchanged, HTML without tags."""
     text = body[:MAX_EXAMINED] if isinstance(body, str) else "" if body is None else as_json(body)
     if text.lstrip().startswith("<"):
         text = re.sub(_TAG, " ", text)
@@ -235,7 +235,7 @@ def body_text(body: Any) -> str:
 
 
 def merge_turns(messages: Iterable[Message]) -> Iterator[Message]:
-    """Yield the messages without blank replies; what a person said several times in a row is one."""
+    """Yield the messages without blank replies, merging consecutive user messages."""
     asked: User | None = None
     for message in messages:
         if isinstance(message, User):
@@ -258,15 +258,15 @@ def is_blank(message: Message) -> bool:
     return isinstance(message, Assistant) and not message.calls and not message.text.strip()
 
 
-# Pieces of a reply in their order, with signatures (Anthropic, Gemini)
+# Pieces of a reply in order, with signatures (Anthropic, Gemini)
 
 
 Piece = tuple[str | Call | None, Mapping[str, Any]]
-"""A text, a call or neither, and what was kept of it."""
+"""A text, a call or neither, and its kept data."""
 
 
 def pieces_in_order(message: Assistant, order: Any) -> list[Piece] | None:
-    """Return the pieces of a message as they came; None where it is not the message that `order` is of."""
+    """Return the pieces of a message in their original order; None if `order` doesn't match the message."""
     pieces: list[Piece] = []
     calls = iter(message.calls)
     at = 0
@@ -289,5 +289,5 @@ def pieces_in_order(message: Assistant, order: Any) -> list[Piece] | None:
 
 
 def default_order(message: Assistant) -> list[Piece]:
-    """Return a text, then calls: what a message is where nothing was kept."""
+    """Return the text, then the calls: the order of a message without kept data."""
     return [(message.text, {}), *((call, {}) for call in message.calls)]

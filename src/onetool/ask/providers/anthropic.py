@@ -1,8 +1,8 @@
 """The adapter of Anthropic's Messages API: https://platform.claude.com/docs/en/api/messages.
 
-Its models want their thoughts back in place, but only after exactly the same messages as before: otherwise the API
-refuses the whole request. So each thought is kept with a fingerprint of what came before it, and is left out where that
-has changed (older messages are gone, other tools, another model).
+Models require their thoughts back in place, but only after exactly the same messages as before: otherwise the API
+refuses the request. So each thought is kept with a fingerprint of everything before it, and is omitted if that has
+changed (omitted messages, other tools, another model).
 https://platform.claude.com/docs/en/build-with-claude/preserved-thinking
 """
 
@@ -68,7 +68,7 @@ _FILTERED = re.compile(r"blocked by content filtering", re.IGNORECASE)
 
 NAME = "anthropic"
 
-# Of the last prompts: the reply to one needs it again, and to write and hash a long history takes a while.
+# Cached for the last prompts: their replies need it again, and hashing a long history is slow.
 _fingerprints: deque[tuple[ModelPrompt, str]] = deque(maxlen=8)
 
 
@@ -81,7 +81,7 @@ def error_from_status(status: int, body: Any) -> ModelError:
 
 
 def error_from_body(body: dict[str, Any]) -> ModelError:
-    """Return the error that came instead of an answer, or in the middle of it."""
+    """Return the error that was sent instead of an answer or during it."""
     return _error(None, body, "the model's API broke off with an error")
 
 
@@ -91,11 +91,11 @@ def _error(status: int | None, body: Any, begins: str) -> ModelError:
     kind, text = (error[key] if isinstance(error.get(key), str) else "" for key in ("type", "message"))
     reason, again, window = _reason(status, kind, text, error.get("details"))
     hints: list[str] = []
-    if status in (404, 405) and not error:  # nothing of this API is there
+    if status in (404, 405) and not error:  # not a response of this API
         reason = "bad_request"
-        hints.append("is base_url right? Paths below it begin with /v1, which may stand at its end")
+        hints.append("is base_url right? OneTool appends /v1, unless base_url ends with it")
     if reason == "bad_request" and "temperature" in text:
-        hints.append("this model takes no other temperature than its own: leave it out")
+        hints.append("this model only accepts its default temperature: leave it out")
     message = f"{begins}: {body_text(text or body) or '(nothing)'}"
     return ModelError(message, reason, hints, status=status, again=again, window=window)
 
@@ -118,7 +118,7 @@ def _reason(status: int | None, kind: str, text: str, details: Any) -> tuple[Rea
 
 
 class AnthropicHistory:
-    """The messages as the API takes them: people and models in turns, all results of a turn in one message."""
+    """The messages in the form of the API: alternating roles, with all results of a turn in one message."""
 
     def __init__(self, prompt: ModelPrompt) -> None:
         self.messages: list[dict[str, Any]] = []
@@ -133,7 +133,7 @@ class AnthropicHistory:
             elif isinstance(message, Result):
                 content = replace_surrogates(message.content)
                 block = {"type": "tool_result", "tool_use_id": message.call, "content": content}
-                if not message.ok:  # an empty error is refused here
+                if not message.ok:  # the API refuses empty errors
                     block |= {"is_error": True, "content": content or "The call failed."}
                 self._add("user", [block])
             else:
@@ -193,13 +193,13 @@ def text_block(text: str) -> dict[str, Any]:
 _STOPS: dict[str, Stop] = {
     "end_turn": "end",
     "stop_sequence": "end",
-    "tool_use": "end",  # "tools", where there are any
+    "tool_use": "end",  # "tools" if there are calls
     "max_tokens": "length",
     "model_context_window_exceeded": "length",
     "refusal": "refused",
 }
 _THOUGHTS = ("thinking", "redacted_thinking")
-_DELTAS = {  # of each the member that has the piece, and the member of the block that it belongs to
+_DELTAS = {  # kind -> the member with the piece, and its member in the block
     "text_delta": ("text", "text"),
     "thinking_delta": ("thinking", "thinking"),
     "signature_delta": ("signature", "signature"),
@@ -215,8 +215,8 @@ class AnthropicStreamReader:
         self._ending: dict[str, Any] = {}
         self._text_limit, self._thoughts_limit = text_limit(), thoughts_limit()
         self.has_ended = False
-        self._last_index = -1  # the block of text that spoke last …
-        self._last_text = ""  # … and its last words
+        self._last_index = -1  # the block of the last text …
+        self._last_text = ""  # … and the last piece of text
 
     def feed(self, event: Any) -> Iterable[Delta]:
         if self.has_ended:
@@ -226,7 +226,7 @@ class AnthropicStreamReader:
             case "message_start":
                 self._count(an_object(event.get("message"), "message"))
             case "content_block_start" | "content_block_delta" | "content_block_stop" if self.is_complete:
-                return ()  # it comes after the end
+                return ()  # after the end
             case "content_block_start":
                 block = _Block(an_object(event.get("content_block"), "content_block"))
                 self._blocks[_index(event)] = block
@@ -242,7 +242,7 @@ class AnthropicStreamReader:
                 self.has_ended = True
             case "error":
                 raise error_from_body(event)
-        return ()  # pings, and events that there were none of when this was written
+        return ()  # pings and unknown events
 
     @property
     def is_complete(self) -> bool:
@@ -258,7 +258,7 @@ class AnthropicStreamReader:
 
     def _block(self, index: int) -> "_Block":
         if index not in self._blocks:
-            raise garbled_error(f"block {index} goes on, and has not begun")
+            raise garbled_error(f"block {index} continues, but was not started")
         return self._blocks[index]
 
     def _add(self, index: int, delta: dict[str, Any]) -> Iterable[Delta]:
@@ -284,7 +284,7 @@ class AnthropicStreamReader:
 
 
 class _Block:
-    """One block of a streamed answer: how it began, and what came to that."""
+    """A block of a streamed answer: its start and the following pieces."""
 
     def __init__(self, start: dict[str, Any]) -> None:
         self.start = start
@@ -370,9 +370,9 @@ def _usage(usage: dict[str, Any]) -> Usage:
 # The adapter
 
 
-VERSION = "2023-06-01"  # not the newest: that one knows no temperature, and few other servers know it
-MAX_TOKENS = 32_000  # the API wants a number. All its models take this, and what they think counts too
-CACHED = {"type": "ephemeral"}  # what stands up to here costs a tenth when it is sent again within minutes
+VERSION = "2023-06-01"  # newer versions have no temperature, and few other servers support them
+MAX_TOKENS = 32_000  # required by the API, and accepted by all its models; includes thoughts
+CACHED = {"type": "ephemeral"}  # a cached prefix costs a tenth if it is sent again within minutes
 
 
 class Anthropic:
@@ -389,7 +389,7 @@ class Anthropic:
 
     def request(self, prompt: ModelPrompt, stream: bool) -> ProviderRequest:
         messages = AnthropicHistory(prompt).messages
-        if messages and messages[-1]["role"] == "user":  # the next step begins with all of this one
+        if messages and messages[-1]["role"] == "user":  # the next step begins with these messages
             content = messages[-1]["content"]
             content[-1] = {**content[-1], "cache_control": CACHED}
         body: dict[str, Any] = {
@@ -399,7 +399,7 @@ class Anthropic:
             "stream": stream,
             **_tools_member(prompt),
         }
-        if prompt.system.strip():  # kept at hand together with the tools, which come before it
+        if prompt.system.strip():  # cached together with the tools, which precede it
             body["system"] = [{**text_block(prompt.system), "cache_control": CACHED}]
         if prompt.temperature is not None:
             body["temperature"] = prompt.temperature
@@ -429,13 +429,13 @@ ADAPTER = Anthropic()
 
 
 def _tools_member(prompt: ModelPrompt) -> dict[str, Any]:
-    """Return the tools. At the limit of steps there are none; without tools, name those called before."""
+    """Return the tools, or none if calls are not allowed. Without tools, declare those called before."""
     if prompt.tools:
         return {"tools": prompt.tools.written(NAME)} if prompt.may_call else {}
     names = prompt.tools.names(NAME)
     called = [call.name for said in prompt.messages if isinstance(said, Assistant) for call in said.calls]
     gone = [
-        {"name": name, "description": "Not there any more.", "input_schema": {"type": "object"}}
+        {"name": name, "description": "No longer available.", "input_schema": {"type": "object"}}
         for name in dict.fromkeys(map(names.to_provider, called))
     ]
     return {"tools": gone, "tool_choice": {"type": "none"}} if gone else {}

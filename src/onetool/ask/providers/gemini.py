@@ -1,7 +1,7 @@
 """The adapter of Gemini's API with keys of Google AI Studio: https://ai.google.dev/api/generate-content.
 
-Parts of an answer can have a signature of the thoughts behind them, which has to be sent back on the same part. Since
-Gemini 3 a call without a signature is refused; a fixed value stands for calls that another model made.
+Parts of an answer can have a signature of their thoughts, which must be sent back with the same part. Since Gemini 3, a
+call without a signature is refused; calls of other models get a fixed value.
 """
 
 import re
@@ -66,12 +66,12 @@ _STATUSES: dict[str, tuple[Reason, bool]] = {
 _KEY_REASONS = frozenset(("API_KEY_INVALID", "API_KEY_EXPIRED", "API_KEY_SERVICE_BLOCKED"))
 _BAD_KEY = re.compile(r"API key (?:not valid|expired|not found)", re.IGNORECASE)
 _QUOTA = re.compile(r"limit: 0\b|per day|credits? (?:are|is|have been) depleted", re.IGNORECASE)
-_NO_TOOLS = re.compile(r"function calling is not (?:enabled|supported)", re.IGNORECASE)  # Gemma, say
+_NO_TOOLS = re.compile(r"function calling is not (?:enabled|supported)", re.IGNORECASE)  # Gemma, for example
 _SECONDS = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)s")
 
 
 def only_item(body: Any) -> Any:
-    """Return the only item of a list: errors of streams come as a list with one item."""
+    """Return the item of a list with one item, which streams use for errors; else the body."""
     return body[0] if isinstance(body, list) and len(body) == 1 else body
 
 
@@ -79,7 +79,7 @@ def blocked_error(feedback: dict[str, Any]) -> ModelError:
     """Return the error for a prompt that the API blocked."""
     parts = (feedback["blockReason"], feedback.get("blockReasonMessage"))
     why = ": ".join(body_text(word) for word in parts if isinstance(word, str) and word)
-    return ModelError(f"the model's API does not answer this: {why or '(no reason)'}", "refused")
+    return ModelError(f"the model's API blocked the question: {why or '(no reason)'}", "refused")
 
 
 def error_from_status(status: int, body: Any) -> ModelError:
@@ -88,7 +88,7 @@ def error_from_status(status: int, body: Any) -> ModelError:
 
 
 def error_from_body(body: dict[str, Any]) -> ModelError:
-    """Return the error that came instead of an answer, or in the middle of it."""
+    """Return the error that was sent instead of an answer or during it."""
     return _error(None, body, "the model's API broke off with an error")
 
 
@@ -108,9 +108,9 @@ def _error(status: int | None, body: Any, begins: str) -> ModelError:
         if _QUOTA.search(message) or any("PerDay" in str(violation.get("quotaId")) for violation in violations):
             reason, again = "quota", False
     hints = [*NO_TOOLS_HINTS] if _NO_TOOLS.search(message) else []
-    if status in (404, 405) and not error:  # nothing of this API is there
+    if status in (404, 405) and not error:  # not a response of this API
         reason = "bad_request"
-        hints.append("is base_url right? Paths below it begin with /v1beta, which may stand at its end")
+        hints.append("is base_url right? OneTool appends /v1beta, unless base_url ends with it")
     delays = (float(found[1]) for one in details if (found := _SECONDS.fullmatch(str(one.get("retryDelay")))))
     return ModelError(
         f"{begins}: {body_text(message or body) or '(nothing)'}",
@@ -134,7 +134,7 @@ NAME = "gemini"
 SIGNATURE = "thoughtSignature"
 
 _STOPS: dict[str, Stop] = {
-    "STOP": "end",  # "tools", where there are any
+    "STOP": "end",  # "tools" if there are calls
     "MAX_TOKENS": "length",
     "CONTINUATION": "length",
     "SAFETY": "refused",
@@ -149,7 +149,7 @@ _STOPS: dict[str, Stop] = {
 
 
 class GeminiStreamReader:
-    """Reads one streamed answer, or a whole one as its only event."""
+    """A reader of one streamed answer, or of a whole answer as the only event."""
 
     def __init__(self, prompt: ModelPrompt) -> None:
         self._prompt = prompt
@@ -158,7 +158,7 @@ class GeminiStreamReader:
         self._ending: dict[str, Any] = {}
         self._text_limit, self._thoughts_limit = text_limit(), thoughts_limit()
         self.has_candidate = False
-        self.has_ended = False  # there is no word for it here
+        self.has_ended = False  # the API doesn't mark the end
 
     def feed(self, event: Any) -> Iterable[Delta]:
         event = an_object(only_item(event), "an answer")
@@ -176,7 +176,7 @@ class GeminiStreamReader:
         self.has_candidate = True
         finish = a_text(candidate.get("finishReason"), "finishReason")
         if self._ending and self._parts and not finish:
-            return ()  # after the end; where each piece bears one, or the first bore one for nothing, it goes on
+            return ()  # after the end; if each piece or the first has a finish reason, the answer continues
         content = an_object(candidate.get("content"), "content")
         heard: list[Delta] = []
         for part in a_list(content.get("parts"), "parts"):
@@ -220,7 +220,7 @@ class GeminiStreamReader:
         )
 
     def _add(self, given: dict[str, Any]) -> list[Delta]:
-        """Add a part, or some more of the one before it."""
+        """Add a part, or append to the last part."""
         signature = self._thoughts_limit.take(a_text(given.get(SIGNATURE), SIGNATURE))
         if given.get("functionCall") is not None:
             self._parts.append(_Part(call=an_object(given["functionCall"], "functionCall"), signature=signature))
@@ -240,7 +240,7 @@ class GeminiStreamReader:
 
 
 class _Part:
-    """One part of an answer. A signature is of exactly what it came with."""
+    """A part of an answer. A signature belongs to exactly this part."""
 
     def __init__(self, call: dict[str, Any] | None = None, is_thought: bool = False, signature: str = "") -> None:
         self.call = call
@@ -252,7 +252,7 @@ class _Part:
 def _stop(ending: dict[str, Any], has_calls: bool) -> tuple[Stop, str]:
     reason = a_text(ending.get("finishReason"), "finishReason")
     stop = _STOPS.get(reason, "other") if reason else "end"
-    if has_calls and stop in ("end", "other"):  # whatever word a server has for it
+    if has_calls and stop in ("end", "other"):  # whatever the reason
         return "tools", ""
     if stop in ("end", "length"):
         return stop, ""
@@ -273,7 +273,7 @@ def _usage(usage: dict[str, Any]) -> Usage:
 
 NO_SIGNATURE = "skip_thought_signature_validator"  # https://ai.google.dev/gemini-api/docs/thought-signatures#faqs
 
-_UNSIGNED = re.compile(r"gemini-[12]\D|gemma|learnlm", re.IGNORECASE)  # models that ask for no signatures
+_UNSIGNED = re.compile(r"gemini-[12]\D|gemma|learnlm", re.IGNORECASE)  # models that don't require signatures
 
 
 class Gemini:
@@ -324,7 +324,7 @@ ADAPTER = Gemini()
 
 
 def _model_id(model: str) -> str:
-    """Return the model's id without `models/`, as the list of models writes it."""
+    """Return the model's id without the prefix `models/`, which the list of models uses."""
     return model.removeprefix("models/")
 
 
@@ -332,7 +332,7 @@ def _model_id(model: str) -> str:
 
 
 def _contents(prompt: ModelPrompt) -> list[dict[str, Any]]:
-    """Return what was said and done. Results stand alone: they are counted against the calls right before them."""
+    """Return the messages in the form of the API. Results stay apart from texts: their number must match the calls."""
     contents: list[dict[str, Any]] = []
     last: type | None = None
     for message in prompt.messages:

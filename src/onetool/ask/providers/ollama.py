@@ -1,4 +1,4 @@
-"""Ollama's own API. Its compatible one would do, but does not let say how large the window has to be."""
+"""The adapter of Ollama's own API. Its OpenAI-compatible API can't set the size of the context window."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -46,20 +46,20 @@ from onetool.core.text import count_tokens, replace_surrogates
 
 NAME = "ollama"
 MIN_WINDOW = 8192  # tokens
-ROOM = 4096  # for an answer, and the thoughts before it
+ROOM = 4096  # tokens for an answer and its thoughts
 
 _STOPS: dict[str, Stop] = {"": "end", "stop": "end", "length": "length"}
-# Texts, made into patterns when there is a refusal, and not at every start.
+# Compiled when needed, to keep the import fast.
 _NOT_FOUND = r"""(?i)\bmodel (?:["']?([\w./:-]+)["']?|.*?) not found"""
 _TOO_LARGE = r"(?i)requires more system memory|out of memory"
 _USED_UP = r"(?i)usage limit|quota"
-_BAD_CALL = r"(?i)error parsing tool call"  # of the model's, by Ollama: the next may be better
+_BAD_CALL = r"(?i)error parsing tool call"  # Ollama couldn't parse the model's call: a retry may help
 
 
 class Ollama:
     name = NAME
     base_url = "http://127.0.0.1:11434"
-    model = None  # whatever is there
+    model = None  # any installed model
     rank = None
     stream = "lines"
 
@@ -97,14 +97,14 @@ class Ollama:
 
     def models(self, body: Any) -> list[str]:
         names = [one.get("model") or one.get("name") for one in listed_models(body, "models") if _can_chat(one)]
-        return [name for name in names if isinstance(name, str)]  # the newest is the first in there
+        return [name for name in names if isinstance(name, str)]  # newest first
 
 
 ADAPTER = Ollama()
 
 
 class LineReader:
-    """Reads the lines of one answer. A whole answer is one that has a single line."""
+    """A reader of the lines of one answer. A whole answer is a single line."""
 
     def __init__(self, prompt: ModelPrompt) -> None:
         self._prompt = prompt
@@ -123,7 +123,7 @@ class LineReader:
         line = an_object(event, "a line of the answer")
         if line.get("error"):
             error_text = _error_text(line)
-            status = line.get("status_code")  # of its cloud
+            status = line.get("status_code")  # from Ollama's cloud
             raise _refusal(a_count(status) or 500, error_text, f"Ollama broke off with an error: {error_text}")
         message = an_object(line.get("message"), "message")
         self.is_empty = self.is_empty and not message
@@ -185,7 +185,7 @@ def _message(message: Message, prompt: ModelPrompt) -> dict[str, Any]:
     if isinstance(message, User):
         pictures = [file.data for file in message.files if file.data is not None]
         return {"role": "user", "content": with_files(message)} | ({"images": pictures} if pictures else {})
-    if isinstance(message, Result):  # the name is what older versions match by
+    if isinstance(message, Result):  # older versions match by name
         told = {"tool_name": names.to_provider(message.name), "tool_call_id": message.call}
         return {"role": "tool", "content": replace_surrogates(message.content), **told}
     fields: dict[str, Any] = {"role": "assistant", "content": replace_surrogates(message.text)}
@@ -205,7 +205,7 @@ def _call(call: Call, name: str) -> dict[str, Any]:
 
 
 def _window(prompt: ModelPrompt, messages: list[dict[str, Any]]) -> int:
-    """Return the window to ask for: Ollama truncates silently. A power of two, since each change reloads the model."""
+    """Return the window to request, since Ollama truncates silently. A power of two: each change reloads the model."""
     needed = prompt.tokens
     if needed is None:
         needed = count_tokens(as_json(messages)) + prompt.tools.tokens(NAME)
@@ -217,7 +217,7 @@ def _window(prompt: ModelPrompt, messages: list[dict[str, Any]]) -> int:
 
 
 def _can_chat(model: dict[str, Any]) -> bool:
-    can = model.get("capabilities")  # newer versions tell
+    can = model.get("capabilities")  # from newer versions
     if isinstance(can, list):
         return "completion" in can
     details = model.get("details")
@@ -249,5 +249,5 @@ def _refusal(status: int, error_text: str, message: str) -> ModelError:
         reason, again = "quota", False
     if re.search(_BAD_CALL, error_text):
         reason, again = "garbled", True
-    hints = ("is base_url right? Ollama's has no path: http://127.0.0.1:11434",) if status in (404, 405) else ()
+    hints = ("is base_url right? For Ollama it has no path: http://127.0.0.1:11434",) if status in (404, 405) else ()
     return ModelError(message, reason, hints, status=status, again=again)

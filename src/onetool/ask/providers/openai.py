@@ -1,7 +1,7 @@
-"""OpenAI's chat completions, and all the servers that speak the same: vLLM, LM Studio, OpenRouter, llama.cpp, Mistral,
-DeepSeek, Gemini's compatible API …
+"""The adapter of OpenAI's Chat Completions API, and of compatible servers: vLLM, LM Studio, OpenRouter, llama.cpp,
+Mistral, DeepSeek, Gemini's compatible API …
 
-They differ in what they refuse. Which of them it is, nobody says; where it matters, the model's name decides.
+The servers refuse different requests, and can't be identified; where this matters, the model's name decides.
 """
 
 import re
@@ -30,11 +30,11 @@ from onetool.ask.providers._reading import (
 )
 from onetool.core.text import replace_surrogates
 
-# Between results and what a person says next. Models of Mistral's family want an answer there, whoever serves them and
-# by whatever name; no other minds one. An empty one is refused here and there.
+# Inserted between results and the next user message. Mistral's models require an answer there, on any server and under
+# any name, and other models accept one. Some servers refuse an empty answer.
 UNANSWERED = "(No answer yet.)"
 
-# Names that only OpenAI gives (gpt-oss is served by everybody, and has no number).
+# Names used only by OpenAI. (gpt-oss, which anyone may serve, has no number.)
 _OPENAIS = re.compile(r"(?:ft:)?(?:gpt-(\d+)(?:\.(\d+))?|o\d|chatgpt-)")
 _MISTRALS = re.compile(r"(?:open-|labs-)?(?:mi[sx]tral|ministral|magistral|codestral|devstral|pixtral)-")
 _NO_CHAT = (
@@ -46,7 +46,7 @@ _NO_CHAT = (
 class OpenAI:
     name = NAME
     base_url = "https://api.openai.com/v1"
-    model = "gpt-5.4-mini"  # small, general, and it calls tools over this API, as newer ones do in part only
+    model = "gpt-5.4-mini"  # small, general, and calls tools over this API, unlike some newer models
     rank = 1
     stream = "events"
     reader = OpenAIStreamReader
@@ -61,16 +61,16 @@ class OpenAI:
             body["tools"] = prompt.tools.written(NAME)
             found = _OPENAIS.match(prompt.model)
             if found is not None and (int((found[1] or "0")[:4]), int((found[2] or "0")[:4])) >= (5, 6):
-                # Since GPT-5.6 OpenAI's models call tools over this API only when they are told not to think first.
+                # Since GPT-5.6, OpenAI's models only call tools over this API with reasoning disabled.
                 body["reasoning_effort"] = "none"
         if prompt.temperature is not None:
             body["temperature"] = prompt.temperature
         if prompt.max_tokens is not None:
-            # Newer models of OpenAI refuse `max_tokens`; many other servers know only that.
+            # Newer models of OpenAI refuse `max_tokens`; many other servers only accept that.
             body["max_completion_tokens" if _OPENAIS.match(prompt.model) else "max_tokens"] = prompt.max_tokens
         if stream:
             body["stream"] = True
-            # Mistral's own API refuses the option, and tells the usage without it.
+            # Mistral's own API refuses the option, and sends the usage without it.
             body |= {} if _MISTRALS.match(prompt.model) else {"stream_options": {"include_usage": True}}
         return ProviderRequest("/chat/completions", body)
 
@@ -101,10 +101,10 @@ ADAPTER = OpenAI()
 
 
 def _can_chat(model: Mapping[str, Any]) -> bool:
-    can = model.get("capabilities")  # Mistral tells
+    can = model.get("capabilities")  # from Mistral
     if isinstance(can, dict) and can.get("completion_chat") is False:
         return False
-    made = model.get("architecture")  # OpenRouter tells
+    made = model.get("architecture")  # from OpenRouter
     gives = made.get("output_modalities") if isinstance(made, dict) else None
     if isinstance(gives, list) and "text" not in gives:
         return False
@@ -133,7 +133,7 @@ def _message(message: Message, prompt: ModelPrompt) -> dict[str, Any]:
             for file in message.files
             if file.data is not None
         ]
-        if not pictures:  # servers of models that see nothing often take a plain text only
+        if not pictures:  # servers of models without vision often accept plain text only
             return {"role": "user", "content": text}
         return {"role": "user", "content": [*([{"type": "text", "text": text}] if text else []), *pictures]}
     if isinstance(message, Result):
@@ -156,7 +156,7 @@ def _call(call: Call, prompt: ModelPrompt, is_own: bool) -> dict[str, Any]:
 
 
 def _id(id: str, prompt: ModelPrompt) -> str:
-    """Return an id as the server takes it: Mistral's own API takes nine letters and digits and nothing else."""
+    """Return an id that the server accepts: Mistral's own API requires nine letters and digits."""
     if not _MISTRALS.match(prompt.model) or (len(id) == 9 and id.isalnum()):
         return id
     from hashlib import sha256

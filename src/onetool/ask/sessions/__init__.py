@@ -1,12 +1,12 @@
-"""Sessions of `ask`: what was said, in the database.
+"""Sessions of `ask`: conversations, stored in the database.
 
-    store       SessionStore: take a turn in a session; list, read, rename and delete sessions
+    store       SessionStore: starts turns; lists, reads, renames and deletes sessions
     turn        ChatSession: a session during one turn
-    rows        the rows of sessions, and the thread of a turn that writes them
-    records     the records of a session, how they are read and repaired, and what is told of them
-    markdown    a session as a document
+    rows        the rows of sessions, and the thread that writes them during a turn
+    records     the records of a session: reading, repairing and summarising
+    markdown    a session as a Markdown document
 
-A session is a row, and each of its records is another one: a line of JSON. A turn writes this, for example:
+A session is a row, and each of its records, a line of JSON, is another row. For example, a turn writes:
 
     {"type":"session","version":1,"id":"20261115-191200-k3f9","created":1794770720.1,"title":"What time is it?"}
     {"type":"user","text":"What time is it?","at":1794770720.1}
@@ -21,16 +21,16 @@ The types of lines, and their members:
     user        text, files (name, kind, text or data)
     assistant   text, calls (id, name, args, malformed, kept), provider, kept, broken_off
     result      call, name, content, ok, value
-    called      name, args, content, ok: a tool that the person called
-    titled      title: that somebody has given the session
-    ended       at, provider, model, usage, steps; turns, total and title (if one was given) are of the whole session,
-                for the list of sessions
+    called      name, args, content, ok: a tool call by the user
+    titled      title: given by the user
+    ended       at, provider, model, usage, steps; turns, total and title (if given) are of the whole session, for
+                the list of sessions
 
-A message has the time as `at` beside its own members. Members with their default value are left out. Unknown types are
-skipped: a later version may have more of them.
+Messages also have a time, `at`. Members with their default value are omitted. Unknown types, which later versions may
+have, are skipped.
 
-Sessions only grow: a record is never changed. `ended` follows each turn that came to its end. A session without records
-doesn't exist. Ids that look generated must exist already, so that a mistyped one is noticed.
+Records are only added, never changed. `ended` follows each completed turn. A session without records doesn't exist. An
+id that looks generated must exist already, so that typos are noticed.
 """
 
 from onetool.ask.sessions.records import SessionInfo, Transcript, check_id

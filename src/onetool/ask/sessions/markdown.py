@@ -1,8 +1,7 @@
 """Writes a session as a Markdown document.
 
-Questions and answers are quoted line by line, and arguments and results stand in fences longer than any inside. So no
-content can break out of its place. Nothing in them is HTML, and pictures are links: opening the document in a viewer
-sends no requests.
+Questions and answers are quoted line by line, and arguments and results are in fences longer than any inside, so
+content can't break out. HTML is escaped, and pictures become links: opening the document in a viewer sends no requests.
 """
 
 import re
@@ -65,7 +64,7 @@ def _head(transcript: Transcript) -> str:
     if usage.input or usage.output:
         lines.append(f"- Tokens: {usage.input:,} in, {usage.output:,} out")
     if transcript.damaged:
-        lines.append(f"- Lines of the file that can't be read, and are not here: {transcript.damaged:,}")
+        lines.append(f"- Unreadable lines, not shown here: {transcript.damaged:,}")
     return "\n".join(lines)
 
 
@@ -78,7 +77,7 @@ def _message_lines(message: SessionMessage, at: float, number: int, calls: dict[
             if not message.text and not message.broken_off:
                 return []
             title = "Before it called tools" if message.calls else "Answer"
-            broken_off = ["It was not let finish."] if message.broken_off else []
+            broken_off = ["The answer was cut off."] if message.broken_off else []
             return [f"### {title} · {_time(at)}", *_quoted(message.text), *broken_off]
         case Result():
             parts = [f"### Tool {_code(message.name)} · {_time(at)} · {_how(message)}"]
@@ -116,10 +115,10 @@ TAG = re.compile(r"<(?=[A-Za-z/!?])")
 
 
 def _without_pictures(lines: Iterable[str]) -> Iterator[str]:
-    """Yield the lines with tags as text, and pictures as links. Blocks of code stay the same.
+    """Yield the lines with tags as text, and pictures as links. Code blocks are not changed.
 
-    After a fence that is not at the margin, nothing counts as code any more. A backslash would not escape a tag: the
-    text may have one before it.
+    After a fence that is indented, nothing counts as code. Tags can't be escaped with a backslash, because the text may
+    have another one before it.
     """
     fence, is_clear = "", True
     for line in lines:
@@ -140,7 +139,7 @@ def _without_pictures(lines: Iterable[str]) -> Iterator[str]:
 
 
 def _code(text: str) -> str:
-    """Return a code span. Spaces separate its own backticks from ours; viewers remove them."""
+    """Return a code span. Spaces separate its content from the backticks; viewers remove them."""
     text = " ".join(_plain(text).split()) or "?"
     mark = backticks(text)
     return f"{mark} {text} {mark}" if "`" in text else f"{mark}{text}{mark}"

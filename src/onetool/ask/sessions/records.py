@@ -1,8 +1,8 @@
-"""The content of a session: its id, its records as lines, how they are read and repaired, its transcript.
+"""The content of a session: ids, records as lines, reading and repair, and transcripts.
 
-Reading a damaged line is not an error; reading a later version of the format is. On reading, every call gets one
-result, right behind it and in the order of the calls. A call without a result may have run or not, which the model is
-told. A result without its call is left out.
+Damaged lines are skipped, but a later version of the format is an error. On reading, every call gets one result,
+directly after it and in the order of the calls. For a call without a result, the model is told that its
+outcome is unknown. A result without its call is omitted.
 """
 
 import re
@@ -26,9 +26,9 @@ GENERATED_ID = re.compile(r"[0-9]{8}-[0-9]{6}-[a-z0-9]{4}")
 
 
 def check_id(id: str) -> str:
-    """Return a valid id. Raises SessionError."""
+    """Return the id if it is valid. Raises SessionError."""
     if id == LAST:
-        raise SessionError(f"{LAST!r} stands for the session that was used last: choose another name", "session")
+        raise SessionError(f"{LAST!r} stands for the most recently used session: choose another name", "session")
     if SESSION_ID.fullmatch(id):
         return id
     shown = id if len(id) <= 64 else f"{id[:64]}…"
@@ -40,7 +40,7 @@ def check_id(id: str) -> str:
 
 
 def is_generated(id: str) -> bool:
-    """Return whether an id looks generated: no user chooses such a name."""
+    """Return whether an id looks generated."""
     return GENERATED_ID.fullmatch(id) is not None
 
 
@@ -58,13 +58,13 @@ MAX_TITLE = 80  # characters
 
 
 class SessionHeader(msgspec.Struct, frozen=True, kw_only=True, tag="session"):
-    """The first line."""
+    """The first line of a session."""
 
     version: int = VERSION
     id: str = ""
     created: float = 0.0
     title: str = ""  # the first words of the first question
-    owner: str | UnsetType = UNSET  # for information: the owner in the row counts
+    owner: str | UnsetType = UNSET  # informational: the owner in the row is authoritative
 
 
 TurnEnd = Literal["answered", "failed", "stopped"]
@@ -91,7 +91,7 @@ class Titled(msgspec.Struct, frozen=True, kw_only=True, tag="titled"):
 
 
 class Allowed(msgspec.Struct, frozen=True, kw_only=True, tag="allowed"):
-    """The only tools from here on, until another such line."""
+    """The allowed tools from here on, until the next such record."""
 
     tools: tuple[str, ...] = ()
     at: float = 0.0
@@ -120,12 +120,12 @@ def record_line(record: SessionHeader | TurnEnded | Titled | Allowed) -> bytes:
 
 
 def message_line(message: SessionMessage, at: float) -> tuple[bytes, SessionMessage]:
-    """Return the line of a message, and the message as in that line, without what JSON can't express."""
+    """Return the line of a message, and the message as in that line, without values that JSON can't express."""
     try:
         text = msgspec.json.encode(message)
-        _message_decoder.decode(text)  # raises if it couldn't be read again
+        _message_decoder.decode(text)  # raises if the line would be unreadable
     except (UnicodeEncodeError, *UNREADABLE, TypeError, ValueError, OverflowError):
-        try:  # without halves of surrogate pairs, and without a value that is not JSON
+        try:  # without lone surrogates, and without a value that isn't JSON
             if isinstance(message, Result):
                 message = msgspec.structs.replace(message, value=UNSET)
             message = msgspec.convert(replace_all_surrogates(msgspec.to_builtins(message)), SessionMessage)
@@ -146,7 +146,7 @@ def read_line(line: bytes) -> tuple[Record, float] | None:
 
 
 def read_record(line: bytes) -> Record | None:
-    """Return the record of a line; None if it is empty, or can't be read."""
+    """Return the record of a line; None if the line is empty or unreadable."""
     try:
         return _record_decoder.decode(line) if line else None
     except UNREADABLE:
@@ -205,7 +205,7 @@ class _OpenCalls:
 
 
 def repair(messages: Iterable[TimedMessage], goes_on: bool = False) -> list[TimedMessage]:
-    """Give every call its result. `goes_on`: a turn is running, so the last calls may still get theirs."""
+    """Give every call a result. `goes_on`: a turn is running, so the last calls may still get theirs."""
     whole: list[TimedMessage] = []
     under_way = _OpenCalls()
     for message, at in messages:
@@ -222,7 +222,7 @@ def repair(messages: Iterable[TimedMessage], goes_on: bool = False) -> list[Time
 # Reading a whole session
 
 
-MAX_LINES = 50_000  # more than any conversation has; reading them takes some milliseconds
+MAX_LINES = 50_000  # more than any conversation; reading them takes some milliseconds
 
 
 class SessionContent(msgspec.Struct, frozen=True, kw_only=True):
@@ -230,8 +230,8 @@ class SessionContent(msgspec.Struct, frozen=True, kw_only=True):
     said: list[TimedMessage]  # repaired
     ended: list[TurnEnded]
     damaged: int  # lines that can't be read
-    allowed: tuple[str, ...] | None = None  # the tools that were allowed last
-    title: str | None = None  # the last one given by a user
+    allowed: tuple[str, ...] | None = None  # the last allowed tools
+    title: str | None = None  # the last title given by the user
 
     @property
     def usage(self) -> Usage:
@@ -249,7 +249,7 @@ def read_session(id: str, data: bytes, goes_on: bool = False) -> SessionContent:
     for place, line in enumerate(BytesIO(data)):  # splitting all at once would block other threads
         if place == MAX_LINES:
             problem = f"the session {id} can't be used: it has more than {MAX_LINES:,} lines"
-            raise SessionError(problem, "session", ["begin another session with --new-session"])
+            raise SessionError(problem, "session", ["start another session with --new-session"])
         if line.isspace():
             continue
         try:
@@ -260,9 +260,9 @@ def read_session(id: str, data: bytes, goes_on: bool = False) -> SessionContent:
         match found:
             case (SessionHeader() as first, _):
                 if first.version > VERSION:
-                    versions = f"form {first.version}; this one knows {VERSION}"
+                    versions = f"format {first.version}; this version supports {VERSION}"
                     problem = f"the session {id} was written by a later OneTool ({versions})"
-                    hints = ["update OneTool", "or begin another session with --new-session"]
+                    hints = ["update OneTool", "or start another session with --new-session"]
                     raise SessionError(problem, "session", hints)
                 begun = begun or first
             case (TurnEnded() as end, _):
@@ -283,11 +283,11 @@ def read_session(id: str, data: bytes, goes_on: bool = False) -> SessionContent:
 ENDED_PREFIX = b'{"type":"ended"'
 USER_PREFIX = b'{"type":"user"'
 TITLED_PREFIX = b'{"type":"titled"'
-NO_ANSWER = "(no answer)"  # in place of one
+NO_ANSWER = "(no answer)"
 
 
 class SessionInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """A session in a list. `usage` is of all ended turns; `provider` and `model` are those of the last one."""
+    """A session in a list. `usage` is the total of all ended turns; `provider` and `model` are those of the last."""
 
     id: str
     created: float  # seconds since 1970
@@ -302,7 +302,7 @@ class SessionInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Transcript(msgspec.Struct, frozen=True, kw_only=True):
-    """What was said in a session. Calls that were interrupted, or are under way, have results that say so."""
+    """The messages of a session. Calls that were interrupted or are under way have results that say so."""
 
     id: str
     created: float  # seconds since 1970
@@ -318,7 +318,7 @@ class Transcript(msgspec.Struct, frozen=True, kw_only=True):
     ended: tuple[TurnEnded, ...] = ()
 
     def lacks_answer(self, index: int) -> bool:
-        """Return whether this message is the last one after a question, and not an answer."""
+        """Return whether this message is the last after a question without being an answer."""
         said, following = self.messages[index], self.messages[index + 1 : index + 2]
         if isinstance(said, UserCall) or (following and not isinstance(following[0], User | UserCall)):
             return False

@@ -1,7 +1,7 @@
-"""Rows of sessions: one row for a session, and one for each record of it. `SessionWriter` adds those of a turn.
+"""Rows of sessions: one for each session, and one for each record. `SessionWriter` adds the records of a turn.
 
-The row of a session has its summary for lists, the time of its last use by the database's clock, and its lease: the
-turn that has the session, and until when.
+The row of a session has a summary for lists, the time of the last use by the database's clock, and the lease: the turn
+that holds the session, and its end.
 """
 
 from collections.abc import Callable
@@ -28,10 +28,10 @@ from onetool.database import ChangeUnknownError, Database, DatabaseAwayError, Da
 LEASE_S = 15.0
 RENEW_S = 4.0
 RETRY_S = 0.2
-MAX_AWAY_S = 10.0  # for which records wait for a database that is away
+MAX_AWAY_S = 10.0  # how long records wait while the database can't be reached
 MAX_BYTES = 32 * 1024 * 1024  # of a session
 
-ended_holders = set[str]()  # turns of this process that have ended, though their leases could not be ended
+ended_holders = set[str]()  # ended turns of this process whose leases could not be released
 
 SUMMARY = "size, lines, first, ended, titled, questions"
 WHERE = "owner = %s AND id = %s"
@@ -56,7 +56,7 @@ class SessionSummary(msgspec.Struct, frozen=True):
         return cls(size, lines, bytes(first), bytes(ended), bytes(titled), questions)
 
     def after(self, lines: list[bytes]) -> "SessionSummary":
-        """Return the summary with these lines at its end."""
+        """Return the summary after these lines are added."""
         ended, titled, questions = self.ended, self.titled, self.questions
         for line in lines:
             if line.startswith(ENDED_PREFIX) and isinstance(read_record(line), TurnEnded):
@@ -89,14 +89,14 @@ class SessionSummary(msgspec.Struct, frozen=True):
 def read_records(work: Transaction, key: SessionKey, size: int) -> bytes:
     """Return all lines of a session. Raises SessionError if it is too large."""
     if size > MAX_BYTES:
-        why = f"it has {size:,} bytes, more than {MAX_BYTES:,}; begin another with --new-session"
+        why = f"it has {size:,} bytes, more than {MAX_BYTES:,}; start another with --new-session"
         raise SessionError(f"the session {key.id} can't be used: {why}", "session")
     rows = work.execute(f"SELECT body FROM ask_records WHERE {WHERE} ORDER BY number", key)  # noqa: S608 - ours
     return b"".join(bytes(body) for (body,) in rows)
 
 
 def add_records(work: Transaction, key: SessionKey, before: SessionSummary, lines: list[bytes]) -> SessionSummary:
-    """Add lines after the existing ones. Lines that are there already, with the same numbers, are not added again."""
+    """Add lines at the end. Lines whose numbers exist already are skipped."""
     after = before.after(lines)
     sql = f"UPDATE ask_sessions SET ({SUMMARY}) = (%s, %s, %s, %s, %s, %s) WHERE {WHERE}"  # noqa: S608 - ours
     work.execute(sql, (*msgspec.structs.astuple(after), *key))
@@ -115,9 +115,9 @@ def session_error(what: str, error: DatabaseError) -> SessionError:
 class SessionWriter:
     """A thread that writes the records of one turn, so that the event loop never waits for the database.
 
-    The thread also renews the lease. A turn that fails to do so for long loses the session: each write checks that the
-    turn still has it. Records have numbers, so that a write with an unknown outcome can be repeated safely. Ended turns
-    survive a power failure.
+    The thread also renews the lease. A turn whose lease expires loses the session, and each write checks that the turn
+    still holds it. Records are numbered, so a write with an unknown outcome can be repeated safely. Ended turns survive
+    a power failure.
     """
 
     def __init__(self, database: Database, key: SessionKey, holder: str, summary: SessionSummary) -> None:
@@ -134,7 +134,7 @@ class SessionWriter:
         self._thread.start()
 
     def append(self, lines: bytes) -> None:
-        """Add whole lines, without waiting for the database. Raises SessionError if earlier ones were not written."""
+        """Add whole lines without waiting for the database. Raises SessionError if earlier lines were not written."""
         with self._changed:
             if self._failure is not None:
                 raise self._failure
@@ -155,13 +155,13 @@ class SessionWriter:
                 raise self._failure
 
     def close(self) -> None:
-        """Let others have the session soon: the thread writes waiting lines, and ends the lease. Doesn't block."""
+        """Release the session soon: the thread writes waiting lines, then ends the lease. Doesn't block."""
         with self._changed:
             self._is_closed = True
             self._changed.notify_all()
 
     def finish(self) -> None:
-        """Let others have the session as soon as this returns."""
+        """Release the session before this returns."""
         self.close()
         self._thread.join(2 * MAX_AWAY_S)
 
@@ -189,7 +189,7 @@ class SessionWriter:
                 self._fail(session_error(self._cannot_write, error), error)
             except SessionError as error:
                 self._fail(error)
-            except Exception as error:  # noqa: BLE001 - else `flush` would wait for ever
+            except Exception as error:  # noqa: BLE001 - else `flush` would wait forever
                 self._fail(SessionError(f"{self._cannot_write}: {type(error).__name__}: {error}", "session"), error)
             else:
                 away_since = None
@@ -208,7 +208,7 @@ class SessionWriter:
         def job(work: Transaction) -> SessionSummary:
             work.execute(renew, (LEASE_S, *self._key, self._holder))
             if not work.row_count:
-                why = "another turn has taken it meanwhile, or deleted it"
+                why = "another turn has taken it, or it was deleted"
                 raise SessionError(f"{self._cannot_write}: {why}", "session")
             return add_records(work, self._key, self._summary, lines) if lines else self._summary
 
@@ -221,7 +221,7 @@ class SessionWriter:
             self._changed.notify_all()
 
     def _end_lease(self) -> None:
-        """Let others have the session. Where that can't be written, other processes wait for the end of the lease."""
+        """Release the session. If that can't be written, other processes wait until the lease expires."""
 
         def job(work: Transaction) -> None:
             free = f"UPDATE ask_sessions SET holder = NULL, until = NULL WHERE {WHERE} AND holder = %s"  # noqa: S608
@@ -230,5 +230,5 @@ class SessionWriter:
 
         try:
             self._database.write(job)
-        except Exception:  # noqa: BLE001 - whatever it is
+        except Exception:  # noqa: BLE001 - the lease just expires
             ended_holders.add(self._holder)

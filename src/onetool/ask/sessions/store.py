@@ -1,7 +1,7 @@
-"""SessionStore: take a turn in a session; list, read, rename and delete sessions.
+"""SessionStore: starts turns in sessions; lists, reads, renames and deletes sessions.
 
-A turn has its session alone, among all processes and replicas, by a lease in the row of the session. A turn whose
-process has ended loses its session at once where the database can tell (SQLite), else when the lease ends. Reading
+A turn holds its session exclusively, among all processes and replicas, by a lease in the row of the session. If its
+process ends, the session is free at once where the database can tell (SQLite), else when the lease expires. Reading
 needs no lease, so lists and transcripts also show a turn that is under way.
 """
 
@@ -47,8 +47,8 @@ from onetool.database import Database, DatabaseError, Transaction
 T = TypeVar("T")
 
 EMPTY_S = 3600.0  # after which a session without messages is removed
-PAUSE_S = 0.1  # between two looks at a session that another turn has
-NEW_SESSION_HINT = "begin another with --new-session"
+PAUSE_S = 0.1  # between two checks of a session that another turn holds
+NEW_SESSION_HINT = "start another with --new-session"
 GENERATED_HINT = "names of this form are generated, so this one is probably mistyped"
 LIST_HINT = "`onetool sessions list` shows all sessions"
 
@@ -72,10 +72,10 @@ class SessionStore:
 
     @asynccontextmanager
     async def turn(self, id: str | None, *, new: bool = False, wait: float = 0.0) -> AsyncIterator[ChatSession]:
-        """Hold a session for one turn. Make it if it doesn't exist; wait for another turn to end.
+        """Hold a session for one turn. Create a missing session; wait up to `wait` seconds for another turn to end.
 
-        Without an id the session is new; `new` refuses an existing one. Without `new`, an id that looks generated must
-        exist. A session without messages is not stored.
+        Without an id, the session is new. With `new`, an existing session is refused; without, an id that looks
+        generated must exist. A session without messages is not stored.
         """
         session = await self._open_turn(id, new, wait)
         try:
@@ -95,7 +95,7 @@ class SessionStore:
         sql = f"SELECT modified, size FROM ask_sessions WHERE {WHERE} AND size > 0"  # noqa: S608 - ours
 
         def job(work: Transaction) -> tuple[bytes, float, bool] | None:
-            goes_on = self._find_holder(work, id) is not None  # first: a turn that ends meanwhile has all its results
+            goes_on = self._find_holder(work, id) is not None  # first: a turn that ends now has all its results
             for modified, size in work.execute(sql, self._key(id)):
                 return read_records(work, self._key(id), size), modified, goes_on
             return None
@@ -123,12 +123,12 @@ class SessionStore:
         self._change(id, "then rename it", job)
 
     def shrink(self) -> None:
-        """Give the space of deleted sessions back to the system, if possible now."""
+        """Return the space of deleted sessions to the system, if possible."""
         with suppress(DatabaseError):
             self._database.shrink()
 
     def has(self, id: str) -> bool:
-        """Return whether there is such a session with messages."""
+        """Return whether a session with this id exists and has messages."""
         if not SESSION_ID.fullmatch(id):
             return False
         sql = f"SELECT 1 FROM ask_sessions WHERE {WHERE} AND size > 0"  # noqa: S608 - ours
@@ -184,7 +184,7 @@ class SessionStore:
                     raise
 
     def _try_open(self, id: str, new: bool) -> ChatSession | None:
-        """Open the session; None while another turn has it."""
+        """Open the session; None while another turn holds it."""
         key = self._key(id)
         if self._read(lambda work: self._find_holder(work, id)):  # waiting turns write nothing
             return None
@@ -203,7 +203,7 @@ class SessionStore:
             if new and data:
                 raise _exists_error(id)
             if not new and not data and is_generated(id):
-                raise self._not_found(id, f"or --new-session begins it: {GENERATED_HINT}")
+                raise self._not_found(id, f"or create it with --new-session: {GENERATED_HINT}")
             return ChatSession(id, writer, read_session(id, data), is_new=not data, now=self._now, owner=self._owner)
         except BaseException:
             writer.finish()
@@ -219,7 +219,7 @@ class SessionStore:
     # Leases
 
     def _take(self, work: Transaction, id: str, holder: str | None) -> SessionSummary | None:
-        """Give the session to a turn, or free it; make it if it doesn't exist. Return None if another turn has it."""
+        """Lease a session to a turn, or release it; create it if missing. Return None if another turn holds it."""
         key, clock, before = self._key(id), self._database.clock, self._lease(work, id)
         if before is not None and self._describe(before) is not None:
             return None
@@ -228,7 +228,7 @@ class SessionStore:
             f"VALUES (%s, %s, {clock}, %s, %s, %s, %s, %s, %s) ON CONFLICT DO NOTHING"
         )
         work.execute(insert, (*key, 0, 0, b"", b"", b"", 0))
-        if work.row_count == 1:  # a new one; sessions without messages were left by turns that were killed
+        if work.row_count == 1:  # newly created; killed turns leave sessions without messages
             empty = f"DELETE FROM ask_sessions WHERE size = 0 AND NOT {self._is_leased} AND modified < {clock} - %s"  # noqa: S608
             work.execute(empty, (EMPTY_S,))
         take = (
@@ -240,7 +240,7 @@ class SessionStore:
         return None
 
     def _find_holder(self, work: Transaction, id: str) -> str | None:
-        """Describe the process of the turn that has the session; None if no turn is under way."""
+        """Describe the process of the turn that holds the session; None if no turn is under way."""
         holder = self._lease(work, id)
         return None if holder is None else self._describe(holder)
 
@@ -254,7 +254,7 @@ class SessionStore:
         return None if holder in ended_holders else self._database.find_process(holder.partition(".")[0])
 
     def _change(self, id: str, then: str, change: Callable[[Transaction, SessionKey, SessionSummary], None]) -> None:
-        """Change a session in which no turn is under way. `then` is what to do after that turn."""
+        """Change a session that no turn holds. If one does, `then` is the hint for afterwards."""
         id = self._resolve(id)
         key = self._key(id)
         if not self._read(lambda work: work.execute(f"SELECT 1 FROM ask_sessions WHERE {WHERE}", key)):  # noqa: S608
@@ -318,7 +318,7 @@ class SessionStore:
 
 
 def _exists_error(id: str) -> SessionError:
-    hints = ["choose another name", "or leave --new-session out"]
+    hints = ["choose another name", "or omit --new-session"]
     return SessionError(f"there is a session {id!r} already", "exists", hints)
 
 

@@ -1,4 +1,4 @@
-"""`ChatSession`: a session during one turn: the messages so far, and new ones, which are written at once."""
+"""`ChatSession`: a session during one turn, with its messages, which are written as they are added."""
 
 import json
 from collections.abc import Callable, Iterable, Mapping
@@ -20,13 +20,13 @@ from onetool.ask.sessions.records import (
 from onetool.ask.sessions.rows import SessionWriter
 from onetool.core.text import replace_all_surrogates
 
-MAX_OWNER = 300  # characters in the first line, which has to stay short
+MAX_OWNER = 300  # characters in the first line, which must stay short
 
 T = TypeVar("T")
 
 
 class ChatSession:
-    """A session during one turn, made by `SessionStore.turn`. No other turn has it meanwhile."""
+    """A session during one turn, created by `SessionStore.turn` and held exclusively."""
 
     def __init__(
         self,
@@ -44,7 +44,7 @@ class ChatSession:
         self.messages: list[SessionMessage] = []
         self.usage = content.usage  # of ended turns
         self.damaged = content.damaged
-        self.allowed = content.allowed  # the tools that were allowed last; None: never set
+        self.allowed = content.allowed  # the last allowed tools; None: never set
         self._title = UNSET if content.title is None else content.title
         self._writer = writer
         self._now = now
@@ -56,7 +56,7 @@ class ChatSession:
             self._take(message)
 
     def append(self, message: SessionMessage) -> None:
-        """Add a message. It is written soon: see `settle`. Raises SessionError if an earlier one was not written."""
+        """Add a message, which is written soon: see `settle`. Raises SessionError if an earlier write failed."""
         at = round(self._now(), 3)
         written, message = message_line(message, at)
         if not self._has_first_line:
@@ -67,7 +67,7 @@ class ChatSession:
         self._take(message)
 
     def allow(self, tools: Iterable[str]) -> None:
-        """Allow these tools alone, in this turn and in later ones."""
+        """Allow only these tools, in this turn and later ones."""
         names = tuple(sorted(tools))
         if names != self.allowed:
             self.allowed = names
@@ -76,7 +76,7 @@ class ChatSession:
     def end(
         self, provider: str, model: str, usage: Usage, steps: int, how: TurnEnd | UnsetType = UNSET, why: str = ""
     ) -> None:
-        """Note the end of the turn. Once written, the turn also survives a power failure. Raises SessionError."""
+        """Record the end of the turn. Once written, the turn survives a power failure. Raises SessionError."""
         total = self.usage + usage
         turns = sum(isinstance(message, User) for message in self.messages)
         ended = TurnEnded(
@@ -97,7 +97,7 @@ class ChatSession:
     def cached(self, name: str, args: Mapping[str, Any]) -> Any | UnsetType:
         """Return the reusable result of an equal call; else UNSET.
 
-        Arguments are equal if their JSON is, in any order of keys: 1, 1.0 and true differ.
+        Arguments are equal if their JSON is, ignoring the order of keys: 1, 1.0 and true differ.
         """
         key = call_key(name, args)
         return UNSET if key is None else self._values.get(key, UNSET)
@@ -108,14 +108,14 @@ class ChatSession:
             await run_in_thread(self._writer.flush)
 
     def finish(self) -> None:
-        """Wait until everything is written, and let others have the session. Raises SessionError."""
+        """Wait until everything is written, and release the session. Raises SessionError."""
         try:
             self._writer.flush()
         finally:
             self._writer.finish()
 
     def close(self) -> None:
-        """Let others have the session soon. Nothing more is added. Doesn't block."""
+        """Release the session soon, without blocking. Messages can't be added afterwards."""
         self._writer.close()
 
     def _take(self, message: SessionMessage) -> None:
@@ -130,7 +130,7 @@ class ChatSession:
 
 
 def call_key(name: str, args: Mapping[str, Any]) -> str | None:
-    """Return a key that is the same for the same call; None if the arguments are not JSON."""
+    """Return a key that is equal for equal calls; None if the arguments are not JSON."""
     try:
         return json.dumps([name, dict(args)], sort_keys=True)
     except (TypeError, ValueError, RecursionError):
@@ -138,7 +138,7 @@ def call_key(name: str, args: Mapping[str, Any]) -> str | None:
 
 
 async def run_in_thread(work: Callable[[], T], undo: Callable[[T], None] | None = None) -> T:
-    """Run blocking work in a thread. If cancelled, wait for its end all the same, then undo its result."""
+    """Run blocking work in a thread. If cancelled, still wait for the work, then undo its result."""
     import asyncio  # lists of sessions, and shell completion, don't need it
 
     running = asyncio.get_running_loop().run_in_executor(None, work)

@@ -1,13 +1,13 @@
-"""`AuditLog`: who called what, from where, with which outcome. Lines are only appended, and have no values.
+"""`AuditLog`: an append-only log of who called what, from where, with which outcome. Lines have no values.
 
     log = AuditLog(database, config.audit)
-    log.record("admin", "tokens add")          # noted, and written by a thread within 0.2 s
-    log.write("admin", "tokens add")           # written when it returns; AuditUnavailableError if that fails
+    log.record("admin", "tokens add")          # queued, and written by a thread within 0.2 s
+    log.write("admin", "tokens add")           # returns after the line is written, or raises AuditUnavailableError
 
-While the log can't be written, lines wait in memory, up to a limit. Lines beyond it are lost and counted, those of the
-caller with the most lines first; a gap line has their number later, and says whose they were. With `required`, a call
-only runs after a line about its beginning is written. A written line survives the end of the process, but not always a
-power failure.
+While the log can't be written, lines wait in memory, up to a limit. Lines beyond it are lost and counted, starting
+with the caller that has the most lines; a gap line later gives their number and caller. With `required`, a call only
+runs after a line about its start is written. A written line survives the end of the process, but not always a power
+failure.
 """
 
 import logging
@@ -42,30 +42,30 @@ from onetool.services.event_queue import MAX_WAITING, EventQueue
 
 log = logging.getLogger("onetool.audit")
 
-GATHER_S = 0.1  # for which a line waits for others
+GATHER_S = 0.1  # how long a line waits for more lines, to be written together
 SWEEP_S = 3600.0  # between two sweeps
-MAX_HELD = 16_384  # bytes of arguments that wait to be hashed; larger ones are hashed at once
+MAX_HELD = 16_384  # bytes; larger arguments are hashed at once, not later in the thread
 
 Noted = AuditEntry | tuple[Callable[[Any, float, AuditHasher], AuditEntry], CallEvent | RunEvent, float]
-"""What waits for the thread: an entry, or a function that makes one of an event and its time."""
+"""A queued item: an entry, or a function that makes an entry from an event and its time."""
 
 
 class AuditUnavailableError(ToolFailure):
-    """A call that is refused because the audit log is required, and can't be written."""
+    """A call that was refused because the audit log is required but can't be written."""
 
     def __init__(self, error: DatabaseError) -> None:
         super().__init__(
             f"the audit log can't be written ({error}), and the config of this server says audit: required",
             reason="audit_unavailable",
-            hints=["the server's log says where it is"],
+            hints=["see the server's log for the path of the audit log"],
         )
 
 
 class AuditLog:
-    """The log in a database. Any thread may call all methods. Only `write` and `flush` wait until lines are written."""
+    """The audit log in a database. All methods are thread-safe; only `write` and `flush` wait for the database."""
 
     def __init__(self, database: Database, settings: AuditSettings, clock: Callable[[], float] | None = None) -> None:
-        """Replicas agree on the time: `clock` is the database's, unless it is given."""
+        """Open the log. `clock` is the database's by default, so that replicas agree on the time."""
         self.table = AuditTable(database)
         self._clock = clock or database.now
         self._writer = _Writer(self.table, settings, self._clock)
@@ -90,13 +90,13 @@ class AuditLog:
     # Events
 
     def record(self, kind: AuditKind, what: str, **more: Any) -> None:
-        """Note an action of the current principal. `more` are fields of AuditEntry."""
+        """Queue a line about an action of the current principal. `more` are fields of AuditEntry."""
         entry = self.entry(kind, what, **more)
         who = entry.principal
         self.queue.put(entry, who.lasting_owner or who.name)
 
     def record_event(self, event: CallEvent | RunEvent) -> None:
-        """Note a call, or code, that has ended."""
+        """Queue a line about a call or run that has ended."""
         who, at, hasher = event.principal, self._clock(), self._writer.hasher
         if isinstance(event, CallEvent):
             noted = (call_entry, event, at) if len(event.args) <= MAX_HELD else call_entry(event, at, hasher)
@@ -110,7 +110,7 @@ class AuditLog:
         return msgspec.structs.replace(entry, outcome=BEGUN, ms=None)
 
     def write(self, kind: AuditKind, what: str, **more: Any) -> None:
-        """Do the same as `record`, but wait until the line is written. Raises AuditUnavailableError."""
+        """Write a line as `record` does, but wait until it is written. Raises AuditUnavailableError."""
         self.write_entry(self.entry(kind, what, **more))
 
     def write_entry(self, entry: AuditEntry) -> None:
@@ -149,7 +149,7 @@ class AuditLog:
         return AuditEntry(at=self._clock(), kind=kind, what=what, principal=who, address=place, id=own, **more)
 
     def flush(self) -> None:
-        """Write waiting lines, if possible."""
+        """Write queued lines, if possible."""
         with suppress(DatabaseError):
             self.queue.flush()
 
@@ -158,7 +158,7 @@ class AuditLog:
 
 
 class _Writer:
-    """Makes lines of what was noted, and writes them."""
+    """The writer of queued lines."""
 
     def __init__(self, table: AuditTable, settings: AuditSettings, clock: Callable[[], float]) -> None:
         self.settings = settings
@@ -173,19 +173,19 @@ class _Writer:
             self._load_key()
 
     def close(self) -> None:
-        """Write waiting lines. The garbage collector may call this."""
+        """Write queued lines. The garbage collector may call this."""
         self.queue.close()
         if waiting := len(self.queue.waiting):
-            log.error("lines of the audit log that are lost: %d (%s)", waiting, self.problem)
+            log.error("lost %d lines of the audit log (%s)", waiting, self.problem)
 
     def _write(self, noted: deque[Noted]) -> None:
-        """Write lines, and remove those that are written."""
+        """Write lines, and remove written lines from the queue."""
         if not self.hasher.has_key:
             self._load_key()
         for index, one in enumerate(noted):
             if not isinstance(one, AuditEntry):
                 make, event, at = one
-                noted[index] = make(event, at, self.hasher)  # it is small, if it has to wait again
+                noted[index] = make(event, at, self.hasher)  # an entry is small, should it have to wait again
         while noted:
             entries = cast(list[AuditEntry], [*islice(noted, MAX_APPENDED)])
             self._append(entries)
@@ -205,16 +205,16 @@ class _Writer:
         if self.problem is not None:
             self._set_problem(None)
             with suppress(DatabaseError):
-                self._load_key()  # a new database, in place of a damaged one, has another key
+                self._load_key()  # a new database that replaces a damaged one has a new key
 
     def _set_problem(self, problem: str | None) -> None:
         before, self.problem = self.problem, problem
         if problem is not None and before is None:
             required = self.settings.mode == "required"
-            then = "nothing is called until it can" if required else f"up to {MAX_WAITING:,} lines wait, more are lost"
+            then = "calls are refused until it can" if required else f"up to {MAX_WAITING:,} lines wait, more are lost"
             log.error("the audit log can't be written: %s; %s", problem, then)
         elif problem is None and before is not None:
-            log.warning("the audit log is written again; lines lost: %d", self.queue.lost.total())
+            log.warning("the audit log can be written again; lines lost: %d", self.queue.lost.total())
 
     def _gap(self, count: int, outcome: str, caller: str = "", why: str = "") -> AuditEntry:
         whose = f" of {caller}" if caller else ""
@@ -223,7 +223,7 @@ class _Writer:
         return AuditEntry(at=self._clock(), kind="gap", what=what, principal=principal, outcome=outcome)
 
     def _sweep(self) -> None:
-        """Remove lines beyond the limits, now and then."""
+        """Remove lines beyond the limits, if the last sweep was long enough ago."""
         if self._clock() < self._next_sweep:
             return
         self._next_sweep = self._clock() + SWEEP_S

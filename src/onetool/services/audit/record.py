@@ -1,8 +1,8 @@
-"""`AuditRecord`: a line of the audit log, how it is made, and filters for lines.
+"""`AuditRecord`: a line of the audit log, functions that make it, and filters for lines.
 
-A line has names, and no values. Texts that a client chose (the name of its program, the id of a call) are cut and
-cleaned. Names of unknown tools, and arguments, are only there as keyed hashes: equal ones have equal hashes, and short
-secrets can't be guessed without the key of the log.
+A line has names, but no values. Texts chosen by a client (the name of its program, the id of a call) are shortened and
+stripped of control characters. Arguments and names of unknown tools are written only as keyed hashes: equal values have
+equal hashes, and short secrets can't be guessed without the key of the log.
 """
 
 import hmac
@@ -23,15 +23,15 @@ from onetool.core.trace import RequestTrace
 AuditKind = Literal["call", "change", "login", "approval", "refusal", "admin", "gap"]
 KINDS: tuple[AuditKind, ...] = get_args(AuditKind)
 OK = "ok"
-ANSWERS = ("approved", "declined")  # of a person, to whether a call may run
-BEGUN = "begun"  # of a line that was written before the call; a later one with the same id has the outcome
+ANSWERS = ("approved", "declined")  # of a person asked to approve a call
+BEGUN = "begun"  # of a line written before the call; a later line with the same id has the outcome
 
 HASH_DIGITS = 16
 MAX_WHAT = 300  # characters
 MAX_MADE = 2_000
-MAX_FIELD = 80  # characters of all others
+MAX_FIELD = 80  # characters of every other field
 _ID = re.compile(r"[\w.:-]{1,80}", re.ASCII)
-# Reasons of OneTool. Those of a tool's author are not written: they could quote a value.
+# Reasons of OneTool. Reasons given by tool authors are not written: they could quote a value.
 REASONS = frozenset(
     [
         "audit_unavailable",
@@ -63,31 +63,31 @@ REASONS = frozenset(
         "upstream_error",
     ]
 )
-_REFUSALS = ("audit_unavailable", "role_needed")  # reasons for which nothing was done
+_REFUSALS = ("audit_unavailable", "role_needed")  # reasons of calls that did not run
 
 
 class AuditRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One line. Empty members are left out."""
+    """One line. Empty fields are omitted."""
 
     time: Annotated[str, Meta(description="UTC, with milliseconds.")]
     kind: AuditKind
     what: Annotated[str, Meta(description="The tool, or a request: PUT /tools/bundles/…")]
     outcome: Annotated[str, Meta(description="ok, approved, declined, begun (see a later line), or the error's code.")]
-    reason: Annotated[str, Meta(description="The finer cause of an error.")] = ""
+    reason: Annotated[str, Meta(description="The specific cause of an error.")] = ""
     status: Annotated[int | None, Meta(description="The HTTP status of a request.")] = None
     who: Annotated[str, Meta(description="The principal; empty for the person who runs the process.")] = ""
-    owner: Annotated[str, Meta(description="Whose things are meant, if not those of `who`.")] = ""
+    owner: Annotated[str, Meta(description="The owner of the data, if not `who`.")] = ""
     role: str = ""
     address: Annotated[str, Meta(description="The address of the client.")] = msgspec.field(default="", name="from")
     via: Annotated[str, Meta(description="The interface: mcp, rest, ask, run, http, cli, draft (a trial).")] = ""
-    client: Annotated[str, Meta(description="The program, as it calls itself.")] = ""
+    client: Annotated[str, Meta(description="The name that the client program gives itself.")] = ""
     ms: float | None = None
     args: Annotated[str, Meta(description="A keyed hash of the arguments: equal ones have equal hashes.")] = ""
     id: Annotated[str, Meta(description="The id of the call.")] = ""
-    run: Annotated[str, Meta(description="The run whose code called.")] = ""
-    made: Annotated[str, Meta(description="Of a run that was cancelled: what its calls came to.")] = ""
-    request: Annotated[str, Meta(description="The id of the HTTP request, which its client may have chosen.")] = ""
-    own: Annotated[str, Meta(description="An id of the same request that no client can choose.")] = ""
+    run: Annotated[str, Meta(description="The run whose code made the call.")] = ""
+    made: Annotated[str, Meta(description="For a cancelled run: the outcomes of its calls.")] = ""
+    request: Annotated[str, Meta(description="The id of the HTTP request, possibly chosen by its client.")] = ""
+    own: Annotated[str, Meta(description="The server's own id of the same request.")] = ""
     trace: Annotated[str, Meta(description="The W3C trace id of the request.")] = ""
 
     @property
@@ -96,7 +96,7 @@ class AuditRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
 
 class AuditEntry(msgspec.Struct, kw_only=True):
-    """An event, as it is noted where it happens. The thread that writes makes a line of it."""
+    """An event for the log. The writing thread turns it into a line."""
 
     at: float
     kind: AuditKind
@@ -117,7 +117,7 @@ class AuditEntry(msgspec.Struct, kw_only=True):
 
     def line(self) -> str:
         who, owner = distinct_name(self.principal.name), distinct_name(self.principal.owner)
-        has_owner = owner != who and not self.principal.shares_local_state  # the owner of http.token is derived from it
+        has_owner = owner != who and not self.principal.shares_local_state  # http.token: derived from the token
         record = AuditRecord(
             time=utc_text_ms(self.at),
             kind=self.kind,
@@ -144,34 +144,34 @@ class AuditEntry(msgspec.Struct, kw_only=True):
 
 
 class AuditHasher:
-    """Keyed hashes with the key of one log; without a key there are none."""
+    """A hasher with the key of one log; without a key all hashes are empty."""
 
     def __init__(self, key: bytes | None) -> None:
         self.has_key = key is not None
-        self._begun = None if key is None else hmac.new(key, digestmod="sha256")
+        self._keyed = None if key is None else hmac.new(key, digestmod="sha256")
 
     def of(self, value: Any) -> str:
         """Return the first 16 hexadecimal digits of the HMAC-SHA256 of sorted JSON; empty without a key."""
         return self.of_json(sorted_json(value)[0])
 
     def of_json(self, data: bytes) -> str:
-        """Return the same for the JSON."""
-        if self._begun is None or not data:
+        """Return the hash of JSON, as `of` does."""
+        if self._keyed is None or not data:
             return ""
-        hash = self._begun.copy()  # faster than starting with the key each time
+        hash = self._keyed.copy()  # faster than hashing the key each time
         hash.update(data)
         return hash.hexdigest()[:HASH_DIGITS]
 
     def id(self, id: str) -> str:
-        """Return the id of a call, or its hash: a model or a client may have chosen it."""
+        """Return the id of a call, or its hash if it isn't a plain id: models and clients choose ids."""
         return id if _ID.fullmatch(id) else self.of(id)
 
 
 def call_entry(event: CallEvent, at: float, hasher: AuditHasher) -> AuditEntry:
     """Return the entry of a call that has ended.
 
-    A call that its caller may not make is a refusal. The name of an unknown tool may be anything, such as a misplaced
-    secret, so its hash is written.
+    A call that the caller isn't allowed to make is a refusal. The name of an unknown tool is hashed, since it may be a
+    misplaced secret.
     """
     error, name = event.error, event.tool
     is_refused = error is not None and (error.code == "tool_not_found" or error.reason in _REFUSALS)
@@ -194,7 +194,7 @@ def call_entry(event: CallEvent, at: float, hasher: AuditHasher) -> AuditEntry:
 
 
 def run_entry(event: RunEvent, at: float, hasher: AuditHasher) -> AuditEntry:
-    """Return the entry of code that was run. Its calls have their own lines, with its id as `run`."""
+    """Return the entry of a run. Its calls have their own lines, with its id as `run`."""
     error = event.error
     return AuditEntry(
         at=at,
@@ -215,7 +215,7 @@ def run_entry(event: RunEvent, at: float, hasher: AuditHasher) -> AuditEntry:
 
 
 def _cleaned(text: str, limit: int = MAX_FIELD) -> str:
-    """Return a text for one line of a terminal, without control characters, and not too long."""
+    """Return the text shortened and without control characters, safe for a terminal."""
     if len(text) > limit:
         text = text[: limit - 1] + "…"
     if text.isprintable():
@@ -238,10 +238,10 @@ class AuditFilter(msgspec.Struct, frozen=True, kw_only=True):
     until: float | None = None
     who: str | None = None  # a name or an owner; empty for the user of the process
     kind: AuditKind | None = None
-    tool: str | None = None  # a pattern of what was called or changed: web.*
-    outcome: str | None = None  # ok, error, a code, a reason, or a status of HTTP
+    tool: str | None = None  # a pattern for `what`: web.*
+    outcome: str | None = None  # ok, error, a code, a reason, or an HTTP status
     args: str | None = None  # the hash of the arguments: `AuditTable.hash_of`
-    request: str | None = None  # an id of the request: its own, the client's, or that of its trace
+    request: str | None = None  # an id of the request: the server's, the client's, or the trace id
 
     def test(self) -> Callable[[AuditRecord], bool]:
         """Return a function that tests a line."""
@@ -264,14 +264,14 @@ class AuditFilter(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AuditPosition(NamedTuple):
-    """The last line of a page: its time, and its number."""
+    """The time and number of the last line of a page."""
 
     at: float
     number: Annotated[int, Meta(ge=0, le=2**63 - 1)]
 
 
 class AuditPage(NamedTuple):
-    """Lines, newest first. `before` is where the next page begins; None at the end of the log."""
+    """A page of lines, newest first. `before` is where the next page begins; None at the end of the log."""
 
     records: list[AuditRecord]
     before: AuditPosition | None
@@ -292,7 +292,7 @@ class AuditSettings(Protocol):
 
 
 def read_line(line: str) -> AuditRecord | None:
-    """Return the record; None if a later version wrote it, or it is damaged."""
+    """Return the record; None if the line is damaged, or was written by a later version."""
     try:
         return _decode(line)
     except (msgspec.DecodeError, RecursionError):
@@ -303,13 +303,13 @@ def read_line(line: str) -> AuditRecord | None:
 
 
 def read_moment(text: str, now: float) -> float | None:
-    """Read a time ago (30m, 2h, 7d) or an ISO 8601 date, by default in UTC; None if it is neither."""
+    """Read a time span before now (30m, 2h, 7d) or an ISO 8601 date, by default in UTC; None if it is neither."""
     span = read_span(text)
     return read_time(text) if span is None else now - span
 
 
 def _text(seconds: float | None) -> str | None:
-    """Return a time as in lines. Such texts are in the order of their times."""
+    """Return a time in the format of lines, which sorts by time."""
     return None if seconds is None else utc_text_ms(min(max(seconds, 0.0), LAST_SECOND))
 
 

@@ -1,8 +1,8 @@
 """`AuditTable`: the audit log in the database, which all processes and replicas append to and read.
 
-One transaction appends at a time: so numbers become visible in order, and readers that follow the log miss none. Pages
-are in the order of times, since a process may write its lines late. Reading makes no database: the log is empty then.
-All methods block, and raise DatabaseError.
+Transactions append one at a time, so numbers become visible in order and readers that follow the log miss no lines.
+Pages are ordered by time, since a process may write its lines late. Reading doesn't create a missing database: the log
+is then empty. All methods block, and raise DatabaseError.
 """
 
 import math
@@ -25,20 +25,20 @@ from onetool.services.audit.record import (
 )
 
 MAX_WAIT_S = 2.0  # for another process that writes
-MAX_APPENDED = 500  # lines of one transaction
-MAX_READ, MIN_READ = 1_000, 100  # lines of one query
-MAX_SWEPT = 1_000  # lines of one transaction
+MAX_APPENDED = 500  # lines per transaction
+MAX_READ, MIN_READ = 1_000, 100  # lines per query
+MAX_SWEPT = 1_000  # lines per transaction
 MAX_SWEEP_S = 60  # for the query of a sweep
-MAX_SCANNED = 32 * 1024**2  # characters that are read for one page, however few lines match
+MAX_SCANNED = 32 * 1024**2  # characters read for one page, however few lines match
 LAST = 2**63 - 1  # number
 
 
 class AuditTable:
-    """The table `audit` of a database. One thread at a time may append."""
+    """The table `audit` of a database. Only one thread at a time may append."""
 
     def __init__(self, database: Database) -> None:
         self.database = database
-        self._unconfirmed: tuple[int, Sequence[AuditEntry]] | None = None  # with the number before the first one
+        self._unconfirmed: tuple[int, Sequence[AuditEntry]] | None = None  # number before the first; entries
 
     def describe(self) -> str:
         return f"the table audit of {self.database.describe()}"
@@ -54,8 +54,9 @@ class AuditTable:
         end: int = LAST,
         max_scanned: int = MAX_SCANNED,
     ) -> AuditPage:
-        """Return at most `limit` lines with numbers below `end`, newest first. A page may be short, or empty, without
-        being the last one.
+        """Return at most `limit` lines with numbers below `end`, newest first.
+
+        A page may be short or empty without being the last.
         """
         found, skipped, scanned, fits = list[AuditRecord](), 0, 0, wanted.test()
         for at, number, line in self._backwards(wanted, before, end, min(max(limit, MIN_READ), MAX_READ)):
@@ -75,7 +76,7 @@ class AuditTable:
         return (last or 0) + 1
 
     def start(self, since: float | None = None) -> int:
-        """Return the lowest number of the lines since then. Lines that were copied here have negative ones."""
+        """Return the lowest number of the lines since that time. Imported lines have negative numbers."""
         if since is None:
             [(first,)] = self._read("SELECT min(number) FROM audit")
         else:
@@ -84,7 +85,7 @@ class AuditTable:
         return self.end() if first is None else first
 
     def read_on(self, start: int) -> Iterator[tuple[int, AuditRecord | None]]:
-        """Yield number and line from this number on, oldest first; None for a line that can't be read."""
+        """Yield the number and record of each line from `start` on, oldest first; None for an unreadable line."""
         sql = f"SELECT number, line FROM audit WHERE number >= %s ORDER BY number LIMIT {MAX_READ}"  # noqa: S608 - ours
         while rows := self._read(sql, (start,)):
             for number, line in rows:
@@ -92,7 +93,7 @@ class AuditTable:
             start = rows[-1][0] + 1
 
     def key(self) -> bytes:
-        """Return the key of the hashes. Each log has another one."""
+        """Return the key of the hashes. Each log has its own."""
         return self.database.read(_read_key)
 
     def hash_of(self, args: Any) -> str:
@@ -101,7 +102,7 @@ class AuditTable:
     def _backwards(
         self, wanted: AuditFilter, before: AuditPosition | None, end: int, at_once: int
     ) -> Iterator[tuple[float, int, str]]:
-        """Yield the lines in the filter's time, and a second around it."""
+        """Yield the lines in the filter's time range, extended by a second on both sides."""
         since = -math.inf if wanted.since is None else wanted.since - 1
         last = (math.inf if wanted.until is None else wanted.until + 1, LAST)
         if before is not None:
@@ -121,13 +122,13 @@ class AuditTable:
     # Writing
 
     def made_key(self) -> bytes:
-        """Return the key; make the database first if it is missing."""
+        """Return the key. A missing database is created first."""
         return self.database.write(_read_key, max_wait=MAX_WAIT_S)
 
     def append(self, entries: Sequence[AuditEntry]) -> None:
         """Append all entries or none, in this order; at most MAX_APPENDED.
 
-        After an error, callers may pass the same entries again, as the first ones: none is written twice.
+        After an error, callers may pass the same entries again at the start of the list: none is written twice.
         """
         if self._unconfirmed is not None:
             entries = entries[self._confirmed(entries, *self._unconfirmed) :]
@@ -138,7 +139,7 @@ class AuditTable:
             nonlocal before
             work.lock(LockNumber.AUDIT_APPEND, MAX_WAIT_S)
             [(before, now)] = work.execute(f"SELECT coalesce(max(number), 0), {self.database.clock} FROM audit")  # noqa: S608
-            # One statement for all lines, so that the interpreter's lock is taken once.
+            # One statement for all lines, so that the GIL is taken once.
             values = ", ".join(["(%s, %s, %s)"] * len(lines))
             params = [value for at, line in lines for value in (at, now, line)]
             work.execute(f"INSERT INTO audit (at, written_at, line) VALUES {values}", params)  # noqa: S608 - ours
@@ -151,7 +152,7 @@ class AuditTable:
                 raise
 
     def _confirmed(self, entries: Sequence[AuditEntry], before: int, sent: Sequence[AuditEntry]) -> int:
-        """Return how many entries were appended although the connection was lost."""
+        """Return how many entries were appended before the connection was lost."""
         found = self._read("SELECT line FROM audit WHERE number > %s ORDER BY number LIMIT 1", (before,))
         self._unconfirmed = None
         if found != [(sent[0].line(),)]:
@@ -159,7 +160,7 @@ class AuditTable:
         return sum(1 for _ in takewhile(lambda pair: pair[0] is pair[1], zip(entries, sent, strict=False)))
 
     def sweep(self, retention_days: int, max_mb: int) -> int:
-        """Remove old lines, then the oldest ones beyond `max_mb`. Return the number of the latter."""
+        """Remove expired lines, then the oldest lines beyond `max_mb`. Return the number of the latter."""
         too_old = self._remove(f"written_at < {self.database.clock} - %s", retention_days * DAY)
         sizes = "SELECT number, sum(length(line)) OVER (ORDER BY number DESC) AS size FROM audit"
         sql = f"SELECT max(number) FROM ({sizes}) AS sizes WHERE size > %s"  # noqa: S608 - ours
@@ -176,7 +177,7 @@ class AuditTable:
         return too_many
 
     def _remove(self, condition: str, value: float) -> int:
-        """Remove lines in small transactions, so that others can write. One replica at a time does this."""
+        """Remove lines in small transactions, to let other processes write. Only one replica at a time does this."""
         some = f"SELECT number FROM audit WHERE {condition} LIMIT {MAX_SWEPT}"  # noqa: S608 - ours
         removed = 0
 
@@ -192,11 +193,11 @@ class AuditTable:
         except DatabaseError:
             if not removed:
                 raise
-        return removed  # also after an error: the log must have a line about it
+        return removed  # also after an error: the removal must be logged
 
 
 def _read_key(work: Transaction) -> bytes:
     rows = work.execute("SELECT key FROM audit_key")
     if not rows:
-        raise DatabaseError("the table audit_key is empty, but holds the key of the audit log: restore it")
+        raise DatabaseError("the table audit_key is empty, but must hold the key of the audit log: restore it")
     return bytes(rows[0][0])

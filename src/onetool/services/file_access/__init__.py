@@ -1,25 +1,24 @@
 """Roots: reads, writes and lists files, but only below allowed folders.
 
-Whether a path stays below its root is never decided by comparing text and then opening the text: between the two
-somebody could swap a folder for a link. Text is compared first only to refuse early; what counts is how the path is
-opened. Linux resolves it in one step (openat2 with RESOLVE_BENEATH). Where that is missing, or refuses a link that may
-be harmless, the path is walked name by name, each relative to the open folder before it and without following links.
-Windows has neither: see `file_below`.
+Comparing the text of a path with its root and then opening that text would be unsafe: a folder could be swapped for a
+link in between. Text comparison only serves to refuse early; opening the path enforces the root. Linux resolves a path
+in one step (openat2 with RESOLVE_BENEATH). Where that call is missing, or refuses a link that may be harmless, the path
+is walked name by name, each opened relative to its parent without following links. Windows supports neither: see
+`file_below`.
 
 The rules for a path:
-- relative: taken from the first root in which it exists;
-- absolute: must begin with a root, as it is configured or with its links resolved, and is then opened from that root;
-- `..` may go back inside the root, never above it, neither as written nor after following links;
-- a link may lead anywhere inside its own root, by a relative or an absolute text;
-- nothing is expanded or decoded (`~`, `$HOME`, `%2e`, `file:`), but for the escapes of names that are not UTF-8.
+- a relative path is opened in the first root in which it exists;
+- an absolute path must begin with a root, as configured or with its links resolved, and is opened from that root;
+- `..` never leads above the root, neither as written nor after following links;
+- a link may lead anywhere inside its own root, and its target may be relative or absolute;
+- nothing is expanded or decoded (`~`, `$HOME`, `%2e`, `file:`), except the escapes of names that are not UTF-8.
 
-To write, only the folder is opened that way; from there on a name in that open folder counts, never a path. The target
-must be a regular file: a link is neither written through nor replaced. A new file goes to the first root in which its
-folder exists.
+For writing, the parent folder is opened that way, and the file by its name in the open folder. The target must be a
+regular file: a link is neither followed nor replaced. A new file goes to the first root in which its folder exists.
 
-Bytes of names that are not UTF-8 are shown as `\\xff`; a name that holds that text literally is shown with its
-backslash as `\\x5c`. Only backslashes and bytes from 0x80 are escaped, so that no escape stands for a separator, a
-dot or a NUL.
+Bytes of names that are not UTF-8 are shown as `\\xff`; in a name with that literal text, the
+backslash is shown as `\\x5c`. Only backslashes and bytes from 0x80 are escaped, so no escape can stand for a separator,
+a dot or a NUL.
 """
 
 import os
@@ -64,14 +63,14 @@ T = TypeVar("T")
 
 
 class Content(NamedTuple):
-    """The beginning of a file, and the size it claimed when it was opened."""
+    """The beginning of a file, and the file's size when it was opened."""
 
     data: bytes
     size: int
 
 
 class MissingPath(NamedTuple):
-    """Where a path stops existing: the last existing folder, the missing name, and the names that are there."""
+    """The point where a path stops existing: the last existing folder, the missing name, and the existing names."""
 
     folder: str
     missing: str
@@ -79,7 +78,7 @@ class MissingPath(NamedTuple):
 
 
 class Root:
-    """One allowed folder. What is private in it is refused whenever something is opened."""
+    """One allowed folder. Private files in it are refused when they are opened."""
 
     def __init__(self, folder: str, private: Private, within: Sequence[str] | None, enters_hidden: bool) -> None:
         with path_errors("root_missing", about=folder):
@@ -89,7 +88,7 @@ class Root:
         self._spellings = [names_of(slashed(self.path)), names_of(slashed(self._real))]
 
     def relative_parts(self, absolute: bytes) -> Parts | None:
-        """Return what is left of an absolute path below this root; None when it does not begin with it."""
+        """Return the part of an absolute path below this root; None if the path does not begin with the root."""
         parts = split(absolute)
         for spelling in self._spellings:
             if same_case(parts[: len(spelling)]) == same_case(spelling):
@@ -129,12 +128,12 @@ class Root:
 
     @contextmanager
     def _top(self, parts: Parts) -> Iterator[OpenFolder]:
-        """Yield the root itself, open, for a path that may be opened as far as its text tells."""
+        """Yield the open root. Refuse private paths by their text first."""
         self._private.refuse_text(self.text(parts))
         with path_errors("root_missing", about=self.path):
             top = OpenFolder.at(self.path, ENTER)
         with top, path_errors():
-            # A folder that is a link may lead elsewhere tomorrow, so it is looked at whenever it is opened.
+            # The root may be a link whose target changes, so it is checked on every open.
             if self._within is not None:
                 here = path_of(top) or os.path.realpath(self.path)
                 if not any(is_below(here, os.path.realpath(folder)) for folder in self._within):
@@ -142,8 +141,8 @@ class Root:
             yield top
 
     def reach(self, parts: Parts) -> int:
-        """Return how many of the names, short of the last, may be existing folders. Not each of thousands is tried."""
-        if b".." in parts:  # which leads back to where something is
+        """Return how many names before the last may be existing folders. Stop at the first missing one."""
+        if b".." in parts:  # `..` may lead back to an existing folder
             return len(parts) - 1
         for end in range(1, len(parts)):
             try:
@@ -156,7 +155,7 @@ class Root:
         return os.path.join(self.path, os.fsdecode(b"/".join(parts)))
 
     def _refuse_hidden(self, folder: str, root: str) -> None:
-        """Refuse a folder whose name begins with a dot, and what is in one, from the root on."""
+        """Refuse a folder if its name, or a name on the way from the root, begins with a dot."""
         if self._enters_hidden:
             return
         names = os.path.relpath(folder, os.path.dirname(root)).split(os.sep)
@@ -167,13 +166,13 @@ class Root:
         return self.open_folder(parts or [b"."])
 
     def names(self, parts: Parts, most: int) -> list[str]:
-        """Return the first names in a folder."""
+        """Return the first `most` names in a folder."""
         with self.open_folder(parts, LIST) as folder, path_errors():
             return [path_shown(os.fsencode(entry.name)) for entry in sorted_entries(folder, most)]
 
 
 class Roots:
-    """The allowed folders, and all that can be done below them."""
+    """The allowed folders, and the file operations below them."""
 
     def __init__(
         self,
@@ -184,8 +183,9 @@ class Roots:
         own: str | None = None,
         enters_hidden: bool = True,
     ) -> None:
-        """`within` is where the folders may lie, if not anywhere; `own` a folder of ours that may be written to.
+        """Allow `folders`, except the `private` paths in them.
 
+        If given, `within` are the folders that must contain them. `own` is a folder of OneTool that may be written to.
         Without `enters_hidden`, folders whose names begin with a dot are refused.
         """
         self._private = Private(private, own)
@@ -212,21 +212,21 @@ class Roots:
             os.close(file)
 
     def write_file(self, path: str, data: bytes) -> None:
-        """Make a file of these bytes, or put them in the place of what a file held: all at once, or not at all."""
+        """Create or overwrite a file atomically."""
         with self._folder_of(path) as (folder, name):
             replace(folder, name, data, self._private)
 
     def append(self, path: str, data: bytes, on_new_line: bool = False, check: Check | None = None) -> None:
-        """Add to the end of a file, all or nothing, and in one piece whoever else is adding. Makes the file if need be.
+        """Append to a file atomically, also among concurrent writers. Create a missing file.
 
-        With `on_new_line` a line break goes before it, where the file ends in the middle of a line. `check` may refuse
-        the open file by what it holds.
+        With `on_new_line`, a line break is added first if the file doesn't end with one. `check` may refuse the open
+        file because of its content.
         """
         with self._folder_of(path) as (folder, name):
             append(folder, name, data, self._private, on_new_line, check)
 
     def make_folders(self, path: str) -> None:
-        """Make what is missing of the folders on the way to a file, in the first root that it could be in."""
+        """Create the missing parent folders of a file, in the first root that may contain it."""
         root, parts = next(self._candidates(path), (None, []))
         if root is None:
             raise PathRefusedError("denied")
@@ -240,14 +240,14 @@ class Roots:
                     make_folder(folder, parts[end - 1], self._private)
 
     def list_folder(self, path: str, depth: int, most: int) -> list[FolderEntry]:
-        """Return at most `most` of what is in a folder, `depth` levels deep, each folder's names sorted."""
+        """Return at most `most` entries of a folder, `depth` levels deep, sorted by name within each folder."""
         entries: list[FolderEntry] = []
         with self._open(path, lambda root, parts: root.open_folder(parts, LIST)) as folder, path_errors():
             list_into(entries, folder, "", depth, most, self._private)
         return entries
 
     def locate_missing(self, path: str, most: int) -> MissingPath | None:
-        """Return where a path that was not found ends to exist, as seen from the first root it could be in."""
+        """Return where a path that was not found stops existing, in the first root that may contain it."""
         root, parts = next(self._candidates(path))
         start = [slashed(root.path)] if is_absolute(encoded(path)) else []
         for end in range(root.reach(parts), -1, -1):
@@ -266,14 +266,14 @@ class Roots:
             except PathRefusedError as refused:
                 _raise_unless_missing(refused)
                 missing = missing or refused
-        if missing:  # a path that leads through a closed folder must not tell what exists there
+        if missing:  # don't reveal which files exist in a closed folder
             for root, parts in self._candidates(path):
                 self._private.refuse_text(resolved(root.text(parts)))
         raise missing or PathRefusedError("denied")
 
     @contextmanager
     def _folder_of(self, path: str) -> Iterator[tuple[OpenFolder, bytes]]:
-        """Yield the open folder of a file to write, and its name. Where the file exists goes first."""
+        """Yield the open folder of a file to write, and its name. Prefer a root that already has the file."""
         root, parts = self._folder_to_write(path)
         with root.folder(parts[:-1]) as folder:
             yield folder, parts[-1]
@@ -297,7 +297,7 @@ class Roots:
         raise missing or PathRefusedError("denied")
 
     def _candidates(self, path: str) -> Iterator[tuple[Root, Parts]]:
-        """Each root that the path could be in, with what is to open from there. The escapes' meaning goes first."""
+        """Yield each root that may contain the path, and the names to open from there. Unescaped names come first."""
         raw = encoded(path)
         for spelling in dict.fromkeys((path_meant(raw), raw)):
             for root in self._roots:
@@ -307,7 +307,7 @@ class Roots:
 
 
 def _raise_unless_missing(refused: PathRefusedError) -> None:
-    """Another root may have what this one has not. Whatever else was refused stays refused."""
+    """Raise the error unless the path is just missing here: another root may have it."""
     if refused.reason not in ("not_found", "root_missing", "root_outside"):
         raise refused
 
@@ -316,32 +316,32 @@ def _raise_unless_missing(refused: PathRefusedError) -> None:
 
 MESSAGE_BY_REASON = {
     "bad_path": "{path} can't be a path: {detail}.",
-    "busy": "{path} is being written by others, who did not let go of it in time. Try again.",
-    "closed": "{path} is closed to tools, whatever the allowed folders are: keys and the system's own are kept there.",
-    "denied": "{path} is outside of the folders that may be written to ({allowed}).",
-    "hidden": "{path} is below a folder whose name begins with a dot, and nothing is written there.",
+    "busy": "{path} is locked by other writers. Try again.",
+    "closed": "{path} is closed to tools, whatever the allowed folders are: it holds keys or system files.",
+    "denied": "{path} is outside the folders that may be written to ({allowed}).",
+    "hidden": "{path} is below a folder whose name begins with a dot; such folders can't be written to.",
     "is_a_directory": "{path} is a directory, not a file.",
-    "is_a_link": "{path} is a symbolic link, and those are not written through. Use the path of the file itself.",
-    "link_loop": "{path} leads through too many symbolic links, or round in a circle (ELOOP).",
-    "name_too_long": "{path} is too long for a path, or has a name that is (ENAMETOOLONG).",
-    "no_permission": "{path} can't be written: the permissions don't let this process do it.",
-    "not_a_directory": "{path} goes on below a file.",
+    "is_a_link": "{path} is a symbolic link, which is not followed for writing. Use the path of the file itself.",
+    "link_loop": "{path} has too many symbolic links, or a loop of them (ELOOP).",
+    "name_too_long": "{path} is too long, or one of its names is (ENAMETOOLONG).",
+    "no_permission": "{path} can't be written: permission denied.",
+    "not_a_directory": "{path} leads through a file that is not a directory.",
     "not_a_file": "{path} is not a regular file: devices, pipes and sockets can't be written.",
-    "not_found": "{path} can't be made, as its folder does not exist.",
-    "other_content": "{path} holds other content than topic messages. Use a file that does not exist yet.",
-    "private": "{path} is OneTool's own and can't be written by tools.",
+    "not_found": "{path} can't be created: its folder does not exist.",
+    "other_content": "{path} contains something other than topic messages. Use a file that does not exist yet.",
+    "private": "{path} belongs to OneTool and can't be written by tools.",
     "root_missing": "The allowed folder {detail!r} can't be opened.",
-    "root_outside": "The folder {detail!r} lies outside of the project whose config allows it.",
-    "state": "{path} is closed to tools: OneTool's state lies there, as the marker .onetool-state says.",
+    "root_outside": "The folder {detail!r} is outside the project whose config allows it.",
+    "state": "{path} is closed to tools: it holds OneTool's state, as the marker .onetool-state shows.",
 }
 OTHER_MESSAGE = "{path} could not be written: {detail}."
 
 
 def why_not_written(refused: PathRefusedError, path: str, allowed: Sequence[str] = ()) -> str:
-    """`allowed` are the folders to name when the path is outside of them, as Roots.paths tells."""
+    """Return a message for a refused write. `allowed` (see `Roots.paths`) is named if the path is outside of it."""
     return MESSAGE_BY_REASON.get(refused.reason, OTHER_MESSAGE).format(
         path=repr(path if len(path) <= 300 else f"{path[:300]}…"),
-        detail=refused.detail or "the system gives an error",
+        detail=refused.detail or "system error",
         allowed=", ".join(map(repr, allowed)) or "none",
     )
 

@@ -1,7 +1,7 @@
 """Lists an open folder, and replaces or appends to the files in it.
 
-The folder was opened below a root. From there on only a name in it counts, so nothing that is swapped on the way leads
-out. A link of that name is refused: its target may be anywhere, and the link would be lost if it were replaced.
+The folder was opened below a root. Files are opened by name in the open folder, so swapping a parent folder can't lead
+outside. Links are refused: the target may be anywhere, and replacing would lose the link.
 """
 
 import heapq
@@ -18,13 +18,13 @@ from onetool.core.system import unlock
 from onetool.services.file_access.opening import PathRefusedError, path_errors, path_shown, reason_for
 from onetool.services.file_access.private import Private
 
-MAX_SCANNED = 1_000_000  # names looked at in one folder
+MAX_SCANNED = 1_000_000  # names read in one folder
 
 Kind = Literal["directory", "file", "symlink", "other"]
 
 
 class FolderEntry(NamedTuple):
-    """One thing in a folder. `path` is relative to the folder that was listed; `error` a reason, as in Refused."""
+    """An entry of a folder. `path` is relative to the listed folder; `error` is a reason as in `PathRefusedError`."""
 
     path: str
     kind: Kind
@@ -54,7 +54,7 @@ def _list_folder_into(
     most: int,
     private: Private,
 ) -> None:
-    """Add a folder, and what is in it if there is depth left. Opened in any case, to tell whether it can be."""
+    """Add a folder, and its entries if `depth` allows. It is opened even if not, to report errors."""
     at = len(entries)
     try:
         folder = parent.folder(name)
@@ -65,7 +65,7 @@ def _list_folder_into(
         return
     try:
         entries.append(entry)
-        private.refuse_entry(name, folder.status())  # it may be another one than that which was described
+        private.refuse_entry(name, folder.status())  # the folder may have been replaced since it was described
         private.refuse_marked(folder)
         if depth > 0:
             list_into(entries, folder, f"{entry.path}/", depth, most, private)
@@ -78,13 +78,13 @@ def _list_folder_into(
 
 
 def sorted_entries(folder: OpenFolder, most: int) -> "list[os.DirEntry[str]]":
-    """Return the first `most` by name, without holding more than those."""
+    """Return the first `most` entries by name, without holding more in memory."""
     with folder.scan() as scan:
         return heapq.nsmallest(most, islice(scan, MAX_SCANNED), key=lambda entry: entry.name)
 
 
 def _described(found: "os.DirEntry[str]", prefix: str, private: Private) -> FolderEntry | None:
-    """Return what an entry is; None when it has gone meanwhile. Of what is private only the name and the kind."""
+    """Describe an entry; None if it no longer exists. Private entries get only name, kind and error."""
     path = prefix + path_shown(os.fsencode(found.name))
     kind: Kind = "other"
     try:
@@ -112,24 +112,24 @@ def _kind(found: "os.DirEntry[str]") -> Kind:
 # Writing in an open folder
 
 LOCK_TIMEOUT = 5.0  # seconds for other writers of a file; each holds it for well under a millisecond
-MAX_TRIES = 20  # for a file that is replaced again and again before we have it
+MAX_TRIES = 20  # for a file that is replaced each time before it is locked
 
 WRITE = os.O_RDWR | os.O_APPEND | NO_WAIT  # never truncates
 DRAFT = os.O_WRONLY | os.O_CREAT | os.O_EXCL
 
 
 def replace(folder: OpenFolder, name: bytes, data: bytes, private: Private) -> None:
-    """Readers see what was there, or what is there now. What a failure leaves is what was there."""
+    """Replace a file atomically: readers see the old or the new content, and a failure leaves the old."""
     with path_errors(otherwise="not_writable"):
         mode = None
-        # A file that we may not write is not replaced either.
+        # A read-only file is not replaced either.
         with suppress(FileNotFoundError), _opened(folder, name, private) as old:
             mode = stat.S_IMODE(os.fstat(old).st_mode) & 0o777
-        draft = f".onetool-{os.urandom(8).hex()}".encode()  # not made of the name, which may be as long as names can be
+        draft = f".onetool-{os.urandom(8).hex()}".encode()  # the name itself may have the maximum length
         file = folder.open(draft, DRAFT, 0o666)
         try:
             with os.fdopen(file, "wb") as stream:
-                if mode is not None and HAS_DIR_FD:  # elsewhere modes say nothing
+                if mode is not None and HAS_DIR_FD:  # Windows has no such modes
                     os.fchmod(file, mode)
                 stream.write(data)
                 stream.flush()
@@ -147,13 +147,13 @@ Check = Callable[[int, os.stat_result], None]  # of an open file; raises PathRef
 def append(
     folder: OpenFolder, name: bytes, data: bytes, private: Private, on_new_line: bool, check: Check | None = None
 ) -> None:
-    """Append in one piece, or not at all. Nothing is forced to the disk: that costs more than a line is worth."""
+    """Append everything or nothing, without fsync: a line isn't worth the cost."""
     with path_errors(otherwise="not_writable"):
         for _ in range(MAX_TRIES):
             with _opened(folder, name, private, os.O_CREAT) as file, _locked(file):
                 status = os.fstat(file)
                 if status.st_nlink == 0:
-                    continue  # deleted or replaced before we opened it: what we add would be lost
+                    continue  # deleted or replaced before it was opened: the data would be lost
                 if check is not None:
                     check(file, status)
                 _add(file, status.st_size, data, on_new_line)
@@ -174,7 +174,7 @@ def is_there(folder: OpenFolder, name: bytes) -> bool:
 
 @contextmanager
 def _opened(folder: OpenFolder, name: bytes, private: Private, flags: int = 0) -> Iterator[int]:
-    """Yield a regular file, open to add to. It is looked at before, as opening may change a device; and after."""
+    """Yield a regular file opened for appending. It is checked before (opening may affect a device) and after."""
     private.refuse_name(folder, name)
     status = _status(folder, name)
     if status is not None:
@@ -204,7 +204,7 @@ def _refuse_all_but_files(status: os.stat_result, private: Private) -> None:
 
 @contextmanager
 def _locked(file: int) -> Iterator[None]:
-    """Lock the file for one writer, also among processes. One that holds on to it is not waited for without end."""
+    """Lock the file for one writer among all processes. Raises PathRefusedError after LOCK_TIMEOUT."""
     if not flock.wait(file, LOCK_TIMEOUT):
         raise PathRefusedError("busy")
     try:
@@ -218,9 +218,9 @@ def _add(file: int, size: int, data: bytes, on_new_line: bool) -> None:
         data = b"\n" + data
     written = 0
     try:
-        while written < len(data):  # once, if the system takes it all: it does, unless the disk is nearly full
+        while written < len(data):  # once, unless the disk is nearly full
             written += os.write(file, data[written:])
     except BaseException:
-        if os.fstat(file).st_size == size + written:  # else a program without our lock has appended, too
+        if os.fstat(file).st_size == size + written:  # else another program has appended without our lock
             os.ftruncate(file, size)
         raise

@@ -1,8 +1,8 @@
 """Opens a path below a root: with openat2 where the kernel has it, else by walking it name by name.
 
-Windows has no descriptors of folders. There the path is resolved with all its links, and must then be below the root.
-It is opened from the folder that it lies in, which `OpenFolder` compares before and after. Names that Windows takes for
-something else are refused: devices (`NUL`), streams of a file (`a:b`), and those whose end it drops (`a.`).
+Windows has no descriptors for folders. There, the path with all links resolved must be below the root. The file is
+opened from its folder, which `OpenFolder` compares before and after. Names with a special meaning on Windows are
+refused: devices (`NUL`), streams of a file (`a:b`), and names whose end is dropped (`a.`).
 """
 
 import errno
@@ -18,9 +18,10 @@ from onetool.core.os_files import ENTER, NO_LINK, NO_WAIT, PLAIN, OpenFolder, is
 
 
 class PathRefusedError(Exception):
-    """Why a path was refused. `reason` is one of REASON_BY_ERRNO, or denied, private, state, closed, is_a_directory,
-    bad_path, unreadable, root_missing, root_outside; of a path to be written also is_a_link, busy, hidden,
-    not_writable, other_content.
+    """A path that was refused.
+
+    `reason` is a value of REASON_BY_ERRNO, or denied, private, state, closed, is_a_directory, bad_path, unreadable,
+    root_missing, root_outside; for writing also is_a_link, busy, hidden, not_writable, other_content.
     """
 
     def __init__(self, reason: str, detail: str = "") -> None:
@@ -31,7 +32,7 @@ class PathRefusedError(Exception):
 
 REASON_BY_ERRNO = {
     errno.ENOENT: "not_found",
-    errno.EILSEQ: "not_found",  # file systems that know only UTF-8 names
+    errno.EILSEQ: "not_found",  # file systems that allow only UTF-8 names
     errno.ENOTDIR: "not_a_directory",
     errno.ELOOP: "link_loop",
     errno.ENAMETOOLONG: "name_too_long",
@@ -44,7 +45,7 @@ REASON_BY_ERRNO = {
 
 @contextmanager
 def path_errors(reason: str | None = None, about: str | None = None, otherwise: str = "unreadable") -> Iterator[None]:
-    """Turn whatever the system refuses into a Refused, with its own reason and words where none are given."""
+    """Turn an OSError into a PathRefusedError. By default, the error gives the reason and the details."""
     try:
         yield
     except OSError as error:
@@ -57,13 +58,13 @@ def reason_for(error: OSError, otherwise: str = "unreadable") -> str:
 
 # Paths as text
 
-MAX_PATH = 4095  # bytes; what Linux takes, held everywhere
+MAX_PATH = 4095  # bytes; the limit of Linux, used on all systems
 
 Parts = list[bytes]
 
 
 def path_shown(name: bytes) -> str:
-    """Return a file name as text that is valid everywhere, and that can be handed back."""
+    """Return a file name as valid text. `path_meant` reverses this."""
     return _ESCAPE.sub(rb"\\x5cx\1", name).decode("utf-8", "backslashreplace")
 
 
@@ -78,18 +79,18 @@ def encoded(path: str) -> bytes:
     try:
         raw = path.encode()
     except UnicodeEncodeError:
-        raise PathRefusedError("bad_path", "it holds half of a surrogate pair, which is not a character") from None
+        raise PathRefusedError("bad_path", "it contains half of a surrogate pair, which is not a character") from None
     if not raw:
         raise PathRefusedError("bad_path", "it is empty; '.' is the first allowed folder")
     if b"\0" in raw:
-        raise PathRefusedError("bad_path", "it holds a NUL character")
+        raise PathRefusedError("bad_path", "it contains a NUL character")
     if len(raw) > MAX_PATH:
         raise PathRefusedError("name_too_long")
     return _with_slashes(raw)
 
 
 def slashed(path: str) -> bytes:
-    """Return a path of the system with slashes, also where it writes them the other way round."""
+    """Return a path of the system with forward slashes."""
     return _with_slashes(os.fsencode(path))
 
 
@@ -98,12 +99,12 @@ def _with_slashes(path: bytes) -> bytes:
 
 
 def is_absolute(path: bytes) -> bool:
-    """Return whether the path is absolute, also with a drive before it, on Windows."""
+    """Return whether the path is absolute. On Windows, it may begin with a drive."""
     return path.startswith(b"/") or (os.sep != "/" and path[1:3] == b":/")
 
 
 def same_case(parts: Parts) -> Parts:
-    """Return the parts for comparing: on Windows upper and lower case are one."""
+    """Return the parts for comparisons, which ignore case on Windows."""
     return [os.path.normcase(part) for part in parts]
 
 
@@ -112,13 +113,13 @@ def names_of(path: bytes) -> Parts:
 
 
 def split(path: bytes) -> Parts:
-    """Return the names to take one after the other. At the end of `a/` stands a `.`: then `a` must be a folder."""
+    """Return the names to open in turn. For `a/`, the last name is `.`, so that `a` must be a folder."""
     parts = names_of(path)
     return parts if parts and not path.endswith((b"/", b"/.")) else [*parts, b"."]
 
 
 def stays_inside(parts: Parts) -> bool:
-    """Return whether the path stays inside, by its text alone: nothing is revealed about existing folders."""
+    """Return whether `..` stays inside the root, by text alone, to reveal nothing about existing folders."""
     depth = 0
     for part in parts:
         depth += -1 if part == b".." else 1
@@ -129,13 +130,13 @@ def stays_inside(parts: Parts) -> bool:
 
 # Opening a path: in one system call if the kernel can, else step by step
 
-MAX_LINKS = 40  # as in Linux: more is a loop
-MAX_FOLDERS = 100  # that the walk holds open at once; a process may be allowed no more than 256 files
+MAX_LINKS = 40  # as in Linux
+MAX_FOLDERS = 100  # open at once in a walk; a process may be limited to 256 files
 
 READ = os.O_RDONLY | NO_WAIT | PLAIN
 
 Open = Callable[[int, bytes, int], int]
-Rest = Callable[[bytes], Parts | None]  # what is left of an absolute path below the root, as Root.relative_parts tells
+Rest = Callable[[bytes], Parts | None]  # `Root.relative_parts`
 
 
 def open_beneath(rest: Rest, top: int, parts: Parts, flags: int) -> int:
@@ -144,7 +145,7 @@ def open_beneath(rest: Rest, top: int, parts: Parts, flags: int) -> int:
         try:
             return in_one_step(top, b"/".join(parts), flags)
         except OSError as error:
-            # EXDEV is said of every absolute link, also of one that leads inside; the others of bad luck.
+            # EXDEV is raised for every absolute link, even inside the root; the other two are temporary.
             if error.errno not in (errno.EXDEV, errno.EAGAIN, errno.EINTR):
                 raise
     walk = _Walk(rest, top)
@@ -156,10 +157,10 @@ def open_beneath(rest: Rest, top: int, parts: Parts, flags: int) -> int:
 
 @cache
 def openat2() -> Open | None:
-    """Return the system call, where this kernel has it and lets us use it."""
+    """Return the system call if the kernel has it and allows it."""
     if sys.platform != "linux":
         return None
-    import ctypes  # costs some milliseconds, and only calls that read files need it
+    import ctypes  # takes some milliseconds to import; only calls that read files need it
 
     class How(ctypes.Structure):
         _fields_ = [(name, ctypes.c_uint64) for name in ("flags", "mode", "resolve")]
@@ -181,7 +182,7 @@ def openat2() -> Open | None:
 
 
 def _works(call: Open) -> bool:
-    """Try the call. An old kernel says ENOSYS, a container's filter ENOSYS or EPERM."""
+    """Try the call. An old kernel raises ENOSYS, a container's filter ENOSYS or EPERM."""
     here = os.open("/", ENTER)
     try:
         os.close(call(here, b".", ENTER))
@@ -193,10 +194,10 @@ def _works(call: Open) -> bool:
 
 
 class _Walk:
-    """The way from a root down to what a path means, link by link. It holds the folders of the way open.
+    """A walk from a root down a path, link by link, which keeps the folders on the way open.
 
-    `..` goes back on that way and not to whatever is now the parent: a folder that is moved meanwhile leads nowhere
-    else. A link of procfs is only its text here, so its magic does not work.
+    `..` returns to the previous folder of the walk, not to the current parent: moving a folder can't divert the walk.
+    Links are followed by their text, so the magic links of procfs have no effect.
     """
 
     def __init__(self, rest: Rest, top: int) -> None:
@@ -223,7 +224,7 @@ class _Walk:
                 self._folders.append(os.open(name, ENTER | NO_LINK, dir_fd=self._folders[-1]))
 
     def close(self) -> None:
-        """Close what the walk opened; the top is its giver's."""
+        """Close the folders opened by the walk. The caller closes the top."""
         while len(self._folders) > 1:
             os.close(self._folders.pop())
 
@@ -231,7 +232,7 @@ class _Walk:
         try:
             return os.readlink(name, dir_fd=self._folders[-1])
         except OSError as error:
-            if error.errno == errno.EINVAL:  # there, but not a link
+            if error.errno == errno.EINVAL:  # exists, but not a link
                 return None
             raise
 
@@ -248,7 +249,7 @@ class _Walk:
         return parts
 
 
-# Where folders have no descriptors
+# Systems without descriptors for folders
 
 _OTHER = re.compile(rb'[\x00-\x1f\\:*?"<>|]|[. ]\Z')
 _DEVICE = re.compile(rb"(con|prn|aux|nul|com[0-9]|lpt[0-9]|conin\$|conout\$) *(\.|\Z)", re.IGNORECASE)
@@ -256,7 +257,7 @@ _DOTS = (b".", b"..")
 
 
 def file_below(root: str, parts: Parts) -> int:
-    """Open a regular file to read it. Raises PathRefusedError and OSError."""
+    """Open a regular file for reading. Raises PathRefusedError and OSError."""
     path, status = _found(root, parts)
     if not stat.S_ISREG(status.st_mode):
         raise PathRefusedError("is_a_directory" if stat.S_ISDIR(status.st_mode) else "not_a_file")
@@ -272,13 +273,13 @@ def folder_below(root: str, parts: Parts) -> OpenFolder:
 def _found(root: str, parts: Parts) -> tuple[str, os.stat_result]:
     for name in parts:
         if name not in _DOTS and (_OTHER.search(name) or _DEVICE.match(name)):
-            raise PathRefusedError("bad_path", "it has a name that Windows takes for something else")
+            raise PathRefusedError("bad_path", "it contains a name that has a special meaning on Windows")
     top = os.path.realpath(root)
     path = os.path.realpath(os.path.join(top, *map(os.fsdecode, parts)))
     if os.path.commonpath([top, path]) != top:
         raise PathRefusedError("denied")
     status = os.lstat(path)
-    if is_link(status):  # one that can't be resolved
+    if is_link(status):  # a link that can't be resolved
         raise PathRefusedError("link_loop")
     if parts[-1] in _DOTS and not stat.S_ISDIR(status.st_mode):
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))

@@ -1,9 +1,9 @@
-"""Private: files and folders that no tool may touch: OneTool's own, and where programs keep keys and passwords.
+"""Private: files and folders that no tool may access: those of OneTool, and those with keys and passwords.
 
-State is known by its marker (`core/state_folders.py`): so exports and the state of other servers are closed, too.
-The position of an open file is asked of the system, and each folder above it is compared by device and inode, not by
-its name alone: a folder that is mounted twice, or spelled in another case, is the same one. The list of well-known
-places is short on purpose: it is a safety net below the allowed folders, not a replacement for them.
+State folders are recognised by their marker (`core/state_folders.py`), so exports and the state of other servers are
+closed, too. The system gives the path of an open file, and each parent folder is compared by device and inode, not just
+by name: a folder may be mounted twice, or spelled in another case. The list of well-known places is short on purpose:
+it is a safety net in addition to the allowed folders, not a replacement for them.
 """
 
 import os
@@ -18,11 +18,11 @@ from onetool.core.state_folders import MARKER, STATE_FILES, is_marked, is_name_o
 from onetool.core.system import path_of_descriptor
 from onetool.services.file_access.opening import PathRefusedError, path_errors
 
-OWN_FOLDER_NAME = ".onetool"  # closed wherever such a folder is: secrets, sessions, results, servers, the config
+OWN_FOLDER_NAME = ".onetool"  # closed everywhere: it holds secrets, sessions, results, servers, the config
 
 SYSTEM = ("/proc", "/sys", "/dev", "/run/secrets", "/var/run/secrets")
 
-# Below the home folder. Whole folders, where a program keeps little else in them.
+# Below the home folder. A whole folder if the program keeps little else in it.
 # fmt: off
 KEPT_AT_HOME = (
     ".ssh", ".gnupg", ".netrc", "_netrc", ".authinfo", ".authinfo.gpg", ".git-credentials", ".config/git/credentials",
@@ -36,7 +36,7 @@ KEPT_AT_HOME = (
     ".claude/.credentials.json", ".codex/auth.json", ".gemini/oauth_creds.json",
     ".password-store", ".local/share/keyrings", ".local/share/kwalletd", ".config/keepassxc", ".config/Bitwarden",
     "Library/Keychains", "AppData/Roaming/Microsoft/Credentials", "AppData/Roaming/Microsoft/Protect",
-    # Browsers and mail: passwords, and cookies that are as good as passwords.
+    # Browsers and mail: passwords, and cookies that work like passwords.
     ".mozilla", ".thunderbird", "snap/firefox", ".var/app/org.mozilla.firefox",
     ".config/google-chrome", ".config/chromium",
     ".config/BraveSoftware", ".config/microsoft-edge", ".config/vivaldi", ".config/opera", "snap/chromium",
@@ -50,7 +50,7 @@ KEPT_AT_HOME = (
 )
 # fmt: on
 
-# Environment variables that move some of them.
+# Environment variables that change some of these paths.
 MOVED = (
     "AWS_CONFIG_FILE",
     "AWS_SHARED_CREDENTIALS_FILE",
@@ -79,13 +79,13 @@ def closed_paths(env: Mapping[str, str] = os.environ) -> tuple[str, ...]:
 
 @lru_cache(maxsize=8)
 def _closed(variables: tuple[tuple[str, str], ...]) -> tuple[str, ...]:
-    """Made once: every call that reads a file asks."""
+    """Return the closed paths for these variables. Cached, because every call that reads a file needs them."""
     env = dict(variables)
     homes = [env[name] for name in ("HOME", "USERPROFILE") if name in env]
-    with suppress(ImportError, AttributeError, KeyError):  # not on this system; a container's user without a name
+    with suppress(ImportError, AttributeError, KeyError):  # no such module; a container's user without a name
         import pwd
 
-        homes.append(pwd.getpwuid(os.getuid()).pw_dir)  # a variable alone must not open anything
+        homes.append(pwd.getpwuid(os.getuid()).pw_dir)  # changing HOME must not open the real home folder
     paths = [*SYSTEM, *(os.path.join(home, kept) for home in homes for kept in KEPT_AT_HOME)]
     for name in MOVED:
         paths += filter(None, env.get(name, "").split(os.pathsep))
@@ -95,15 +95,15 @@ def _closed(variables: tuple[tuple[str, str], ...]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(os.path.normcase(os.path.normpath(path)) for path in paths if os.path.isabs(path)))
 
 
-# Files that no tool may touch
+# Files that no tool may access
 
-Number = tuple[int, int]  # of a device, and of a file on it
+Number = tuple[int, int]  # device and inode
 
 
 class Private:
-    """`paths` are files, and folders with all that is in them. They need not exist: nobody may make them either.
+    """A set of private paths: files, and folders with everything in them. Missing paths can't be created either.
 
-    `own` is one folder of ours in which others than these may be written: that of the config in force, for topics.
+    `own` is the one folder of OneTool that tools may write to: that of the active config, for topics.
     """
 
     def __init__(self, paths: Iterable[str], own: str | None = None) -> None:
@@ -112,7 +112,7 @@ class Private:
 
     @cached_property
     def _all(self) -> dict[str, str]:
-        """Every path, as it is written but absolute, with the reason for which it is refused."""
+        """Every path, absolute with links unresolved, and the reason for refusing it."""
         return dict.fromkeys(closed_paths(), "closed") | self._paths
 
     @cached_property
@@ -121,12 +121,12 @@ class Private:
 
     @cached_property
     def _path_texts(self) -> dict[str, str]:
-        """All paths as text; of those that exist, which are few, also with links resolved."""
+        """All paths as text. The few that exist are also included with links resolved."""
         return self._all | {resolved(path): self._all[path] for path in self._there}
 
     @cached_property
     def _beginnings(self) -> tuple[str, ...]:
-        """For one look at all of them: a path of thousands of names is asked about for each of these."""
+        """The paths as prefixes for one `startswith`: a path of thousands of names is tested at each name."""
         return tuple(f"{place.rstrip(os.sep)}{os.sep}" for place in self._path_texts)
 
     @cached_property
@@ -135,7 +135,7 @@ class Private:
 
     @cached_property
     def _devices(self) -> frozenset[int]:
-        """File systems of the system's own, which may be mounted anywhere; not where they are part of another one."""
+        """The devices of the system's own file systems, which may be mounted anywhere."""
         top = os.stat("/").st_dev
         found = (_status(path) for path in SYSTEM[:3])
         return frozenset(status.st_dev for status in found if status is not None and status.st_dev != top)
@@ -146,13 +146,13 @@ class Private:
         return None if status is None else _number(status)
 
     def refuse(self, status: os.stat_result) -> None:
-        """Refuse a file or a folder that is one of them."""
+        """Refuse a private file or folder."""
         reason = "closed" if status.st_dev in self._devices else self._numbers.get(_number(status))
         if reason:
             raise PathRefusedError(reason)
 
     def refuse_entry(self, name: str, status: os.stat_result) -> None:
-        """Refuse what is in a folder that was looked at already."""
+        """Refuse a private entry of a folder that was checked already."""
         self.refuse(status)
         if name.lower() == OWN_FOLDER_NAME and _number(status) != self._own_number:
             raise PathRefusedError("private")
@@ -180,7 +180,7 @@ class Private:
                     raise PathRefusedError("private")
 
     def refuse_open(self, file: int | OpenFolder, path: str) -> None:
-        """Refuse what is open, if it is one of them, or in one of them. `path` is for systems that don't tell."""
+        """Refuse an open private file or folder, or one in it. `path` is for systems that can't report it."""
         self.refuse(os.fstat(file) if isinstance(file, int) else file.status())
         where = path_of(file) or resolved(path)
         self.refuse_text(where)
@@ -192,7 +192,7 @@ class Private:
             self._refuse_beside(_number(found), name)
 
     def refuse_name(self, folder: OpenFolder, name: bytes) -> None:
-        """Refuse to write a name in an open folder, whether there is something or not."""
+        """Refuse to write a private name in an open folder, whether or not it exists."""
         text = os.fsdecode(name)
         if text.lower() in (OWN_FOLDER_NAME, MARKER) or is_state_file(os.path.join(path_of(folder) or "", text)):
             raise PathRefusedError("private")
@@ -202,9 +202,9 @@ class Private:
             self._refuse_beside(_number(folder.status()), text)
 
     def _refuse_beside(self, folder: Number, name: str) -> None:
-        """Refuse the name of a private file in its folder, and derived names: SQLite and editors make such files.
+        """Refuse the name of a private file in its folder, and derived names: SQLite and editors create such files.
 
-        Where upper and lower case are one, a file of the other case would be the private one.
+        Case is ignored, since some file systems ignore it.
         """
         for path, reason in self._all.items():
             parent, own = os.path.split(path)
@@ -219,7 +219,7 @@ class Private:
 
 
 def path_of(file: int | OpenFolder) -> str | None:
-    """Return where it lies, as the system says; None where it does not."""
+    """Return the path of an open file as the system reports it; None if it does not."""
     if isinstance(file, OpenFolder):
         if not HAS_DIR_FD:
             return file.path
@@ -228,12 +228,12 @@ def path_of(file: int | OpenFolder) -> str | None:
 
 
 def is_below(path: str, folder: str) -> bool:
-    """Return whether it is that folder, or in it."""
+    """Return whether `path` is `folder` or inside it."""
     return path == folder or path.startswith(folder if folder.endswith(os.sep) else folder + os.sep)
 
 
 def _and_above(path: str) -> Iterator[str]:
-    """Return the folders on the way to a path, and itself: /a, /a/b, /a/b/c."""
+    """Return the parent folders of a path, and the path: /a, /a/b, /a/b/c."""
     drive, path = os.path.splitdrive(path)
     return accumulate(filter(None, path.split(os.sep)), lambda above, name: f"{above}{os.sep}{name}", initial=drive)
 
@@ -261,8 +261,8 @@ def _number(status: os.stat_result) -> Number:
 
 
 def _ways_up(folder: OpenFolder) -> Iterable[os.stat_result]:
-    """Yield a folder, the one it is in, and so on to the top: as they really lie, not as a path with links says."""
-    if not HAS_DIR_FD:  # its path has no links
+    """Yield a folder and all its real parents, which may differ from those in a path with links."""
+    if not HAS_DIR_FD:  # the path has no links
         yield from map(os.stat, (folder.path, *Path(folder.path).parents))
         return
     path, below = ".", None

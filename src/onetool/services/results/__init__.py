@@ -1,9 +1,9 @@
-"""Results that are too large to send are stored, and read page by page by their handle.
+"""Stores results that are too large to send. Callers read them page by page, by handle.
 
-store     ResultStore: stored results, in the database
-paging    a page of a text: some of its lines, or of those that match a search
+store     ResultStore: results in the database
+paging    pages of a text: some of its lines, or of the lines that match a search
 
-Here are the values and errors that callers know.
+This module has the values and errors for callers.
 """
 
 import re
@@ -16,12 +16,12 @@ from onetool.core.errors import ToolFailure
 from onetool.services.results.paging import is_page as is_page
 from onetool.services.results.paging import sendable_page as sendable_page
 
-MAX_SHOWN_HANDLE = 60  # characters of a handle that came from outside
+MAX_SHOWN_HANDLE = 60  # characters of an untrusted handle
 _HANDLE = re.compile(r"[0-9a-f]{32}")
 
 
 class StoredResult(msgspec.Struct, frozen=True):
-    """The handle of a result, its size in bytes of UTF-8, and its number of lines."""
+    """A stored result: its handle, its size in bytes of UTF-8, and its number of lines."""
 
     handle: str
     size: int
@@ -29,7 +29,7 @@ class StoredResult(msgspec.Struct, frozen=True):
 
 
 class KeptResult(msgspec.Struct, frozen=True, kw_only=True):
-    """A stored result in a list, with the tool it came from, if known, and the time."""
+    """A stored result in a list, with its time and, if known, its tool."""
 
     handle: str
     name: str | None
@@ -40,10 +40,10 @@ class KeptResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HandleNotFoundError(ToolFailure):
-    """An unknown handle: never issued, another owner's, or forgotten."""
+    """A handle that was never issued, belongs to another owner, or was forgotten."""
 
     def __init__(self, handle: object) -> None:
-        hint = "a handle comes with the result that was too large; use it as it is"
+        hint = "copy the handle exactly as it came with the result"
         super().__init__(f"Handle not found: {_shown(handle)}", reason="not_found", hints=[hint])
 
 
@@ -55,12 +55,12 @@ class ResultExpiredError(ToolFailure):
         super().__init__(
             f"Result has expired: {_shown(handle)} ({why})",
             reason="expired",
-            hints=["run again what gave the result"],
+            hints=["repeat the call or the code that gave the result"],
         )
 
 
 class ResultTooLargeError(ToolFailure):
-    """A result that is too large to be read at once."""
+    """A result that is too large to read at once."""
 
     def __init__(self, handle: str, size: int, limit: int) -> None:
         super().__init__(

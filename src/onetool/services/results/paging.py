@@ -1,7 +1,6 @@
 """Reads a page of a text: some of its lines, or of the lines that match a search.
 
-A line that is too long can be read in parts. Searches run on an engine with linear time, and end when they take too
-long.
+A line that is too long can be read in parts. Searches use an engine with linear time, and have a time limit.
 """
 
 import sys
@@ -26,11 +25,11 @@ class BadQueryError(BadArguments, ValueError):
 # Lines, read piece by piece
 
 PIECE = 64_000  # characters
-LONG = 16 * PIECE  # a line of more characters is never searched as a whole
+LONG = 16 * PIECE  # a longer line is never searched as a whole
 
 
 def lines_of(text: str) -> list[str]:
-    """Return the lines of a text. A line break at its end begins no further line."""
+    """Return the lines of a text. A line break at the end does not start another line."""
     lines = text.replace("\r\n", "\n").split("\n")
     if not lines[-1]:
         lines.pop()
@@ -38,7 +37,7 @@ def lines_of(text: str) -> list[str]:
 
 
 def pieces(text: str) -> Iterator[str]:
-    """Yield the text in pieces that end with a line break, if they have one."""
+    """Yield the text in pieces that end with a line break where possible."""
     start = 0
     while len(text) - start > PIECE:
         # Two characters further: no piece may begin with "\n" or "\r\n", which would end a line of the piece before.
@@ -50,7 +49,7 @@ def pieces(text: str) -> Iterator[str]:
 
 
 class Piece(NamedTuple):
-    """A part of a text, and the line and the column at which it begins. Both count from 0."""
+    """A part of a text, with the line and column at which it begins. Both count from 0."""
 
     line: int
     column: int
@@ -67,7 +66,7 @@ def placed_pieces(text: str) -> Iterator[Piece]:
 
 
 class Chunk(NamedTuple):
-    """Some whole lines, or a part of one that is very long."""
+    """Some whole lines, or a part of a very long line."""
 
     first: int
     text: str
@@ -75,16 +74,16 @@ class Chunk(NamedTuple):
 
 
 class TextLines:
-    """The lines of a text in storage. `read` yields its pieces, from the one with a line and column on."""
+    """The lines of a stored text. `read` yields its pieces, from the piece with a given line and column on."""
 
     def __init__(self, total: int, read: Callable[[int, int], Iterator[Piece]]) -> None:
         self.total = total
         self._read = read
 
     def since(self, line: int, column: int = 0, limit: int | None = None) -> Iterator[str]:
-        """Yield the lines from this one on, the first of them from that column on; both count from 0.
+        """Yield the lines from `line` on, the first of them from `column` on; both count from 0.
 
-        A line with more than `limit` characters may be cut after those, and the rest is not read.
+        A line with more than `limit` characters may be cut there, and the rest is not read.
         """
         if line >= self.total:
             return
@@ -97,7 +96,7 @@ class TextLines:
         yield from lines
 
     def chunks(self) -> Iterator[Chunk]:
-        """Yield the whole text in lines; a line of more than LONG characters in parts that overlap by a piece."""
+        """Yield the whole text in lines. Lines longer than LONG are in parts that overlap by one piece."""
         held: list[str] = []
         is_part = False
         for piece, following in pairwise(chain(self._read(0, 0), [None])):
@@ -105,7 +104,7 @@ class TextLines:
             held.append(piece.text)
             if following is None or following.column == 0:
                 text, others = "".join(held), ""
-                if is_part:  # other lines may follow the last part of a long one
+                if is_part:  # more lines may follow the last part of a long line
                     text, _, others = text.partition("\n")
                     text = text.removesuffix("\r")
                 yield Chunk(piece.line, text, is_part)
@@ -138,11 +137,11 @@ def _joined(pieces: Iterable[Piece], limit: int | None) -> Iterator[str]:
 
 # Searching lines
 
-SIMILAR = 70.0  # of 100: less is chance
+SIMILAR = 70.0  # of 100: lower scores are chance
 MAX_PATTERN_BYTES = 256 * 1024  # of a compiled pattern
-MAX_FOUND = 32 * 1024 * 1024  # characters of a found line: no page holds more
-_OFTEN = 8  # comparisons between two looks at the clock
-_WINDOW = 2_000  # characters of a line that are compared at once
+MAX_FOUND = 32 * 1024 * 1024  # characters of a found line: the limit of a page
+_OFTEN = 8  # comparisons between two checks of the clock
+_WINDOW = 2_000  # characters of a line compared at once
 _LOOKS_AROUND = lazy_pattern(r"[\^$]|\\[AbBGzZ<>]")
 
 OnProgress = Callable[[int], None]
@@ -150,15 +149,15 @@ FoundLine = tuple[int, str]  # the number of a line, from 0, and the line
 
 
 def matching(lines: TextLines, search: str, look: OnProgress) -> Iterator[FoundLine]:
-    """Yield the lines that match somewhere.
+    """Yield the lines that contain a match.
 
-    Most pieces of a large text have no match. One test of a piece finds out: of its text, if the pattern doesn't depend
-    on what is around a match; else of all of its lines at once.
+    Most pieces of a large text have no match, which one test per piece shows: of its text, if the pattern doesn't
+    depend on the text around a match; else of all its lines at once.
     """
     fits = _accepts({"pattern": search}, search)
     none_fits = _accepts({"items": {"not": {"pattern": search}}}, search)
     fits_within = None if _LOOKS_AROUND.search(search) else fits
-    last = -1  # a very long line that was found in an earlier part
+    last = -1  # the last very long line that matched
     for first, text, is_part in lines.chunks():
         look(first)
         if is_part:
@@ -176,7 +175,7 @@ def _line(lines: TextLines, number: int) -> str:
 
 
 def _accepts(schema: dict[str, object], search: str) -> Callable[[str | list[str]], bool]:
-    """Return a test by a JSON Schema: the validator's regular expressions take linear time, unlike Python's."""
+    """Return a test based on a JSON Schema validator, whose regular expressions take linear time, unlike Python's."""
     import jsonschema_rs
 
     options = jsonschema_rs.RegexOptions(size_limit=MAX_PATTERN_BYTES, dfa_size_limit=MAX_PATTERN_BYTES)
@@ -185,13 +184,13 @@ def _accepts(schema: dict[str, object], search: str) -> Callable[[str | list[str
     except ValueError:
         raise BadQueryError(
             f"search is not a regular expression that can be used here: {ascii(search)[:100]}; look-around and "
-            "back-references can't be used, and characters like ( [ * that are meant as they are need a \\ before them"
+            "back-references are not supported, and literal characters like ( [ * need a \\ before them"
         ) from None
 
     def accepts(value: str | list[str]) -> bool:
         try:
             return is_valid(value)
-        except UnicodeEncodeError:  # half of a surrogate pair
+        except UnicodeEncodeError:  # a lone surrogate
             return is_valid(
                 _without_surrogates(value) if isinstance(value, str) else list(map(_without_surrogates, value))
             )
@@ -204,7 +203,7 @@ def _without_surrogates(text: str) -> str:
 
 
 def similar(lines: TextLines, search: str, count: int, look: OnProgress) -> Iterator[FoundLine]:
-    """Return the lines with something similar, ignoring case: the best first, equals in order, at most `count`."""
+    """Return at most `count` similar lines, ignoring case: the best first, equal ones in order."""
     from heapq import heappush, heappushpop
 
     best: list[tuple[float, int, str]] = []
@@ -217,7 +216,7 @@ def similar(lines: TextLines, search: str, count: int, look: OnProgress) -> Iter
 
 
 def _scored(lines: TextLines, wanted: str, look: OnProgress) -> Iterator[tuple[int, float, str]]:
-    """Yield number, similarity (0 to 100) and text of each line; a very long line several times, without text."""
+    """Yield number, similarity (0 to 100) and text of each line. Very long lines come several times, without text."""
     from rapidfuzz import fuzz
 
     for first, text, is_part in lines.chunks():
@@ -249,13 +248,13 @@ def _best_window(wanted: str, line: str, look: Callable[[], None]) -> float:
 
 MAX_SEARCH = 1_000  # characters
 MAX_FUZZY = 100  # characters: time per line is quadratic, 0.5 ms for these and 40 ms for a thousand
-MAX_BYTES = 32 * 1024 * 1024  # of a page, also for code
+MAX_BYTES = 32 * 1024 * 1024  # of a page, also in the sandbox
 MAX_SIMILAR = 1_000  # lines; more are not useful
 MAX_SEARCH_S = 5.0
 _AROUND = 16  # bytes for quotes, a mark, spaces and the number of a line
-_AROUND_PAGE = 300  # bytes of its other members
-_ESCAPE = 10  # bytes, of \\U0001f600 for example
-_SHOWN = 200  # characters of a line inside a message
+_AROUND_PAGE = 300  # bytes of the other fields of a page
+_ESCAPE = 10  # bytes, for example of \\U0001f600
+_SHOWN = 200  # characters of a line in a message
 
 
 # One search at a time: comparing a line or a piece blocks all other threads of the process.
@@ -268,19 +267,19 @@ class Further(TypedDict, total=False):
 
 
 class TimeUpError(ToolFailure):
-    """A search that took too long: linear time is still long for a large text and pattern."""
+    """A search that took too long, as even linear time may for a large text and pattern."""
 
     def __init__(self, line: int, total: int, fuzzy: bool) -> None:
         simpler = "a regular expression: without fuzzy it is much faster" if fuzzy else "a simpler search"
         super().__init__(
-            f"the search took more than {MAX_SEARCH_S:g} s: it came to line {line + 1:,} of {total:,}",
+            f"the search took more than {MAX_SEARCH_S:g} s: it stopped at line {line + 1:,} of {total:,}",
             reason="timeout",
             hints=[f"use {simpler}; or search in code, before the result is returned"],
         )
 
 
 def check_query(offset: int, limit: int, column: int) -> None:
-    """Raise BadQueryError if no result could be read like that."""
+    """Raise BadQueryError if an argument is out of range."""
     if offset < 1:
         raise BadQueryError(f"offset must be >= 1 (1-indexed), got {offset}")
     if limit < 1:
@@ -298,11 +297,11 @@ def page_of(
     max_bytes: int = MAX_BYTES,
     column: int = 1,
 ) -> Page:
-    """Return the lines from `offset` (the first is 1), at most `limit`; with a search, of those that match.
+    """Return at most `limit` lines from `offset` (the first is 1); with a search, only lines that match.
 
-    `search` is a regular expression. With `fuzzy`, lines only have to be similar, and the best come first. The first
-    line begins at `column`. A page of more than `max_bytes` is cut. If a search takes too long, the page has the lines
-    found by then.
+    `search` is a regular expression; with `fuzzy`, a text that lines must resemble, and the best lines come first. The
+    first line begins at `column`. A page of more than `max_bytes` is cut. If a search takes too long, the page has the
+    lines found by then.
     """
     check_query(offset, limit, column)
     found = _found_lines(lines, search, fuzzy, offset + limit) if search else _read(lines, offset, column, max_bytes)
@@ -329,14 +328,14 @@ def _read(lines: TextLines, offset: int, column: int, max_bytes: int) -> Generat
 
 
 def _from(found: Iterator[FoundLine], column: int) -> Iterator[FoundLine]:
-    """Yield the same lines, the first of them from that column on."""
+    """Yield the lines, the first of them from `column` on."""
     for number, line in islice(found, 1):
         yield number, line[column - 1 :]
     yield from found
 
 
 def _taken(found: Iterator[FoundLine], limit: int, max_bytes: int) -> tuple[list[FoundLine], bool]:
-    """Return at most `limit` lines, and whether there are more. Stop reading when they are too large."""
+    """Return at most `limit` lines, and whether there are more. Stop at `max_bytes`."""
     page: list[FoundLine] = []
     size = 0
     try:
@@ -351,13 +350,13 @@ def _taken(found: Iterator[FoundLine], limit: int, max_bytes: int) -> tuple[list
         if len(page) > 1:
             return page[:-1], True  # the line left out proves that there are more
         if page:
-            error.hints += (f"one line was found by then: {page[0][1][:_SHOWN]}",)
+            error.hints += (f"one line was found before: {page[0][1][:_SHOWN]}",)
         raise
     return page, False
 
 
 def is_page(value: Any) -> TypeGuard[Page]:
-    """Return whether a value looks like a page: code may have passed one on."""
+    """Return whether a value looks like a page: code may have returned one."""
     return (
         type(value) is dict
         and Page.__required_keys__ <= value.keys() <= Page.__annotations__.keys()
@@ -368,16 +367,16 @@ def is_page(value: Any) -> TypeGuard[Page]:
 
 
 def sendable_page(page: Page, inline_bytes: int, size: int | None = None) -> Page:
-    """Return the page, cut where it has more than `inline_bytes`: half of them are for what the lines are wrapped in.
+    """Return the page, cut if it has more than `inline_bytes`. Half of them are kept for the text around the lines.
 
-    `size` is its size, where that is known.
+    `size` is the size of the page, if known.
     """
     size = sum(map(written, page["lines"])) + _AROUND_PAGE if size is None else size
     return page if size <= inline_bytes else fitting(page, inline_bytes // 2)
 
 
 def fitting(page: Page, max_bytes: int) -> Page:
-    """Return the page, cut to `max_bytes`: whole lines, or a part of the first one."""
+    """Return the page, cut to `max_bytes`: whole lines, or a part of the first line."""
     lines, size = page["lines"], 0
     for count, line in enumerate(lines):
         size += written(line)
@@ -398,7 +397,7 @@ def fitting(page: Page, max_bytes: int) -> Page:
 
 
 def _is_too_much(size: int, max_bytes: int, line: str, count: int) -> bool:
-    """Return whether lines have to be cut. A single character is always sent, so that reading comes to an end."""
+    """Return whether lines must be cut. At least one character is always sent, so that reading makes progress."""
     return size > max_bytes and (count > 1 or len(line) > 1)
 
 
@@ -412,7 +411,7 @@ def written(line: str) -> int:
     """Return the maximum bytes of a line on a page, where it is a quoted string on its own line."""
     if line.isascii() and line.isprintable():
         return len(line) + line.count('"') + line.count("\\") + _AROUND
-    plain = sum(map(str.isprintable, line))  # others become escapes
+    plain = sum(map(str.isprintable, line))  # other characters are escaped
     return len(line.encode("utf-8", "surrogatepass")) + plain + _ESCAPE * (len(line) - plain) + _AROUND
 
 
@@ -421,7 +420,7 @@ def _found_lines(lines: TextLines, search: str, fuzzy: bool, count: int) -> Gene
     if len(search) > limit:
         raise BadQueryError(f"search must have at most {limit} characters, got {len(search)}")
     if not _searching.acquire(timeout=MAX_SEARCH_S):
-        raise ToolFailure("others are searching, and did not finish in time", reason="busy", hints=["try again"])
+        raise ToolFailure("other searches are running and did not finish in time", reason="busy", hints=["try again"])
     try:
         deadline = monotonic() + MAX_SEARCH_S
 

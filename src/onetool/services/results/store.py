@@ -1,12 +1,12 @@
 """ResultStore: stored results in the database. Any process that uses the database can read them.
 
-A result is a row. Its key is a hash of handle and owner: another owner's result is simply not found, and no row tells a
-handle. The text is in pieces, each a row with the line and the column at which it begins, so that a page reads the
-pieces that it shows. No transaction is open while somebody reads or searches. All times are by the database's clock.
+A result is a row. Its key is a hash of handle and owner, so another owner's result isn't found, and rows don't reveal
+handles. The text is stored in pieces, each a row with the line and column at which it begins, so a page reads only the
+pieces that it shows. No transaction stays open during a read or search. All times are from the database's clock.
 
-Other stores write to the same database. So a text is written, and deleted, in small transactions. A row counts once
-`ended_at` is null, which the last transaction of a `put` sees to: until then, and if its process is killed meanwhile,
-the row is one that ends soon. The row of a result that has ended stays for a day, to tell "expired" from "not found".
+Other stores write to the same database, so texts are written and deleted in small transactions. A row is valid once
+`ended_at` is null, which the last transaction of a `put` sets: until then, or if the process is killed, the row expires
+soon. The row of an expired result stays for a day, to distinguish "expired" from "not found".
 """
 
 import json
@@ -40,18 +40,18 @@ from onetool.services.results.paging import MAX_BYTES, Piece, TextLines, check_q
 
 log = logging.getLogger("onetool.results")
 
-SWEEP_S = 60.0  # between two sweeps by a process that puts
-UNFINISHED_S = 600  # that a process may take to write a text
-MARGIN_S = 60  # before that time is up, so that no sweep deletes a text that is being finished
+SWEEP_S = 60.0  # between two sweeps by a process that stores results
+UNFINISHED_S = 600  # maximum time to write a text
+MARGIN_S = 60  # less than UNFINISHED_S, so that no sweep deletes a text that is being finished
 WRITTEN_AT_ONCE = 16  # pieces, about 1 MB
-READ_AT_ONCE = 16  # pieces, by callers that read on
+READ_AT_ONCE = 16  # pieces, in later queries of one read
 LISTED_AT_ONCE = 200  # rows
-MAX_SPARE = 8 * MIB  # free pages and log that may stay: they are used again
+MAX_SPARE = 8 * MIB  # free pages and log that may remain for reuse
 MAX_HEAD = MAX_NAME = 200  # characters
 
 
 class ResultStore:
-    """Keeps texts for `ttl_s` seconds, and no more than `max_total_mb` in all: the oldest go first."""
+    """A store that keeps texts for `ttl_s` seconds and at most `max_total_mb` in total, removing the oldest first."""
 
     def __init__(self, database: Database, ttl_s: float, max_total_mb: int) -> None:
         self._database = database
@@ -63,10 +63,9 @@ class ResultStore:
     def put(
         self, text: str, owner: str = "", name: str | None = None, value: str | None = None, is_json: bool = False
     ) -> StoredResult:
-        """Store a text. `name` is the tool that it came from. Raises NotStoredError.
+        """Store a text, which came from the tool `name`. Raises NotStoredError.
 
-        The text shows a value, which `load` returns: it is the text itself; what the text says, with `is_json`; or what
-        the JSON in `value` says.
+        `load` returns a value: the text itself; with `is_json`, the text parsed as JSON; or the JSON in `value`.
         """
         size, lines = _size(text), text.count("\n") + (not text.endswith("\n") and text != "")
         if size + (0 if value is None else _size(value)) > self._max:
@@ -75,17 +74,17 @@ class ResultStore:
         masked = _masked(handle, _key(handle, owner), owner)
         note = ResultNote(masked, name and _whole(name[:MAX_NAME]), _whole(text[:MAX_HEAD]), is_json)
         try:
-            if value is not None:  # a row of its own, without an owner: no list shows it
+            if value is not None:  # a separate row, hidden from lists because it has no owner
                 self._write((_key(_value_handle(handle), owner), "", b"", _size(value), 1, False), value)
             facts = (_key(handle, owner), _owner_key(owner), msgspec.json.encode(note), size, lines, False)
             self._write(facts, text)
         except DatabaseError as error:
-            raise NotStoredError(f"the result could not be kept: {error}") from error
+            raise NotStoredError(f"the result could not be stored: {error}") from error
         self._make_room()
         return StoredResult(handle, size, lines)
 
     def kept(self, owner: str = "") -> Iterator[KeptResult]:
-        """Return what is stored for an owner, by whichever process, newest first. Raises ToolFailure."""
+        """Yield an owner's stored results, newest first. Raises ToolFailure."""
         sql = (
             "SELECT key, note, size, lines, at FROM results WHERE owner = %s AND ended_at IS NULL "  # noqa: S608 - ours
             f"AND at > {self._clock} - %s AND (at, key) < (%s, %s) ORDER BY at DESC, key DESC LIMIT {LISTED_AT_ONCE}"
@@ -96,7 +95,7 @@ class ResultStore:
                 try:
                     note = msgspec.json.decode(data, type=ResultNote)
                     handle = _masked(note.masked, key, owner)
-                except (msgspec.DecodeError, ValueError):  # a damaged row hides no other
+                except (msgspec.DecodeError, ValueError):  # skip a damaged row
                     continue
                 yield KeptResult(handle=handle, name=note.name, at=at, size=size, lines=lines, head=note.head)
             before = rows[-1][4], rows[-1][0]
@@ -115,24 +114,24 @@ class ResultStore:
         max_bytes: int = MAX_BYTES,
         column: int = 1,
     ) -> Page:
-        """Return some lines (see `page_of`). What comes before and after them is not read, unless it is searched.
+        """Return some lines (see `page_of`). Without a search, only these are read.
 
         Raises HandleNotFoundError, ResultExpiredError, BadQueryError, ToolFailure.
         """
-        check_query(offset, limit, column)  # first: it is wrong whatever the handle is
+        check_query(offset, limit, column)  # first: valid handle or not
         found = self._find(handle, owner)
         lines = TextLines(found.lines, lambda line, column: self._pieces(found, line, column))
         return page_of(lines, offset, limit, search, fuzzy, max_bytes, column)
 
     def read(self, handle: str, owner: str = "", max_bytes: int | None = None) -> str:
-        """Return the whole text. Raises ResultTooLargeError if it has more bytes than that; else as `page` does."""
+        """Return the whole text. Raises ResultTooLargeError if it exceeds `max_bytes`, and the errors of `page`."""
         found = self._find(handle, owner)
         if max_bytes is not None and found.size > max_bytes:
             raise ResultTooLargeError(handle, found.size, max_bytes)
         return "".join(piece.text for piece in self._pieces(found))
 
     def load(self, handle: str, owner: str = "", max_bytes: int = MAX_BYTES) -> Any:
-        """Return the value that was stored. Raises as `read` does."""
+        """Return the stored value. Raises the errors of `read`."""
         found, is_json = self._find(handle, owner), True
         try:
             found = self._find(_value_handle(handle), owner)
@@ -157,28 +156,28 @@ class ResultStore:
         self.sweep()
 
     def sweep(self) -> None:
-        """Remove what has expired, then the oldest until the rest fits. `put` does this when it may be needed."""
+        """Remove expired results, then the oldest until the rest fits. `put` calls this when needed."""
         end = "UPDATE results SET ended_at = %s, removed = %s, note = %s WHERE key = %s AND ended_at IS NULL"
         try:
             spare = self._database.spare_bytes()
-            # Processes that do this at once agree on which results are the oldest.
+            # Concurrent sweeps agree on which results are the oldest.
             if over := self._database.read(lambda work: self._over(work, spare)):
                 self._database.write(lambda work: work.execute_many(end, over), max_wait=CALL_WAIT_S)
             self._delete_ended()
         except DatabaseError as error:
-            log.warning("Old results are not removed: %s", error)
+            log.warning("Old results can't be removed: %s", error)
 
-    # How it is done
+    # Implementation
 
     def _read(self, sql: str, params: Params) -> list[Row]:
         with _translated():
             return self._database.read(lambda work: work.execute(sql, params))
 
     def _find(self, handle: str, owner: str) -> "FoundResult":
-        """Raises HandleNotFoundError, ResultExpiredError, ToolFailure."""
+        """Look up a result. Raises HandleNotFoundError, ResultExpiredError, ToolFailure."""
         if not is_handle(handle):
             raise HandleNotFoundError(handle)
-        end = "coalesce(ended_at, at + %s)"  # of an unfinished one nobody knows the handle
+        end = "coalesce(ended_at, at + %s)"  # nobody has the handle of an unfinished result
         last = "coalesce((SELECT max(number) FROM result_pieces WHERE result_pieces.key = results.key), -1)"
         sql = f"SELECT size, lines, {last}, {end}, removed, {self._clock} FROM results WHERE key = %s"  # noqa: S608 - ours
         for size, lines, last_piece, ended_at, removed, now in self._read(sql, (self._ttl, _key(handle, owner))):
@@ -189,7 +188,7 @@ class ResultStore:
         raise HandleNotFoundError(handle)
 
     def _pieces(self, found: "FoundResult", line: int = 0, column: int = 0) -> Iterator[Piece]:
-        """Yield the pieces of a text, from the one on that has this place. Raises what `_find` does."""
+        """Yield the pieces of a text, starting with the piece at this line and column. Raises the errors of `_find`."""
         select = "SELECT number, first_line, first_column, text FROM result_pieces WHERE key = %s AND "
         where = "(first_line, first_column) <= (%s, %s) ORDER BY first_line DESC, first_column DESC LIMIT %s"
         key, count, number = _key(found.handle, found.owner), 1, -1
@@ -197,8 +196,8 @@ class ResultStore:
         while number < found.last_piece:
             rows = self._read(select + where, (key, *params, count))
             if not rows or (number >= 0 and rows[0][0] != number + 1):
-                self._find(found.handle, found.owner)  # as a rule this says that it was removed meanwhile
-                raise ToolFailure("the result can't be read: a part of it is missing", reason="source_unavailable")
+                self._find(found.handle, found.owner)  # usually raises that the result was removed
+                raise ToolFailure("the result can't be read: part of it is missing", reason="source_unavailable")
             for _, first_line, first_column, data in rows:
                 with _translated():
                     text = str(data, "utf-8", "surrogatepass")
@@ -228,7 +227,7 @@ class ResultStore:
             if is_last:
                 work.execute(finish, (key,))
                 if work.row_count != 1:
-                    raise NotStoredError(f"the result could not be kept: writing it took over {UNFINISHED_S} s")
+                    raise NotStoredError(f"the result could not be stored: writing took over {UNFINISHED_S} s")
 
         while not is_last:
             some = list(islice(rows, WRITTEN_AT_ONCE))
@@ -237,27 +236,27 @@ class ResultStore:
             some, is_first = [], False
 
     def _make_room(self) -> None:
-        """Sweep if it may be needed. After a put, and not within it: the last process sees what the others have put."""
+        """Sweep if needed. Called after a `put`, not within it: the last of several processes sees all results."""
         sizes = "SELECT coalesce(sum(size), 0) FROM results WHERE ended_at IS NULL"
         try:
             [(total,)] = self._database.read(lambda work: work.execute(sizes))
             is_full = _on_disk(int(total)) + self._database.spare_bytes() > self._max
         except DatabaseError as error:
-            log.warning("Whether results take too much room is not known: %s", error)
+            log.warning("The total size of results can't be determined: %s", error)
             return
         if is_full or monotonic() >= self._next_sweep:
             self._next_sweep = monotonic() + SWEEP_S
             self.sweep()
 
     def _over(self, work: Transaction, spare: int) -> list[Row]:
-        """Return what is to be written of results that have to go: how each ended, and its key."""
+        """Return the parameters of the update that ends expired and excess results: end, reason, note, key."""
         [(now,)] = work.execute(f"SELECT {self._clock}")
         rows = work.execute("SELECT key, at, size FROM results WHERE ended_at IS NULL ORDER BY at, key")
         over: list[Row] = [(at + self._ttl, False, b"", key) for key, at, _ in rows if at + self._ttl <= now]
         kept = rows[len(over) :]
         total = sum(size for *_, size in kept)
         if _on_disk(total) + spare > self._max:
-            enough = self._max - self._max // 16  # somewhat less, or every put would have to sweep
+            enough = self._max - self._max // 16  # some headroom, or every put would have to sweep
             for key, _, size in kept[:-1]:
                 if _on_disk(total) <= enough:
                     break
@@ -266,7 +265,7 @@ class ResultStore:
         return over
 
     def _delete_ended(self) -> None:
-        """Delete the texts of results that have ended, and rows that are a day old. Raises DatabaseError."""
+        """Delete the texts of ended results, and rows that ended a day ago. Raises DatabaseError."""
         database, clock = self._database, self._clock
         texts = (
             "SELECT p.key, p.number FROM results r JOIN result_pieces p ON p.key = r.key "  # noqa: S608 - ours
@@ -287,11 +286,11 @@ class FoundResult(NamedTuple):
     owner: str
     size: int
     lines: int
-    last_piece: int  # its number; -1: the text is empty
+    last_piece: int  # number; -1: the text is empty
 
 
 class ResultNote(msgspec.Struct, frozen=True):
-    """What a list tells of a result. `masked` is its handle, masked."""
+    """The details of a result for lists. `masked` is its masked handle."""
 
     masked: str
     name: str | None
@@ -300,12 +299,12 @@ class ResultNote(msgspec.Struct, frozen=True):
 
 
 def _key(handle: str, owner: str) -> str:
-    """Return what a result is stored by: nobody gets the handle from it, and another owner has another key."""
+    """Return the key of a result, which doesn't reveal the handle and depends on the owner."""
     return blake2b(_encoded(f"{handle} {owner}"), digest_size=16).hexdigest()
 
 
 def _value_handle(handle: str) -> str:
-    """Return the handle of the row with the value that the text of another row shows."""
+    """Return the handle of the row that holds the value of a result."""
     return blake2b(bytes.fromhex(handle), digest_size=16, person=b"value").hexdigest()
 
 
@@ -314,18 +313,18 @@ def _owner_key(owner: str) -> str:
 
 
 def _masked(handle: str, key: str, owner: str) -> str:
-    """Mask a handle, or unmask a masked one. A reader of the database who can't name the owner learns no handle."""
+    """Mask or unmask a handle: nobody can read handles from the database without knowing the owner."""
     pad = blake2b(_encoded(f"{key} {owner}"), digest_size=16, person=b"handle").digest()
     return bytes(one ^ other for one, other in zip(bytes.fromhex(handle), pad, strict=True)).hex()
 
 
 def _size(text: str) -> int:
-    """Return its bytes in UTF-8, without making a second copy of it."""
+    """Return the size in UTF-8, without copying the text."""
     return len(text) if text.isascii() else sum(len(_encoded(piece)) for piece in pieces(text))
 
 
 def _on_disk(size: int) -> int:
-    """Add what rows and indexes take besides the text, which is a fortieth."""
+    """Return the size including rows and indexes, which add a fortieth."""
     return size + size // 32
 
 
@@ -334,13 +333,13 @@ def _encoded(text: str) -> bytes:
 
 
 def _whole(text: str) -> str:
-    """Replace halves of characters, which JSON can't hold."""
+    """Replace lone surrogates, which JSON can't hold."""
     return text.encode("utf-8", "replace").decode()
 
 
 @contextmanager
 def _translated() -> Generator[None]:
-    """Raise a DatabaseError, and what a damaged row leads to, as a failure that says what can't be done."""
+    """Turn database errors and damaged rows into a ToolFailure."""
     try:
         yield
     except (UnicodeDecodeError, msgspec.DecodeError):

@@ -1,16 +1,16 @@
-"""SearchIndex: finds the tools that fit a query, best first.
+"""SearchIndex: finds the tools that match a query, best first.
 
     words       splits texts into words, and stems them
-    documents   what is known of a tool, field by field
-    part        which terms stand in which tools, as arrays
-    postings    the parts of tools that come and go
-    lexical     which tools a query names, and which share its words (BM25F)
-    meaning     how near the meaning of a tool is to that of a query
-    blend       makes one order of these
-    tiers       the order of the REST API
+    documents   the searchable fields of a tool
+    part        an immutable inverted index, as arrays
+    postings    an index of changing tools, made of parts
+    lexical     tools named by a query, and scores for shared words (BM25F)
+    meaning     the similarity between a query and each tool, by meaning
+    blend       combines these into one ranking
+    tiers       the ranking of the REST API
     files       arrays in a file
 
-numpy is imported when somebody first searches.
+The first search imports numpy.
 """
 
 import logging
@@ -31,10 +31,10 @@ log = logging.getLogger("onetool")
 
 
 class SearchIndex:
-    """Finds tools. They come and go by `update`; any number of threads may share one.
+    """A thread-safe search index of tools, which `update` replaces.
 
-    A score is a whole number, how surely the query names the tool (see `Naming`), and a fraction, how well the text
-    fits. Tools that score the same stay in the order in which they were given.
+    The integer part of a score is how surely the query names the tool (see `Naming`); the fraction is how well the text
+    matches. Tools with equal scores keep their given order.
     """
 
     def __init__(
@@ -46,8 +46,10 @@ class SearchIndex:
         background: bool = False,
         vectors: Path | None = None,
     ) -> None:
-        """`kept` has the words of lazy tools. With `background`, words answer alone until a thread has loaded the
-        meanings; otherwise a query waits for them. `vectors` is the file that meanings are ready from.
+        """Index these tools. `kept` has the words of lazy tools.
+
+        With `background`, only words are searched until a thread has loaded the meanings; otherwise a query waits for
+        them. `vectors` is the cache file for meanings.
         """
         self.vectors = vectors
         self._background = background
@@ -56,19 +58,19 @@ class SearchIndex:
         self.update(specs, lazy, kept)
 
     def update(self, specs: Iterable[ToolSpec], lazy: LazyPacks = NO_PACKS, kept: "Words | None" = None) -> None:
-        """Search these tools from now on. The next query reads those that are new."""
+        """Replace the tools. The next query indexes the new ones."""
         with self._lock:
             self._given, self._is_read = ([*specs], lazy, kept), False
 
     def load_meanings(self) -> None:
-        """Begin to load them, in a thread."""
+        """Start to load meanings in a thread."""
         if (ranking := self._current()) is not None:
             ranking.meanings.load()
 
     def search(
         self, query: str, limit: int = 5, allowed: Collection[str] | None = None
     ) -> list[tuple[ToolSpec, float]]:
-        """Return the best tools, with their scores. With an allow-list, only tools of these names are looked at."""
+        """Return the best tools and their scores. An allow-list limits the search to tools with these names."""
         if limit < 1:
             return []
         with self._lock:
@@ -79,13 +81,13 @@ class SearchIndex:
         return [(as_spec(tool), score) for tool, score in found]
 
     def _current(self) -> "Ranking | None":
-        """Return the ranking of the tools, or None, logged, where numpy can't be imported."""
+        """Return the up-to-date ranking. If numpy can't be imported, log this and return None."""
         with self._lock:
             try:
                 from onetool.services.search.blend import Ranking
                 from onetool.services.search.postings import Words
-            except (ImportError, RuntimeError) as error:  # numpy refuses old processors by RuntimeError
-                log.warning("Search only finds names and descriptions: numpy can't be imported: %s", error)
+            except (ImportError, RuntimeError) as error:  # numpy raises RuntimeError on old processors
+                log.warning("Search only finds names and descriptions, because numpy can't be imported: %s", error)
                 return None
             if self._ranking is None:
                 self._ranking = Ranking(background=self._background, vectors=self.vectors)
@@ -96,7 +98,7 @@ class SearchIndex:
             return self._ranking
 
     def _containing(self, text: str, limit: int, allowed: Collection[str] | None) -> list[tuple[ToolSpec, float]]:
-        """Return the tools that have the whole query in their name or description."""
+        """Return the tools whose name or description contains the whole query."""
         specs, lazy, _ = self._given
         every = [*specs, *(tool.spec() for pack in lazy.values() for tool in pack.values() if tool.enabled)]
         shown = (spec for spec in every if not spec.hidden and (allowed is None or spec.name in allowed))

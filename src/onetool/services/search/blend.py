@@ -1,9 +1,9 @@
-"""`Ranking`: how names, words and meanings become one order.
+"""`Ranking`: combines names, words and meanings into one order.
 
-A tool's score is how near its meaning is to the query's, and a little for each point that BM25F gives its words. No
-weight depends on the query: BM25F already counts a rare word for much and a common one for little. So a query whose
-rare words stand in a tool is decided by them, and one in other words than the tool's is decided by what it means. A
-query that names a tool finds it whatever its text says: see `Naming`.
+A tool's score is the similarity of its meaning to the query's, plus a small amount for each BM25F point of its words.
+The weights don't depend on the query, since BM25F already gives rare words much more weight than common words. So rare
+words that a query shares with a tool decide the order; without shared words, the meaning decides. A query that names a
+tool finds it whatever its text says: see `Naming`.
 """
 
 from collections.abc import Collection, Iterable
@@ -21,15 +21,15 @@ from onetool.services.search.meaning import Similarities, ToolMeanings
 from onetool.services.search.postings import WordIndex, Words, smallest
 from onetool.services.search.words import query_words
 
-WORD_POINT = 0.03  # what a point of BM25F counts beside a nearness, which is about 0.2 to 1; 0.02 to 0.05 do as well
-MIN_NEAR = 0.25  # of a tool that shares no word with the query: below this, everything is like everything
-FAIR_WORDS, FAIR_BLEND = 5.0, 0.6  # the score of a fair match: it counts as one half
+WORD_POINT = 0.03  # of a BM25F point, next to similarities of about 0.2 to 1; 0.02 to 0.05 work as well
+MIN_NEAR = 0.25  # similarity of a tool without shared words; lower values are noise
+FAIR_WORDS, FAIR_BLEND = 5.0, 0.6  # the score of a fair match, which maps to one half
 
-MAX_ALLOWED = 16  # allow-lists of which it is known which tools they are
+MAX_ALLOWED = 16  # allow-lists with a cached mask
 
 
 def fits(words: np.ndarray, meanings: Similarities | None) -> np.ndarray:
-    """Return how well each tool fits: less than 1, and 0 where nothing fits."""
+    """Return how well each tool matches, from 0 (not at all) to less than 1."""
     if meanings is None:
         return words / (words + FAIR_WORDS)
     found = words > 0
@@ -43,22 +43,22 @@ def fits(words: np.ndarray, meanings: Similarities | None) -> np.ndarray:
 
 
 class Ranking:
-    """The tools of a search. One thread asks or changes it at a time.
+    """A ranking of tools. Only one thread at a time may use it.
 
-    Tools go by keys: lazy ones by their ids in the store that keeps them, all others by a number.
+    Each tool has a key: lazy tools their id in their store, other tools a number.
     """
 
     def __init__(self, *, background: bool, vectors: Path | None) -> None:
         self.meanings = ToolMeanings(background=background, cache=vectors)
-        self._index = WordIndex()  # of the tools whose words no store has
-        self._own: dict[str, ToolSpec | LazyTool] = {}  # these, in the order in which they were given
+        self._index = WordIndex()  # of tools without words in a store
+        self._own: dict[str, ToolSpec | LazyTool] = {}  # the same tools, in their given order
         self._lazy: dict[str, LazyTool] = {}
         self._packs: LazyPacks = NO_PACKS
         self._numbers = count()
         self.update((), NO_PACKS, Words())
 
     def update(self, specs: Iterable[ToolSpec], packs: LazyPacks, kept: Words) -> None:
-        """Search these tools from now on. `kept` has the words of lazy ones; the words that it lacks are read here."""
+        """Replace the tools. `kept` has the words of lazy tools; tools missing there are indexed here."""
         self._follow(packs)
         there = np.fromiter(map(self._lazy.__contains__, kept.keys), bool, kept.size) & kept.alive
         unknown = list[LazyTool]()
@@ -74,9 +74,9 @@ class Ranking:
         self._allowed: dict[int, tuple[AllowList, np.ndarray]] = {}  # by id
 
     def _places(self) -> dict[str, int]:
-        """Return the order of tools that score the same: pack by pack, those of MCP servers last.
+        """Return the order of tools with equal scores: pack by pack, MCP servers last.
 
-        Tools of the store have places between 0 and 1: behind the local ones, and before those of servers.
+        Tools of the store have places between 0 and 1: after local tools and before those of servers.
         """
         packs: dict[tuple[bool, str], list[str]] = {}
         for key, tool in self._own.items():
@@ -89,7 +89,7 @@ class Ranking:
         }
 
     def _follow(self, packs: LazyPacks) -> None:
-        """Take over the lazy tools. Packs that are the same mapping as the last time are not looked at."""
+        """Update the lazy tools. Skip packs whose mapping is the same object as before."""
         before, self._packs = self._packs, packs
         changed = [pack for pack in before.keys() | packs.keys() if before.get(pack) is not packs.get(pack)]
         gone = {tool.kept_as: tool for pack in changed for tool in before.get(pack, {}).values()}
@@ -103,7 +103,7 @@ class Ranking:
                 self.meanings.set(key, tool)
 
     def _set_own(self, tools: list[ToolSpec | LazyTool]) -> None:
-        """Index those that are new. A tool may be given several times."""
+        """Index the new tools. A tool may occur several times."""
         known: dict[int, list[str]] = {}
         for key, tool in self._own.items():
             known.setdefault(id(tool), []).append(key)
@@ -140,7 +140,7 @@ class Ranking:
         return self._tool(slot).name if self._there[slot] else ""
 
     def _mask(self, allowed: Collection[str]) -> np.ndarray:
-        """Return which tools are allowed. Of an `AllowList`, which nobody changes, it is kept until tools change."""
+        """Return a mask of the allowed tools. The mask of an immutable `AllowList` is cached until tools change."""
         if (known := self._allowed.get(id(allowed))) is not None:
             return known[1]
         names = allowed if isinstance(allowed, AllowList) else {*allowed}

@@ -1,4 +1,4 @@
-"""`Document`: what a search knows of a tool, field by field."""
+"""`Document`: the searchable fields of a tool."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
@@ -9,23 +9,23 @@ Terms = Sequence[str]
 
 
 class Document(NamedTuple):
-    """The terms of each field: words, and from `titles` on whole names as they are compared."""
+    """The terms of each field: words; from `titles` on, normalised whole names."""
 
-    names: Terms  # of its full name
+    names: Terms  # of the full name
     description: Terms = ()
     parameters: Terms = ()
     tags: Terms = ()
-    others: Terms = ()  # of its title, and of the names of its group
-    everyday: Terms = ()  # of the description: they say nothing about which tool is meant
-    own: Terms = ()  # of its name without the group, and of its title
-    titles: Terms = ()  # these two
-    squeezed: Terms = ()  # the same in one word: `readfile`
-    spelled: Terms = ()  # its full name
-    parts: Terms = ()  # its pack, and its name without the pack
+    others: Terms = ()  # of the title and the names of the group
+    everyday: Terms = ()  # everyday words of the description
+    own: Terms = ()  # of the name without the group, and the title
+    titles: Terms = ()  # name without the group, and title
+    squeezed: Terms = ()  # titles as one word: `readfile`
+    spelled: Terms = ()  # the full name
+    parts: Terms = ()  # the pack, and the name without the pack
     group: str = ""
     enabled: bool = True
-    age: int = 0  # the newest has the least
-    title_length: int = 0  # characters of the shorter of its titles
+    age: int = 0  # lower is newer
+    title_length: int = 0  # characters of the shorter title
 
     @property
     def terms(self) -> tuple[Terms, ...]:
@@ -34,10 +34,10 @@ class Document(NamedTuple):
 
 class ScoredField(NamedTuple):
     weight: float
-    b: float  # 0: its length does not matter; 1: only the share of the text counts
+    b: float  # length normalisation: 0: none; 1: full
 
 
-# Names, description, parameters, tags. Parameters are many and alike (`path`, `limit`): they hint, they do not decide.
+# Names, description, parameters, tags. Parameters are many and similar (`path`, `limit`), so their weight is low.
 SCORED_FIELDS = (ScoredField(2.0, 0.3), ScoredField(1.0, 0.5), ScoredField(0.3, 0.7), ScoredField(2.0, 0.3))
 
 FIELD_COUNT = Document._fields.index("group")
@@ -65,7 +65,7 @@ def tool_document(name: str, description: str, schema: Any, tags: Iterable[str])
 
 
 def with_titles(document: Document, *titles: str) -> Document:
-    """Return the document of a tool with its name and title, without its group."""
+    """Return the document with a tool's titles: its name and title, without the group."""
     known = [title for title in titles if name_key(title)]
     keys = [name_key(title, " ") for title in known]
     return document._replace(

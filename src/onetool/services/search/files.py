@@ -1,7 +1,6 @@
-"""Arrays in a file, which is a cache: one that is missing, damaged or of something else is as good as none.
+"""Arrays in a cache file. Missing, damaged and unrelated files are ignored.
 
-The arrays are as `numpy.savez` writes them. The file is read, not mapped: a mapped file that somebody cuts short would
-end the process.
+The format is that of `numpy.savez`. The file is read, not mapped: truncating a mapped file would crash the process.
 """
 
 from collections.abc import Iterable, Mapping
@@ -19,7 +18,7 @@ MAX_BYTES = 1 << 30
 
 
 def write_arrays(file: Path, head: str, arrays: Arrays) -> None:
-    """Write the file. Where that is impossible, the next process computes its content again."""
+    """Write the file. If that fails, the next process computes the content again."""
     stream = BytesIO()
     np.savez(stream, allow_pickle=False, **arrays)
     with suppress(OSError):
@@ -27,7 +26,7 @@ def write_arrays(file: Path, head: str, arrays: Arrays) -> None:
 
 
 def read_arrays(file: Path, head: str, names: Iterable[str]) -> Arrays | None:
-    """Return the arrays of these names, or None where the file is of no use."""
+    """Return the arrays of these names, or None if the file can't be used."""
     body = read_cache(file, _line(head), MAX_BYTES)
     if body is None:
         return None
@@ -35,7 +34,7 @@ def read_arrays(file: Path, head: str, names: Iterable[str]) -> Arrays | None:
         with np.load(BytesIO(body), allow_pickle=False) as found:
             is_whole = sum(one.file_size for one in found.zip.infolist()) <= len(body)  # `savez` compresses nothing
             arrays = {name: found[name] for name in names} if is_whole else {}
-    except Exception:  # noqa: BLE001 - written by something else that counts the same: numpy raises many kinds
+    except Exception:  # noqa: BLE001 - numpy raises many kinds
         return None
     return arrays if is_whole and all(isinstance(one, np.ndarray) for one in arrays.values()) else None
 

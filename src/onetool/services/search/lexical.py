@@ -1,4 +1,4 @@
-"""Which tools a query names, and which share its words (BM25F): a vector each, by slot."""
+"""Finds tools that a query names, and scores tools that share its words (BM25F). Results are vectors by slot."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from enum import IntEnum
@@ -14,18 +14,18 @@ _AROUND = "\"'`()[]{}<>,;:.!?"
 
 
 class Naming(IntEnum):
-    """The ways to name a tool, the surest last."""
+    """Ways to name a tool, least certain first."""
 
-    PREFIX = 1  # the words of the query are in the name, the last one not finished
-    WORDS = 2  # the words of the query are in the name
-    PART = 3  # it is the pack, or the name without the pack
-    MENTIONED = 4  # the name stands in a sentence
-    SPELLED = 5  # it is the name, but for case and signs
+    PREFIX = 1  # all query words are in the name, the last as a prefix
+    WORDS = 2  # all query words are in the name
+    PART = 3  # the query is the pack, or the name without the pack
+    MENTIONED = 4  # a word of the query is the name
+    SPELLED = 5  # the query is the name, except for case and punctuation
     EXACT = 6
 
 
 def naming(words: Words, name_of: Callable[[int], str], query: str, telling: Sequence[Group]) -> np.ndarray:
-    """Return how surely the query names each tool, 0 where it does not. `name_of` gives the name of a slot."""
+    """Return for each tool how the query names it, or 0. `name_of` returns the name of a slot."""
 
     def exact(name: str) -> list[int]:
         found = words.having(name_key(name) or name, SPELLED).tolist()
@@ -40,7 +40,7 @@ def naming(words: Words, name_of: Callable[[int], str], query: str, telling: Seq
     key = name_key(query)
     found[words.having(key, PARTS)] = Naming.PART
     mentioned = (name.strip(_AROUND) for name in query.split())
-    # A name of one plain word may be just that word, so only longer ones count.
+    # A single plain word in a sentence is rarely a name, so only longer names count.
     found[[slot for name in mentioned if len(split_words(name)) > 1 for slot in exact(name)]] = Naming.MENTIONED
     found[words.having(key, SPELLED)] = Naming.SPELLED
     found[exact(query.strip())] = Naming.EXACT
@@ -63,7 +63,7 @@ def _all(size: int, masks: Iterable[np.ndarray]) -> np.ndarray:
 
 
 def _in_names(words: Words, group: Group) -> np.ndarray:
-    """Return which tools have this word in their names, in any form; else all of its parts."""
+    """Return a mask of tools whose names have this word in any form; if there are none, all its parts."""
     word, *parts = group
     found = words.having_stem(stem(word), NAMES)
     if len(found[words.alive[found]]) or not parts:
@@ -74,23 +74,23 @@ def _in_names(words: Words, group: Group) -> np.ndarray:
 # Scores of words
 
 
-# What a word of a tool counts when it is not the word of the query, but
-PREFIX_WEIGHT = 0.5  # one that the query only begins
-GUESS_WEIGHT = 0.5  # one that the query may have mistyped
-PART_WEIGHT = 0.3  # a part of it, or a longer one, though the tools have the word itself
-EVERYDAY_WEIGHT = 0.05  # an everyday one: it finds nothing, but `get info` is rather get_info than set_info
+# The weight of a matching word that differs from the query word:
+PREFIX_WEIGHT = 0.5  # the query word is a prefix of it
+GUESS_WEIGHT = 0.5  # the query word may be a typo of it
+PART_WEIGHT = 0.3  # a part of the query word, or a longer word, if tools also have the query word
+EVERYDAY_WEIGHT = 0.05  # an everyday word: finds no tools, but ranks get_info above set_info for `get info`
 
-MAX_TERMS = 64  # of a query: words, their parts and their completions
-MIN_PREFIX = 3  # letters; the last word of a query may have fewer, it is still being typed
-MAX_GUESSED = 4  # words: a guess is slow, and nobody mistypes all of a long query
+MAX_TERMS = 64  # of a query: words, parts and completions
+MIN_PREFIX = 3  # letters, except for the last word of a query, which may be incomplete
+MAX_GUESSED = 4  # words: guesses are slow, and rarely needed for many words
 MAX_GUESSES = 3
 
 QueryTerm = tuple[Collection[str], float]
-"""Stems, any of which will do, and what finding one counts."""
+"""Alternative stems, and their weight."""
 
 
 def scores(words: Words, asked: QueryWords) -> np.ndarray:
-    """Return the points of each tool, 0 where it shares nothing with the query."""
+    """Return the points of each tool; 0 if no word matches."""
     found = _sum(words, _known(words, asked.telling))
     if not found.any():
         guesses = (words.mistyped(word, SCORED) for word, *_ in asked.telling[:MAX_GUESSED])
@@ -102,7 +102,7 @@ def scores(words: Words, asked: QueryWords) -> np.ndarray:
 
 
 def _sum(words: Words, terms: Iterable[QueryTerm]) -> np.ndarray:
-    """Return the sum over the terms, where the most telling stem of a term counts."""
+    """Return the sum over the terms, using the best stem of each term."""
     total = np.zeros(words.size)
     for stems, factor in terms:
         best = total if len(stems) == 1 else np.zeros(words.size)
@@ -117,7 +117,7 @@ def _sum(words: Words, terms: Iterable[QueryTerm]) -> np.ndarray:
 
 
 def _known(words: Words, telling: Sequence[Group]) -> Iterator[QueryTerm]:
-    """Return the terms of the query. Of what is pasted the first ones count: each takes time of its own."""
+    """Return the terms of the query. A long text is cut to MAX_TERMS, since each term costs time."""
     every = (_terms(words, group, is_last=group is telling[-1]) for group in telling)
     return islice(chain.from_iterable(every), MAX_TERMS)
 
@@ -136,7 +136,7 @@ def _terms(words: Words, group: Group, is_last: bool) -> Iterator[QueryTerm]:
     yield (base,), 1.0
     for part in parts:
         yield (stem(part),), PART_WEIGHT
-    if is_last:  # somebody may still be typing it
+    if is_last:  # the last word may be incomplete
         yield [one for one in _stems(words.longer(word)) if one != base], PART_WEIGHT
 
 

@@ -1,12 +1,12 @@
-"""ToolMeanings: how near the meaning of each tool is to that of a query.
+"""ToolMeanings: the similarity between a query and each tool, by meaning.
 
-A table gives each word, or piece of a word, a vector and a weight. A text is the weighted sum of its words, made one
-long; two texts are as near as their vectors' product. That is all: no network, no model. The table was trained for
-texts of tools, see NOTICE. It knows English words; texts in other scripts have no meaning here, and are found by their
-words.
+A table gives each word, or piece of a word, a vector and a weight. The vector of a text is the weighted sum of its
+words, normalised; the similarity of two texts is the product of their vectors. No network or model is used. The table
+was trained on texts of tools, see NOTICE. It has English words; texts in other scripts have no vectors, and are only
+found by their words.
 
-Vectors of many tools come from a file, where each is found by a digest of the texts that it was made of. They have half
-precision there, and so have those that are made: what a query finds does not depend on whether there was a file.
+Vectors of many tools are cached in a file, by a digest of their texts. The file has half precision, and new vectors are
+rounded the same way, so results don't depend on the cache.
 """
 
 import logging
@@ -35,44 +35,44 @@ log = logging.getLogger("onetool")
 TABLE = Path(__file__).with_name("table")
 DIMENSIONS = 256
 
-QUERY_TOKENS, TOOL_TOKENS = 64, 128  # as the table was trained; what comes later in a text says little
-TEXT_OF_TOKENS = 16  # characters of a text that are looked at for each of its tokens
-MAX_PIECES = 4  # of one word in a query: what falls into more is a mistake, a key or another language
-MAX_LETTERS = 40  # letters; in a tool, a name of many words may be written as one
-MAX_SPLIT_WORDS = 50_000  # whose pieces are remembered
+QUERY_TOKENS, TOOL_TOKENS = 64, 128  # as in training; later parts of a text matter little
+TEXT_OF_TOKENS = 16  # characters of a text read per token
+MAX_PIECES = 4  # of one query word; words with more are typos, keys or another language
+MAX_LETTERS = 40  # in a word; a name of many words may be written as one
+MAX_SPLIT_WORDS = 50_000  # words with cached pieces
 
-# A tool is the sum of its texts. Descriptions begin with what matters, and go on with rules for the caller.
+# Weights of a tool's texts. Descriptions begin with the purpose, and continue with rules for callers.
 FIRST_SENTENCE, ALL_TEXT, NAME, EXAMPLES = 0.5, 0.5, 0.15, 0.5
 
-FEW = 32  # tools whose vectors are made while a query waits: some milliseconds
-MIN_CACHED = 500  # tools whose vectors are looked for in the cache: fewer are made as quickly
-SAVED_SHARE = 20  # one new vector of so many: then the cache is written anew
-MAX_CACHED_SHARE = 2  # vectors in the file for each that is in use: which are of tools that are gone is not known
+FEW = 32  # tools whose vectors are made while a query waits: a few milliseconds
+MIN_CACHED = 500  # tools; for fewer, the cache saves no time
+SAVED_SHARE = 20  # the cache is rewritten if more than 1 in 20 vectors is new
+MAX_CACHED_SHARE = 2  # vectors in the file for each in use, since unused ones can't be recognised
 DIGEST_BYTES = 16
 VECTORS_FILE = "meanings.cache"
-BLOCK = 32  # vectors that are multiplied together
-PROBES = 32  # products that show what a matrix library does; one or two would not
-MAX_TOOLS = 120_000  # slots: 120 MB; those that come later are found by their words
+BLOCK = 32  # vectors multiplied together
+PROBES = 32  # products that test a matrix library; one or two are not enough
+MAX_TOOLS = 120_000  # 120 MB; further tools are found only by words
 
 _ACCENTS = re.compile("[\u0300-\u036f]")
-_WORD = re.compile(r"[a-z0-9]{2,}")  # a letter or a digit alone means nothing
+_WORD = re.compile(r"[a-z0-9]{2,}")  # a single letter or digit has no meaning
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _SENTENCE = re.compile(r"(?<=[.!?])\s|\n")
 
 
 class Tokens(NamedTuple):
     rows: list[int]  # of the table
-    has_word: bool  # not only pieces, and not only everyday words
+    has_word: bool  # has a whole word that isn't an everyday word
 
 
 class WordTable:
-    """The table: text -> vector. Raises OSError or ValueError where it can't be loaded."""
+    """The table of word vectors. Raises OSError or ValueError if it can't be loaded."""
 
     def __init__(self, folder: Path = TABLE) -> None:
         words = (folder / "vocabulary.txt").read_text("ascii").split()
         self._rows = {word: row for row, word in enumerate(words)}
         vectors = np.memmap(folder / "vectors.i8", np.int8, mode="r", shape=(len(words), DIMENSIONS))
-        self._vectors = vectors.view(np.ndarray)  # whose rows are taken in half the time
+        self._vectors = vectors.view(np.ndarray)  # rows of an ndarray are read in half the time
         self._weights = np.fromfile(folder / "weights.f32", "<f4", count=len(words))
         self._pieces = lru_cache(MAX_SPLIT_WORDS)(lambda word: tuple(self._split(word)))
         some = [self.vector([row, row + 1]) for row in range(PROBES)]
@@ -80,17 +80,17 @@ class WordTable:
         self._has_equal_blocks = all(np.unique(probe).size == 1 for probe in probes)
 
     def vector(self, rows: list[int]) -> Floats:
-        """Return a vector of length one; all zeros without tokens."""
+        """Return the normalised vector of a text; all zeros without tokens."""
         if not rows:
             return np.zeros(DIMENSIONS, np.float32)
         summed = self._weights[rows] @ self._vectors[rows].astype(np.float32)
         return summed / (np.sqrt(summed.dot(summed)) or 1.0)
 
     def products(self, vectors: Floats, rows: list[int]) -> Floats:
-        """Return how near each of the vectors, which are whole blocks, is to a text.
+        """Return the similarity of each vector to a text. The vectors must be whole blocks.
 
-        A matrix library gives equal rows different last digits where there is an end nearby, and its threads wait for
-        each other, which takes a hundred times as long on a busy machine. It does neither with a small block.
+        In large products, matrix libraries may round equal rows differently near the end, and their threads wait for
+        each other, which takes a hundred times as long on a busy machine. Small blocks avoid both.
         """
         vector = self.vector(rows)
         if not self._has_equal_blocks:
@@ -98,7 +98,7 @@ class WordTable:
         return np.matmul(vectors.reshape(-1, BLOCK, DIMENSIONS), vector).reshape(-1)
 
     def tokens(self, text: str, most: int, pieces_each: int = MAX_LETTERS) -> Tokens:
-        """Return as many tokens as that, of words of at most so many pieces."""
+        """Return at most `most` tokens, of words with at most `pieces_each` pieces."""
         rows, has_word = list[int](), False
         for word in _WORD.findall(_plain(text[: most * TEXT_OF_TOKENS])):
             pieces = self._pieces(word)
@@ -125,7 +125,7 @@ class WordTable:
 
 
 def _plain(text: str) -> str:
-    """Small letters, without accents."""
+    """Return the text in lower case, without accents."""
     return text.lower() if text.isascii() else _ACCENTS.sub("", unicodedata.normalize("NFKD", text.lower()))
 
 
@@ -133,7 +133,7 @@ _loading = Lock()
 
 
 def load_table() -> WordTable | None:
-    """Return the table of this process, or None, logged once, where it can't be loaded."""
+    """Return the table of this process. If it can't be loaded, log this once and return None."""
     with _loading:
         return _load_once()
 
@@ -143,7 +143,7 @@ def _load_once() -> WordTable | None:
     try:
         return WordTable()
     except (OSError, ValueError) as error:
-        log.warning("search goes by words alone, since its table can't be loaded: %s: %s", type(error).__name__, error)
+        log.warning("search uses words only, because its table can't be loaded: %s: %s", type(error).__name__, error)
         return None
 
 
@@ -151,7 +151,7 @@ def _load_once() -> WordTable | None:
 
 
 def tool_texts(spec: ToolSpec) -> tuple[str, str, str, str]:
-    """Return the texts that a tool is the sum of."""
+    """Return the texts whose weighted sum is the vector of a tool."""
     name = _CAMEL.sub(" ", spec.name)
     description = spec.description.strip()
     first = _SENTENCE.split(description[:1000], maxsplit=1)[0]
@@ -176,47 +176,47 @@ _SAMPLE = ToolSpec(
 
 
 class Similarities(NamedTuple):
-    """Return how near each of some tools is to one query, up to about 1."""
+    """The similarity of each tool to a query, up to about 1."""
 
     near: Floats
-    may_find: bool  # the query has a known word; mere pieces tell tools apart, and find none
+    may_find: bool  # the query has a known word; pieces alone rank tools, but don't find them
 
 
 def digest_of(tool: ToolSpec | LazyTool) -> bytes:
-    """Return a digest of the texts of a tool. A lazy tool is not made for that."""
+    """Return a digest of the texts of a tool, without loading a lazy tool."""
     if not isinstance(tool, ToolSpec):
         return tool.digest[:DIGEST_BYTES]
     return sha256("\0".join(tool_texts(tool)).encode(errors="backslashreplace")).digest()[:DIGEST_BYTES]
 
 
 class ToolMeanings:
-    """The vectors of tools, which go by keys.
+    """The vectors of tools by key. All methods are thread-safe.
 
-    A vector is made once, when first needed. With `background`, that is done in a thread, unless few are to be made:
-    until it has ended there are no similarities. Otherwise whoever asks waits. Any number of threads may ask.
+    A vector is made once, when first needed. With `background`, a thread makes them unless they are few, and until it
+    has finished there are no similarities. Otherwise callers wait.
     """
 
     def __init__(self, *, background: bool = False, cache: Path | None = None) -> None:
-        """`cache` is the file that vectors of very many tools are ready from."""
+        """Start empty. `cache` is the file for vectors of many tools."""
         self._background, self._cache = background, cache
-        self._pending: dict[str, ToolSpec | LazyTool | None] = {}  # vectors to be made, or to be forgotten
-        self._vectors = np.zeros((0, DIMENSIONS), np.float32)  # whole blocks, and room for more
+        self._pending: dict[str, ToolSpec | LazyTool | None] = {}  # vectors to make (tool) or to remove (None)
+        self._vectors = np.zeros((0, DIMENSIONS), np.float32)  # whole blocks, with spare room
         self._row_of: dict[str, int] = {}
         self._free: list[int] = []
-        self._rows: tuple[list[str], np.ndarray] = ([], np.empty(0, int))  # of the keys that were asked for last
+        self._rows: tuple[list[str], np.ndarray] = ([], np.empty(0, int))  # of the last requested keys
         self._making = Lock()
         self._thread: Thread | None = None
 
     def set(self, key: str, tool: ToolSpec | LazyTool | None) -> None:
-        """Give this key to a tool, or to none."""
+        """Assign a key to a tool, or remove it."""
         self._pending[key] = tool
 
     def similarities(self, query: str, keys: list[str]) -> Similarities | None:
-        """Return how near the tools of these keys are. None while that is not ready, or if there is no table."""
+        """Return the similarity of each tool to a query; None while vectors are being made, or without a table."""
         if not self._is_ready() or (table := load_table()) is None:
             return None
         tokens = table.tokens(query, QUERY_TOKENS, MAX_PIECES)
-        if not tokens.rows:  # nothing that it knows, or another script
+        if not tokens.rows:  # no known word, or another script
             return None
         with self._making:
             if self._rows[0] is not keys:
@@ -225,7 +225,7 @@ class ToolMeanings:
         return Similarities(np.append(table.products(vectors, tokens.rows), np.float32(0))[rows], tokens.has_word)
 
     def load(self) -> None:
-        """Begin to make what is pending, in a thread."""
+        """Start to make pending vectors in a thread."""
         if self._thread is None or not self._thread.is_alive():
             self._thread = Thread(target=self._make, name="onetool-meanings", daemon=True)
             self._thread.start()
@@ -246,13 +246,13 @@ class ToolMeanings:
                 if table is not None:
                     self._fill(table, pending)
                 for key, tool in pending.items():
-                    if self._pending[key] is tool:  # and has not changed meanwhile
+                    if self._pending[key] is tool:  # unless it has changed since
                         del self._pending[key]
 
     def _fill(self, table: WordTable, pending: Mapping[str, ToolSpec | LazyTool | None]) -> None:
-        """Make the vectors of these tools. Of very many, those that the file has are not made again."""
+        """Make or remove pending vectors. With many tools, use the cache file."""
         self._free += [self._row_of.pop(key) for key, tool in pending.items() if tool is None and key in self._row_of]
-        # In the order of the keys, which is about that of the slots: so a query reads memory in its order.
+        # Sorted by key, roughly the order of slots, so that queries read memory sequentially.
         every = [(self._row(key), pending[key]) for key in sorted(pending) if pending[key] is not None]
         tools = {row: tool for row, tool in every if row is not None and tool is not None}
         vectors = self._with_room(len(self._row_of) + len(self._free))
@@ -273,7 +273,7 @@ class ToolMeanings:
         self._vectors, self._rows = vectors, ([], np.empty(0, int))
 
     def _row(self, key: str) -> int | None:
-        """Return the row of a key. With too many tools there is none, and words alone find it."""
+        """Return the row of a key. None if there are too many tools: then only words find it."""
         if key not in self._row_of:
             row = self._free.pop() if self._free else len(self._row_of)
             if row >= MAX_TOOLS:
@@ -291,11 +291,11 @@ class ToolMeanings:
 
 
 class VectorFile:
-    """Vectors by the digests of what they were made of, for one table."""
+    """A cache file of vectors by the digest of their texts, for one table."""
 
     def __init__(self, file: Path, table: WordTable) -> None:
         self._file = file
-        mark = sha256(tool_vector(table, _SAMPLE).tobytes()).hexdigest()[:16]  # another one for other vectors
+        mark = sha256(tool_vector(table, _SAMPLE).tobytes()).hexdigest()[:16]  # changes with the table
         self._head = f"meanings 4 {mark}"
 
     def read(self) -> dict[bytes, Halves]:
@@ -307,7 +307,7 @@ class VectorFile:
         return dict(zip(every, found["vectors"], strict=True))
 
     def write(self, vectors: Mapping[bytes, Floats | Halves], limit: int) -> None:
-        """Write so many, the last ones: nobody knows which of the others are of tools that are gone."""
+        """Write the last `limit` vectors; unused ones can't be recognised."""
         kept = [*vectors.items()][-limit:]
         digests = np.frombuffer(b"".join(digest for digest, _ in kept), np.uint8)
         halves = np.empty((len(kept), DIMENSIONS), np.float16)

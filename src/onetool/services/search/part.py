@@ -1,8 +1,8 @@
-"""`IndexPart`: which terms stand in which fields of which tools, as arrays. It never changes.
+"""`IndexPart`: an immutable inverted index of tools, as arrays.
 
-A *term* is a word, or a whole name as it is compared. Terms are in their order, so that those with one prefix are a
-range. Each has its *postings*: the slots of the tools that have it, how often it stands in each scored field, and a bit
-for every field that has it.
+A *term* is a word or a normalised whole name. Terms are sorted, so terms with a common prefix are a range. Each has its
+*postings*: the slots of the tools that have the term, its count in each scored field, and a bit for every field that
+has it.
 """
 
 import re
@@ -31,7 +31,7 @@ LAST = "\U0010ffff"  # after every prefix
 
 
 class IndexPart:
-    """The postings of many tools. Slots are in the order of recency: newest first, then by key."""
+    """The postings of many tools. Slots are in order of recency: newest first, then by key."""
 
     def __init__(self, keys: list[str], words: list[str], groups: list[str], arrays: Arrays) -> None:
         self.keys, self.words, self.groups = keys, words, groups
@@ -46,7 +46,7 @@ class IndexPart:
 
     @classmethod
     def read(cls, saved: Arrays) -> "IndexPart":
-        """Return the part that `saved` gave."""
+        """Return the part from the arrays of `saved`."""
         keys, words, groups = (texts_in(saved[name]) for name in TEXT_NAMES)
         return cls(keys, words, groups, saved)
 
@@ -64,7 +64,7 @@ class IndexPart:
 
     @cached_property
     def word_bits(self) -> np.ndarray:
-        """The fields that each word stands in."""
+        """The fields that have each word, as bits."""
         return np.bitwise_or.reduceat(self.bits, self.starts[:-1])
 
     @cached_property
@@ -83,12 +83,12 @@ class IndexPart:
         return places
 
     def place(self, age: int, key: str) -> int:
-        """Return the first slot behind this age and key."""
+        """Return the first slot after this age and key."""
         return bisect_right(range(len(self)), (age, key), key=lambda slot: (self.ages[slot], self.keys[slot]))
 
     @cached_property
     def _stemmed(self) -> dict[str, list[int]]:
-        """Stem -> its words, but for a word that is its own stem."""
+        """The words of each stem, except a word that is its own stem."""
         found: dict[str, list[int]] = {}
         for number in np.flatnonzero(self.word_bits & SCORED).tolist():
             if (base := stem(self.words[number])) != self.words[number]:
@@ -97,7 +97,7 @@ class IndexPart:
 
     @cached_property
     def _by_length(self) -> dict[int, list[str]]:
-        """The words that a mistyped word may mean, by their length, in their order."""
+        """Candidates for mistyped words, by length, sorted."""
         found: dict[int, list[str]] = {}
         for number in np.flatnonzero(self.word_bits & (SCORED | TEXTS | NAMED)).tolist():
             if (word := self.words[number]).isalpha():
@@ -106,28 +106,28 @@ class IndexPart:
 
     @cached_property
     def _named(self) -> tuple[np.ndarray, np.ndarray, str]:
-        """The words of own names: their numbers, where each starts in a text of all of them, and this text."""
+        """The words of own names: their numbers, the start of each in the joined text, and the joined text."""
         numbers = np.flatnonzero(self.word_bits & OWN)
         starts = np.concatenate([[0], np.cumsum(self.word_lengths[numbers] + 1)])
         return numbers, starts, "\n".join(map(self.words.__getitem__, numbers.tolist()))
 
     def find(self, word: str) -> range:
-        """Return the number of a word, if it is there."""
+        """Return the number of a word as a range, which is empty if the word is missing."""
         at = bisect_left(self.words, word)
         return range(at, at + 1) if at < len(self.words) and self.words[at] == word else range(0)
 
     def with_prefix(self, prefix: str) -> range:
-        """Return the numbers of the words that start so. Also the word itself."""
+        """Return the numbers of the words with this prefix, including the prefix itself."""
         first = bisect_left(self.words, prefix)
         return range(first, bisect_left(self.words, prefix + LAST, first))
 
     def postings(self, words: range, fields: int) -> np.ndarray:
-        """Return the slots that have these words in one of the fields. One may come several times."""
+        """Return the slots that have these words in one of the fields. Slots may repeat."""
         some = slice(self.starts[words.start], self.starts[words.stop])
         return self.slots[some][(self.bits[some] & fields) != 0]
 
     def lengths_of(self, words: range, fields: int) -> np.ndarray:
-        """Return the characters of the word of each of these postings."""
+        """Return the length of the word of each posting, in the order of `postings`."""
         some = slice(self.starts[words.start], self.starts[words.stop])
         lengths = np.repeat(
             self.word_lengths[words.start : words.stop], np.diff(self.starts[words.start : words.stop + 1])
@@ -139,7 +139,7 @@ class IndexPart:
         return words[bisect_left(words, prefix) : bisect_left(words, prefix + LAST)] if prefix else words
 
     def names_containing(self, text: str) -> list[int]:
-        """Return the words of own names with this text inside. One search in all of them is quicker than many."""
+        """Return the words of own names that contain this text. One search of the joined text is faster than many."""
         numbers, starts, every = self._named
         found = [one.start() for one in re.finditer(re.escape(text), every)]
         return numbers[np.unique(np.searchsorted(starts, found, "right") - 1)].tolist()
@@ -150,12 +150,12 @@ class IndexPart:
 
 
 def length_totals(lengths: np.ndarray) -> np.ndarray:
-    """Return how many words each scored field has, and how many tools have any there."""
+    """Return for each scored field the number of words, and of tools that have any."""
     return np.array([lengths.sum(axis=0), np.count_nonzero(lengths, axis=0)])
 
 
 class _Numbers(dict[str, int]):
-    """Gives each new word the next number."""
+    """A dictionary that gives each new word the next number."""
 
     def __missing__(self, word: str) -> int:
         self[word] = len(self)
@@ -163,7 +163,7 @@ class _Numbers(dict[str, int]):
 
 
 def index_documents(documents: Mapping[str, Document]) -> IndexPart:
-    """Return the part of these documents, which are given by their keys."""
+    """Return the index of these documents by key."""
     keys = sorted(documents, key=lambda key: (documents[key].age, key))
     ordered = [documents[key] for key in keys]
     numbers, groups, terms, sizes = _Numbers(), _Numbers(), array("I"), array("I")
@@ -198,11 +198,11 @@ def index_documents(documents: Mapping[str, Document]) -> IndexPart:
 
 
 def merge_parts(parts: Sequence[IndexPart], alive: np.ndarray) -> IndexPart:
-    """Return one part of the tools that are alive. `alive` is about all slots, part by part."""
+    """Merge parts into one, keeping the tools that are alive. `alive` has all slots, part by part."""
     kept = np.flatnonzero(alive)
     every, ages = [*chain.from_iterable(part.keys for part in parts)], np.concatenate([part.ages for part in parts])
     recency = [*zip(ages[kept].tolist(), (every[slot] for slot in kept.tolist()), strict=True)]
-    order = kept[sorted(range(len(kept)), key=recency.__getitem__)]  # nearly sorted, which takes little time
+    order = kept[sorted(range(len(kept)), key=recency.__getitem__)]  # fast, because nearly sorted
     new_slot = np.full(len(every), -1, np.int64)
     new_slot[order] = np.arange(len(order))
     words = [*dict.fromkeys(sorted(chain.from_iterable(part.words for part in parts)))]

@@ -1,7 +1,7 @@
-"""`WordIndex`: the terms of tools that come and go; `Words`: all of them at one moment.
+"""`WordIndex`: a mutable index of tools; `Words`: an immutable snapshot of it.
 
-A changed tool is masked out of the large part, and goes into a small second part that is merged now and then. What a
-query uses never changes: any number of threads may ask `Words`.
+A changed tool is masked in the large part, and added to a small second part, which is merged occasionally. Any number
+of threads may query `Words`.
 """
 
 from bisect import bisect_left
@@ -23,14 +23,14 @@ from onetool.services.search.part import (
     merge_parts,
 )
 
-MAX_RECENT = 256  # tools of the second part; with more, it is merged
-CHUNK = 5_000  # tools that are indexed together: their words are objects until then
-MAX_CACHED = 2_000_000  # weights that are kept
+MAX_RECENT = 256  # tools in the second part before a merge
+CHUNK = 5_000  # tools indexed together, whose words take much memory until then
+MAX_CACHED = 2_000_000  # weights
 SATURATION = 1.0
-DENSE = 3  # a term that one of so many tools has: its weights are a whole vector, which is added quicker
-SAMPLED = 16  # one value of so many
+DENSE = 3  # a term in more than 1 of 3 tools has a full vector of weights, which is faster to add
+SAMPLED = 16  # 1 value in 16
 
-MAX_COMPLETED = 24  # words that a prefix stands for: the shortest, which are nearest to what was typed
+MAX_COMPLETED = 24  # completions of a prefix, the shortest first
 MIN_MISTYPED, MAX_MISTYPED = 4, 32  # letters: one wrong letter in three could be any word
 TWO_MISTAKES = 7  # letters from which two mistakes still leave a word recognisable
 
@@ -41,12 +41,10 @@ class TermWeights(NamedTuple):
 
 
 class WordIndex:
-    """Documents by their keys, which come and go. One thread changes it at a time."""
+    """A mutable index of documents by key. Only one thread at a time may change it."""
 
     def __init__(self, part: IndexPart | None = None) -> None:
-        self._parts: list[tuple[IndexPart, set[int]]] = (
-            [] if part is None else [(part, set())]
-        )  # with slots that are gone
+        self._parts: list[tuple[IndexPart, set[int]]] = [] if part is None else [(part, set())]  # with removed slots
         self._recent: dict[str, Document] = {}
         self._words: Words | None = None
 
@@ -74,7 +72,7 @@ class WordIndex:
         return self._words
 
     def merged(self) -> IndexPart:
-        """Return the only part, with all documents."""
+        """Merge all documents into one part, and return it."""
         recent = [index_documents(self._recent)] if self._recent or not self._parts else []
         if recent or len(self._parts) > 1 or self._parts[0][1]:
             parts = [*(part for part, _ in self._parts), *recent]
@@ -92,7 +90,7 @@ class WordIndex:
 
 
 class Words:
-    """All parts at one moment. Slots go through them, part by part."""
+    """A snapshot of all parts. Slots are numbered part by part."""
 
     def __init__(self, parts: Sequence[IndexPart] = (), alive: np.ndarray | None = None) -> None:
         self.parts = [part for part in parts if len(part)]
@@ -101,7 +99,7 @@ class Words:
         self.count = int(np.count_nonzero(self.alive))
         self._offsets = [*accumulate(map(len, self.parts), initial=0)]
         self._weights: dict[str, TermWeights] = {}
-        self._cached = 0  # numbers in there
+        self._cached = 0  # number of cached weights
 
     def joined(self, other: "Words") -> "Words":
         return Words([*self.parts, *other.parts], np.concatenate([self.alive, other.alive]))
@@ -116,19 +114,19 @@ class Words:
 
     @cached_property
     def averages(self) -> tuple[float, ...]:
-        """The usual length of each field. Rounded: a changed tool must not change the weights of all others."""
+        """The average length of each field, rounded so that one changed tool doesn't change all weights."""
         totals = np.zeros((2, SCORED_COUNT), int)
         for part, place in self.placed():
             totals += part.totals - length_totals(part.lengths[~self.alive[place]])
         return tuple(float(f"{total / having:.4g}") if having else 1.0 for total, having in totals.T.tolist())
 
     def gathered(self, name: str) -> np.ndarray:
-        """Return an array of all parts."""
+        """Return the concatenated arrays of all parts."""
         found = [getattr(part, name) for part in self.parts]
         return found[0] if len(found) == 1 else np.concatenate(found) if found else np.empty(0)
 
     def placed(self) -> Iterator[tuple[IndexPart, slice]]:
-        """Return the parts, and the slots of each."""
+        """Yield each part with its slots."""
         return zip(self.parts, (slice(*bounds) for bounds in pairwise(self._offsets)), strict=True)
 
     @cached_property
@@ -142,7 +140,7 @@ class Words:
 
     @cached_property
     def by_key(self) -> np.ndarray:
-        """The same in the order of the keys."""
+        """The place of each tool in the order of keys."""
         places = [part.by_key for part in self.parts]
         for part in self.parts[1:]:
             before = [bisect_left(self.parts[0].sorted_keys, key) for key in part.keys]
@@ -151,27 +149,27 @@ class Words:
 
     @cached_property
     def by_group(self) -> np.ndarray:
-        """The same in the order of the groups, and of the keys inside of each."""
+        """The place of each tool in the order of groups, then keys."""
         places = np.empty(self.size)
         places[np.lexsort((self.by_key, self.numbered_groups()[0]))] = np.arange(self.size)
         return places
 
     def numbered_groups(self, name: Callable[[str], str] = str) -> tuple[np.ndarray, list[str]]:
-        """Return the number of each tool's group, and the names of the groups in the order of their numbers."""
+        """Return the number of each tool's group, and the group names by number."""
         names = sorted({name(group) for part in self.parts for group in part.groups})
         number = {one: place for place, one in enumerate(names)}
         found = [np.array([number[name(group)] for group in part.groups])[part.group_of] for part in self.parts]
         return np.concatenate(found) if found else np.empty(0, int), names
 
     def behind(self, age: int, key: str) -> np.ndarray:
-        """Return which tools are older than that, or have a greater key."""
+        """Return a mask of the tools that come after this age and key."""
         found = [np.arange(len(part)) >= part.place(age, key) for part in self.parts]
         return np.concatenate([np.empty(0, bool), *found])
 
     # Words
 
     def having(self, word: str, fields: int) -> np.ndarray:
-        """Return the slots of the tools that have this very word in one of the fields."""
+        """Return the slots of the tools that have exactly this word in one of the fields."""
         return self._slots(lambda part: [part.find(word)], fields)
 
     def having_prefix(self, prefix: str, fields: int) -> np.ndarray:
@@ -181,7 +179,7 @@ class Words:
         return self._slots(lambda part: [range(at, at + 1) for at in part.forms(base)], fields)
 
     def names_containing(self, text: str) -> np.ndarray:
-        """Return the slots of the tools that have a word with this text inside in their own names."""
+        """Return the slots of the tools whose own names have a word that contains this text."""
         return self._slots(lambda part: [range(at, at + 1) for at in part.names_containing(text)], OWN)
 
     def _slots(self, find: Callable[[IndexPart], list[range]], fields: int) -> np.ndarray:
@@ -189,12 +187,12 @@ class Words:
         return np.concatenate([NO_SLOTS, *(part.postings(words, fields) + start for part, start, words in every)])
 
     def lengths_with_prefix(self, prefix: str, fields: int) -> np.ndarray:
-        """Return the characters of the words that start so, for each slot of `having_prefix`."""
+        """Return the length of the matching word for each slot of `having_prefix`."""
         every = (part.lengths_of(part.with_prefix(prefix), fields) for part in self.parts)
         return np.concatenate([NO_SLOTS, *every])
 
     def longer(self, prefix: str) -> list[str]:
-        """Return the scored words that start so, and go on: the shortest ones."""
+        """Return the shortest scored words that are longer than this prefix."""
         found = set[str]()
         for part, place in self.placed():
             words = part.with_prefix(prefix)
@@ -206,10 +204,10 @@ class Words:
         return sorted(found, key=lambda word: (len(word), word))[:MAX_COMPLETED]
 
     def mistyped(self, word: str, fields: int, first_letter: str = "") -> dict[str, int]:
-        """Return the words of the fields that differ by mistakes in typing, each with how many, the nearest first."""
+        """Return similar words of the fields, each with its number of typos, fewest first."""
         if not (MIN_MISTYPED <= len(word) <= MAX_MISTYPED and word.isalpha()):
             return {}
-        from rapidfuzz.distance import OSA  # only a mistake needs it, and most queries have none
+        from rapidfuzz.distance import OSA  # imported late: most queries have no typos
         from rapidfuzz.process import extract
 
         mistakes, found = 2 if len(word) >= TWO_MISTAKES else 1, dict[str, int]()
@@ -230,18 +228,18 @@ class Words:
 
     @cached_property
     def _norms(self) -> list[np.ndarray]:
-        """What a word counts in each scored field of each tool: less in a long text."""
+        """The weight of a word in each scored field of each tool, lower in long texts."""
         ratios = self.gathered("lengths").reshape(-1, SCORED_COUNT).T / np.array([self.averages]).T
         return [
             field.weight / (1 - field.b + field.b * ratio) for field, ratio in zip(SCORED_FIELDS, ratios, strict=True)
         ]
 
     def knows(self, base: str) -> bool:
-        """Return whether a word of this stem says something for any tool."""
+        """Return whether any tool has a word with this stem."""
         return len(self.weights(base).weights) > 0
 
     def weights(self, base: str) -> TermWeights:
-        """Return what the words of this stem say for each tool (BM25F): each further one less, a rare one more."""
+        """Return the BM25F weight of this stem for each tool that has it."""
         if (known := self._weights.get(base)) is not None:
             return known
         total = np.zeros(self.size)
@@ -266,14 +264,14 @@ class Words:
 
 
 def _between(before: list[int], places: np.ndarray) -> np.ndarray:
-    """Return the places of a second part among those of the first one: each behind so many of them."""
+    """Return places for a second part within the order of the first. `before` counts the preceding tools."""
     return np.array(before) - 1 + (places + 1) / (len(places) + 2)
 
 
 def smallest(values: np.ndarray, order: np.ndarray, limit: int) -> np.ndarray:
-    """Return the places of the `limit` smallest values, smallest first, equal ones in this order."""
+    """Return the indexes of the `limit` smallest values, smallest first, equal values by `order`."""
     found, last = np.arange(len(values)), 0.0
-    for step in (SAMPLED, 1):  # a sample leaves few to compare, unless very many are equal
+    for step in (SAMPLED, 1):  # a sample leaves few values to compare, unless very many are equal
         if limit * step < len(found):
             last = np.partition(values[found[::step]], limit - 1)[limit - 1]
             found = found[values[found] <= last]

@@ -1,14 +1,14 @@
-"""`TierSearch`: the order of the REST API over `Words`: prefix, whole word, fuzzy, recency.
+"""`TierSearch`: the ranking of the REST API over `Words`: prefix, whole word, fuzzy, recency.
 
-The rank of a tool is (tier, score, place, age, key), and depends on its own texts and the query, never on other tools:
-a page starts exactly where the one before ended, whoever changes tools in between. Of tools with one score those of one
-group stand together, and imported groups come last. The tiers:
+The rank of a tool is (tier, score, place, age, key). It depends only on the tool's texts and the query, not on other
+tools, so a page starts exactly where the previous page ended even if tools change in between. Tools with equal scores
+are sorted by group, imported groups last. The tiers and their scores:
 
-    0  one of its own names begins with the query            the fewer characters are left, the better
-    1  every word of it is a whole word                      of its own names (the shorter, the better); of names, tags
-                                                             and what it belongs to; of all texts
-    2  every word of it is near a word                       the sum of how near: see `_near`
-    3  nothing was asked for                                 newest first, as everywhere among equals of one group
+    0  an own name of the tool begins with the query         the fewer remaining characters, the better
+    1  every query word is a whole word                      of own names (the shorter, the better); of names, tags and
+                                                             group; of all texts
+    2  every query word is similar to a word                 the sum of the distances: see `_near`
+    3  the query is empty                                    newest first, as always within a group
 """
 
 from bisect import bisect_left, bisect_right
@@ -23,20 +23,18 @@ from onetool.services.search.lexical import mask
 from onetool.services.search.postings import Words, smallest
 from onetool.services.search.words import MAX_QUERY, MAX_WORDS, name_key, word_groups
 
-PREFIX, WHOLE_WORD, FUZZY, RECENCY = (tier * 1_000_000 for tier in range(4))  # and the score is added
+PREFIX, WHOLE_WORD, FUZZY, RECENCY = (tier * 1_000_000 for tier in range(4))  # the score is added
 NOT_FOUND = 4_000_000
-FAR = 1000  # more than what any name is long, or any sum of what is near
-MAX_FUZZY = 10  # a longer query is pasted, not typed
-MIN_INSIDE = 3  # letters: see `_near`
+FAR = 1000  # more than the length of any name, and than any sum of distances
+MAX_FUZZY = 10  # words; a longer query is pasted, not typed
+MIN_INSIDE = 3  # letters that may be inside a word: see `_near`
 NOWHERE = 100  # more than any step of `_near`
 
 TierRank = tuple[int, float, str, int, str]
 
 
 class TierSearch:
-    """The words of tools at one moment. `on` says which are in lists unless somebody asks for all; `imported` are the
-    groups of tools that come last.
-    """
+    """A search in a snapshot of words. `on` is the mask of enabled tools; `imported` groups come last."""
 
     def __init__(self, words: Words, on: np.ndarray, imported: Collection[str] = ()) -> None:
         self.words = words
@@ -45,7 +43,7 @@ class TierSearch:
 
     @cached_property
     def _places(self) -> tuple[list[str], np.ndarray, np.ndarray]:
-        """The names of all places, in their order; which one each tool has; and the order of tools with one score."""
+        """The names of all places, sorted; the place of each tool; and the order of tools with equal scores."""
         numbers, names = self.words.numbered_groups(lambda group: f"{int(group in self._imported)}{group}")
         order = np.empty(self.words.size)
         order[np.lexsort((self.words.recency, numbers))] = np.arange(self.words.size)
@@ -54,7 +52,7 @@ class TierSearch:
     def search(
         self, query: str, include_off: bool, after: TierRank | None, limit: int, last_tier: int = 3
     ) -> list[TierRank]:
-        """Return the ranks of the next `limit` tools behind `after`. Later tiers than the last one are left out."""
+        """Return the ranks of the next `limit` tools after `after`, in tiers up to `last_tier`."""
         words = self.words
         there = words.alive if include_off else self._on
         ranks, chosen = np.full(words.size, NOT_FOUND), np.empty(0, int)
@@ -78,11 +76,11 @@ class TierSearch:
         ]
 
     def _tiers(self, query: str) -> Iterator[np.ndarray]:
-        """Yield the ranks of all tools, tier by tier. A tool that an earlier tier has found may come again."""
+        """Yield the ranks of all tools, tier by tier. A tool found in an earlier tier may occur again."""
         if not query.strip():
             yield np.full(self.words.size, RECENCY)
         asked = [group[0] for group in word_groups(query)]
-        if not asked:  # or nothing but punctuation, which nothing has
+        if not asked:  # empty, or only punctuation, which no tool has
             return
         key = name_key(query, " ")
         yield self._with_prefix(key)
@@ -110,10 +108,11 @@ class TierSearch:
         return ranks
 
     def _near(self, word: str) -> np.ndarray:
-        """Return how near each tool is to a word.
+        """Return the distance of each tool from a word.
 
-        0 begins a word of its own names, 1 is inside of one, 2 and 3 are one and two mistakes away; 4 begins a word of
-        other texts, or is one, 5 is one or two mistakes away from one. Two ideographs are enough to look inside.
+        In own names, the word is 0: the start of a word, 1: inside a word, 2 or 3: one or two typos away. In other
+        texts, it is 4: the start of a word or the word itself, 5: one or two typos away. Two ideographs may also be
+        inside a word.
         """
         words, is_long = self.words, len(word) >= MIN_INSIDE or not word.isascii()
         near = np.full(words.size, NOWHERE)

@@ -1,9 +1,9 @@
 """Splits texts of tools and queries into words, and stems them.
 
-A *group* is one word as it was written, whole first, then its parts: `readFile2` gives `("readfile2", "read", "file",
-"2")`, `weather` gives `("weather",)`. Stems are light: a wrong stem costs little, since the same rules run over the
-tools and over the query. Everyday words of queries (`please`, `looking`) are rare in descriptions, so that rarity alone
-would make them weigh more than the word that counts.
+A *group* is one word, whole first, then its parts: `readFile2` gives `("readfile2", "read", "file",
+"2")`, `weather` gives `("weather",)`. Stemming is simple: a wrong stem costs little, since the same rules apply to
+tools and queries. Everyday words of queries (`please`, `looking`) are rare in descriptions, so by rarity alone they
+would outweigh the words that matter.
 """
 
 import re
@@ -18,26 +18,26 @@ from onetool.core.schema_keywords import KEYWORDS_WITH_SUBSCHEMAS, subschemas
 
 Group = tuple[str, ...]
 
-MAX_TEXT = 20_000  # characters of one text that are looked at: a pasted document is not a description
-MAX_PARTS = 16  # of one word: no name has more, but a key or a hash may
+MAX_TEXT = 20_000  # characters read of one text: longer ones are pasted documents
+MAX_PARTS = 16  # of one word; only keys and hashes have more
 
-# Scripts written without spaces between the words: two neighbouring characters stand for a word.
+# Scripts without spaces between words: every two adjacent characters count as a word.
 UNSPACED = (
     "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff"  # Thai, Lao, Myanmar, Khmer
     "\u3005-\u3007\u3041-\u309f\u30a1-\u30fa\u30fc-\u30ff\u3105-\u312f\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff"
     "\U00020000-\U0003ffff"  # Han beyond the basic plane
 )
-# Vowel signs and points belong to their word, though `\w` does not know them.
+# Vowel signs and points, which belong to a word although `\w` doesn't match them.
 MARKS = "\u0300-\u036f\u0591-\u05c7\u0610-\u061a\u064b-\u065f\u0900-\u0963\u0970-\u0dff"
 
-# A run of one kind or of the other, or a sign that may be a symbol.
+# A run without spaces, a word, or a character that may be a symbol.
 RUNS = rf"([{UNSPACED}]+)|((?:(?![{UNSPACED}])[^\W_]|[{MARKS}])+|[^\w\s\0-\x7f])"
 
 _ASCII_WORD = re.compile(r"[A-Za-z0-9]+")
 _ACCENTS = re.compile("[\u0300-\u036f]")
 _PART = re.compile(r"[0-9]+|[A-Z]+s?(?![a-z])|[A-Z]?[^A-Z0-9]+")
 _BETWEEN_PARTS = re.compile(r"[./:@]")
-MAX_KEPT = 40  # characters of a word that may come again: hashes and keys seldom do
+MAX_KEPT = 40  # characters of a cached word: longer ones are mostly hashes and keys
 MAX_GROUPS = 20_000
 
 
@@ -52,39 +52,39 @@ def word_groups(text: str) -> Iterator[Group]:
 def split_words(text: str) -> list[str]:
     if not text.isascii():
         return [word for group in word_groups(text) for word in group]
-    # The same, but quicker: most texts are so.
+    # A fast path: most texts are ASCII.
     return [*chain.from_iterable(map(_groups.__getitem__, _ASCII_WORD.findall(text, 0, MAX_TEXT)))]
 
 
 def name_key(name: str, between: str = "") -> str:
-    """Return one spelling of a name: the same for `brave.web_search`, `Brave Web Search`, `braveWebSearch`."""
+    """Return a normalised name: the same for `brave.web_search`, `Brave Web Search`, `braveWebSearch`."""
     if name.isascii():
         return between.join(_ASCII_WORD.findall(name, 0, MAX_TEXT)).lower()
     return between.join(unspaced + word for unspaced, word in _runs(name)).casefold()
 
 
 def name_keys(name: str) -> tuple[str, list[str]]:
-    """Return the key of a name, and those of its parts. A name made of signs is its own key."""
+    """Return the keys of a name and of its parts. A name of only punctuation is its own key."""
     parts = filter(None, map(name_key, _BETWEEN_PARTS.split(name)))
     return name_key(name) or name, list(parts)
 
 
 def _runs(text: str) -> list[tuple[str, str]]:
-    """Return what stands between spaces and signs: either text without spaces or a word, the other one empty."""
+    """Return the runs between spaces and punctuation, each as (unspaced text, word), one of which is empty."""
     if text.isascii():
         return [("", word) for word in _ASCII_WORD.findall(text, 0, MAX_TEXT)]
-    # Not compiled above: that takes longer than everything else here, and plain ASCII never needs it. `re` keeps it.
+    # Not compiled at import, which is slow: ASCII never needs this pattern. `re` caches it.
     found = re.findall(RUNS, _plain(text[:MAX_TEXT]))
     return [(unspaced, word) for unspaced, word in found if unspaced or len(word) > 1 or _counts(word)]
 
 
 def _counts(sign: str) -> bool:
-    """Return whether it is a letter, a digit, a mark or a symbol such as an emoji: no punctuation."""
+    """Return whether a character is a letter, digit, mark or symbol such as an emoji, not punctuation."""
     return sign.isalnum() or unicodedata.category(sign)[0] == "M" or unicodedata.category(sign) == "So"
 
 
 def _plain(text: str) -> str:
-    """Remove accents and compatibility forms. Composed again, since decomposing takes Korean syllables apart."""
+    """Remove accents and compatibility forms. Compose again, since decomposing splits Korean syllables."""
     return unicodedata.normalize("NFC", _ACCENTS.sub("", unicodedata.normalize("NFKD", text)))
 
 
@@ -97,7 +97,7 @@ def _split(word: str) -> Group:
 
 
 class _Groups(dict[str, Group]):
-    """By words as they are written: most come again and again."""
+    """A cache of groups by word: most words recur."""
 
     def __missing__(self, word: str) -> Group:
         group = _split(word)
@@ -118,7 +118,7 @@ def _pairs(run: str) -> Iterator[Group]:
         yield (first + second, first, second)
 
 
-# Words that say nothing about which tool is wanted: the grammar of English, and the way people ask for things.
+# Words that don't help to identify a tool: English grammar, and phrases for requests.
 
 
 GRAMMAR = """
@@ -143,13 +143,13 @@ EVERYDAY = frozenset((GRAMMAR + ASKING).split())
 # Words of a query
 
 
-# A pasted document must not cost more than a question.
+# Limits the cost of a pasted document.
 MAX_QUERY = 10_000  # characters
-MAX_WORDS = 64  # nobody describes a task in more
+MAX_WORDS = 64  # more than any description of a task
 
 
 class QueryWords(NamedTuple):
-    """Each word once, in order."""
+    """The words of a query, each once, in order."""
 
     telling: list[Group]
     everyday: list[Group]
@@ -158,7 +158,7 @@ class QueryWords(NamedTuple):
 def query_words(query: str) -> QueryWords:
     every = list(dict.fromkeys(word_groups(query)))
     telling = [group for group in every if group[0] not in EVERYDAY][:MAX_WORDS]
-    if not telling:  # `now` or `get me` is all there is to go by
+    if not telling:  # such as `now` or `get me`
         return QueryWords(every[:MAX_WORDS], [])
     return QueryWords(telling, [group for group in every if group[0] in EVERYDAY][:MAX_WORDS])
 
@@ -166,12 +166,12 @@ def query_words(query: str) -> QueryWords:
 # Stems of English words
 
 
-MIN_STEM = 3  # letters that must stay: below this too many words fall together
-MAX_STEMMED = 40  # no word is longer; hashes and keys are left as they are
+MIN_STEM = 3  # letters; shorter stems would merge too many words
+MAX_STEMMED = 40  # characters; longer ones are hashes and keys
 VOWELS = frozenset("aeiouy")
 
-# The longest first, so that `-ization` is not taken for `-ation`. Each: the ending, what takes its place, and how many
-# letters must be left: an ending that looks like a word's own letters (document, station, table) has to prove itself.
+# Longest first, so that `-ization` is not treated as `-ation`. Each has the ending, its replacement, and the minimum
+# number of remaining letters, which protects words like document, station and table.
 ENDINGS = (
     ("ization", "iz", 5), ("isation", "iz", 5), ("ability", "", 5), ("ibility", "", 5), ("ersion", "ert", 5),
     ("ation", "at", 5), ("ment", "", 5), ("ness", "", 4), ("able", "", 4), ("ible", "", 4), ("ance", "", 5),
@@ -182,7 +182,7 @@ ENDINGS = (
 
 
 def stem(word: str) -> str:
-    """Return what the forms of a lower-case word share. A word that is not plain ASCII letters is its own stem."""
+    """Return the stem of a lower-case word. A word with anything but ASCII letters is its own stem."""
     if len(word) <= MIN_STEM or len(word) > MAX_STEMMED or not (word.isascii() and word.isalpha()):
         return word
     return _stemmed(word)
@@ -210,7 +210,7 @@ def _without_ending(word: str) -> str:
 
 
 def _trimmed(word: str) -> str:
-    """Remove what comes and goes before an ending: creat(e), recommend(at)ion, run(n)ing, query/queries."""
+    """Remove letters that vary before an ending: creat(e), recommend(at)ion, run(n)ing, query/queries."""
     if word[-1] == "e" and len(word) > MIN_STEM:
         word = word[:-1]
     if word.endswith("at") and len(word) > MIN_STEM + 3:
@@ -228,13 +228,13 @@ def _trimmed(word: str) -> str:
 
 
 class ToolWords(NamedTuple):
-    """Field by field. Somebody chose each word of a name or a tag: even `get` or `now` may tell two tools apart."""
+    """The words of a tool by field. In names and tags, even `get` or `now` may distinguish two tools."""
 
     names: list[str]
     description: list[str]
     parameters: list[str]
     tags: list[str]
-    everyday: list[str]  # of the description: they say nothing
+    everyday: list[str]  # everyday words of the description
 
 
 def tool_words(name: str, description: str, schema: Any, tags: Iterable[str]) -> ToolWords:
@@ -250,12 +250,12 @@ def tool_words(name: str, description: str, schema: Any, tags: Iterable[str]) ->
 
 
 _OTHER_KEYWORDS = KEYWORDS_WITH_SUBSCHEMAS - {"properties"}
-_MAPPINGS = (dict, Mapping)  # a dict is told at once
+_MAPPINGS = (dict, Mapping)  # `dict` first: a fast check
 _NONE: Mapping[str, Any] = {}
 
 
 def said_of_parameters(schema: Any) -> Iterator[str]:
-    """Yield names and descriptions, outer ones first. A schema may be anything: it is read here, not judged."""
+    """Yield the names and descriptions of parameters, outer ones first. Invalid schemas are accepted."""
     todo: deque[Any] = deque([schema])
     while todo:
         node = todo.popleft()
@@ -268,7 +268,7 @@ def said_of_parameters(schema: Any) -> Iterator[str]:
             has_names = isinstance(properties, _MAPPINGS)
             if has_names:
                 yield from map(str, properties)
-            if has_names and _OTHER_KEYWORDS.isdisjoint(node):  # as of most: no other schema is in it
+            if has_names and _OTHER_KEYWORDS.isdisjoint(node):  # usual: no other subschemas
                 todo.extend(properties.values())
             else:
                 todo.extend(subschemas(node))

@@ -1,8 +1,8 @@
-"""UsageStats: records calls, runs, menus and waiting times, and sums them up.
+"""UsageStats: records calls, runs, menus and waiting times, and summarises them.
 
-Replicas share a database: then all figures are those of all replicas.
+Replicas share a database, so figures include all replicas.
 
-Only the size of arguments and values is kept.
+Only the sizes of arguments and values are stored.
 """
 
 import logging
@@ -30,7 +30,7 @@ from onetool.services.stats.store import (
 )
 from onetool.services.stats.writer import Writer
 
-if TYPE_CHECKING:  # what sums up is loaded when somebody asks: most processes only count
+if TYPE_CHECKING:  # loaded on demand: most processes only record
     from onetool.database import Database
     from onetool.services.stats.summary import Summary
     from onetool.services.stats.usage import StatsFilter, StatsOverview, ToolUsage
@@ -39,17 +39,17 @@ log = logging.getLogger("onetool.stats")
 
 T = TypeVar("T")
 
-MAX_WAIT = 300.0  # seconds after which a client has not been thinking, but away
+MAX_WAIT = 300.0  # seconds; a client that takes longer is counted as idle
 _MAX_NAME_LENGTH = 300
-_MAX_LABEL_LENGTH = 100  # … of clients, doors and sources
-_REASON = re.compile(r"[\w.-]{1,60}", re.ASCII)  # a word of a tool's author; whatever is longer may quote a value
+_MAX_LABEL_LENGTH = 100  # of clients, interfaces and sources
+_REASON = re.compile(r"[\w.-]{1,60}", re.ASCII)  # a word; a longer text may quote a value
 
 
 class UsageStats:
-    """Counts calls, runs, replies and menus. `record` and `record_*` append to a list, in any thread, and never raise.
+    """A recorder of calls, runs, replies and menus. `record` and `record_*` are thread-safe and never raise.
 
-    A place that can't be written is logged once. Rows are written every few seconds by the thread of the `recorder`,
-    before a read, and at the end.
+    Rows wait in memory, and are written every few seconds by the thread of the `recorder`, before a read, and at the
+    end. If they can't be written, this is logged once.
     """
 
     def __init__(
@@ -62,8 +62,9 @@ class UsageStats:
         recorder: Recorder | None = None,
         max_rows: int = 5_000_000,
     ) -> None:
-        """`inline_bytes` are sent of a value at the most: what is larger goes behind a handle. A reader waits for
-        the events of the `recorder`.
+        """Record into `database`. Values count as at most `inline_bytes`, since larger ones are sent as a handle.
+
+        Reads wait for the events of the `recorder`.
         """
         self._store = StatsStore(database)
         self._inline = inline_bytes
@@ -74,11 +75,11 @@ class UsageStats:
         self._recorder = recorder
         if recorder is not None:
             recorder.writers.append(self._writer.write)
-            # A reload makes other stats. At the end of the process the recorder still writes rows of these.
+            # A reload creates new stats. At exit, the recorder still writes rows of these.
             finalize(self, recorder.writers.remove, self._writer.write).atexit = False
         finalize(self, self._writer.write, is_last=True)
 
-    # What happens
+    # Recording
 
     def record(self, event: CallEvent) -> None:
         spec, error = event.spec, event.error
@@ -113,7 +114,7 @@ class UsageStats:
         self._add(REPLIES, run, size)
 
     def record_menu(self, client: str, door: str, full_bytes: int, sent_bytes: int, owner: str = "") -> None:
-        """Record that a client got a menu; `full_bytes` is the size of a list of all tools."""
+        """Record that a client was sent a menu; `full_bytes` is the size of a list of all tools."""
         self._add(MENUS, _name(client), _name(door), full_bytes, sent_bytes, distinct_name(owner))
 
     def record_gap(self, client: str, seconds: float, owner: str = "") -> None:
@@ -126,28 +127,26 @@ class UsageStats:
             self._recorder.flush()
         self._writer.flush(timeout)
 
-    # What it comes to
-
-    # With a `caller`, which is an owner, it is about the calls of this one.
+    # Reading. `caller` is an owner, and limits the figures to this owner's calls.
 
     def facts(self, tool: str | None = None, caller: str | None = None) -> dict[str, Any]:
-        """Run-time facts of one tool, or of all: calls, success_rate (percent), median_ms, last_called."""
+        """Return facts of one tool or all: calls, success_rate (percent), median_ms, last_called."""
         from onetool.services.stats.summary import CallFilter, tool_facts
 
         selected = CallFilter(None, self._filter(tool), _wanted(caller))
         return self._read(lambda reader: tool_facts(reader, selected))
 
     def summary(self, period: str = "all", tool: str | None = None, caller: str | None = None) -> "Summary":
-        """Return what a period comes to: day, week, month or all. ValueError for any other; UnreadableError."""
+        """Return the summary of a period: day, week, month or all. Raises ValueError, UnreadableError."""
         from onetool.services.stats.summary import PERIODS, summarize
 
         if period not in PERIODS:
-            raise ValueError(f"no period {period!r:.60}: there are {', '.join(PERIODS)}")
+            raise ValueError(f"unknown period {period!r:.60} (expected {', '.join(PERIODS)})")
         only, inline, caller = self._filter(tool), self._inline, _wanted(caller)
         return self._read(lambda one: summarize(one, PERIODS[period], only, self._now(), inline, caller), strict=True)
 
     def usage(self, names: Collection[str], days: int, caller: str | None = None) -> "ToolUsage":
-        """Return the last days of one tool, counted under these names. UnreadableError if it can't be read."""
+        """Return the last days of a tool that was recorded under these names. Raises UnreadableError."""
         from onetool.services.stats.usage import tool_usage
 
         counted = [_name(name, _MAX_NAME_LENGTH) for name in names]
@@ -155,7 +154,7 @@ class UsageStats:
         return self._read(lambda reader: tool_usage(reader, counted, days, self._now(), caller), strict=True)
 
     def overview(self, wanted: "StatsFilter") -> "StatsOverview":
-        """Return the last days of all tools, or of the calls that are wanted. UnreadableError if it can't be read."""
+        """Return the last days of the selected calls. Raises UnreadableError."""
         from onetool.services.stats.usage import stats_overview
 
         wanted = msgspec.structs.replace(wanted, tool=self._filter(wanted.tool), caller=_wanted(wanted.caller))
@@ -165,7 +164,7 @@ class UsageStats:
         return None if tool is None else _name(tool, _MAX_NAME_LENGTH)
 
     def health(self) -> dict[str, Any] | None:
-        """Return what is wrong, if anything: rows that wait to be written, and those that were dropped."""
+        """Return the problem, and the numbers of waiting and dropped rows; None if all is well."""
         writer = self._writer
         if writer.problem is None and not writer.dropped:
             return None
@@ -173,7 +172,7 @@ class UsageStats:
         return {"status": "degraded", **why, "waiting": writer.waiting, "dropped": writer.dropped}
 
     def _read(self, ask: Callable[[StatsReader], T], strict: bool = False) -> T:
-        """Run a query. What can't be read counts as empty; with `strict` it raises UnreadableError."""
+        """Run a query. Unreadable stats count as empty; with `strict`, raise UnreadableError."""
         self.flush()
         try:
             return self._store.read(ask)
@@ -196,5 +195,5 @@ def _name(text: str, longest: int = _MAX_LABEL_LENGTH) -> str:
 
 
 def _wanted(caller: str | None) -> str | None:
-    """Return an owner as rows have it. Who asks may have it from such a row."""
+    """Return an owner in the form that rows use; an owner read from a row is unchanged."""
     return None if caller is None else wanted_name(caller)

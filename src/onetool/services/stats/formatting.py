@@ -7,17 +7,17 @@ PERIOD_TITLES = {
     "day": "The last 24 hours",
     "week": "The last 7 days",
     "month": "The last 30 days",
-    "all": "All that is kept",
+    "all": "All recorded calls",
 }
 
 
 def whole(number: float) -> str:
-    """1,234,567; with a true minus sign."""
+    """Return a whole number such as 1,234,567, with a typographic minus sign."""
     return f"{number:,.0f}".replace("-", "\N{MINUS SIGN}")
 
 
 def short(number: float) -> str:
-    """Return a number in at most a handful of characters: 950, 1.2k, 35k, 1.2M."""
+    """Return a short number: 950, 1.2k, 35k, 1.2M."""
     for size, unit in _UNITS:
         if round(abs(number)) >= size:
             share = number / size
@@ -31,7 +31,7 @@ def percent(share: float | None) -> str:
 
 
 def duration(ms: float | None) -> str:
-    """0.21 ms, 340 ms, 1.2 s, 4 min 10 s, 3 h 20 min, 2 d 4 h."""
+    """Return a duration such as 0.21 ms, 340 ms, 1.2 s, 4 min 10 s, 3 h 20 min or 2 d 4 h."""
     if ms is None:
         return "–"
     if ms < 0:
@@ -49,7 +49,7 @@ def duration(ms: float | None) -> str:
 
 
 def saved(amount: float, text: str) -> str:
-    """Return what was saved, in words. Less than nothing says that it has not paid off: the data have the number."""
+    """Return the text of a saving; "none yet" for a negative amount, which the data still have."""
     return text if amount >= 0 else "none yet"
 
 
@@ -64,13 +64,13 @@ def moment(iso: str | None) -> str:
 
 
 def tick(iso: str, period: str) -> str:
-    """Return a label for an axis: the hour of a day, the day of longer times."""
+    """Return an axis label: the hour for a day, else the date."""
     at = _utc(iso)
     return f"{at:%H:%M}" if period == "day" else f"{at.day} {at:%b}"
 
 
 def span(iso: str, period: str) -> str:
-    """Return the name of a bucket: `Sun 15 Nov, 06:00`, or the day alone where a bucket is a day."""
+    """Return the name of a bucket: `Sun 15 Nov, 06:00`, or only the date if a bucket is a day."""
     at = _utc(iso)
     return f"{at:%a} {at.day} {at:%b}" + (f", {at:%H:%M}" if period in ("day", "week") else "")
 

@@ -16,14 +16,14 @@ from onetool.services.stats.formatting import PERIOD_TITLES, duration, moment, p
 if TYPE_CHECKING:
     from onetool.services.stats.summary import Bucket, Summary
 
-# Every report has this tag in its first bytes: a file that has it may be overwritten by the next report.
+# Marks a file as a report, which the next report may overwrite.
 MARK = '<meta name="generator" content="onetool stats">'
 _MAX_TICKS = 6  # labels below a chart; more would overlap on a phone
 
 
 def report(summary: "Summary") -> str:
-    """Return the page, to be written as UTF-8."""
-    from minijinja import Environment  # 25 ms, for those who want a report
+    """Return the page as HTML, to be encoded as UTF-8."""
+    from minijinja import Environment  # takes 25 ms; only reports need it
 
     template = Path(__file__).with_name("report.html.jinja").read_text(encoding="utf-8")
     style = template.split("<style>")[1].split("</style>")[0]
@@ -47,19 +47,19 @@ def report(summary: "Summary") -> str:
 
 
 def _printable(value: Any) -> Any:
-    """Replace characters that can change how the rest of a page is read, such as those that turn its direction."""
-    if type(value) is not str:  # numbers, and markup that the template itself has made
+    """Replace unprintable characters, such as those that reverse the direction of text."""
+    if type(value) is not str:  # numbers, and markup made by the template
         return NotImplemented
     return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in value)
 
 
 def _charts(summary: "Summary") -> list[dict[str, Any]]:
     def chart(title: str, heads: tuple[str, str], text: Callable[[float], str], values: Callable[["Bucket"], tuple]):
-        """Describe a chart: a column for each bucket, with two values of which the first includes the second."""
+        """Describe a chart: a column for each bucket, with two values. The first includes the second."""
         pairs = [values(bucket) for bucket in series]
         highest = max(value for value, _ in pairs)
         size = 10 ** math.floor(math.log10(highest or 1))
-        # A round number whose half is round, too.
+        # A round number whose half is also round.
         top = next(size * digit for digit in (2, 4, 6, 8, 10) if size * digit >= highest)
         columns = [
             {

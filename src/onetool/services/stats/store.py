@@ -1,12 +1,12 @@
-"""`StatsStore` keeps the rows of the stats, and answers queries about them.
+"""`StatsStore` stores the rows of the stats, and runs queries on them.
 
-A query names its parameters `:name`, and has `{…}` where SQLite and PostgreSQL differ:
+A query has parameters like `:name`, and `{…}` where SQLite and PostgreSQL differ:
 
     {spread}          percentiles of duration_ms, as JSON for `read_spread`
-    {bucket}          the number of the stretch of `:bucket` seconds that `at` lies in
+    {bucket}          the number of the interval of `:bucket` seconds that contains `at`
     {latest_source}   the source of the latest call of a group
-    {unordered}       after a table of which all rows are read
-    {tool}            the column, where an index on it must not be used
+    {unordered}       follows a table that is read completely
+    {tool}            the column `tool`, without using its index
     {names}           the names of the JSON list `:names`, as a subquery
 """
 
@@ -30,7 +30,7 @@ Row = tuple[Any, ...]
 Batch = Mapping[str, Sequence[Row]]  # rows by their table
 
 CALLS, RUNS, REPLIES, MENUS, GAPS = "calls", "runs", "replies", "menus", "gaps"
-COLUMNS = {  # as rows have them; tokens are computed by the storage
+COLUMNS = {  # the database computes tokens
     CALLS: "at, tool, source, door, client, run, ok, code, reason, duration_ms, bytes_in, bytes_out, caller",
     RUNS: "at, id, door, client, ok, code, duration_ms, calls, bytes_in, caller",
     REPLIES: "at, run, bytes_out",
@@ -38,11 +38,11 @@ COLUMNS = {  # as rows have them; tokens are computed by the storage
     GAPS: "at, client, duration_ms, caller",
 }
 
-MAX_QUERY_SECONDS = 50  # of a statement of a read, or of a sweep
-MAX_READS = 4  # at the same time: they can be slow, and the connections are for all
-WRITER_SECONDS = 7 * 86_400  # that the number of a writer's last batch is kept
-MAX_PARAMETERS = 5_000  # of one statement
-MAX_FORGOTTEN = 20_000  # rows of one transaction
+MAX_QUERY_SECONDS = 50  # per statement of a read or sweep
+MAX_READS = 4  # at the same time: reads can be slow, and all services share the connections
+WRITER_SECONDS = 7 * 86_400  # how long the number of a writer's last batch is kept
+MAX_PARAMETERS = 5_000  # per statement
+MAX_FORGOTTEN = 20_000  # rows per transaction
 
 _PERCENTILES = ", ".join(
     f"'p{percent}', percentile_disc(0.{percent}) WITHIN GROUP (ORDER BY duration_ms)" for percent in (90, 95, 99)
@@ -51,8 +51,8 @@ DIALECTS: Mapping[str, Mapping[str, str]] = {
     "SQLite": {
         "spread": "spread(duration_ms)",
         "bucket": "CAST(at / :bucket AS integer)",
-        "latest_source": "source",  # SQLite takes it from the row that has max(at)
-        "unordered": "NOT INDEXED",  # row after row is quicker than in the order of an index
+        "latest_source": "source",  # SQLite takes this from the row with max(at)
+        "unordered": "NOT INDEXED",  # a table scan is faster than following an index
         "tool": "+tool",
         "names": "SELECT value FROM json_each(:names)",
     },
@@ -69,7 +69,7 @@ DIALECTS: Mapping[str, Mapping[str, str]] = {
 
 
 class UnreadableError(ToolFailure):
-    """The stats are there, and can't be read."""
+    """Stats that exist but can't be read."""
 
     def __init__(self, error: DatabaseError) -> None:
         reason = "database_away" if isinstance(error, DatabaseAwayError) else "source_unavailable"
@@ -77,7 +77,7 @@ class UnreadableError(ToolFailure):
 
 
 class StatsReader:
-    """Answers queries, all of one moment."""
+    """A reader that runs queries on one snapshot."""
 
     def __init__(self, work: Transaction, dialect: str) -> None:
         self._work = work
@@ -97,9 +97,9 @@ class StatsStore:
         self.max_rows = 0  # of each kind; 0: any number
 
     def write(self, number: int, rows: Batch, max_wait: float, sweep_before: float | None) -> None:
-        """Write all rows or none, and forget those of before then. Raises DatabaseError.
+        """Write all rows or none, and delete rows older than `sweep_before`. Raises DatabaseError.
 
-        A batch of the same number is written once, however often this is called.
+        A batch with the same number is written only once, however often this is called.
         """
 
         def job(work: Transaction) -> None:
@@ -117,11 +117,11 @@ class StatsStore:
         if sweep_before is not None:
             try:
                 self._forget(sweep_before, max_wait)
-            except DatabaseError as error:  # the rows have been written: the sweep waits for the next time
-                log.debug("old stats are not forgotten yet: %s", error)
+            except DatabaseError as error:  # the rows were written; sweep next time
+                log.debug("old stats can't be deleted yet: %s", error)
 
     def read(self, ask: Callable[[StatsReader], T]) -> T:
-        """Raises UnreadableError."""
+        """Run queries on one snapshot. Raises UnreadableError."""
 
         def job(work: Transaction) -> T:
             work.allow(MAX_QUERY_SECONDS)
@@ -134,9 +134,10 @@ class StatsStore:
             raise UnreadableError(error) from None
 
     def _forget(self, before: float, max_wait: float) -> None:
-        """Forget what is too old, a part at a time: other stores write to the same file. Runs go first, because the
-        calls of a run stay as long as the run. If there are more than `max_rows` of a kind, what is older than those
-        is forgotten of all kinds: so all figures begin at one time.
+        """Delete old rows, in small transactions because other stores write to the same file.
+
+        Runs are deleted first, because the calls of a run stay as long as the run. If a table has more than `max_rows`,
+        older rows are deleted from all tables, so that all figures begin at the same time.
         """
         before = max([before, *map(self._oldest_kept, COLUMNS)]) if self.max_rows else before
         for table in (RUNS, MENUS, GAPS, REPLIES, CALLS):
@@ -148,7 +149,7 @@ class StatsStore:
         self._database.write(lambda work: work.execute(sql, (WRITER_SECONDS,)), max_wait=max_wait)
 
     def _oldest_kept(self, table: str) -> float:
-        """Return the time of the oldest row that is kept; 0 if there are not more than `max_rows`."""
+        """Return the time of the oldest row to keep; 0 if there are at most `max_rows`."""
         sql = f"SELECT at FROM stats_{table} ORDER BY at DESC LIMIT 1 OFFSET %s"  # noqa: S608 - our own words
 
         def find(work: Transaction) -> float:
@@ -160,7 +161,7 @@ class StatsStore:
 
 
 def read_nothing(ask: Callable[[StatsReader], T]) -> T:
-    """Return what a store gives in which nothing is."""
+    """Return the result of a query on an empty store."""
     from onetool.database.sqlite import read_empty
 
     return read_empty(lambda work: ask(StatsReader(work, "SQLite")))
@@ -168,14 +169,14 @@ def read_nothing(ask: Callable[[StatsReader], T]) -> T:
 
 @lru_cache(maxsize=256)
 def _translated(query: str, dialect: str) -> tuple[str, list[str]]:
-    """Return the SQL, and the names of its parameters in their order."""
+    """Return the SQL for a dialect, and the names of its parameters in order."""
     tables = {table: f"stats_{table}" for table in COLUMNS}
     sql = query.format_map({**tables, **DIALECTS[dialect]})
     return re.sub(r":(\w+)", "%s", sql), re.findall(r":(\w+)", sql)
 
 
 def insert_rows(work: Transaction, table: str, rows: Sequence[Row]) -> None:
-    """Insert many rows with one statement: one for each would take and give back the interpreter's lock as often."""
+    """Insert many rows with one statement, since each statement acquires the GIL again."""
     columns = COLUMNS[table]
     width = len(columns.split())
     one, step = f"({', '.join(['%s'] * width)})", MAX_PARAMETERS // width
@@ -186,7 +187,7 @@ def insert_rows(work: Transaction, table: str, rows: Sequence[Row]) -> None:
 
 
 def _forget_part(work: Transaction, table: str, start: float, before: float) -> float:
-    """Forget some of the rows from `start` on, as one replica at a time, and return where the rest begins."""
+    """Delete some rows from `start` on, and return where the rest begins. Only one replica at a time does this."""
     if not work.try_lock(LockNumber.STATS_SWEEP):
         return before
     work.allow(MAX_QUERY_SECONDS)
@@ -204,7 +205,7 @@ def _forget_part(work: Transaction, table: str, start: float, before: float) -> 
 
 
 class Spread(msgspec.Struct, frozen=True):
-    """In milliseconds; all None where there is nothing."""
+    """Percentiles of durations in milliseconds; all None without calls."""
 
     p50: float | None = None
     p90: float | None = None
@@ -214,6 +215,6 @@ class Spread(msgspec.Struct, frozen=True):
 
 
 def read_spread(text: str | None) -> Spread:
-    """Return what `{spread}` of a query gives."""
+    """Return the value of `{spread}` in a query result."""
     found = {} if text is None else msgspec.json.decode(text, type=dict[str, float | None])
     return Spread(**{name: None if value is None else round(value, 3) for name, value in found.items()})

@@ -1,13 +1,13 @@
-"""Sums up a period of the stats: totals, tools, errors, series, percentiles, and what was saved.
+"""Summarises a period of the stats: totals, tools, errors, series, percentiles and savings.
 
     context_saved = Σ over menus sent (tokens of a list of every tool − tokens sent)
                   + Σ over runs with a reply (tokens in and out of its calls − tokens of its code − tokens of the reply)
     time_saved_ms = Σ over runs with n ≥ 2 calls ((n − 1) × g + max(0, durations of its calls − duration of the run))
 
-Of a call no more counts than would have been sent: what is larger goes behind a handle. The calls of a failed run do
-not count: they would have to be made again. g is the median of how long that client took from an answer to its next
-call, in the same period; 0 where that was never measured. Terms may be negative. A run belongs to the period in which
-it ended. For one tool: the runs in which it took part, and no menus.
+A value counts at most the bytes that would be sent, since larger values are replaced by a handle. The calls of a failed
+run do not count: they would have to be repeated. g is the median time of that client between an answer and its next
+call in the same period; 0 if it was never measured. Terms may be negative. A run belongs to the period in which it
+ended. For one tool, only runs that called it count, and menus do not.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,11 +22,11 @@ from onetool.core.text import LAST_SECOND
 from onetool.services.stats.store import Row, StatsReader, read_spread
 
 HOUR = 3600
-MAX_BUCKETS = 90  # of all that there is, the latest
+MAX_BUCKETS = 90  # the latest of all
 
 
 class Period(msgspec.Struct, frozen=True):
-    """`seconds` until now, None for all; `bucket`: seconds of one bucket. Buckets begin at whole hours and days."""
+    """A period of `seconds` until now (None: all time). Buckets of `bucket` seconds begin at whole hours or days."""
 
     name: str
     seconds: int | None
@@ -36,7 +36,7 @@ class Period(msgspec.Struct, frozen=True):
         return None if self.seconds is None else now - self.seconds
 
     def buckets(self, first: float, now: float) -> range:
-        """Return the starts of all buckets, for calls of which the first was then."""
+        """Return the starts of all buckets. `first` is the time of the first call."""
         earliest = max(first, now - (MAX_BUCKETS - 1) * self.bucket) if self.seconds is None else now - self.seconds
         return range(floor(earliest / self.bucket) * self.bucket, floor(now) + 1, self.bucket)
 
@@ -50,7 +50,7 @@ PERIODS: Mapping[str, Period] = {
 
 
 def iso(at: float) -> str:
-    """ISO 8601, with seconds. A time that no calendar has, in a row of others, becomes the last moment of one."""
+    """Return a time in ISO 8601, with seconds. A time out of range becomes the last possible one."""
     return datetime.fromtimestamp(at if 0 <= at <= LAST_SECOND else LAST_SECOND, UTC).isoformat(timespec="seconds")
 
 
@@ -58,7 +58,7 @@ def iso(at: float) -> str:
 
 
 class ToolRow(TypedDict):
-    """One tool. `success_rate` is in percent, with one decimal; `last_called` is ISO 8601, in UTC, with seconds."""
+    """The figures of a tool. `success_rate` is in percent, with one decimal; `last_called` is ISO 8601 in UTC."""
 
     tool: str
     source: str  # "local", "proxy:NAME", or empty for a tool that does not exist
@@ -73,24 +73,24 @@ class ToolRow(TypedDict):
 
 
 class ErrorRow(TypedDict):
-    """How often a tool has failed in one way."""
+    """The number of a tool's failures with the same cause."""
 
     tool: str
     code: str
-    reason: str | None  # the finer cause, where there is one
+    reason: str | None  # the specific cause, if known
     count: int
     last: str
 
 
 class Count(TypedDict):
-    """How many calls came through a door, or from a client or a caller."""
+    """The number of calls through an interface, or from a client or caller."""
 
     name: str
     calls: int
 
 
 class Bucket(TypedDict):
-    """A stretch of time: an hour, six, or a day. Without calls there are no percentiles."""
+    """The figures of one hour, six hours or a day. Percentiles are None without calls."""
 
     start: str
     calls: int
@@ -103,13 +103,13 @@ class Bucket(TypedDict):
 
 
 class Summary(TypedDict):
-    """A period, or all that is kept; of one tool, or of all. Tools and errors: the most frequent first."""
+    """The figures of a period, for one tool or all. Tools and errors are sorted by frequency."""
 
     period: str
     since: str | None
     until: str
     tool: str | None
-    caller: str | None  # whose calls; None: of all, "": of the command line, and of http.token
+    caller: str | None  # owner of the calls; None: all owners, "": the command line and http.token
     total_calls: int
     success_rate: float | None
     context_saved: int
@@ -124,7 +124,7 @@ class Summary(TypedDict):
     errors: list[ErrorRow]
     doors: list[Count]
     clients: list[Count]
-    callers: list[Count]  # those that have a name
+    callers: list[Count]  # callers with a name
     series: list[Bucket]
     latency: dict[str, float | None]
 
@@ -169,7 +169,7 @@ WHERE at >= :since AND (CAST(:caller AS text) IS NULL OR caller = :caller) GROUP
 def savings(
     reader: StatsReader, since: float | None, tool: str | None, inline_bytes: int, caller: str | None = None
 ) -> dict[str, Any]:
-    """context_saved, time_saved_ms, and of how many runs. `inline_bytes` are sent of a value at the most."""
+    """Return context_saved, time_saved_ms, and the number of runs. `inline_bytes` limits the size of a value."""
     since = float("-inf") if since is None else since
     asked = {"since": since, "tool": tool, "inline": inline_bytes, "caller": caller}
     gaps = {client: read_spread(spread).p50 or 0.0 for client, spread in reader.rows(_GAPS, asked)}
@@ -183,7 +183,7 @@ def savings(
 
 # Reading the calls
 
-MAX_ROWS = 1000  # tools, errors and clients that are listed: names of tools come from outside, too
+MAX_ROWS = 1000  # listed tools, errors and clients: callers choose the names
 
 _NUMBERS = "count(*), sum(1 - ok), coalesce(sum(tokens_in), 0), coalesce(sum(tokens_out), 0), {spread}"
 _SUM = "CAST(coalesce(sum({}), 0) AS bigint)"  # the sum of bigint is a decimal number in PostgreSQL
@@ -192,7 +192,7 @@ _NOTHING: Sequence[Any] = (0, 0, 0, 0, None)
 
 
 class CallFilter(msgspec.Struct, frozen=True):
-    """Which calls: since when, of which tool and caller; only those that failed, or of tools that there were."""
+    """A filter for calls. `failed` selects failed calls, `there` calls of existing tools."""
 
     since: float | None = None
     tool: str | None = None
@@ -201,7 +201,7 @@ class CallFilter(msgspec.Struct, frozen=True):
     there: bool = False
 
     def query(self, reader: StatsReader, wanted: str, further: str = "", **more: Any) -> list[Row]:
-        """`wanted` and `further` (grouping, order) are our own words; whatever comes from outside is a parameter."""
+        """Query the selected calls. `wanted` and `further` are trusted SQL; untrusted values must be parameters."""
         limits = {
             "at >= :since": self.since is not None,
             "tool = :tool": self.tool is not None,
@@ -236,7 +236,7 @@ def summarize(
     inline_bytes: int,
     caller: str | None = None,
 ) -> Summary:
-    """Return a summary of one moment: nothing is written between its parts."""
+    """Return a summary. All its parts are from one snapshot."""
     selected = CallFilter(period.since(now), tool, caller)
     ((calls, errors, tokens_in, tokens_out, spread, bytes_in, bytes_out, in_runs, first),) = selected.query(
         reader, f"{_NUMBERS}, {_SUM.format('bytes_in')}, {_SUM.format('bytes_out')}, count(run), min(at)"
@@ -313,7 +313,7 @@ def _counts(reader: StatsReader, selected: CallFilter, column: str) -> list[Coun
 
 
 def _series(reader: StatsReader, selected: CallFilter, starts: range) -> list[Bucket]:
-    """Return every bucket, also those without a call. The first one has only the calls of the period."""
+    """Return every bucket, including empty ones. The first has only the calls of the period."""
     rows = selected.query(reader, f"{{bucket}}, {_NUMBERS}", "GROUP BY 1", bucket=starts.step)
     found: dict[int, Sequence[Any]] = {number * starts.step: rest for number, *rest in rows}
     return [_bucket(start, *found.get(start, _NOTHING)) for start in starts]

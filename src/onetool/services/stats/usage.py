@@ -1,4 +1,4 @@
-"""The usage over some days: of all tools, or of some of their calls (`stats_overview`), and of one tool (`tool_usage`).
+"""Usage over some days: of all tools or selected calls (`stats_overview`), and of one tool (`tool_usage`).
 
 Both have totals and a series of hours or days.
 """
@@ -19,7 +19,7 @@ MAX_LAST = 20
 
 
 class UsageLatency(msgspec.Struct, frozen=True, kw_only=True):
-    """Milliseconds; null where there was no call."""
+    """Milliseconds; null without calls."""
 
     p50: float | None = None
     p95: float | None = None
@@ -71,30 +71,30 @@ class CountedTool(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CountedCalls(msgspec.Struct, frozen=True, kw_only=True):
-    """How many calls came through an interface, or from a client or a caller."""
+    """The number of calls through an interface, or from a client or caller."""
 
     name: str
     calls: int
 
 
 class CountedFailure(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """How often a tool has failed in one way. What callers were told is not kept."""
+    """The number of a tool's failures with the same cause. Error messages are not stored."""
 
     name: str
     code: str
-    message: Annotated[str, Meta(description="The finer cause in a word, or the code again.")]
+    message: Annotated[str, Meta(description="The specific cause as one word, or the code.")]
     count: int
     last_at: str
 
 
 class StatsOverview(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What was counted. Nothing of arguments and values is."""
+    """The recorded usage, without arguments and values."""
 
     enabled: Annotated[bool, Meta(description="false: nothing is counted (`stats.enabled` in the config).")] = True
     calls: int = 0
     errors: int = 0
     latency: UsageLatency = UsageLatency()
-    tokens_saved: Annotated[int | None, Meta(description="By runs and menus; null where calls are filtered.")] = None
+    tokens_saved: Annotated[int | None, Meta(description="By runs and menus; null if calls are filtered.")] = None
     series: tuple[UsageBucket, ...] = ()
     tools: tuple[CountedTool, ...] = ()
     sources: Annotated[tuple[CountedCalls, ...], Meta(description="Interfaces: rest, mcp, run, cli …")] = ()
@@ -104,7 +104,7 @@ class StatsOverview(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class StatsFilter(msgspec.Struct, frozen=True, kw_only=True):
-    """Which calls: of the last days; of one tool, interface, client or caller; of allowed tools only."""
+    """A filter for the calls of the last days, by tool, interface, client, caller and allowed tools."""
 
     days: int = 30
     tool: str | None = None
@@ -123,7 +123,7 @@ def stats_overview(reader: StatsReader, wanted: StatsFilter, now: float, inline_
     asked = wanted.parameters(now)
     ((calls, errors, spread),) = reader.rows(_TOTALS, asked)
     latency, saved = read_spread(spread), None
-    if wanted.source is None and wanted.client is None and wanted.allowed is None:  # menus and runs don't tell these
+    if wanted.source is None and wanted.client is None and wanted.allowed is None:  # menus and runs don't record these
         saved = savings(reader, asked["since"], wanted.tool, inline_bytes, wanted.caller)["context_saved"]
     return StatsOverview(
         calls=calls,
@@ -162,11 +162,11 @@ _TOOL_RECENT = (
 
 
 class UsageFailure(msgspec.Struct, frozen=True, kw_only=True):
-    """A call that failed. What its caller was told is not kept: it may quote what was sent."""
+    """A failed call. Its error message is not stored, since it may quote arguments."""
 
     at: str
     code: str
-    message: Annotated[str, Meta(description="The finer cause in a word, or the code again.")]
+    message: Annotated[str, Meta(description="The specific cause as one word, or the code.")]
     client: str | None
     caller: str | None
 
@@ -175,13 +175,13 @@ class UsageCall(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     at: str
     ok: bool
     duration_ms: float
-    source: Annotated[str, Meta(description="How it was called: rest, mcp, run, cli …")]
+    source: Annotated[str, Meta(description="The interface: rest, mcp, run, cli …")]
     client: str | None
-    caller: Annotated[str | None, Meta(description="The name of a token, or `iss|sub`; null if it has none.")]
+    caller: Annotated[str | None, Meta(description="The name of a token, or `iss|sub`; null if there is none.")]
 
 
 class ToolUsage(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What was counted of one tool. Nothing of arguments and values is."""
+    """The recorded usage of one tool, without arguments and values."""
 
     enabled: Annotated[bool, Meta(description="false: nothing is counted (`stats.enabled` in the config).")] = True
     calls: int = 0
@@ -199,7 +199,7 @@ NOT_COUNTED = ToolUsage(enabled=False)
 def tool_usage(
     reader: StatsReader, names: Collection[str], days: int, now: float, caller: str | None = None
 ) -> ToolUsage:
-    """`names` are those that its calls are counted under; with `caller`, only the calls of this one."""
+    """Return the usage of a tool, whose calls are recorded under `names`; with `caller`, only calls of this owner."""
     asked = {"names": json.dumps(sorted(names)), "since": now - days * DAY, "most": MAX_LAST, "caller": caller}
     ((calls, errors, spread),) = reader.rows(_TOOL_TOTALS, asked)
     last = reader.rows(_TOOL_LAST_CALLED, asked)[0][0]
@@ -229,7 +229,7 @@ def tool_usage(
 
 
 def _series(reader: StatsReader, query: str, asked: Mapping[str, Any], days: int, now: float) -> list[UsageBucket]:
-    """Return every bucket, also those without a call. The first one has only the calls of the time."""
+    """Return every bucket, including empty ones. The first has only the calls of the period."""
     size = HOUR if days <= MAX_HOURLY_DAYS else DAY
     found: dict[int, Sequence[Any]] = {
         number * size: rest for number, *rest in reader.rows(query, {**asked, "bucket": size})

@@ -1,4 +1,4 @@
-"""`Writer` gathers rows of the stats, and writes them in batches."""
+"""`Writer`: collects rows of the stats, and writes them in batches."""
 
 import logging
 from collections import deque
@@ -13,16 +13,17 @@ from onetool.services.stats.store import COLUMNS, Batch, Row, StatsStore
 
 log = logging.getLogger("onetool.stats")
 
-GATHER_SECONDS = 2.0  # that a row waits at most, where it can be written
-LAST_WAIT = 3.0  # seconds, for who is writing when everything ends
-MAX_GATHERED = 2_000  # rows of a table that are not kept waiting for others
-MAX_WAITING = 10_000  # rows of a table that wait, however long nothing can be written
-SWEEP_SECONDS = 3600.0  # between two looks for what is too old
+GATHER_SECONDS = 2.0  # maximum wait of a row while the database can be written
+LAST_WAIT = 3.0  # seconds to wait at exit for a thread that is writing
+MAX_GATHERED = 2_000  # rows of a table that cause a write before GATHER_SECONDS
+MAX_WAITING = 10_000  # rows of a table in memory while nothing can be written
+SWEEP_SECONDS = 3600.0  # between two deletions of old rows
 
 
 class Writer:
-    """Writes what is appended to `rows`. What can't be written is logged once. Rows that have to wait do so in memory,
-    up to a number; the oldest are dropped first, and counted.
+    """A writer of the rows that are appended to `rows`.
+
+    Failures are logged once. Meanwhile rows wait in memory, up to a limit; the oldest are dropped first, and counted.
     """
 
     def __init__(
@@ -32,17 +33,17 @@ class Writer:
         now: Callable[[], float],
         redact: Callable[[Any], Any],
     ) -> None:
-        """`redact` masks secrets in rows: names of tools, clients and reasons come from anywhere."""
+        """Write to `store`. `redact` masks secrets in rows: names of tools and clients, and reasons are untrusted."""
         self._store = store
         self._redact = redact
         self._retention = retention_seconds
         self._now = now
-        self.rows: dict[str, deque[Row]] = {table: deque() for table in COLUMNS}  # that wait, by table
+        self.rows: dict[str, deque[Row]] = {table: deque() for table in COLUMNS}  # waiting rows by table
         self._number = 0  # of the last batch
         self._unknown: tuple[int, Batch] | None = None  # a batch that may have been written
         self._writing = Lock()
-        self._writer: int | None = None  # the thread that is at it
-        self._due: float | None = None  # when to write what waits, on the clock of time.monotonic
+        self._writer: int | None = None  # the writing thread
+        self._due: float | None = None  # when to write the waiting rows, by time.monotonic
         self._next_sweep = 0.0
         self._has_warned = False  # since rows were last written
         self.is_off = False
@@ -50,7 +51,7 @@ class Writer:
         self.problem: str | None = None  # why the last batch was not written
 
     def write(self, is_last: bool = False) -> float | None:
-        """Write what has waited long enough, and return the seconds until the rest has; None: nothing waits."""
+        """Write rows that are due. Return the seconds until the next are due; None if no rows wait."""
         if is_last:
             self._write_last()
         if self.is_off:
@@ -68,12 +69,12 @@ class Writer:
 
     @property
     def waiting(self) -> int:
-        """How many rows wait."""
+        """The number of waiting rows."""
         held = 0 if self._unknown is None else sum(map(len, self._unknown[1].values()))
         return held + sum(map(len, self.rows.values()))
 
     def flush(self, timeout: float = CALL_WAIT_S) -> None:
-        """Write what waits. What can't be written now is tried again later, for a bounded number of rows."""
+        """Write waiting rows. After a failure, a bounded number of rows is kept for the next try."""
         with self._writing:
             self._writer = get_ident()
             try:
@@ -82,7 +83,7 @@ class Writer:
                 self._writer = None
 
     def _write_last(self) -> None:
-        """Write what waits, or drop it. The garbage collector may call this while this thread is writing."""
+        """Write or drop waiting rows. The garbage collector may call this while this thread is writing."""
         if self._writer != get_ident() and self._writing.acquire(timeout=LAST_WAIT):
             try:
                 self._flush(CALL_WAIT_S)
@@ -93,7 +94,7 @@ class Writer:
                 self._writing.release()
 
     def give_up(self, why: str) -> None:
-        """Write nothing more, and log that once."""
+        """Stop writing for the rest of the process, and log this once."""
         if not self.is_off:
             self.is_off, self.problem = True, why
             self._forget()
@@ -106,7 +107,7 @@ class Writer:
 
     def _flush(self, timeout: float) -> None:
         if not self.is_off and (self._unknown is None or self._try(*self._unknown, timeout)):
-            taken = {  # others append meanwhile
+            taken = {  # other threads append to the deques
                 table: [waiting.popleft() for _ in range(len(waiting))]
                 for table, waiting in self.rows.items()
                 if waiting
@@ -123,7 +124,7 @@ class Writer:
             self._drop(dropped)
 
     def _try(self, number: int, rows: Batch, timeout: float) -> bool:
-        """Return whether the next batch can be tried."""
+        """Write a batch. Return whether the next one can be tried."""
         sweeps = self._now() >= self._next_sweep
         try:
             masked = {table: self._redact(some) for table, some in rows.items()}
@@ -144,7 +145,7 @@ class Writer:
         return not self.is_off
 
     def _keep(self, number: int, rows: Batch, error: DatabaseError) -> None:
-        """Try rows again later: those that may have been written as they were, under their number."""
+        """Keep rows for the next try. A batch that may have been written keeps its number."""
         if isinstance(error, StorageError) and not self._has_warned:
             self._has_warned = True
             log.warning("stats are not kept: %s; rows wait in memory", error)
@@ -159,4 +160,4 @@ class Writer:
         self.dropped += number
         if not self._has_warned:
             self._has_warned = True
-            log.warning("stats: %d rows are dropped: %s; health() counts further ones", number, self.problem)
+            log.warning("stats: %d rows were dropped: %s; for later ones see health()", number, self.problem)

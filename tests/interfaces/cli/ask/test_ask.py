@@ -166,7 +166,7 @@ def test_state_that_is_taken_away_meanwhile_is_told(shop):
     shop.model.will(answer)
     done = shop.ask("q", "--session", "tea", "--new-session")
     assert (done.exit_code, "Bye." in done.stdout) == (1, True)
-    assert "the session tea can't be written: another turn has taken it meanwhile, or deleted it" in done.stderr
+    assert "the session tea can't be written: another turn has taken it, or it was deleted" in done.stderr
 
 
 def test_a_session_in_use_is_waited_for(shop, monkeypatch):
@@ -223,7 +223,7 @@ def test_there_is_something_to_go_on_with_where_something_was_said(shop, monkeyp
         (["q", "--provider", "nobody"], "openai"),
         (["q", "--provider", "opnai"], "Did you mean openai?"),
         (["q", "--session", "my trip"], "'my trip' can't be the name of a session"),
-        (["q", "--session", "last", "--new-session"], "stands for the session that was used last"),
+        (["q", "--session", "last", "--new-session"], "stands for the most recently used session"),
         (["- list of things"], '--: onetool ask -- "- list of things"'),
         (["-5 degrees: is it cold?"], '--: onetool ask -- "-5 degrees: is it cold?"'),
         (["--modle", "x", "What is it?"], "--modle"),

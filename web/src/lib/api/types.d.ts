@@ -43,7 +43,7 @@ export interface components {
             /** @description Why it can't be written at the moment. */
             problem?: string | null;
         };
-        /** @description One line. Empty members are left out. */
+        /** @description One line. Empty fields are omitted. */
         AuditRecord: {
             /** @description UTC, with milliseconds. */
             time: string;
@@ -54,7 +54,7 @@ export interface components {
             /** @description ok, approved, declined, begun (see a later line), or the error's code. */
             outcome: string;
             /**
-             * @description The finer cause of an error.
+             * @description The specific cause of an error.
              * @default
              */
             reason?: string;
@@ -66,7 +66,7 @@ export interface components {
              */
             who?: string;
             /**
-             * @description Whose things are meant, if not those of `who`.
+             * @description The owner of the data, if not `who`.
              * @default
              */
             owner?: string;
@@ -83,7 +83,7 @@ export interface components {
              */
             via?: string;
             /**
-             * @description The program, as it calls itself.
+             * @description The name that the client program gives itself.
              * @default
              */
             client?: string;
@@ -99,22 +99,22 @@ export interface components {
              */
             id?: string;
             /**
-             * @description The run whose code called.
+             * @description The run whose code made the call.
              * @default
              */
             run?: string;
             /**
-             * @description Of a run that was cancelled: what its calls came to.
+             * @description For a cancelled run: the outcomes of its calls.
              * @default
              */
             made?: string;
             /**
-             * @description The id of the HTTP request, which its client may have chosen.
+             * @description The id of the HTTP request, possibly chosen by its client.
              * @default
              */
             request?: string;
             /**
-             * @description An id of the same request that no client can choose.
+             * @description The server's own id of the same request.
              * @default
              */
             own?: string;
@@ -215,16 +215,16 @@ export interface components {
             /** @description The environment variable that the client takes the token from. */
             token: string | null;
         };
-        /** @description How many calls came through an interface, or from a client or a caller. */
+        /** @description The number of calls through an interface, or from a client or caller. */
         CountedCalls: {
             name: string;
             calls: number;
         };
-        /** @description How often a tool has failed in one way. What callers were told is not kept. */
+        /** @description The number of a tool's failures with the same cause. Error messages are not stored. */
         CountedFailure: {
             name: string;
             code: string;
-            /** @description The finer cause in a word, or the code again. */
+            /** @description The specific cause as one word, or the code. */
             message: string;
             count: number;
             lastAt: string;
@@ -703,7 +703,7 @@ export interface components {
             model: string;
             provider: string;
         };
-        /** @description What was counted. Nothing of arguments and values is. */
+        /** @description The recorded usage, without arguments and values. */
         StatsOverview: {
             /**
              * @description false: nothing is counted (`stats.enabled` in the config).
@@ -722,7 +722,7 @@ export interface components {
              *     }
              */
             latency?: components["schemas"]["UsageLatency"];
-            /** @description By runs and menus; null where calls are filtered. */
+            /** @description By runs and menus; null if calls are filtered. */
             tokensSaved?: number | null;
             /** @default [] */
             series?: components["schemas"]["UsageBucket"][];
@@ -867,7 +867,7 @@ export interface components {
             /** @default  */
             description?: string;
         };
-        /** @description What was counted of one tool. Nothing of arguments and values is. */
+        /** @description The recorded usage of one tool, without arguments and values. */
         ToolUsage: {
             /**
              * @description false: nothing is counted (`stats.enabled` in the config).
@@ -943,22 +943,22 @@ export interface components {
             at: string;
             ok: boolean;
             durationMs: number;
-            /** @description How it was called: rest, mcp, run, cli … */
+            /** @description The interface: rest, mcp, run, cli … */
             source: string;
             client: string | null;
-            /** @description The name of a token, or `iss|sub`; null if it has none. */
+            /** @description The name of a token, or `iss|sub`; null if there is none. */
             caller: string | null;
         };
-        /** @description A call that failed. What its caller was told is not kept: it may quote what was sent. */
+        /** @description A failed call. Its error message is not stored, since it may quote arguments. */
         UsageFailure: {
             at: string;
             code: string;
-            /** @description The finer cause in a word, or the code again. */
+            /** @description The specific cause as one word, or the code. */
             message: string;
             client: string | null;
             caller: string | null;
         };
-        /** @description Milliseconds; null where there was no call. */
+        /** @description Milliseconds; null without calls. */
         UsageLatency: {
             p50?: number | null;
             p95?: number | null;
