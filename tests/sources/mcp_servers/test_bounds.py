@@ -120,5 +120,5 @@ def test_a_question_after_the_end_of_a_call_is_refused():
     async def ask():
         return await UpstreamCall().on_caller_loop(lambda: asyncio.sleep(0))
 
-    with pytest.raises(ToolFailure, match="the call is over"):
+    with pytest.raises(ToolFailure, match="the call has ended"):
         asyncio.run(ask())
