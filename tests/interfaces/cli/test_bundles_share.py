@@ -106,7 +106,7 @@ def test_a_bundle_that_was_deleted_comes_back_with_its_tools(weather, here):
     run("export", "weather")
     run("delete", "weather", "--with-tools", "--yes")
     came = did("import", "weather.zip")
-    assert came["changes"][0]["detail"] == "it was deleted here, and comes back"
+    assert came["changes"][0]["detail"] == "was deleted here and is restored"
     assert tools_of(weather["id"]) == [("forecast", "1"), ("say", "1")]
 
 
@@ -115,7 +115,7 @@ def test_a_version_with_other_content_is_never_replaced(weather, here, monkeypat
     run("delete", "weather/say", "--yes")
     did("add", "weather/say", "-", stdin=json.dumps({**ECHO, "description": "Another one."}))
     for options in ([], ["--dry-run"]):
-        assert "say@1: the same version is here with other content" in refused("import", "weather.zip", *options)
+        assert "say@1: the version exists with other content" in refused("import", "weather.zip", *options)
         assert "--as SLUG" in refused("import", "weather.zip", *options)
     assert "Nothing was imported" in seen(monkeypatch, "import", "weather.zip", code=1)
     assert "What would change" in seen(monkeypatch, "import", "weather.zip", "--dry-run", code=1)

@@ -110,8 +110,8 @@ def test_a_server_can_not_have_everyday_words_masked():
 
 def test_arguments_in_the_command_are_told_as_that(harness):
     with harness.app({"bad": {"command": "no-such-program --verbose"}}) as app:
-        assert "goes into args" in settle(app)["bad"].error
-        assert "goes into args" in str(call(app, "bad.x").error)
+        assert "arguments into args" in settle(app)["bad"].error
+        assert "arguments into args" in str(call(app, "bad.x").error)
 
 
 def test_a_question_after_the_end_of_a_call_is_refused():

@@ -48,7 +48,7 @@ def test_what_is_meant(auth, meant):
         ({"type": "oauth", "scopes": [1]}, "auth.scopes must be a text with spaces between the scopes"),
         ({"type": "oauth", "redirect_port": 0}, "auth.redirect_port must be a port: 1 to 65535"),
         ({"type": "oauth", "redirect_port": True}, "auth.redirect_port must be a port: 1 to 65535"),
-        ({"type": "oauth", "client_metadata_url": "http://a/b"}, "auth.client_metadata_url must be the address"),
+        ({"type": "oauth", "client_metadata_url": "http://a/b"}, "auth.client_metadata_url must be the URL"),
         ({"type": "oauth", "client_secret": "s"}, "auth.client_secret needs auth.client_id"),
         ({"type": "oauth", "issuer": "elsewhere"}, "auth.issuer must be the URL of the authorization server"),
         ({"type": "client_credentials", "client_id": "me"}, "auth.client_secret is missing"),

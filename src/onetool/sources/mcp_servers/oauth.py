@@ -352,7 +352,7 @@ class StoredAuth(OAuthClientProvider):
         """Return the SDK's message without quoted parts of a response, which may be a token."""
         text = str(error) if isinstance(error, OAuthFlowError) else "its authorization server's answer can't be read"
         if text.startswith("Registration failed: 404"):
-            return "it does not support client registration; if you have a client_id for it, set it in `auth`"
+            return "it offers no login with client registration; if you have a client_id for it, set it in `auth`"
         for start in ("Invalid token response", "Invalid registration response", "State parameter mismatch"):
             if text.startswith(start):
                 return start
