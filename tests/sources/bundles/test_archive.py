@@ -115,7 +115,7 @@ def test_names_that_lead_elsewhere(name):
 
 def test_links_and_other_kinds():
     for kind, words in (
-        (stat.S_IFLNK, "it is a link"),
+        (stat.S_IFLNK, "symbolic link"),
         (stat.S_IFIFO, "not a regular file"),
         (stat.S_IFDIR, "not a regular"),
     ):
@@ -141,7 +141,7 @@ def test_a_name_with_a_null():
 
 def test_bombs():
     assert "bomb" in with_entry("tools/x.json", b" " * (MAX_ENTRY - 1))
-    assert "larger than" in refused(archive([*good(), ("tools/x.json", b" " * (MAX_ENTRY + 1))], compress_type=0))
+    assert "too large" in refused(archive([*good(), ("tools/x.json", b" " * (MAX_ENTRY + 1))], compress_type=0))
     many = archive([*good(), *((f"tools/x{n}.json", "") for n in range(10_001))], compress_type=0)
     assert "entries" in refused(many)
 
@@ -209,7 +209,7 @@ def mistakes(changes, name="tools/forecast@1.json"):
         ({"schemaVersion": "2"}, "update this one"),
         ({"slug": "a_b"}, "slug"),
         ({"version": None}, "version is missing"),
-        ({"isBuiltIn": True}, "built in"),
+        ({"isBuiltIn": True}, "built-in"),
         ({"id": "x"}, "UUIDv7"),
         ({"argSchema": {"$ref": "https://evil.example"}}, "/argSchema"),
         ({"httpImpl": {}}, "/httpImpl"),
@@ -232,7 +232,7 @@ def test_all_mistakes_are_told():
     entries.append(("tools/d.json", good()[1][1]))  # the same tool again
     found = unpack(archive(entries))
     assert [one.file for one in found.mistakes] == [f"tools/{name}.json" for name in ("a", "b", "c", "forecast@1")]
-    assert "in tools/d.json already" in found.mistakes[-1].message
+    assert "is also in tools/d.json" in found.mistakes[-1].message
 
 
 # The plan

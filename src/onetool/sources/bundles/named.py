@@ -71,8 +71,8 @@ class LoadedTool(msgspec.Struct, gc=False, eq=False):
     @property
     def digest(self) -> bytes:
         """A digest of the tool's texts, including those inherited from its function."""
-        said = b"" if self.function is None else _function_texts(self.function)
-        return sha256(f"{self.name}\0".encode() + said + self.row.body).digest()
+        texts = b"" if self.function is None else _function_texts(self.function)
+        return sha256(f"{self.name}\0".encode() + texts + self.row.body).digest()
 
     def versions(self) -> tuple[KeptTool, ...]:
         return (self.row, *self.others)

@@ -1,8 +1,8 @@
-"""Parses a curl command: first into words as bash would, then into what curl would send. Nothing is run or looked up.
+"""Parse a curl command, first into words like bash, then into the request of curl. Nothing is run or looked up.
 
-A variable of the shell (`$TOKEN`, `${CITY}`) is kept as a mark in the word. Documentation has those in single quotes,
-too, where bash would not expand them: there only `${NAME}` and names in capitals count, because `$ref` is JSON. Options
-that only matter to curl itself are left out.
+Shell variables (`$TOKEN`, `${CITY}`) are kept as marks in the words. Documentation also has variables in single quotes,
+where bash would not expand them: there only `${NAME}` and names in capitals count, because `$ref` is JSON. Options that
+matter only to curl itself are ignored.
 """
 
 import re
@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple
 from onetool.sources.bundles.errors import InvalidError
 
 MAX_COMMAND = 1024**2
-BEGIN, END = "\ue000", "\ue001"  # around the name of a variable; of a plane for private use
+BEGIN, END = "\ue000", "\ue001"  # around the name of a variable; private-use characters
 
 _VARIABLE = re.compile(r"\$(?:\{([A-Za-z_][A-Za-z0-9_]{0,99})\}|([A-Za-z_][A-Za-z0-9_]{0,99}))")
 _QUOTED_VARIABLE = re.compile(r"\$(?:\{([A-Za-z_][A-Za-z0-9_]{0,99})\}|([A-Z][A-Z0-9_]{2,99})(?![a-z]))")
@@ -23,7 +23,7 @@ _CODE = re.compile(r"x([0-9A-Fa-f]{1,2})|u([0-9A-Fa-f]{1,4})|U([0-9A-Fa-f]{1,8})
 
 
 def words(text: str) -> list[str]:
-    """Split off the words of the first command in the text. Raises InvalidError for what can't be understood."""
+    """Return the words of the first command in the text. Raises InvalidError for unsupported syntax."""
     if len(text) > MAX_COMMAND:
         raise InvalidError("the command is longer than 1 MiB")
     if BEGIN in text or END in text or "\0" in text:
@@ -72,7 +72,7 @@ class _WordReader:
         yield from self._taken()
 
     def _goes_on(self) -> bool:
-        """Options on a line of their own belong to the command, also where a \\ was lost on the way."""
+        """Return whether the next line continues the command: it starts with an option, though a \\ was lost."""
         return self._text[self._at :].lstrip()[:1] == "-"
 
     def _taken(self) -> Iterator[str]:
@@ -115,7 +115,7 @@ class _WordReader:
             self._at += 1
 
     def _add(self, text: str, behind: int) -> None:
-        assert self._word is not None  # noqa: S101 - for the type checker: _read has begun one
+        assert self._word is not None  # noqa: S101 - for the type checker: _read has started a word
         self._word.append(text)
         self._at += behind
 
@@ -134,8 +134,8 @@ class _WordReader:
             self._at += 2
             return
         rest = self._text[self._at + 1 :]
-        if following in (" ", "\t") and re.match(r"[ \t]+\n", rest):  # a line goes on, and spaces slipped in
-            raise InvalidError("there are spaces behind a \\ at the end of a line; remove them")
+        if following in (" ", "\t") and re.match(r"[ \t]+\n", rest):  # a continued line with accidental spaces
+            raise InvalidError("there are spaces after a \\ at the end of a line; remove them")
         self._add(following, 2)
 
     def _double(self) -> None:
@@ -158,7 +158,7 @@ class _WordReader:
         self._at += 1
 
     def _ansi(self) -> None:
-        """$'…', as browsers write what has line ends in it."""
+        """Read $'…', which browsers use for texts with line breaks."""
         start = self._at
         self._at += 2
         found: list[str] = []
@@ -188,11 +188,11 @@ def _quoted(text: str) -> str:
 
 
 def _joined(text: str) -> str:
-    r"""Join two halves of a character, as \ud83d\ude00; half of one alone is not a character."""
+    r"""Join surrogate pairs such as \ud83d\ude00. Raises InvalidError for a lone surrogate."""
     try:
         return text.encode("utf-16", "surrogatepass").decode("utf-16")
     except UnicodeDecodeError:
-        raise InvalidError("the command has half of a character in it (a lone surrogate)") from None
+        raise InvalidError("the command contains a lone surrogate") from None
 
 
 # Options of curl
@@ -208,7 +208,7 @@ _FIELD_KINDS: dict[str, FieldKind] = {"": "text", "@": "file", "<": "text_file"}
 
 
 class FormField(NamedTuple):
-    """A field of -F. `value` is a text, the path of a file to send (`file`), or of a text file (`text_file`)."""
+    """A field of -F. `value` is a text, or the path of a file to send (`file`) or of a text file (`text_file`)."""
 
     name: str
     value: str
@@ -218,7 +218,7 @@ class FormField(NamedTuple):
 
 
 class Command:
-    """What a curl command says, in curl's own terms."""
+    """A parsed curl command, in curl's terms."""
 
     def __init__(self) -> None:
         self.url = ""
@@ -243,7 +243,7 @@ class Command:
         return bool(self.file) or any(field.kind == "file" for field in self.fields)
 
 
-# Options with a value that we ignore: they are about the connection, the output, or curl itself.
+# Ignored options with a value, which affect the connection, the output, or curl itself.
 # fmt: off
 _IGNORED = frozenset((
     "-o", "--output", "-w", "--write-out", "-c", "--cookie-jar", "-D", "--dump-header", "--connect-timeout",
@@ -292,7 +292,7 @@ _FLAGS = frozenset((
 
 
 def read_command(words: list[str]) -> tuple[Command, dict[str, str]]:
-    """Parse the command, and the variables set before it: `TOKEN=abc curl …`. Raises InvalidError."""
+    """Parse the command and the variables set before it (`TOKEN=abc curl …`). Raises InvalidError."""
     given: dict[str, str] = {}
     rest = list(words)
     while rest and "=" in rest[0] and rest[0].partition("=")[0].isidentifier():
@@ -353,7 +353,7 @@ class _Options:
                 self._short(word)
 
     def _short(self, word: str) -> None:
-        """`-sSL`, `-XPOST`, `-H "a: b"`: the first letter that takes a value takes the rest."""
+        """Read short options (`-sSL`, `-XPOST`, `-H "a: b"`). The first with a value takes the rest of the word."""
         for at, letter in enumerate(word[1:], 1):
             rest = word[at + 1 :]
             if self._option(f"-{letter}", rest or None):
@@ -363,7 +363,7 @@ class _Options:
                 raise _unknown(f"-{letter}")
 
     def _option(self, name: str, value: str | None) -> bool:
-        """Take an option. Returns whether there is one of that name."""
+        """Read an option. Return whether the option is known."""
         name = _SAME.get(name, name)
         if name in _REFUSED:
             raise InvalidError(f"{name}: {_REFUSED[name]}")
@@ -399,7 +399,7 @@ class _Options:
         if text.startswith("@"):
             raise InvalidError(f"-H {text[:40]}: a file of headers is not read; write them one by one")
         name, colon, value = text.partition(":")
-        if colon and value.strip():  # `Name:` tells curl to send none
+        if colon and value.strip():  # `Name:` tells curl not to send the header
             self._command.headers.append((name.strip(), value.strip()))
 
     def _data(self, kind: str, text: str) -> None:
@@ -417,7 +417,7 @@ class _Options:
             self._command.data.append(("raw", text))
 
     def _form(self, text: str) -> None:
-        """`name=text`, `name=@path` or `name=<path`, each with `;type=image/png;filename=a.png`."""
+        """Read `name=text`, `name=@path` or `name=<path`, each with optional `;type=image/png;filename=a.png`."""
         name, value = _name_and_value(text)
         sign = value[:1] if value[:1] in ("@", "<") else ""
         value = value.removeprefix(sign)

@@ -1,8 +1,8 @@
-"""Bundles and tools as the text of their files, and back; older versions are migrated when read.
+"""Conversion of bundles and tools to the text of their files and back; older versions are migrated when read.
 
-Written: what a person gives first, in a fixed order, what the store knows last. Read: strictly, since a file comes from
-anywhere; but a file that is written by hand may leave out what the store would know. An id is then derived from the
-file's place and names, and its times are those of the file.
+Files are written in a fixed order: first the fields of users, then the fields of the store. Files are untrusted and
+read strictly, but handwritten files may leave out the store's fields. The id is then derived from the file's place and
+names, and the times are the file's.
 """
 
 import json
@@ -30,13 +30,13 @@ def time_text(seconds: float) -> str:
     return f"{_second_text(second)}.{microsecond // 1000:03d}Z"
 
 
-@lru_cache(16)  # each call notes its time: most are within the same second
+@lru_cache(16)  # each call needs a time, and many are in the same second
 def _second_text(second: int) -> str:
     return f"{datetime.fromtimestamp(second, UTC):%Y-%m-%dT%H:%M:%S}"
 
 
 def time_seconds(text: str) -> float:
-    """Read a time, which may be short or in another zone; without a zone it is UTC. Raises ValueError."""
+    """Parse a time, which may be short or in any zone; the default is UTC. Raises ValueError."""
     at = datetime.fromisoformat(text)
     return (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp()
 
@@ -49,18 +49,18 @@ def fields_of(content: msgspec.Struct) -> dict[str, Any]:
 
 
 def structure(bundle: Bundle) -> tuple[str, str, str]:
-    """Return what `modifiedAt` is about: switching, deleting and restoring don't change it."""
+    """Return the fields that `modifiedAt` covers: switching, deleting and restoring don't change it."""
     return bundle.slug, bundle.display_name, bundle.description
 
 
 def refuse_stale(thing: Bundle | Tool | None, match: ETag | None) -> None:
     if match is not None and (thing is None or (match != "*" and match != tag_of(thing))):
         what = "it is not there" if thing is None else "somebody has changed it since"
-        raise OutdatedError(f"{what}: get it again, and decide anew")
+        raise OutdatedError(f"{what}: get it again, then repeat the change")
 
 
 def not_empty(bundle: Bundle, tools: list[str], where: str = "") -> str:
-    """Say that a bundle has tools, and `where` if they have a folder."""
+    """Return the message for a bundle with tools, which are in the folder `where`, if any."""
     some = ", ".join(tools[:3]) + (" …" if len(tools) > 3 else "")
     where = f"{where}: {some}" if where else some
     return f"the bundle {bundle.slug} is not empty: delete its {len(tools)} tools first ({where})"
@@ -90,10 +90,10 @@ def check_set(tools: Sequence[Tool]) -> None:
 
 Data = dict[str, Any]
 Step = Callable[[str, Data], Data]
-"""Gets what it is ("bundle", "tool" or "overlay") and its data; gives new data, with the next `schemaVersion`."""
+"""Migrate the data of a kind ("bundle", "tool" or "overlay") to the next `schemaVersion`."""
 
 STEPS: dict[str, Step] = {}
-"""From which version. There has been one version so far."""
+"""Migrations by source version. There has been only one version so far."""
 
 
 def migrated(kind: str, data: Data) -> Data:
@@ -122,12 +122,12 @@ def _unknown(version: str) -> str:
 
 Thing = TypeVar("Thing", Bundle, Tool)
 
-MAX_DEPTH = 120  # levels; schemas have 100 at the most
+MAX_DEPTH = 120  # levels; schemas have at most 100
 _BUNDLE_KEYS = ("slug", "displayName", "description", "isEnabled", "id", "createdAt", "modifiedAt", "softDeletedAt")
 _FIRST = ("slug", "version", "type", "displayName", "description", "tags", "isEnabled", "parallel")
 _SCHEMAS = ("argSchema", "outputSchema")
 _IMPLS = ("httpImpl", "pythonImpl", "goImpl", "scriptImpl")
-_LOSSY = "it has values that JSON does not: NaN, infinity, tuples, or keys that are no texts"
+_LOSSY = "it contains values that JSON can't express: NaN, infinity, tuples, or keys other than texts"
 _TOOL_KEYS = (*_FIRST, *_SCHEMAS, "preProcessors", *_IMPLS, "limits", "examples", "id", "createdAt", "modifiedAt")
 _SWITCHED = (
     "isEnabled",
@@ -140,7 +140,7 @@ _SWITCHED = (
 
 
 def _digested(shape: type[Bundle | Tool], keys: tuple[str, ...]) -> list[tuple[str, str, bool]]:
-    """Return the keys and fields of a digest, and whether they are written where empty, as in `shown`."""
+    """Return the keys and fields of a digest, and whether empty values are written, as in `shown`."""
     names = {key: field for field, key in zip(shape.__struct_fields__, shape.__struct_encode_fields__, strict=True)}
     return [(key, names[key], key not in UNSAID) for key in keys if key not in _SWITCHED]
 
@@ -153,7 +153,7 @@ _TOOL_DIGESTED = _digested(Tool, _TOOL_KEYS)
 
 
 def bundle_text(bundle: Bundle) -> bytes:
-    """Raises InvalidError for one that could not be read again."""
+    """Return the text of a bundle's file. Raises InvalidError if it couldn't be read again."""
     text = _text(bundle, _BUNDLE_KEYS)
     if read_bundle_file(text, "", 0) != bundle:
         raise InvalidError(_LOSSY, "")
@@ -161,7 +161,7 @@ def bundle_text(bundle: Bundle) -> bytes:
 
 
 def tool_text(tool: Tool, is_kept: bool = False) -> bytes:
-    """Write a tool. The schemas of a stored one need not be checked again."""
+    """Return the text of a tool's file. The schemas of stored tools (`is_kept`) are not checked again."""
     text = _text(tool, _TOOL_KEYS)
     read = _tool if is_kept else read_tool_file
     if read(text, tool.bundle_id, "", 0) != tool:
@@ -170,7 +170,7 @@ def tool_text(tool: Tool, is_kept: bool = False) -> bytes:
 
 
 def with_times(thing: Thing) -> Thing:
-    """Rewrite the times of foreign data the way we write them."""
+    """Return foreign data with its times in our format."""
     return msgspec.structs.replace(
         thing, created_at=_time(thing.created_at, "/createdAt"), modified_at=_time(thing.modified_at, "/modifiedAt")
     )
@@ -193,7 +193,7 @@ def _text(thing: Bundle | Tool, keys: tuple[str, ...]) -> bytes:
 
 
 def read_bundle_file(text: bytes, folder: str, mtime_ns: int) -> Bundle:
-    """Raises InvalidError. `folder` is the name of the bundle's folder."""
+    """Read a bundle's file in the folder named `folder`. Raises InvalidError."""
     data = migrated("bundle", parsed(text))
     content = read_bundle(data)
     check_slug(content.slug)
@@ -208,7 +208,7 @@ def read_bundle_file(text: bytes, folder: str, mtime_ns: int) -> Bundle:
 
 
 def read_tool_file(text: bytes, bundle_id: str, folder: str, mtime_ns: int) -> Tool:
-    """Raises InvalidError. `bundle_id` is that of the bundle in whose folder it lies, whatever it says of itself."""
+    """Read a tool's file. `bundle_id`, of the bundle in its folder, overrides the file. Raises InvalidError."""
     tool = _tool(text, bundle_id, folder, mtime_ns)
     check_schemas(tool)
     return tool
@@ -232,7 +232,7 @@ def _tool(text: bytes, bundle_id: str, folder: str, mtime_ns: int) -> Tool:
 
 
 def parsed(text: bytes) -> dict[str, Any]:
-    """Parse a JSON object that all programs read alike. Raises InvalidError with the place of a fault."""
+    """Parse a strict JSON object, which all programs read alike. Raises InvalidError with the place of the mistake."""
     data = _read_plain(text)
     if data is None:
         data = _read_strictly(text)
@@ -244,8 +244,8 @@ def parsed(text: bytes) -> dict[str, Any]:
 
 
 def _read_plain(text: bytes) -> Any:
-    """Parse in a third of the time, but only what is written again as it was read: no key is there twice. None for all
-    else, which the strict reader reads or explains.
+    """Parse JSON in a third of the time, if writing the value gives the same text, so that no key is duplicated.
+    Otherwise return None, and the strict reader reads the text or reports the mistake.
     """
     try:
         data = msgspec.json.decode(text)
@@ -316,7 +316,7 @@ def _as_edited(thing: Thing, data: Mapping[str, Any], mtime_ns: int) -> Thing:
 
 
 def _digest(thing: Bundle | Tool) -> str | None:
-    """Return a digest of what `modifiedAt` is about. Equal for equal data; None if it is not JSON."""
+    """Return a digest of the fields that `modifiedAt` covers, or None if they are not JSON."""
     fields = _BUNDLE_DIGESTED if isinstance(thing, Bundle) else _TOOL_DIGESTED
     about: dict[str, Any] = {}
     for key, field, is_said in fields:
@@ -325,7 +325,7 @@ def _digest(thing: Bundle | Tool) -> str | None:
             about[key] = value
     try:
         return sha256(msgspec.json.encode(about, order="sorted")).hexdigest()[:16]
-    except (ValueError, RecursionError):  # half of a character
+    except (ValueError, RecursionError):  # a lone surrogate
         return None
 
 
@@ -333,11 +333,9 @@ def _time(text: Any, pointer: str) -> str:
     try:
         return _as_written(text)
     except (TypeError, ValueError, OverflowError):
-        raise InvalidError(
-            f"{pointer}: {text!r:.60} is not a time, as 2026-11-15T16:00:00.000Z is one", pointer
-        ) from None
+        raise InvalidError(f"{pointer}: {text!r:.60} is not a time such as 2026-11-15T16:00:00.000Z", pointer) from None
 
 
-@lru_cache(256)  # what came together has one time
+@lru_cache(256)  # bundles imported together share their times
 def _as_written(time: str) -> str:
     return time_text(time_seconds(time))
