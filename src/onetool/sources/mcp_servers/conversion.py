@@ -39,7 +39,7 @@ def unusable(name: str, settings: ServerSettings, definitions: Iterable[Definiti
     for definition in definitions:
         try:
             if monotonic() > until:
-                raise DefinitionError("not looked at: to check the definitions of this server takes too long")
+                raise DefinitionError("not checked: checking the definitions of this server takes too long")
             for schema in (definition.get("inputSchema"), definition.get("outputSchema")):
                 check_size(schema)  # before anything traverses the schema
             accept(spec_of(name, settings, definition, lambda: None), {}, {})
@@ -214,9 +214,9 @@ def answer_of(result: "CallToolResult", store_result: StoreBlob, pack: str, wrap
     sent = ServerAnswer(passed, structured, passed_meta(pack, result.meta) or None)
     if result.is_error:
         words = "\n".join(block.text for block in result.content if block.type == "text").strip()
-        raise ServerFailure(words[:MAX_ERROR] or "the server says that it failed, and nothing else", sent)
+        raise ServerFailure(words[:MAX_ERROR] or "the server reported a failure without a message", sent)
     if sum(block.type != "text" for block in result.content) > MAX_STORED:
-        raise ToolFailure(f"it gave more than {MAX_STORED} pictures, sounds, blobs or links at once")
+        raise ToolFailure(f"the result has more than {MAX_STORED} images, sounds, blobs and links")
     if structured is None:
         values = [_block(block, store_result) for block in content]
         value = None if not values else values[0] if len(values) == 1 else values

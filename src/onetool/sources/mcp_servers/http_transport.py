@@ -170,7 +170,7 @@ class _NotingTransport(ServerTransport):
         if response.headers.get("content-encoding", "identity") != "identity":
             # The decompressed size can't be limited, and the request asked for an uncompressed response.
             await response.aclose()
-            self._of_call().answered(502, "with something compressed, though it was asked not to")
+            self._of_call().answered(502, "with a compressed response, which was not asked for")
             return httpx2.Response(502, request=request)
         self._of_call().answered(response.status_code, response.reason_phrase, await _refusal_text(response))
         is_stream = response.headers.get("content-type", "").lower().startswith("text/event-stream")

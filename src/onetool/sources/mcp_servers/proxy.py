@@ -268,7 +268,7 @@ class ServerProxy:
             return
         if cached.approved is None and self.cached.approved is not None:
             # Deleted or damaged. Without the approvals, any tools that the server lists next would be trusted.
-            self.server_log.note("the stored state of the server is gone; it is stored again, with its approvals")
+            self.server_log.note("the stored state of the server was lost; it is stored again, with its approvals")
             self._read_at = self._cache.write(self.cached)
             return
         try:

@@ -108,7 +108,7 @@ class _ToolMaker:
             near = re.match(r"(?i)(localhost|127\.|0\.0\.0\.0|\[)", url)
             url = f"{'http' if near else 'https'}://{url}"
             if not near:
-                self._notes.append("the URL has no scheme; https:// is taken")
+                self._notes.append("the URL has no scheme; https:// is used")
         found = _URL.fullmatch(url)
         if found is None:
             raise InvalidError(
@@ -136,7 +136,7 @@ class _ToolMaker:
         if BEGIN not in segment and looks_random(segment):
             kept = "bot" if re.match(r"bot\d+:", segment) else ""
             secret = self._secrets.take(segment.removeprefix(kept), "TOKEN")
-            self._notes.append("a part of the path looks like a secret, and is taken for one")
+            self._notes.append("a part of the path looks like a secret, and becomes one")
             return kept + secret, f"{kept}{{{secret[2:-1]}}}"
         placeholders: list[str] = []
 
@@ -162,7 +162,7 @@ class _ToolMaker:
         else:  # some APIs expect a key instead of a user
             auth = {"username": self._secrets.take(user, "API_KEY")}
             if not colon:
-                self._notes.append("-u has no password; it is taken to be empty")
+                self._notes.append("-u has no password; an empty password is used")
         self._auth = {"type": "basic", **auth}
 
     def _read_header(self, name: str, value: str) -> None:

@@ -296,7 +296,7 @@ def body_of(
                 notes.append("the body is JSON, and is sent as JSON")
             return _json_body(found[0], filling, secrets, media)
         if is_json:
-            raise InvalidError("the body is not JSON, and the command says it is; check its quotes")
+            raise InvalidError("the body is not JSON, though the command says so; check its quotes")
     if media in ("", FORM):
         pairs = CommandPairs(filling, secrets)
         for kind, text in data:

@@ -27,7 +27,7 @@ def words(text: str) -> list[str]:
     if len(text) > MAX_COMMAND:
         raise InvalidError("the command is longer than 1 MiB")
     if BEGIN in text or END in text or "\0" in text:
-        raise InvalidError("the command has characters in it that no command has (U+E000, U+E001 or NUL)")
+        raise InvalidError("the command contains invalid characters (U+E000, U+E001 or NUL)")
     text = text.replace("\r\n", "\n").strip()
     if re.search(r"\^\s*\n|\^\"", text):
         raise InvalidError("this is a command for Windows (with ^); copy it as cURL for bash instead")
@@ -106,7 +106,7 @@ class _WordReader:
         elif self._text.startswith("$'", self._at):
             self._ansi()
         elif sign == "`" or self._text.startswith("$(", self._at):
-            raise InvalidError("the command runs another one inside of it ($(…) or `…`); put its result there instead")
+            raise InvalidError("the command contains another command ($(…) or `…`); replace it by its result")
         elif sign == "$" and (found := _VARIABLE.match(self._text, self._at)):
             self._word.append(marked(found[1] or found[2]))
             self._at = found.end()
@@ -148,9 +148,7 @@ class _WordReader:
             if sign == "\\" and following in ('"', "\\", "$", "`", "\n"):
                 self._add("" if following == "\n" else following, 2)
             elif sign == "`" or self._text.startswith("$(", self._at):
-                raise InvalidError(
-                    "the command runs another one inside of it ($(…) or `…`); put its result there instead"
-                )
+                raise InvalidError("the command contains another command ($(…) or `…`); replace it by its result")
             elif sign == "$" and (found := _VARIABLE.match(self._text, self._at)):
                 self._add(marked(found[1] or found[2]), len(found[0]))
             else:
@@ -176,7 +174,7 @@ class _WordReader:
             self._at = code.end()
             number = int(code[1] or code[2] or code[3] or "0", 16) if not code[4] else int(code[4], 8)
             if number == 0 or number > 0x10FFFF:
-                raise InvalidError("the command has a character in it that does not exist")
+                raise InvalidError("the command contains an invalid character escape")
             return chr(number)
         sign = self._text[self._at : self._at + 1]
         self._at += 1
@@ -379,10 +377,10 @@ class _Options:
             return False
         if value is None:
             if not self._words:
-                raise InvalidError(f"{name} needs a value behind it")
+                raise InvalidError(f"{name} needs a value")
             value = self._words.pop(0)
         if name in _NOTED:
-            self._command.notes.append(f"{_NOTED[name]} is left out: how tools reach the network is not theirs to say")
+            self._command.notes.append(f"{_NOTED[name]} is left out: tools can't choose how they reach the network")
         elif name in self._takes:
             self._takes[name](value)
         return True
@@ -469,4 +467,4 @@ def _number(name: str, text: str) -> Any:
 
 
 def _unknown(name: str) -> InvalidError:
-    return InvalidError(f"the option {name[:40]} is not known here; remove it if the request does not need it")
+    return InvalidError(f"unknown option {name[:40]}; remove it if the request does not need it")

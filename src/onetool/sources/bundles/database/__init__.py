@@ -48,7 +48,7 @@ log = logging.getLogger("onetool.bundles")
 CONTENTS = "bundles.cache"
 AWAY, UNKNOWN_CHANGE, REFUSED = "database_away", "change_unknown", "database_refused"
 REPEAT = (
-    "the connection to the database was lost while the change was being written: nobody knows whether it happened. "
+    "the connection to the database was lost while the change was being written, so it may have happened. "
     "Send it again: the same PUT of a bundle, PATCH, or PUT of examples changes nothing more; a PUT of a tool that "
     "says then that it exists, and a DELETE that says then that nothing is there, have happened"
 )

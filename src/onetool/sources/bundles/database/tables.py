@@ -155,7 +155,7 @@ class TableTransaction(StoreTransaction):
         try:
             return read_overlay(found[0][0]) if found else Overlay()
         except InvalidError as error:
-            raise _unreadable("what is set of built-in bundles", error) from None
+            raise _unreadable("the settings of built-in bundles", error) from None
 
     # Writing
 
@@ -291,7 +291,7 @@ def _put(change: ContentsChange, row: TableRow, is_bundle: bool) -> None:
 def _check_row(row: TableRow, thing: Bundle | Tool) -> None:
     """Raise InvalidError or DecodeError for a row that OneTool didn't write."""
     if thing.id != row.id or thing.is_built_in or thing.source is not None:
-        raise InvalidError(f"the row of {row.id} says that it is {thing.id}, built in, or of a config")
+        raise InvalidError(f"the row {row.id} contains {thing.id}, or a built-in or derived item")
     check_slug(thing.slug)
     if isinstance(thing, Tool):
         check_version(thing.version)

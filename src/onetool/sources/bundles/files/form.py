@@ -185,7 +185,7 @@ def _text(thing: Bundle | Tool, keys: tuple[str, ...]) -> bytes:
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
         raise InvalidError(f"it can't be written as JSON: {error}", "") from None
     if len(text) > MAX_FILE_BYTES:
-        raise InvalidError(f"it has {len(text):,} bytes; {MAX_FILE_BYTES:,} is the most", "")
+        raise InvalidError(f"it has {len(text):,} bytes; the limit is {MAX_FILE_BYTES:,}", "")
     return text
 
 

@@ -78,7 +78,7 @@ def overlay_text(overlay: Overlay) -> bytes:
     if lines:
         text = text.removesuffix(b"\n}") + b',\n  "examples": {\n    ' + b",\n    ".join(lines) + b"\n  }\n}"
     if len(text) >= MAX_FILE_BYTES:
-        raise InvalidError(f"the file of switches would have {len(text):,} bytes; {MAX_FILE_BYTES:,} is the most", "")
+        raise InvalidError(f"the file of switches would have {len(text):,} bytes; the limit is {MAX_FILE_BYTES:,}", "")
     if read_overlay(text) != overlay:
         raise InvalidError("it has values that JSON does not have", "")
     return text + b"\n"

@@ -123,7 +123,7 @@ class OpenApiImport:
             hosts.update(dict.fromkeys(map(host_of, urls)))
             secrets.update(dict.fromkeys(sorted(needed)))
         if (left := len(operations) - MAX_OPERATIONS) > 0:
-            why = f"{left:,} more operations: {MAX_OPERATIONS:,} are taken at once; {IMPORT_A_PART}"
+            why = f"{left:,} more operations: an import is limited to {MAX_OPERATIONS:,}; {IMPORT_A_PART}"
             skipped.append(ImportNote("", why))
         return ImportedBundle(self._bundle(), tools, list(hosts), list(secrets), skipped, list(self._notes))
 

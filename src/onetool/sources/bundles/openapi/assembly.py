@@ -84,11 +84,11 @@ class SchemaAssembler:
         for reach in REACHES:
             near, whole = self._near(root, reach)
             if not whole:
-                why = why or f"it goes on behind {reach} references, or has more than {MAX_DEFINITIONS} definitions"
+                why = why or f"it continues after {reach} references, or has more than {MAX_DEFINITIONS} definitions"
             if near != before:
                 size = own + sum(self._size(name) for name in near)
                 if size > most:
-                    why = why or f"it is too large ({size // 1024:,} KiB; {most // 1024} KiB are taken)"
+                    why = why or f"it is too large ({size // 1024:,} KiB; the limit is {most // 1024} KiB)"
                 else:
                     schema, refused, dropped = self._taken(self._whole(root, near), is_input)
                     if refused is None:

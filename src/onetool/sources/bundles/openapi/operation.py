@@ -186,7 +186,7 @@ class SecuritySchemes:
         if kind == "token":
             token = self._secret(name, kind, "TOKEN")
             return RequiredAuth({"type": "bearer", "value": f"${{{token}}}"}, secrets=(token,))
-        raise UnresolvedError(f"the security scheme {name[:60]!r} is of a kind that is not known here")
+        raise UnresolvedError(f"the security scheme {name[:60]!r} is of an unknown kind")
 
     def _api_key(self, name: str, scheme: dict[str, Any]) -> RequiredAuth:
         key, place = scheme.get("name"), scheme.get("in")
@@ -439,7 +439,7 @@ class OperationConverter:
     def _arguments(self, arguments: ToolArguments) -> dict[str, Any]:
         found = self._assembly.input(arguments.schema())
         if found is None:
-            raise UnresolvedError("its arguments make a schema that the validator does not take")
+            raise UnresolvedError("its arguments need a schema that the validator refuses")
         if found.outline:
             self._note(f"its arguments are described in outline only: {printable(found.outline, MAX_REASON)}")
         for pattern in found.dropped:

@@ -205,7 +205,7 @@ class Schemas:
         try:
             target = self._document.at(ref)
         except UnresolvedError as error:
-            self._note(f"{error}; anything is taken in its place")
+            self._note(f"{error}; any value is accepted instead")
             target = {}
         self.definitions[name] = self._convert(target, direction)
 
