@@ -146,7 +146,7 @@ def test_what_comes_into_a_bundle_that_is_there_comes_whole_or_not_at_all(weathe
     assert did("show", "pet-store")["description"] == before["description"]
     more = {**DOCUMENT["paths"], "/owners": DOCUMENT["paths"]["/pets"], "/food": DOCUMENT["paths"]["/pets"]}
     larger = document(paths=more, info={**DOCUMENT["info"], "description": "All of them."})
-    assert "more than 3 tools" in refused("import", "-", stdin=larger)
+    assert "the limit of 3 tools" in refused("import", "-", stdin=larger)
     assert did("show", "pet-store")["description"] == before["description"]
     assert len(tools_of("pet-store")) == 2
 
@@ -265,7 +265,7 @@ def test_from_an_api_to_a_call_by_the_real_command_line(here, site):
     assert (wrong.returncode, wrong.stderr) == (1, "Error: There is no bundle mee; did you mean me?\n")
     bad = cli("bundles", "create", "a b", cwd=here)
     assert bad.returncode == 1
-    assert bad.stderr.startswith("Error: the slug 'a b' has a space in it")
+    assert bad.stderr.startswith("Error: the slug 'a b' contains a space")
     assert Path(here, ".onetool", "bundles").is_dir()
 
 
