@@ -1,8 +1,8 @@
 """Replicas on one PostgreSQL: CPU for a request with 1, 2 and 3 of them, forwarding, how soon all find a new tool, and
 how many statements the database gets.
 
-Each replica gets the same load, whatever their number: what grows is what they cost each other. The database, the
-replicas and the load share this machine's cores, so CPU time is measured, and not requests a second.
+Each replica gets the same load, whatever their number. The database, the replicas and the load share this machine's
+cores, so CPU time is measured, and not requests a second.
 """
 
 import asyncio
@@ -18,6 +18,7 @@ from time import perf_counter, sleep
 from typing import Any
 
 import httpx
+from tests.postgres import PostgresServer, free_port
 
 from bench.table import OURS, Row, row, show
 
@@ -49,8 +50,6 @@ TOOL = {
 
 
 def run() -> Iterator[Row]:
-    from tests.postgres import PostgresServer
-
     with TemporaryDirectory() as folder, ExitStack() as stack:
         server = PostgresServer.start(Path(folder) / "postgres")
         if server is None:
@@ -60,29 +59,47 @@ def run() -> Iterator[Row]:
         yield from _measured(Path(folder), server, stack)
 
 
-def _measured(folder: Path, server: Any, stack: ExitStack) -> Iterator[Row]:
+def _measured(folder: Path, server: PostgresServer, stack: ExitStack) -> Iterator[Row]:
     replicas = [Replica(folder / f"r{number}", server.url) for number in range(3)]
-    cpu: dict[int, list[float]] = {1: [], 2: [], 3: []}
-    running: list[Replica] = []
-    for count, new in enumerate(replicas, 1):
-        stack.enter_context(new)
-        running.append(new)
-        _cpu_per_request(running)  # warm
-        cpu[count] = [_cpu_per_request(running) for _ in range(ROUNDS)]
-    show(
-        f"CPU for a call over REST, {RATE}/s for each replica, medians of {ROUNDS} × {SECONDS:g} s",
-        ["replicas", "µs"],
-        [[str(count), f"{median(times) * 1e6:.0f}"] for count, times in cpu.items()],
-    )
-    for count in (2, 3):
-        what = f"CPU for a call, {count} replicas at equal load each"
-        yield row(what, "µs", {OURS: cpu[count], "1 replica": cpu[1]}, floors=["1 replica"], aim="within 15 %")
+    apart = [Replica(folder / f"a{number}", server.new_schema()) for number in range(3)]
+    for one in (*replicas, *apart):
+        stack.enter_context(one)
+    yield from _calls(replicas, apart)
     yield from _forwarding(replicas[0], replicas[1])
     yield from _visible(replicas[0], replicas[1])
+    for one in apart:
+        one.stop()
     yield from _statements(server, replicas)
 
 
-def _statements(server: Any, replicas: list["Replica"]) -> Iterator[Row]:
+def _calls(replicas: list["Replica"], apart: list["Replica"]) -> Iterator[Row]:
+    """Each round tries all numbers, because the machine drifts. More processes at work make each other slower by
+    themselves: servers of which each has a database of its own show how much.
+    """
+    sets = [(count, some[:count]) for count in (1, 2, 3) for some in (replicas, apart)]
+    times: list[list[float]] = [[] for _ in sets]
+    for number in range(1 + ROUNDS):
+        for (_, some), found in zip(sets, times, strict=True):
+            cpu = _cpu_per_request(some)
+            if number:  # the first one is for warming up
+                found.append(cpu)
+    show(
+        f"CPU for a call over REST, {RATE}/s for each replica, medians of {ROUNDS} × {SECONDS:g} s, in µs",
+        ["replicas", "of one database", "of one each"],
+        [
+            [str(count), *(f"{median(found) * 1e6:.0f}" for found in times[index : index + 2])]
+            for index, (count, _) in enumerate(sets)
+            if not index % 2
+        ],
+    )
+    for index in (2, 4):
+        count, nothing = sets[index][0], f"{sets[index][0]} that share nothing"
+        turns = {OURS: times[index], "1 replica": times[0], nothing: times[index + 1]}
+        what = f"CPU for a call, {count} replicas at equal load each"
+        yield row(what, "µs", turns, floors=["1 replica", nothing], aim="within 15 %")
+
+
+def _statements(server: PostgresServer, replicas: list["Replica"]) -> Iterator[Row]:
     """Statements of replicas that have nothing to do, and of requests. After `_visible`: there are tools."""
     with server.counted() as counted, httpx.Client(timeout=PATIENCE_S, headers=BEARER) as client:
         sleep(SECONDS)  # what the load before has left is written
@@ -92,18 +109,18 @@ def _statements(server: Any, replicas: list["Replica"]) -> Iterator[Row]:
         yield row("statements a second of an idle replica", "", {OURS: [idle / len(replicas)]}, aim="4")
         paths = {"search": "/tools/tools/search?q=word1number", "list": "/tools/tools"}
         for name, path in paths.items():
-            client.get(f"{replicas[0].url}{path}").raise_for_status()
-            before, began = counted(), perf_counter()
-            for _ in range(REQUESTS):
+            found: list[float] = []
+            for _ in range(REQUESTS):  # most of them have no statement of others in between
+                before = counted()
                 client.get(f"{replicas[0].url}{path}").raise_for_status()
-            own = counted() - before - idle * (perf_counter() - began)
-            yield row(f"statements of a request: {name}", "", {OURS: [own / REQUESTS]}, aim="2")
+                found.append(counted() - before)
+            yield row(f"statements of a request: {name}", "", {OURS: found}, aim="2")
 
 
 class Replica:
     def __init__(self, folder: Path, database: str) -> None:
         folder.mkdir()
-        self.port = _free_port()
+        self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         (folder / "idle.py").write_text(PACK)
         self._config = folder / "onetool.yaml"
@@ -125,6 +142,9 @@ class Replica:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def stop(self) -> None:
         self._process.terminate()
         self._process.wait(PATIENCE_S)
 
@@ -232,11 +252,3 @@ def _visible(first: Replica, second: Replica) -> Iterator[Row]:
             found.append(perf_counter() - began)
     yield row("PUT of a tool", "ms", {OURS: puts})
     yield row("PUT of a tool until another replica's search finds it", "ms", {OURS: found, "PUT": puts}, floors=["PUT"])
-
-
-def _free_port() -> int:
-    import socket
-
-    with socket.socket() as listening:
-        listening.bind(("127.0.0.1", 0))
-        return listening.getsockname()[1]

@@ -61,7 +61,7 @@ class PostgresServer:
         folder.mkdir(parents=True, exist_ok=True)
         for programs in (one for one in binaries() for _ in range(TRIES)):  # another process may take the port first
             if (programs / "initdb").exists():
-                server = cls(_readable(programs, folder), folder / f"data-{len(os.listdir(folder))}", _free_port())
+                server = cls(_readable(programs, folder), folder / f"data-{len(os.listdir(folder))}", free_port())
                 if server._init() and server.start_again():
                     return server
                 print(f"PostgreSQL of {programs} does not start: {server.log()[-1000:]}")
@@ -187,7 +187,7 @@ def _let_nobody_in(folder: Path) -> None:
             parent.chmod(parent.stat().st_mode | 0o011)
 
 
-def _free_port() -> int:
+def free_port() -> int:
     """None that the system gives to connections: one of them could hold it while the server is stopped."""
     while True:
         port = random.SystemRandom().randrange(20_000, 32_000)  # tests may have seeded the other one

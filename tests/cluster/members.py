@@ -1,21 +1,15 @@
 """Two servers that are replicas of each other, and a balancer that sends each request to the next one."""
 
-import socket
 import subprocess
 from itertools import cycle
 from pathlib import Path
 
 from helpers import start, until
 from interfaces.mcp.servers import CONFIG, Server, environment
+from postgres import free_port
 
 MEMBER = Path(__file__).with_name("member.py")
 KEY = "0123456789abcdef" * 4
-
-
-def free_port():
-    with socket.socket() as listening:
-        listening.bind(("127.0.0.1", 0))
-        return listening.getsockname()[1]
 
 
 class Member(Server):

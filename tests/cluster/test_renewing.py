@@ -1,13 +1,13 @@
 """Renewing sessions: one row that can't be read keeps nobody from the others."""
 
 import asyncio
-from types import SimpleNamespace
 
 import pytest
 from cluster.conftest import shared_file
 
 from onetool import App
 from onetool.cluster import ClusterSettings
+from onetool.cluster.cluster import Cluster
 from onetool.cluster.mcp_rows import McpSessionRows, SessionState
 from onetool.cluster.shared_sessions import SharedSessions
 from onetool.core.principal import Principal
@@ -26,7 +26,7 @@ def test_one_that_cannot_be_read_is_left_out(tmp_path, body):
     async def main(app):
         sessions = HttpSessions(Service(app))
         settings = ClusterSettings("127.0.0.1:1", b"k", database)
-        shared = SharedSessions(SimpleNamespace(settings=settings, routes={}, id="00000000")).attach(sessions)
+        shared = SharedSessions(Cluster(settings)).attach(sessions)
         for id in ("a", "b", "c"):
             rows.add(id, "ada", SessionState(revision="2025-06-18"))
             await shared.load(id, ADA)

@@ -43,6 +43,17 @@ def test_who_is_there(shared, monkeypatch):
     one.close()
 
 
+def test_the_oldest_is_one_of_them(shared):
+    one, other = Members(settings(shared, "a:1"), "00000001"), Members(settings(shared, "b:1"), "00000002")
+    assert one.is_oldest()  # it knows of nobody yet
+    for each in (one, other, one):
+        each._beat()
+    assert [each.is_oldest() for each in (one, other)] == [True, False]
+    one.close()
+    other._beat()
+    assert other.is_oldest()
+
+
 def test_a_step_of_the_machines_clock_changes_no_time(database, monkeypatch):
     monkeypatch.setattr(members, "BEAT_S", 600.0)  # as if the database were away for the next ones
     one = Members(settings(database))

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from helpers import until
+from postgres import free_port
 
 PLACES = f"{os.environ['PATH']}:/usr/sbin"
 
@@ -58,12 +59,6 @@ def program(name: str) -> str:
     if found is None:
         pytest.skip(f"CLUSTER NOT TESTED: {name} is not installed: python -m tests.replicas.install, as root")
     return found
-
-
-def free_port() -> int:
-    with socket.socket() as listening:
-        listening.bind(("127.0.0.1", 0))
-        return listening.getsockname()[1]
 
 
 class Balancer:

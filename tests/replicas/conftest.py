@@ -69,6 +69,8 @@ def replicas(tmp_path, database_url):
 
     yield make
     for one in made:
+        one.tell_to_stop()
+    for one in made:
         one.stop()
     for one in made:
         assert "Traceback" not in one.said(), one.said()[-5000:]

@@ -12,8 +12,7 @@ from pathlib import Path
 
 import httpx
 from helpers import until
-
-from replicas.balancers import free_port
+from postgres import free_port
 
 KEY = "0123456789abcdef0123456789abcdef"
 BUNDLE = "01890a5d-ac96-774b-bcce-b302099a8057"
@@ -112,10 +111,9 @@ class Replica:
             )
         )
         self.process: subprocess.Popen | None = None
-        self.starts = 0
+        self._told = 0  # the process that was told to stop
 
     def start(self) -> "Replica":
-        self.starts += 1
         environment = {**os.environ, "ONETOOL_HOME": str(self.folder / "home")}
         if self._first is not None:
             environment["PYTHONPATH"] = os.pathsep.join([str(self._first), os.environ.get("PYTHONPATH", "")])
@@ -146,12 +144,17 @@ class Replica:
         os.kill(self.pid, signal.SIGKILL)
         self.process.wait(20)
 
+    def tell_to_stop(self) -> bool:
+        """Return whether it runs; only one signal lets it finish."""
+        runs = self.process is not None and self.process.poll() is None
+        if runs and self._told != self.pid:
+            self._told = self.pid
+            os.kill(self.pid, signal.SIGTERM)
+        return runs
+
     def stop(self) -> int:
         """As a rolling restart does it."""
-        if self.process is None or self.process.poll() is not None:
-            return 0
-        os.kill(self.pid, signal.SIGTERM)
-        return self.process.wait(60)
+        return self.process.wait(60) if self.tell_to_stop() else 0
 
     def said(self) -> str:
         return self.log.read_text() if self.log.exists() else ""

@@ -388,7 +388,6 @@ class App:
 
     @property
     def reload_count(self) -> int:
-        """The number of full reloads."""
         return self._reloader.count
 
     def pending_changes(self) -> list[Mistake]:

@@ -52,8 +52,6 @@ class BundleImport(NamedTuple):
 
 
 class ImportOptions(NamedTuple):
-    """Options of an import."""
-
     slug: str | None = None
     base_url: str | None = None
     document_url: str | None = None

@@ -148,7 +148,6 @@ class AppBundles:
         )
 
     def file_of(self, spec: ToolSpec) -> str | None:
-        """Return the file that the tool is stored in, if it is stored."""
         return None if spec.kept_as is None else self.service.store.file_of(spec.kept_as)
 
     def add_bundles(self, offered: Offered, waiting: Iterable[str]) -> list[Catalogue]:

@@ -103,8 +103,7 @@ def _full_disks(runtime: "Runtime") -> Iterator[Mistake]:
 
 def _lost(runtime: "Runtime") -> Iterator[Mistake]:
     """Yield what could not be written since this process runs."""
-    states = {"audit": runtime.audit_health(), "stats": runtime.stats_health(), "events": runtime.events_health()}
-    for key, state in states.items():
+    for key, state in runtime.records_health().items():
         if state is not None:
             words = (f"{word}: {value}" for word, value in state.items() if word != "status")
             yield Mistake(message=", ".join(words), key=key, severity="warning")

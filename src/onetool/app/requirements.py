@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from msgspec import to_builtins
 
 from onetool.core.errors import OneToolError
-from onetool.http.allowed_hosts import binding_for, entry_for, host_need, is_bound_to, secret_need
+from onetool.http.allowed_hosts import binding_for, host_entry, host_need, is_bound_to, is_private, secret_need
 from onetool.http.definition import HttpImpl, OAuth2
 from onetool.http.errors import RequestRefusedError
 from onetool.http.url import parse_url
@@ -113,5 +113,5 @@ def _required_host(hosts: "AllowedHosts", scheme: str, authority: str) -> Requir
     try:
         hosts.check(url)
     except RequestRefusedError:
-        return RequiredHost(url.authority, False, entry_for(url), host_need(url))
+        return RequiredHost(url.authority, False, host_entry(url.authority, is_private(url.host)), host_need(url))
     return RequiredHost(url.authority, True)

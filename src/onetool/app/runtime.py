@@ -6,12 +6,12 @@ running keep the old one to the end, with its settings, secrets and limits.
 
 import json
 import logging
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from contextlib import suppress
 from functools import cached_property, partial
 from pathlib import Path
 from threading import RLock
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from onetool.config import Config
 from onetool.config.load import code_files, roots_within, setting_files
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from onetool.app.documents import DocumentKind
     from onetool.app.secret_rules import SecretRules
     from onetool.core.call import ToolCall, ToolResult
-    from onetool.core.context import CallEvent, Gate, Progress, RunEvent, ToolLookup
+    from onetool.core.context import CallEvent, RunEvent
     from onetool.core.errors import Need
     from onetool.core.executor import Executor
     from onetool.database import Database
@@ -57,28 +57,11 @@ T = TypeVar("T")
 EMPTY: Mapping[str, Any] = freeze({})
 
 
-class RunCode(Protocol):
-    """`App.run`, for those who need nothing else of the app."""
+RunCode = Callable[..., Coroutine[Any, Any, "RunResult"]]
+"""`App.run`, for those who need nothing else of the app."""
 
-    async def __call__(
-        self, code: str, *, source: str = "run", variables: Mapping[str, Any] | None = None
-    ) -> "RunResult": ...
-
-
-class AppCall(Protocol):
-    """`App.call`, for calls that come from inside of a call or run: with the `runtime` that this began with."""
-
-    async def __call__(
-        self,
-        call: "ToolCall",
-        allowed: "Collection[str] | None" = None,
-        progress: "Progress | None" = None,
-        *,
-        tools: "ToolLookup | None" = None,
-        gate: "Gate | None" = None,
-        for_tool: bool = False,
-        runtime: "Runtime | None" = None,
-    ) -> "ToolResult": ...
+AppCall = Callable[..., Coroutine[Any, Any, "ToolResult"]]
+"""`App.call`, for calls that come from inside of a call or run: with the `runtime` that this began with."""
 
 
 class part(Generic[T]):  # noqa: N801 - used as `property` is
@@ -453,19 +436,15 @@ class Runtime:
 
         return OwnExamples(self.documents("own_examples"))
 
-    def audit_health(self) -> dict[str, Any] | None:
-        """Return what is wrong with the audit log, if anything is."""
-        return self._audit.health()
-
-    def stats_health(self) -> dict[str, Any] | None:
-        """Return what is wrong with the stats, if anything is."""
+    def records_health(self) -> dict[str, dict[str, Any] | None]:
+        """Return what is wrong with the audit log, the stats and the queue of events, which drops some of a flood."""
         stats: UsageStats | None = self._made("stats")
-        return None if stats is None else stats.health()
-
-    def events_health(self) -> dict[str, Any] | None:
-        """Return how many events were dropped because they came too fast: calls, runs, lines of the access log."""
         dropped = self.recorder.lost.total()
-        return {"status": "degraded", "dropped": dropped} if dropped else None
+        return {
+            "audit": self._audit.health(),
+            "stats": None if stats is None else stats.health(),
+            "events": {"status": "degraded", "dropped": dropped} if dropped else None,
+        }
 
     def sandbox_usage(self) -> dict[str, int]:
         """Return how many runs there may be at once, are running and are waiting; nothing before the first one."""

@@ -44,8 +44,6 @@ class _OwnSecret(NamedTuple):
 
 
 class SecretRules:
-    """The rules of one config."""
-
     def __init__(self, config: "Config", tokens: "KnownTokens") -> None:
         self._config = config
         self.secrets = config.secrets

@@ -14,13 +14,13 @@ from onetool.app.audit import anonymous_clients
 from onetool.config import Config
 from onetool.config.load import token_places
 from onetool.config.model import TokenConfig
+from onetool.core.limits import DAY
 from onetool.core.principal import Role
 from onetool.core.text import or_rather, read_span, utc_text
 from onetool.database import DatabaseError
 from onetool.services.access_tokens import StoredToken, TokenNameError, TokenNameRevokedError, TokenStore
 
-DAY_S = 86_400
-_RATES = {1: "s", 60: "min", 3600: "h", DAY_S: "day"}
+_RATES = {1: "s", 60: "min", 3600: "h", DAY: "day"}
 
 
 def requested_token(
@@ -85,7 +85,7 @@ def closed_clients(config: Config, store: TokenStore) -> list[str] | None:
     if needs_credential(config.http, store):
         return None
     with suppress(DatabaseError):
-        return anonymous_clients(config, time.time() - DAY_S)
+        return anonymous_clients(config, time.time() - DAY)
     return []
 
 

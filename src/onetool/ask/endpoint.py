@@ -51,7 +51,6 @@ class Endpoint:
         self.hosts = _hosts(self._url, with_key)
 
     def url(self, path: str) -> Url:
-        """Return the URL of a path below the base URL."""
         return self._url._replace(target=self._url.target + escape_unsafe(path))
 
     @property

@@ -161,7 +161,6 @@ class ModelPrompt(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def offers_tools(self) -> bool:
-        """Whether the request has tools in it."""
         return self.may_call and bool(self.tools)
 
 

@@ -250,7 +250,6 @@ class ModelClient:
             tries += 1
 
     async def names(self, seconds: float = LISTING) -> list[str]:
-        """Return the models that are there."""
         body = await self.fetch(self._adapter.models_request(), seconds)
         with self._reading():
             return self._adapter.models(body)

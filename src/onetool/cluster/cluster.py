@@ -92,7 +92,7 @@ class Cluster:
 
     async def other(self, id: str) -> Replica:
         """Return the replica with this id. Raises ReplicaGoneError."""
-        found = await asyncio.to_thread(self.members.find, id)
+        found = self.members.known(id) or await asyncio.to_thread(self.members.find, id)
         if found is None:
             raise ReplicaGoneError
         return found

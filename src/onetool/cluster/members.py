@@ -126,9 +126,18 @@ class Members:
             self._unknown.add(id)
         return None
 
+    def known(self, id: str) -> Replica | None:
+        """Return the replica with this id if it was a member at the last beat. Never blocks."""
+        return self._alive.get(id)
+
     def is_alive(self, id: str) -> bool:
         """Return whether it was a member at the last beat. Never blocks."""
         return id in self._alive
+
+    def is_oldest(self) -> bool:
+        """Return whether no other member has served for longer: that one does what needs doing once. Never blocks."""
+        oldest = min(self._alive.values(), key=lambda one: (one.since, one.id), default=None)
+        return oldest is None or oldest.id == self.id
 
     def stranger(self, id: str) -> Replica | None:
         """Return the replica with this id if its row was not signed with our key at the last beat. Never blocks."""
@@ -209,7 +218,7 @@ class Members:
             "catalogue = excluded.catalogue",
             (self.id, self._address, __version__, now, now, self._is_draining, signature, self.catalogue),
         )
-        if time.monotonic() >= self._forget_at:
+        if self.is_oldest() and time.monotonic() >= self._forget_at:
             self._forget_at = time.monotonic() + FORGET_S
             forgotten = f"DELETE FROM replicas WHERE seen_at < {clock} - %s OR seen_at > {clock} + %s"  # noqa: S608
             work.execute(forgotten, (FORGOTTEN_S, FORGOTTEN_S))

@@ -239,14 +239,15 @@ class SharedSessions:
                 log.error("sessions were not renewed: %s: %s", type(error).__name__, error)
 
     async def renew(self) -> None:
-        """Note which sessions are in use, refresh those that others have changed, and delete idle ones."""
+        """Note which sessions are in use, and refresh those that others have changed. One replica deletes idle ones."""
         used = self._sessions.used_since(RENEW_S)
         found = await asyncio.to_thread(self._rows.touch, [session.id for session in used])
         for session in used:
             if found.get(session.id) != self._versions.get(session.id):
                 await self._refresh(session)
-        await asyncio.to_thread(self._rows.sweep, self._sessions.idle_s, self._sessions.max_count)
-        await asyncio.to_thread(self._task_rows.sweep)
+        if self._cluster.members.is_oldest():
+            await asyncio.to_thread(self._rows.sweep, self._sessions.idle_s, self._sessions.max_count)
+            await asyncio.to_thread(self._task_rows.sweep)
         self._versions = {id: version for id, version in self._versions.items() if id in self._sessions}
 
 

@@ -70,7 +70,6 @@ def rename_server(text: str, name: str, new: str) -> str:
 
 
 def server_block(text: str, name: str) -> Any:
-    """Return the block of a server; None if there is none."""
     return _data_of(text)[SERVERS].get(name)
 
 

@@ -160,7 +160,7 @@ def reach_of(folder: Path, config: Path | None) -> Reach:
 
     Stamps are taken before a file is read: what is written meanwhile counts as changed.
     """
-    project = project_of(folder)
+    project = folder.parent
     root, stamps = _read(config)
     data = plain_data(root)
     named = {key: list(paths_in(root[key])) for key in ("packs", "prompts", "secrets") if key in root}
@@ -195,10 +195,6 @@ def reach_of(folder: Path, config: Path | None) -> Reach:
         details=_details(data, programs),
         files=stamps,
     )
-
-
-def project_of(folder: Path) -> Path:
-    return folder.parent
 
 
 # Parts of the config

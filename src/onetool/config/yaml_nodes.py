@@ -89,11 +89,6 @@ _AFTER = re.compile(r"(?:\$\{(?:" + _NAMED + r")\}|:(?=[^\s,\[\]{}])|(?<!\s)#|[^
 _PAIR = re.compile(r"\\u([dD][89abAB][0-9a-fA-F]{2})\\u([dD][c-fC-F][0-9a-fA-F]{2})")
 
 
-def possible_repairs(text: str) -> int:
-    """Upper bound on the number of repairs."""
-    return text.count("${") + text.count("\\u")
-
-
 def repaired(text: str, index: int) -> str | None:
     """Return the text with the slip at this index repaired; None if it is something else."""
     return _with_quotes(text, index - 1) or _with_one_escape(text, index - 2)
@@ -250,7 +245,7 @@ _MESSAGES = [
 def compose(text: str, base: type | None = None) -> yaml.Node | None:
     """Return the root node of the one document in this text; None when there is nothing in it."""
     kind: Any = type("BoundedLoader", (_Bounds, base or getattr(yaml, "CSafeLoader", yaml.SafeLoader)), {})
-    chances_left = min(possible_repairs(text), MEND_BUDGET // (len(text) or 1))
+    chances_left = min(text.count("${") + text.count("\\u"), MEND_BUDGET // (len(text) or 1))
     while True:
         loader = kind(text)
         try:

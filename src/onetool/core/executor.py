@@ -194,7 +194,12 @@ class Executor:
         left, chain, loop, pauses = min(seconds, MAX_TIMEOUT), (call.name,), _get_running_loop(), None
         if outer is not None:
             chain, loop, left = (*outer.chain, call.name), loop or outer.loop, min(left, outer.left())
-            _refuse_nested(outer, chain, left)
+            if len(chain) > MAX_CHAIN:
+                message = f"tools call each other too deep: {' -> '.join(chain)}"
+                raise CallRefused("execution_error", message, reason="recursion")
+            if left <= 0:
+                message = f"the time of {outer.call.name}, which calls it, is up"
+                raise CallRefused("execution_error", message, reason="timeout")
             pauses = None if outer.pauses is None else Pauses(outer.pauses)
         elif current_caller.get() is not None:
             pauses = Pauses()
@@ -387,16 +392,6 @@ def _denied(spec: ToolSpec, allowed: Collection[str] | None) -> CallRefused:
         return CallRefused("tool_not_found", f"Tool not allowed here: {spec.name}", reason="denied")
     hints = (spec.off,) if spec.off else ()
     return CallRefused("tool_not_found", f"Tool is switched off: {spec.name}", reason="denied", hints=hints)
-
-
-def _refuse_nested(outer: CallContext, chain: tuple[str, ...], left: float) -> None:
-    """Raise CallRefused for a call of a tool that is too deep, or has no time left."""
-    if len(chain) > MAX_CHAIN:
-        message = f"tools call each other too deep: {' -> '.join(chain)}"
-        raise CallRefused("execution_error", message, reason="recursion")
-    if left <= 0:
-        message = f"the time of {outer.call.name}, which calls it, is up"
-        raise CallRefused("execution_error", message, reason="timeout")
 
 
 def _accepted(context: CallContext, problems: list[WrongArgument]) -> tuple[CallContext, tuple[str, ...]]:

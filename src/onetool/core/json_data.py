@@ -58,8 +58,6 @@ def protocol_failure(message: str, error: Mapping[str, Any]) -> ServerFailure:
 
 
 class StoredBlob(Protocol):
-    """What was stored."""
-
     @property
     def handle(self) -> str: ...
 

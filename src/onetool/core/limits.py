@@ -12,22 +12,20 @@ from collections.abc import Iterable
 
 import msgspec
 
+MIB = 1024**2  # bytes
+DAY = 86_400  # seconds
 PARTS = 60  # of a window
 
 
 class RateWindow:
     """Parts of the window with their numbers, oldest first."""
 
-    __slots__ = ("_count", "_part_s", "_parts")
+    __slots__ = ("_part_s", "_parts", "count")
 
     def __init__(self, seconds: float, parts: Iterable[tuple[int, int]] = ()) -> None:
         self._part_s = seconds / PARTS
         self._parts = deque(parts)
-        self._count = sum(count for _, count in self._parts)
-
-    @property
-    def count(self) -> int:
-        return self._count
+        self.count = sum(count for _, count in self._parts)
 
     @property
     def parts(self) -> list[tuple[int, int]]:
@@ -41,15 +39,15 @@ class RateWindow:
         part, parts = int(now / self._part_s), self._parts
         last = parts.pop()[1] if parts and parts[-1][0] >= part else 0
         parts.append((part, last + 1))
-        self._count += 1
+        self.count += 1
         return None
 
     def wait_for(self, now: float, most: float) -> float | None:
         """Return the seconds until there is a place; None if there is one. Nothing is counted."""
         part, parts = int(now / self._part_s), self._parts
         while parts and parts[0][0] < part - PARTS:  # all of it has left
-            self._count -= parts.popleft()[1]
-        return max(self.next_free(now), self._part_s / PARTS) if self._count >= most else None
+            self.count -= parts.popleft()[1]
+        return max(self.next_free(now), self._part_s / PARTS) if self.count >= most else None
 
     def next_free(self, now: float) -> float:
         """Return the seconds until the oldest part has left; 0 if there is none."""

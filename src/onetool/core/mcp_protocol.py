@@ -5,7 +5,7 @@ alone, and carries in `_meta` what a session used to know.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, Literal, Required, TypedDict, cast
 
@@ -67,12 +67,10 @@ class _TypedMessage(TypedDict, total=False):
     error: Any
 
 
-_message_decoder = msgspec.json.Decoder(_TypedMessage)
+_decode_typed: Callable[[bytes], Any] = msgspec.json.Decoder(_TypedMessage).decode
 
 
 class JsonRpcError(Exception):
-    """An error that is sent to the client as a JSON-RPC error."""
-
     def __init__(self, code: int, message: str, data: Any = None) -> None:
         super().__init__(message)
         self.code = code
@@ -93,7 +91,7 @@ def decode_message(data: bytes) -> tuple[Any, JsonRpcError | None]:
     try:
         if len(data) > MAX_DIGITS:
             check_json(data)
-        found = cast(Message, _message_decoder.decode(data))
+        found: Message = _decode_typed(data)
         if "method" in found or ("id" in found and ("result" in found or "error" in found)):
             return found, None
     except (ValueError, RecursionError):  # what the second look finds out, in words

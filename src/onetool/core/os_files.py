@@ -91,13 +91,9 @@ def read_cache(file: StrOrBytesPath, head: bytes, max_bytes: int) -> memoryview 
 
 def sync_folder(folder: StrOrBytesPath) -> None:
     """Make new names in a folder safe. Windows can't open one, and needs no such step. Raises OSError."""
-    if DIRECTORY:
-        sync_file(folder, os.O_RDONLY | DIRECTORY)
-
-
-def sync_file(path: StrOrBytesPath, flags: int = os.O_RDWR) -> None:
-    """Make what was written to a file safe. Raises OSError."""
-    handle = os.open(path, flags | PLAIN)
+    if not DIRECTORY:
+        return
+    handle = os.open(folder, os.O_RDONLY | DIRECTORY | PLAIN)
     try:
         os.fsync(handle)
     finally:

@@ -63,8 +63,6 @@ def run_blocking(work: Coroutine[Any, Any, T]) -> T:
 
 
 class _Worker:
-    """One thread and what it does."""
-
     def __init__(self) -> None:
         self.inbox: SimpleQueue[Job] = SimpleQueue()
         self.lost = False  # nobody waits for what it does any more: it ends when it has done it
@@ -102,8 +100,10 @@ class Threads:
 
         def turn() -> None:
             outcome = job.run()
-            with suppress(RuntimeError):  # the loop has closed: nobody waits
+            try:  # noqa: SIM105 - for every call of a tool that blocks
                 loop.call_soon_threadsafe(settle, outcome)
+            except RuntimeError:  # the loop has closed: nobody waits
+                pass
 
         try:
             self.submit(turn)

@@ -46,7 +46,6 @@ def tool_line(spec: ToolSpec, name: str | None = None, *, exact: bool = False) -
 
 
 def first_sentence(description: str) -> str:
-    """Return the first sentence of a description, on one line."""
     first = single_line(description.strip().partition("\n\n")[0][: 8 * MAX_SENTENCE])
     return cut(_END.split(first, 1)[0], MAX_SENTENCE)
 

@@ -203,7 +203,6 @@ class Documents:
         return self._database.read(lambda work: read_row(work, (self._kind, key)))
 
     def sealed(self, key: str, body: bytes) -> bytes:
-        """Return a body as it is stored."""
         return body if self._seal is None else self._seal.close(self._about(key), body)
 
     def unsealed(self, key: str, body: bytes | None) -> bytes | None:
@@ -254,7 +253,6 @@ class HeldDocument:
         self._documents, self._key, self._lock = documents, key, lock
 
     def load(self) -> StoredDocument:
-        """Read the document from the database."""
         return self._documents.load_now(self._key)
 
     def write(self, body: bytes) -> Version:

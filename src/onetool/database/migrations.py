@@ -45,14 +45,12 @@ class Migration(NamedTuple):
 
 
 def migrations() -> Iterator[Migration]:
-    """Yield all migrations, in order."""
     for file in sorted(Path(__file__).with_name("migrations").glob("*.sql")):
         number, _, name = file.stem.partition("_")
         yield Migration(int(number), name, file.read_text("utf-8"))
 
 
 def tables() -> list[str]:
-    """Return the names of all tables."""
     return ["onetool_migrations", *(name for one in migrations() for name in _CREATED.findall(one.sql))]
 
 

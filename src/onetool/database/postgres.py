@@ -105,7 +105,7 @@ class Postgres:
         self._pool: Pool | None = None
         self._running: dict[psycopg.Connection[Row], float] = {}  # deadlines of statements
         self._is_watched = False
-        self._is_away = False
+        self.is_away = False
         self._refusal: Exception | None = None  # of the last attempt to connect
         self._closed = threading.Event()
         self._listener: NotifiedListeners | None = None
@@ -166,10 +166,6 @@ class Postgres:
         """Describe a process. PostgreSQL can't tell whether it has ended."""
         return "this process" if name == self._process else "another process"
 
-    @property
-    def is_away(self) -> bool:
-        return self._is_away
-
     def pool_usage(self) -> dict[str, int]:
         if (pool := self._pool) is None:
             return {}
@@ -195,7 +191,7 @@ class Postgres:
 
     def _run(self, job: Callable[[Transaction], T], max_wait: float | None = None, *, apart: bool) -> T:
         """Run a job. With `apart` there is no transaction around it, which would cost two more statements."""
-        if self._is_away:
+        if self.is_away:
             raise self._away()
         if self._prepare is not None:
             with self._preparing:  # other threads wait; transactions of `prepare` itself come here, too, and go on
@@ -248,7 +244,7 @@ class Postgres:
 
     def _open_pool(self) -> "Pool":
         with self._lock:
-            if self._is_away or self._closed.is_set():
+            if self.is_away or self._closed.is_set():
                 raise self._away() from self._refusal
             if not self._is_watched:
                 self._is_watched = True
@@ -300,9 +296,9 @@ class Postgres:
 
     def _open_breaker(self, error: Exception) -> None:
         with self._lock:
-            if self._is_away or self._closed.is_set():
+            if self.is_away or self._closed.is_set():
                 return
-            self._is_away, self._refusal = True, error
+            self.is_away, self._refusal = True, error
             pool, self._pool = self._pool, None
         for connection in tuple(self._running):  # no new connection is made: these wait for nothing
             self._running[connection] = monotonic()
@@ -319,7 +315,7 @@ class Postgres:
             except psycopg.Error as error:
                 self._refusal = error
             else:
-                self._is_away, self._refusal = False, None
+                self.is_away, self._refusal = False, None
                 log.warning("the database is back")
                 return
 

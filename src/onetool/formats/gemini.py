@@ -102,11 +102,6 @@ def _number(value: Any) -> int | float | None:
         return None
 
 
-def is_plain_value(value: Any) -> bool:
-    """Return whether the value is a text, a truth value or a number that JSON can write."""
-    return isinstance(value, str | bool) or _number(value) is not None
-
-
 # Parameters for Gemini
 
 Node = dict[str, Any]
@@ -204,8 +199,9 @@ class _Reducer(ObjectFolder):
         """Put the schema's own words on what it became; the first of several alternatives speaks for all."""
         longest = None if self.room else MAX_NOTE_LENGTH
         words: Node = {key: flat[key][:longest] for key in ("title", "description") if isinstance(flat.get(key), str)}
-        if self.room and is_plain_value(flat.get("default")):
-            words["default"] = flat["default"]
+        default = flat.get("default")
+        if self.room and (isinstance(default, str | bool) or _number(default) is not None):
+            words["default"] = default
         self.spend(sum(len(str(word)) for word in words.values()) // TEXT_IN_ONE_ROOM)
         if not nodes:
             return

@@ -123,8 +123,6 @@ _NEAR = (
 
 
 class HostRule(NamedTuple):
-    """One entry, as it was written."""
-
     host: str
     allow_private: bool = False
 
@@ -260,10 +258,6 @@ def _is_near(name: str) -> bool:
 def is_private(host: str) -> bool:
     """Return whether a host is of this machine or its network, as far as that is known without a lookup."""
     return reach(host) == PRIVATE if is_address(host) else _is_near(host)
-
-
-def entry_for(url: Url) -> str:
-    return host_entry(url.authority, is_private(url.host))
 
 
 def host_need(url: Url, private: bool = False) -> Need:

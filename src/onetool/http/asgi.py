@@ -92,6 +92,25 @@ def header(head: Head, name: bytes) -> str:
     return head.get(name, b"").decode("latin-1").strip(" \t")
 
 
+def read_weights(value: bytes) -> dict[str, float]:
+    """Parse a header like Accept into entries with their weights (`q=`), from 0 to 1. The first of each name counts."""
+    found: dict[str, float] = {}
+    for one in value.decode("latin-1").lower().split(","):
+        entry, *parameters = (part.strip() for part in one.split(";"))
+        weights = [part[2:] for part in parameters if part.startswith("q=")]
+        try:
+            found.setdefault(entry, min(max(float(weights[0]), 0.0), 1.0) if weights else 1.0)
+        except ValueError:
+            found.setdefault(entry, 0.0)
+    return found
+
+
+def takes_gzip(head: Head) -> bool:
+    """Return whether Accept-Encoding allows gzip: by its name, or by `*` where it is not named."""
+    found = read_weights(head.get(b"accept-encoding", b""))
+    return found.get("gzip", found.get("*", 0.0)) > 0
+
+
 def client_network(scope: Scope) -> str:
     """Return the client's address; of IPv6 its network. Behind a proxy all clients have the proxy's address."""
     client = scope.get("client")

@@ -110,8 +110,6 @@ class LoginStore:
 
 
 class HeldLogin:
-    """A login whose lock is held."""
-
     def __init__(self, store: LoginStore, held: HeldDocument) -> None:
         self._store, self._held = store, held
 

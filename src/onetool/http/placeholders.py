@@ -49,8 +49,6 @@ def refused_at(pointer: str) -> Iterator[None]:
 
 
 class Placeholder(NamedTuple):
-    """A placeholder in a text."""
-
     name: str
     is_secret: bool
     step: str | None = None  # the step that it is a value of, if it is one

@@ -255,7 +255,6 @@ class ConnectionPool:
             self._sweeper = self._loop.call_later(self._idle_seconds, self._sweep)
 
     def drop(self, connection: Connection) -> None:
-        """Remove a closed connection."""
         connection.end()
         key = self._keys.pop(connection, None)
         if key is None:

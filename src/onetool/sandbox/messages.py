@@ -8,19 +8,19 @@ from collections.abc import Callable, Mapping
 from math import isfinite
 from typing import Any, NamedTuple
 
+from onetool.core.limits import MIB
 from onetool.sandbox import CodeError, CodeSyntaxError, ProtocolError, TooLargeError, TraceLine, TypeCheckError, wire
 from onetool.sandbox.decode import MALFORMED, Check, Values, read_float, read_indexes, read_pair
 from onetool.sandbox.wire import Arena, fields, first_text, read_numbers
 
 PROTOCOL_VERSION = 6
 MONTY_VERSION = "1.4.0"  # the one that is pinned; told to the worker, which does not check it
-MEGABYTE = 1024 * 1024
 UNBOUNDED = 2**31 - 1  # suspensions: whoever answers them counts them, for each piece of code
 ANY_LENGTH = 2**64 - 1  # of a sleep: it ends with the deadline of the run
 FLUSH_MS = 100  # how long the worker may collect what is printed
 JSON_DIAGNOSTICS = 4  # TYPE_CHECK_FORMAT_JSON
 MAX_TRACE = 10_000  # of a traceback: ten times as deep as code may go
-MAX_CALL_BYTES = MEGABYTE  # of the numbers of calls that code waits for
+MAX_CALL_BYTES = MIB  # of the numbers of calls that code waits for
 VIOLATION = "protocol violation: "  # how a worker begins where it can't take a request
 SLEEPS = {27: False, 28: True, 29: False, 30: True}  # kinds of OsCall that sleep, and whether code goes on
 
@@ -39,7 +39,7 @@ class WorkerLimits(NamedTuple):
 def configure(limits: WorkerLimits, stubs: str | None = None) -> bytes:
     """Begin a session. With `stubs`, code is type-checked against them before it runs."""
     resource_limits = (
-        wire.number(2, limits.memory_mb * MEGABYTE)
+        wire.number(2, limits.memory_mb * MIB)
         + wire.number(4, limits.depth)
         + wire.number(5, UNBOUNDED)
         + wire.number(6, int(limits.seconds * 1_000_000))

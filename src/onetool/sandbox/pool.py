@@ -75,8 +75,6 @@ def binary() -> str:
 
 
 class WorkerProcess:
-    """A worker, from its start to its end."""
-
     def __init__(self, path: str, most_frame_bytes: int) -> None:
         self._popen = subprocess.Popen(  # noqa: S603 - our own program, without a shell
             [path, "subprocess"],

@@ -21,6 +21,7 @@ from onetool.core.context import (
     current_call,
 )
 from onetool.core.errors import ToolFailure
+from onetool.core.limits import MIB
 from onetool.core.principal import allowed_by_both
 from onetool.core.registry import Snapshot
 from onetool.core.spec import ToolSpec
@@ -33,7 +34,7 @@ from onetool.script.names import SandboxTools, ScriptNames
 from onetool.script.parse import CodeReport
 from onetool.script.pipeline import Pipeline, PipelineSettings
 from onetool.script.rewrite import PreparedCode
-from onetool.script.run_result import ARGUMENT_BYTES, MEGABYTE, OnPrinted, RunLimits, RunResult, busy
+from onetool.script.run_result import ARGUMENT_BYTES, OnPrinted, RunLimits, RunResult, busy
 from onetool.script.type_stubs import type_stubs
 
 if TYPE_CHECKING:
@@ -89,7 +90,7 @@ class CodeSession:
 
 log = logging.getLogger("onetool.run")
 
-NODES_BYTES = 16 * MEGABYTE  # that a message may need beside the values in it
+NODES_BYTES = 16 * MIB  # that a message may need beside the values in it
 QUEUE_SECONDS = 60.0  # seconds to wait for a free worker
 CANCELLED = ToolError(code="execution_error", message="cancelled by the caller", reason="cancelled")
 RUN = ToolSpec(name="run", description="Run code over all tools.", hidden=True)
@@ -262,7 +263,6 @@ class Engine:
         return limiters.get(level) or limiters.setdefault(level, FairLimiter(self._limits.workers))
 
     def _worker(self, names: ScriptNames, prepared: PreparedCode) -> AbstractContextManager[WorkerSession]:
-        """Open a fresh worker for this code."""
         return self.sandbox.session(type_stubs(names, set(prepared.words.values())) if self._typecheck else None)
 
     def context(

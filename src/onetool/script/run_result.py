@@ -13,17 +13,17 @@ import msgspec
 from onetool.core.call import ToolCall, ToolError, ToolResult
 from onetool.core.context import ToolLookup, shown_args
 from onetool.core.errors import cut
+from onetool.core.limits import MIB
 from onetool.core.signature import as_identifier
 
-MEGABYTE = 1024 * 1024
-ARGUMENT_BYTES = 16 * MEGABYTE  # that one tool call may be given
+ARGUMENT_BYTES = 16 * MIB  # that one tool call may be given
 
 
 class RunLimits(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float = 30.0  # of wall time, tool calls included
     memory_mb: int = 256
     calls: int = 1000
-    output_bytes: int = MEGABYTE  # of what is printed, and of the result, each
+    output_bytes: int = MIB  # of what is printed, and of the result, each
     depth: int = 1000  # of functions that call each other
     workers: int = 8  # runs at the same time; the others wait in order
 

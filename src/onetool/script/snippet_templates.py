@@ -45,10 +45,6 @@ class UnclosedError(ValueError):
     """A quote or a brace is not closed, so the code can't be read."""
 
 
-def mark_positions(code: str, mark: str) -> list[MarkPosition]:
-    return list(_Reader(code, mark).code(0))
-
-
 class _Reader:
     """Walks through the code once. Each method reads one kind of place, and leaves `at` behind it."""
 
@@ -168,7 +164,7 @@ class UnsayableError(ValueError):
 
 def put_values(code: str, values: Sequence[Any], mark: str) -> str:
     """Return the code with its marks, `mark number mark`, replaced by the values of those numbers."""
-    places = mark_positions(code, mark)
+    places = list(_Reader(code, mark).code(0))
     if code.count(mark) != 2 * len(places):
         raise UnclosedError("an escape is not closed")
     parts: list[str] = []

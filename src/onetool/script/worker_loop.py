@@ -8,8 +8,8 @@ stopping the run wakes its thread through the same queue.
 """
 
 import asyncio
-from collections.abc import Callable, Collection, Generator, Mapping
-from contextlib import contextmanager, nullcontext, suppress
+from collections.abc import Callable, Collection, Mapping
+from contextlib import nullcontext, suppress
 from functools import partial
 from threading import TIMEOUT_MAX, Event, Lock
 from typing import Any, cast
@@ -302,8 +302,10 @@ class WorkerLoop:
         if gate is not None or self._may_interrupt or (called is not None and called.is_async):
             self._pending.begin(question.call_id, self._execute(call, gate))
             return self._value_of(question.call_id)
-        with self._waiting():  # nothing that has to run on the loop
-            result = await self._called(call, catalogue)
+        if self._slot is not None:
+            self._slot.wait(True)
+        result = await self._called(call, catalogue)  # nothing that has to run on the loop
+        self._reclaim_slot()
         return self._answer(call, result)
 
     async def _called(self, call: ToolCall, catalogue: Snapshot, gate: Gate | None = None) -> ToolResult:
@@ -412,17 +414,15 @@ class WorkerLoop:
 
     def _finished(self, wanted: list[int]) -> dict[int, Answer]:
         """Return the answers that are there, once there is one; none if it was interrupted."""
-        with self._waiting():
-            found = self._pending.answers(wanted)
+        if self._slot is not None:
+            self._slot.wait(True)
+        found = self._pending.answers(wanted)
+        self._reclaim_slot()
         self._raise_if_stopped()
         return found
 
-    @contextmanager
-    def _waiting(self) -> Generator[None]:
-        """Wait for answers. If the run lost its slot meanwhile, wait for that, too."""
-        if self._slot is not None:
-            self._slot.wait(True)
-        yield
+    def _reclaim_slot(self) -> None:
+        """Note that the code waits for no answer any more. If the run lost its slot meanwhile, wait for that."""
         if self._slot is not None and not self._slot.wait(False):
             self._pending.begin(SLOT, partial(self._take_slot, self._slot))
             self._pending.answers([SLOT])

@@ -38,39 +38,17 @@ if TYPE_CHECKING:
     from onetool.sdk.requirements import requires_cli as requires_cli
     from onetool.sdk.requirements import requires_lib as requires_lib
 
-_HOMES = {
-    "BadArguments": "onetool.core.errors",
-    "CannotAsk": "onetool.core.call",
-    "Declined": "onetool.core.call",
-    "LogSpan": "onetool.sdk.context",
-    "ToolFailure": "onetool.core.errors",
-    "api_headers": "onetool.sdk.http",
-    "ask_model": "onetool.sdk.context",
-    "ask_person": "onetool.sdk.context",
-    "audio": "onetool.sdk.decorators",
-    "batch_execute": "onetool.sdk.batch",
-    "call_tool": "onetool.sdk.context",
-    "check_deps": "onetool.sdk.requirements",
-    "client_can": "onetool.sdk.context",
-    "client_roots": "onetool.sdk.context",
-    "embedded": "onetool.sdk.decorators",
-    "get_config": "onetool.sdk.context",
-    "get_pack": "onetool.sdk.context",
-    "get_secret": "onetool.sdk.context",
-    "image": "onetool.sdk.decorators",
-    "lazy_client": "onetool.sdk.http",
-    "link": "onetool.sdk.decorators",
-    "log_message": "onetool.sdk.context",
-    "normalize_items": "onetool.sdk.batch",
-    "prompt": "onetool.sdk.decorators",
-    "report_progress": "onetool.sdk.context",
-    "requires_cli": "onetool.sdk.requirements",
-    "requires_lib": "onetool.sdk.requirements",
-    "resource": "onetool.sdk.decorators",
-    "safe_request": "onetool.sdk.http",
-    "text": "onetool.sdk.decorators",
-    "tool": "onetool.sdk.decorators",
+_MODULES = {
+    "onetool.core.call": "CannotAsk Declined",
+    "onetool.core.errors": "BadArguments ToolFailure",
+    "onetool.sdk.batch": "batch_execute normalize_items",
+    "onetool.sdk.context": "LogSpan ask_model ask_person call_tool client_can "
+    "client_roots get_config get_pack get_secret log_message report_progress",
+    "onetool.sdk.decorators": "audio embedded image link prompt resource text tool",
+    "onetool.sdk.http": "api_headers lazy_client safe_request",
+    "onetool.sdk.requirements": "check_deps requires_cli requires_lib",
 }
+_HOMES = {name: module for module, names in _MODULES.items() for name in names.split()}
 
 __all__ = [*_HOMES]  # pyright: ignore[reportUnsupportedDunderAll]
 

@@ -242,7 +242,6 @@ class TokenStore:
         return self._usable().state.named(name)
 
     def revoked(self) -> dict[str, RevokedToken]:
-        """Return the revoked tokens by hash."""
         return self._usable().state.revoked
 
     def add(

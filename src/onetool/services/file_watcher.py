@@ -132,8 +132,6 @@ def changed_files(before: FolderSnapshot, now: FolderSnapshot) -> dict[str, str]
 
 
 class _Poll:
-    """One poll of all files."""
-
     def __init__(self) -> None:
         self._left = MAX_FILES
         self._folders: set[tuple[int, int]] = set()  # of the path at hand; links may lead back to one

@@ -31,8 +31,6 @@ class Sample(NamedTuple):
 
 
 class Family(NamedTuple):
-    """All lines of one name."""
-
     name: str
     kind: str  # counter, gauge or histogram
     help: str
@@ -50,7 +48,10 @@ class Histogram:
         self._counts.setdefault(labels, [0] * (len(BUCKETS) + 1))[bisect_left(BUCKETS, seconds)] += 1
         self._sums[labels] += seconds  # pyright: ignore[reportArgumentType] - a sum of floats
 
-    def samples(self) -> Iterable[Sample]:
+    def family(self, name: str, help: str) -> Family:
+        return Family(name, "histogram", help, [*self._samples()])
+
+    def _samples(self) -> Iterable[Sample]:
         for labels, counts in self._counts.items():
             total = 0
             for limit, count in zip((*map(str, BUCKETS), "+Inf"), counts, strict=True):
@@ -108,25 +109,18 @@ class Metrics:
         with self._lock:
             return [
                 counter("onetool_http_requests", "HTTP requests that have ended.", self._requests),
-                Family(
+                self._request_seconds.family(
                     "onetool_http_request_duration_seconds",
-                    "histogram",
                     "Duration of HTTP requests; streams last as long as their clients.",
-                    [*self._request_seconds.samples()],
                 ),
                 counter("onetool_calls", "Calls of tools that have ended.", self._calls),
-                Family(
+                self._call_seconds.family(
                     "onetool_call_duration_seconds",
-                    "histogram",
                     "Duration of calls of tools, without the time that they waited for a person.",
-                    [*self._call_seconds.samples()],
                 ),
                 counter("onetool_runs", "Code that was run in the sandbox.", self._runs),
-                Family(
-                    "onetool_run_duration_seconds",
-                    "histogram",
-                    "Duration of code in the sandbox, with its calls.",
-                    [*self._run_seconds.samples()],
+                self._run_seconds.family(
+                    "onetool_run_duration_seconds", "Duration of code in the sandbox, with its calls."
                 ),
             ]
 

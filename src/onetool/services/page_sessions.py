@@ -25,8 +25,6 @@ class LoginSession(msgspec.Struct, frozen=True):
 
 
 class LoginSessionState(msgspec.Struct, frozen=True):
-    """What is kept."""
-
     key: bytes
     ended: dict[str, int] = {}  # when each of them would have expired
     ended_until: int = 0  # all that expire until then have ended, too: their ids were too many to remember

@@ -325,8 +325,6 @@ class OpenAIStreamReader:
 
 
 class ReplySoFar:
-    """What was said so far."""
-
     def __init__(self, prompt: ModelPrompt) -> None:
         self._prompt = prompt
         self._text: list[str] = []

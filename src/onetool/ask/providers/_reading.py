@@ -18,11 +18,11 @@ import msgspec
 from onetool.ask.errors import ModelError, Reason
 from onetool.ask.messages import Assistant, Call, Message, User, fenced, on_one_line
 from onetool.core.json_data import JsonTooCostlyError
+from onetool.core.limits import MIB
 from onetool.core.text import replace_all_surrogates, replace_surrogates
 from onetool.http.body import json_of
 from onetool.http.errors import in_short
 
-MIB = 1024 * 1024
 MAX_TEXT = 4 * MIB  # bytes of what is said
 MAX_THOUGHTS = 2 * MIB  # of thoughts and their signatures, as far as they are kept
 MAX_ARGUMENTS = 1 * MIB  # of one call

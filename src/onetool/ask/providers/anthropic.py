@@ -208,8 +208,6 @@ _DELTAS = {  # of each the member that has the piece, and the member of the bloc
 
 
 class AnthropicStreamReader:
-    """Reads one streamed answer."""
-
     def __init__(self, prompt: ModelPrompt) -> None:
         self._prompt = prompt
         self._blocks: dict[int, _Block] = {}

@@ -86,8 +86,6 @@ class TurnEnded(msgspec.Struct, frozen=True, kw_only=True, tag="ended"):
 
 
 class Titled(msgspec.Struct, frozen=True, kw_only=True, tag="titled"):
-    """A new title of the session."""
-
     title: str = ""
     at: float = 0.0
 

@@ -43,8 +43,6 @@ class SessionKey(NamedTuple):
 
 
 class SessionSummary(msgspec.Struct, frozen=True):
-    """A summary of the records of a session, in its row."""
-
     size: int = 0
     lines: int = 0
     first: bytes = b""
@@ -71,7 +69,6 @@ class SessionSummary(msgspec.Struct, frozen=True):
         return SessionSummary(size, count, self.first or b"".join(lines[:1]), ended, titled, questions)
 
     def info(self, id: str, modified: float) -> SessionInfo:
-        """Return the entry of the session in a list."""
         begun, ended, titled = map(read_record, (self.first, self.ended, self.titled))
         begun = begun if isinstance(begun, SessionHeader) else SessionHeader()
         ended = ended if isinstance(ended, TurnEnded) else TurnEnded()
@@ -109,7 +106,6 @@ def add_records(work: Transaction, key: SessionKey, before: SessionSummary, line
 
 
 def session_error(what: str, error: DatabaseError) -> SessionError:
-    """Return an error of the database as a SessionError."""
     reason: Reason = "session"
     if isinstance(error, DatabaseAwayError | ChangeUnknownError):
         reason = "database_away" if isinstance(error, DatabaseAwayError) else "change_unknown"

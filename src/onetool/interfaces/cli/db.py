@@ -313,7 +313,6 @@ def _print_file(config: Config, as_json: bool, *, makes: bool = False) -> None:
 
 
 def print_replicas(replicas: Iterable[dict[str, Any]]) -> None:
-    """Print the replicas that are alive."""
     rows: list[tuple[Any, ...]] = []
     for one in replicas:
         remark = "ends" if one["is_draining"] else ""

@@ -22,6 +22,7 @@ from onetool.config import load_config
 from onetool.config.find import find, find_config, state_home
 from onetool.core.call import ToolCall
 from onetool.core.errors import OneToolError, cut
+from onetool.core.limits import DAY
 from onetool.core.redaction import mask_arguments
 from onetool.database import Database
 from onetool.database.sqlite import SqliteDatabase
@@ -39,7 +40,6 @@ from onetool.interfaces.cli.output import (
     wants_json,
 )
 
-DAY = 24 * 3600
 MAX_RESULT = 300  # characters of a tool's result that are shown
 USUAL = 20  # in a list, for a person
 COLUMNS = ("session", "last used", "questions", "model", "begins with")

@@ -30,8 +30,6 @@ MAX_PIPELINED = 100  # requests on one connection that wait for the answer to th
 
 
 class ConnectionLimits(NamedTuple):
-    """The limits of one connection."""
-
     head_s: float = 15.0  # to send the head of a request, also the first one of a new connection
     body_s: float = 60.0  # to send the rest of it
     idle_s: int = 75  # between two requests; longer than clients keep one, or they meet us closing

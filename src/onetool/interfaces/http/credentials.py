@@ -128,7 +128,6 @@ class Credentials:
             raise HttpError(503, "database_away", UNCHECKED, [(b"retry-after", b"1")])
 
     def stored_tokens(self) -> "TokenView | None":
-        """Return the stored tokens as they are now."""
         return None if self._tokens is None else self._tokens.store.view()
 
     async def verify(self, authorization: bytes | None) -> Principal | None:

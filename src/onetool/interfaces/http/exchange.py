@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Callable, Collection
 from typing import NamedTuple
 from weakref import WeakValueDictionary
 
+from onetool.core.limits import MIB
 from onetool.core.principal import Principal
 from onetool.http.asgi import (
     ANSWERED_HEADER,
@@ -36,7 +37,6 @@ from onetool.http.asgi import (
     respond,
 )
 
-MIB = 1024**2
 MAX_PER_CALLER = 16 * MIB
 MAX_PER_ADDRESS = MIB  # for requests whose caller is not known
 FULL_SHARES = 4  # all callers together have four times the share of one

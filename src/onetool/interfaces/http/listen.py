@@ -60,7 +60,6 @@ def authority(host: str, port: int) -> str:
 
 
 def resolve(host: str) -> list[Address]:
-    """Return the addresses of a host."""
     name: str | bytes = host
     with suppress(ValueError):
         ip_address(host)

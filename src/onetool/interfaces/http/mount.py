@@ -148,8 +148,6 @@ def _is_from_here(scope: Scope) -> bool:
 
 
 class MountedApp:
-    """The ASGI app."""
-
     def __init__(
         self,
         app: "App",

@@ -79,7 +79,6 @@ def _texts(value: Any) -> list[Block] | None:
 
 
 def _items(value: Any, levels: int = MAX_NESTING) -> Iterator[Any]:
-    """Yield the items of a list and of the lists in it."""
     if not isinstance(value, list | tuple) or not levels:
         yield value
         return

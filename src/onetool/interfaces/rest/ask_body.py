@@ -196,7 +196,6 @@ class AskFailedError(RestError):
         self.answer = answer if answer.provider else None  # else nothing has been done
 
     def event(self, clean: Callable[[Any], Any]) -> bytes:
-        """Return the data of the `error` event."""
         said = {"reason": self.code, "message": str(self), "hints": list(self.hints)}
         said |= {"needs": msgspec.to_builtins(self.needs)} if self.needs else {}
         return encode({"type": "error", **clean(said), "answer": _answer_data(self.answer, clean)})

@@ -18,7 +18,7 @@ from onetool.ask.sessions.markdown import markdown, utc_time
 from onetool.ask.sessions.records import LAST, UNDER_WAY, TurnEnd, TurnEnded, check_id, short_title
 from onetool.ask.sessions.store import ListPlace
 from onetool.core.call import ToolCall, ToolError, ToolResult, new_id
-from onetool.http.asgi import encode
+from onetool.http.asgi import encode, read_weights
 from onetool.http.response_stream import DisconnectWatch
 from onetool.interfaces.rest import ASK_PATH
 from onetool.interfaces.rest.ask_body import OF_DATABASE, STATUS_OF_REASON, in_client_words
@@ -32,7 +32,6 @@ from onetool.interfaces.rest.request import (
     RestRequest,
     RestResponse,
     json_body,
-    read_weights,
 )
 from onetool.interfaces.rest.route import RestRoute
 from onetool.sources.bundles.errors import InvalidError
@@ -318,7 +317,7 @@ async def export_session(request: RestRequest) -> RestResponse:
     """Export all of a conversation."""
     form = request.query["format"]
     if form is None:
-        weights = read_weights(request.headers.get(b"accept", b"").decode("latin-1").lower())
+        weights = read_weights(request.headers.get(b"accept", b""))
         form = JSON if weights.get("application/json", 0.0) > weights.get("text/markdown", 0.0) else MARKDOWN
 
     def work() -> RestResponse:

@@ -135,7 +135,6 @@ class EventsApp(RestApp):
         self._watch: ChangeWatch | None = None
 
     async def stop(self) -> None:
-        """End all streams."""
         self._is_stopping = True
         for reader in self._readers:
             reader.wake()
@@ -194,7 +193,7 @@ class EventsApp(RestApp):
             principal = reader.principal
             if call.owner != principal.lasting_owner and not principal.may("admin"):
                 continue
-            allowed = self._context.allowed_of(principal)
+            allowed = self._context.allow_lists.of(principal)
             if allowed is None or principal.may("edit") or call.spec.name in allowed:
                 reader.push(event)
 

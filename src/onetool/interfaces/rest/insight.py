@@ -11,7 +11,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from onetool.core.errors import ToolFailure
 from onetool.core.principal import owner, stats_caller
-from onetool.http.asgi import encode
+from onetool.http.asgi import encode, read_weights
 from onetool.http.files import ANY_BYTES, stored_file
 from onetool.interfaces.rest.handlers import bad_page_token, page_token, read_page_token
 from onetool.interfaces.rest.problem import RestError, database_problem, role_error
@@ -34,7 +34,7 @@ from onetool.interfaces.rest.query import (
     WHO,
     Q,
 )
-from onetool.interfaces.rest.request import NO_CONTENT, RestRequest, RestResponse, read_weights
+from onetool.interfaces.rest.request import NO_CONTENT, RestRequest, RestResponse
 from onetool.interfaces.rest.route import TOOL, RestRoute
 from onetool.services.audit import AuditRecord
 from onetool.services.audit.record import AuditFilter, AuditPosition
@@ -232,7 +232,7 @@ async def read_result(request: RestRequest) -> RestResponse:
     picture or file that was stored, or the whole text.
     """
     query, (handle,) = request.query, request.path
-    is_download = ANY_BYTES in read_weights(request.headers.get(b"accept", b"").decode("latin-1").lower())
+    is_download = ANY_BYTES in read_weights(request.headers.get(b"accept", b""))
 
     def read() -> RestResponse:
         store, owner = _store(request)

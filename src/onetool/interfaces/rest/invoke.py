@@ -19,7 +19,7 @@ import msgspec
 
 from onetool.core.call import ToolCall, ToolError, ToolResult, new_id
 from onetool.core.text import or_rather
-from onetool.http.asgi import HttpError, encode
+from onetool.http.asgi import HttpError, encode, read_weights
 from onetool.http.body import StreamedText
 from onetool.http.definition import UPSTREAM, below
 from onetool.http.response_stream import DisconnectWatch, ResponseStream
@@ -31,7 +31,7 @@ from onetool.interfaces.rest.problem import (
     error_from_store,
     rate_limit_headers,
 )
-from onetool.interfaces.rest.request import SOURCE, RestRequest, RestResponse, json_body, read_weights
+from onetool.interfaces.rest.request import SOURCE, RestRequest, RestResponse, json_body
 from onetool.interfaces.rest.route import EVENT_STREAM, LIMIT_HEADERS, TOOL, RestRoute
 from onetool.sources.bundles.errors import BundleError
 from onetool.sources.bundles.rate_limits import NOTE
@@ -127,10 +127,7 @@ def refuse_unrun(error: ToolError, args_at: str) -> None:
 @lru_cache(64)
 def wants_events(accept: bytes) -> bool:
     """Return whether the client prefers an event stream. `*/*` does not count."""
-    text = accept.decode("latin-1").lower()
-    if EVENT_STREAM not in text:
-        return False
-    preferences = read_weights(text)
+    preferences = read_weights(accept)
     first = next((kind for kind in preferences if kind in (EVENT_STREAM, "application/json")), None)
     events, plain = preferences.get(EVENT_STREAM, 0.0), preferences.get("application/json", 0.0)
     return events > plain or (events == plain > 0 and first == EVENT_STREAM)

@@ -94,8 +94,6 @@ MEDIA: dict[str, Schema] = {
 
 
 def openapi(app: App) -> Asgi:
-    """Return the ASGI app of /openapi.json."""
-
     async def show(scope: Scope, _receive: Receive, send: Send) -> None:
         await respond(send, 200, msgspec.json.encode(openapi_document(app, scope.get("root_path", ""))))
 

@@ -41,7 +41,6 @@ def schema_ref(name: str) -> Schema:
 
 
 def describe(types: Iterable[Any]) -> tuple[dict[Any, Schema], dict[str, Schema]]:
-    """Return the schema of each type, and all components."""
     shapes = [*types, *NAMED]
     text = msgspec.json.encode(msgspec.json.schema_components(shapes, ref_template=f"{SCHEMA_PREFIX}{{name}}")).decode()
     for name, public in PUBLIC_NAMES.items():

@@ -11,9 +11,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
-from onetool.app.grants import GrantRefusedError
-from onetool.config.server_import import ConfigUnchangedError
-from onetool.core.errors import ConfigError, Need
+from onetool.core.errors import Need
 from onetool.core.principal import Principal, Role
 from onetool.core.trace import request_id
 from onetool.database import ChangeUnknownError, DatabaseAwayError, DatabaseError
@@ -145,22 +143,7 @@ def problem_body(refused: HttpError, clean: Callable[[Any], Any] | None = None) 
     return msgspec.json.encode(problem)
 
 
-def refusal(error: Exception) -> HttpError | None:
-    """Return the response to an error of a handler; None if it is a failure of the server."""
-    if isinstance(error, HttpError):
-        return error
-    if isinstance(error, BundleError):
-        return error_from_store(error)
-    if isinstance(error, GrantRefusedError):
-        return RestError(409, error.code, f"{error}.")
-    refused = database_problem(error)
-    if refused is None and isinstance(error, ConfigUnchangedError | ConfigError):
-        return RestError(409, "config_unchanged", str(error))
-    return refused
-
-
 def error_from_store(error: BundleError) -> RestError:
-    """Convert an error of the bundle store."""
     headers: Headers = ()
     if isinstance(error, RateLimitError):
         headers = rate_limit_headers(error.left, refused=True)

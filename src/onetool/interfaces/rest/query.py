@@ -218,8 +218,6 @@ TOOL_FIELDS = (*_keys(Tool), *sorted(SHOWN - {"warnings", "signature"}))
 
 
 def read_fields(known: Collection[str]) -> Callable[[str], list[str]]:
-    """Return the reader of the query parameter `fields`."""
-
     def read(text: str) -> list[str]:
         names = [name for name in text.split(",") if name]
         if not names:

@@ -32,6 +32,7 @@ from onetool.http.asgi import (
     check_content_type,
     encode,  # also of data that JSON has no word for
     read_body,
+    takes_gzip,
 )
 from onetool.http.definition import FROM_TOOL
 from onetool.interfaces.rest.problem import RestError
@@ -207,9 +208,9 @@ class RestContext:
 
     def __init__(self, app: "App", allowed: Offered, members: "Members | None" = None) -> None:
         """`allowed` are the tools that the server offers. `members`: all that serve, where it is one of several."""
-        self._app = app
+        self.app = app
         self.members = members
-        self._allow_lists = allow_lists(app, allowed)
+        self.allow_lists = allow_lists(app, allowed)
         self._under_way: Counter[tuple[str, str]] = Counter()
         self.pre_processor_turns = PreProcessorTurns()
         # What code of callers with this list of tools can say, and what that is made of.
@@ -236,14 +237,8 @@ class RestContext:
                     del self._under_way[key]
 
     @property
-    def app(self) -> "App":
-        """For what is done with more than its bundles: imports, servers, trust."""
-        return self._app
-
-    @property
     def bundles(self) -> "BundleService":
-        """The bundle service of the current config."""
-        return self._app.bundles
+        return self.app.bundles
 
     @property
     def principal(self) -> Principal:
@@ -253,24 +248,19 @@ class RestContext:
     @property
     def allowed(self) -> Collection[str] | None:
         """The tools that it may call; None is all."""
-        return self._allow_lists.of(current_principal.get())
-
-    def allowed_of(self, principal: Principal) -> Collection[str] | None:
-        """Return the allow-list of another caller."""
-        return self._allow_lists.of(principal)
+        return self.allow_lists.of(current_principal.get())
 
     @property
     def may_change(self) -> bool:
-        """Whether it may change bundles."""
         return self.principal.may("edit")
 
     async def call(self, call: ToolCall, progress: "Progress | None" = None) -> ToolResult:
         """Call a tool by its name or alias, or a version. One that is off or over its limit raises a BundleError."""
-        is_by_name, catalog = call.version is UNSET, self._app.catalog
+        is_by_name, catalog = call.version is UNSET, self.app.catalog
         if is_by_name:
             await catalog.refresh(at_once=True)  # what somebody has switched off is not called any more
-        allowed = self._allow_lists.of(current_principal.get())
-        result = await self._app.call(call, allowed, progress)
+        allowed = self.allow_lists.of(current_principal.get())
+        result = await self.app.call(call, allowed, progress)
         if result.error is not None:
             catalog.refuse_switched_off(call.name, result, allowed) if is_by_name else refuse_limited(result)
         return result
@@ -282,7 +272,7 @@ class RestContext:
 
     def clean(self, text: Any, sent: Any) -> Any:
         """Mask secrets in a text, except those that the client sent."""
-        return self._app.runtime.redact(text, sent)
+        return self.app.runtime.redact(text, sent)
 
     def response(self, found: Any) -> "RestResponse":
         """Return a response of 200 with these data, in which secrets are masked."""
@@ -322,23 +312,6 @@ def with_etag(thing: Mapping[str, Any], tag: str) -> RestResponse:
     return RestResponse(200, encode(thing), (etag(tag),))
 
 
-def read_weights(text: str) -> dict[str, float]:
-    """Parse a header like Accept into entries with their weights (`q=`), from 0 to 1. The first of each name counts."""
-    found: dict[str, float] = {}
-    for one in text.split(","):
-        name, *parameters = (part.strip() for part in one.split(";"))
-        weights = [part[2:] for part in parameters if part.startswith("q=")]
-        found.setdefault(name, _weight(weights[0]) if weights else 1.0)
-    return found
-
-
-def _weight(text: str) -> float:
-    try:
-        return min(max(float(text), 0.0), 1.0)
-    except ValueError:
-        return 0.0
-
-
 # Lists are light: an ETag says that nothing has changed, and gzip packs the rest
 
 
@@ -352,16 +325,10 @@ def list_response(headers: Mapping[bytes, bytes], body: bytes) -> RestResponse:
     sent: list[tuple[bytes, bytes]] = [(b"etag", f'W/"{tag}"'.encode()), (b"vary", b"accept-encoding")]
     if is_known(headers, tag):
         return RestResponse(304, headers=tuple(sent))
-    if len(body) > SMALL and takes_gzip(headers.get(b"accept-encoding", b"")):
+    if len(body) > SMALL and takes_gzip(headers):
         body = gzip.compress(body, PACKING_LEVEL, mtime=0)
         sent.append((b"content-encoding", b"gzip"))
     return RestResponse(200, body, tuple(sent))
-
-
-def takes_gzip(accepted: bytes) -> bool:
-    """Return whether Accept-Encoding allows gzip: by its name, or by `*` where it is not named."""
-    found = read_weights(accepted.decode("latin-1").lower())
-    return found.get("gzip", found.get("*", 0.0)) > 0
 
 
 # Where tools are

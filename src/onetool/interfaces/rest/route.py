@@ -78,7 +78,6 @@ class RestRoute(msgspec.Struct, frozen=True):
     doc: str = ""
 
     def __call__(self, handler: Handler) -> Self:
-        """Decorate a handler."""
         first, *rest = handler.__name__.split("_")
         id, doc = first + "".join(map(str.title, rest)), cleandoc(handler.__doc__ or "")
         return msgspec.structs.replace(self, handler=handler, id=id, doc=doc)

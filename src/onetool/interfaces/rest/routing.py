@@ -133,7 +133,6 @@ def _fits(ours: list[str], theirs: list[str]) -> bool:
 
 
 def routes_of(*modules: ModuleType) -> list[RestRoute]:
-    """Return the routes that modules declare."""
     return [one for module in modules for one in vars(module).values() if isinstance(one, RestRoute)]
 
 

@@ -10,12 +10,12 @@ import asyncio
 import gzip
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from hashlib import sha256
 from pathlib import Path
 from typing import NamedTuple
 
-from onetool.http.asgi import BARE_PREFIX, HEAD, HttpError, Receive, Scope, Send, respond
+from onetool.http.asgi import BARE_PREFIX, HEAD, HttpError, Receive, Scope, Send, respond, takes_gzip
 
 # The files in memory
 
@@ -50,15 +50,10 @@ class StaticFile(NamedTuple):
 
 def read_folder(folder: Path) -> dict[str, StaticFile]:
     """Return all files below the folder, by their path in it (`assets/index-Bx31aZ09.js`). Links are left out."""
-    return {path.relative_to(folder).as_posix(): _read(path) for path in _files_in(folder)}
-
-
-def _files_in(folder: Path) -> Iterator[Path]:
-    for place, _, names in os.walk(folder):  # it follows no links to folders
-        for name in sorted(names):
-            path = Path(place, name)
-            if path.is_file() and not path.is_symlink():
-                yield path
+    paths = (Path(place, name) for place, _, names in os.walk(folder) for name in sorted(names))
+    return {
+        path.relative_to(folder).as_posix(): _read(path) for path in paths if path.is_file() and not path.is_symlink()
+    }
 
 
 def _read(path: Path) -> StaticFile:
@@ -150,28 +145,17 @@ class PageApp:
 async def _send_file(
     file: StaticFile, headers: Mapping[bytes, bytes], send: Send, more: list[tuple[bytes, bytes]]
 ) -> None:
-    packed = file.packed if _takes_gzip(headers.get(b"accept-encoding", b"")) else None
+    packed = file.packed if takes_gzip(headers) else None
     etag = b'"%s"' % file.etag if packed is None else b'"%s-gzip"' % file.etag  # other bytes, another ETag
     own = [*PAGE_HEADERS, *more, (b"etag", etag)]
-    if _has_copy(headers.get(b"if-none-match", b""), etag):
+    known = headers.get(b"if-none-match", b"").split(b",")
+    if any(one.strip().removeprefix(b"W/") in (etag, b"*") for one in known):
         await send({"type": "http.response.start", "status": 304, "headers": own})
         await send({"type": "http.response.body", "body": b""})
     elif packed is None:
         await respond(send, 200, file.body, file.media_type, own)
     else:
         await respond(send, 200, packed, file.media_type, [*own, (b"content-encoding", b"gzip")])
-
-
-def _takes_gzip(accepted: bytes) -> bool:
-    for part in accepted.lower().split(b","):
-        name, _, weight = part.replace(b" ", b"").partition(b";q=")
-        if name == b"gzip":
-            return weight.strip(b"0.") != b"" or not weight
-    return False
-
-
-def _has_copy(known: bytes, etag: bytes) -> bool:
-    return any(one.strip().removeprefix(b"W/") in (etag, b"*") for one in known.split(b","))
 
 
 async def _redirect_to_slash(scope: Scope, send: Send) -> None:

@@ -15,8 +15,6 @@ STOPPING, LAST = b"stopping\n", b"last\n"
 
 
 class WorkerOrder(msgspec.Struct, frozen=True, kw_only=True):
-    """What a worker is to do."""
-
     number: int
     count: int
     run: str = ""  # the same for all workers of this start

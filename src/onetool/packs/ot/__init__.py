@@ -388,7 +388,6 @@ __all__ = ["ot_tools"]
 
 
 def ot_tools(view: View) -> list[ToolSpec]:
-    """Return the tools of the pack, for an app with this view."""
     return [
         tool_from_function(getattr(owner, name), pack)
         for owner in (DiscoveryTools(view), StateTools(view))

@@ -268,7 +268,6 @@ class _Catalogue:
         return found
 
     def line(self, kind: str, name: str) -> str:
-        """Return one match in short."""
         if kind == "Packs":
             count = len(self.packs[name].tools)
             return f"- {name}: {count} tool{'' if count == 1 else 's'}, {self.packs[name].source}"

@@ -109,7 +109,6 @@ MAX_PATTERN = 1_000  # characters of a pattern: no name is longer
 
 
 def normalized(pattern: str) -> str:
-    """Return the pattern as it is compared."""
     return pattern.strip()[:MAX_PATTERN].casefold()
 
 

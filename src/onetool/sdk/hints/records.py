@@ -115,10 +115,6 @@ def _is_named_tuple(cls: type) -> bool:
     return issubclass(cls, tuple) and hasattr(cls, "_fields")
 
 
-def is_positional(cls: Any) -> bool:
-    return _is_named_tuple(cls) or (hasattr(cls, "__struct_config__") and cls.__struct_config__.array_like)
-
-
 def _word(hint: Any) -> str | None:
     return getattr(get_origin(hint), "_name", None)
 
@@ -133,8 +129,6 @@ def _unqualified(hint: Any) -> Any:
 
 
 class FieldForm(msgspec.Struct, frozen=True):
-    """The form of one field."""
-
     name: str | None
     form: JsonForm
 
@@ -155,7 +149,7 @@ def _read_record(hints: HintForms, hint: Any, cls: type) -> JsonForm:
     for field in fields:
         form = with_default(hints.form(_bind_type_variables(field.hint, variables)), field.default)
         parts[field.key] = FieldForm(field.name, form)
-    if is_positional(cls):
+    if _is_named_tuple(cls) or (hasattr(cls, "__struct_config__") and cls.__struct_config__.array_like):
         return _as_array(cls, fields, parts)
     return _as_object(cls, fields, parts, closed=not hints.is_output)
 

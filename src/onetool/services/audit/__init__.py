@@ -97,10 +97,11 @@ class AuditLog:
 
     def record_event(self, event: CallEvent | RunEvent) -> None:
         """Note a call, or code, that has ended."""
-        who, at = event.principal, self._clock()
-        make: Any  # pyright can't tell that it fits the event
-        make, size = (call_entry, len(event.args)) if isinstance(event, CallEvent) else (run_entry, len(event.code))
-        noted = (make, event, at) if size <= MAX_HELD else make(event, at, self._writer.hasher)
+        who, at, hasher = event.principal, self._clock(), self._writer.hasher
+        if isinstance(event, CallEvent):
+            noted = (call_entry, event, at) if len(event.args) <= MAX_HELD else call_entry(event, at, hasher)
+        else:
+            noted = (run_entry, event, at) if len(event.code) <= MAX_HELD else run_entry(event, at, hasher)
         self.queue.put(noted, who.name if who.shares_local_state else who.owner or who.name)
 
     def run_begun(self, event: RunEvent) -> AuditEntry:

@@ -116,7 +116,6 @@ class AuditEntry(msgspec.Struct, kw_only=True):
     trace: RequestTrace | None = None
 
     def line(self) -> str:
-        """Return the line of the log."""
         who, owner = distinct_name(self.principal.name), distinct_name(self.principal.owner)
         has_owner = owner != who and not self.principal.shares_local_state  # the owner of http.token is derived from it
         record = AuditRecord(

@@ -11,6 +11,7 @@ from contextlib import suppress
 from itertools import takewhile
 from typing import Any
 
+from onetool.core.limits import DAY
 from onetool.database import ChangeUnknownError, Database, DatabaseError, LockNumber, Transaction
 from onetool.database.connection import Row
 from onetool.services.audit.record import (
@@ -30,7 +31,6 @@ MAX_SWEPT = 1_000  # lines of one transaction
 MAX_SWEEP_S = 60  # for the query of a sweep
 MAX_SCANNED = 32 * 1024**2  # characters that are read for one page, however few lines match
 LAST = 2**63 - 1  # number
-DAY = 86_400.0
 
 
 class AuditTable:
@@ -96,7 +96,6 @@ class AuditTable:
         return self.database.read(_read_key)
 
     def hash_of(self, args: Any) -> str:
-        """Return the hash of arguments in this log."""
         return AuditHasher(self.key()).of(args)
 
     def _backwards(

@@ -97,7 +97,6 @@ class Root:
         return None
 
     def open(self, parts: Parts) -> int:
-        """Open a file to read it."""
         with self._top(parts) as top:
             file = (
                 open_beneath(self.relative_parts, top.fileno(), parts, READ)

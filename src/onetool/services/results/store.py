@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from onetool.core.errors import ToolFailure
+from onetool.core.limits import DAY, MIB
 from onetool.database import Database, DatabaseError, Transaction
 from onetool.database.connection import CALL_WAIT_S, Params, Row
 from onetool.services.results import (
@@ -39,15 +40,13 @@ from onetool.services.results.paging import MAX_BYTES, Piece, TextLines, check_q
 
 log = logging.getLogger("onetool.results")
 
-MB = 1024 * 1024
-DAY = 86_400
 SWEEP_S = 60.0  # between two sweeps by a process that puts
 UNFINISHED_S = 600  # that a process may take to write a text
 MARGIN_S = 60  # before that time is up, so that no sweep deletes a text that is being finished
 WRITTEN_AT_ONCE = 16  # pieces, about 1 MB
 READ_AT_ONCE = 16  # pieces, by callers that read on
 LISTED_AT_ONCE = 200  # rows
-MAX_SPARE = 8 * MB  # free pages and log that may stay: they are used again
+MAX_SPARE = 8 * MIB  # free pages and log that may stay: they are used again
 MAX_HEAD = MAX_NAME = 200  # characters
 
 
@@ -58,7 +57,7 @@ class ResultStore:
         self._database = database
         self._clock = database.clock
         self._ttl = ttl_s
-        self._max = max_total_mb * MB
+        self._max = max_total_mb * MIB
         self._next_sweep = 0.0
 
     def put(

@@ -42,7 +42,6 @@ MAX_GROUPS = 20_000
 
 
 def word_groups(text: str) -> Iterator[Group]:
-    """Yield the words of a text, in order."""
     for unspaced, word in _runs(text):
         if word:
             yield _groups[word]
@@ -51,7 +50,6 @@ def word_groups(text: str) -> Iterator[Group]:
 
 
 def split_words(text: str) -> list[str]:
-    """Return all words of a text, wholes and parts."""
     if not text.isascii():
         return [word for group in word_groups(text) for word in group]
     # The same, but quicker: most texts are so.

@@ -81,7 +81,6 @@ class UsageStats:
     # What happens
 
     def record(self, event: CallEvent) -> None:
-        """Record a finished call."""
         spec, error = event.spec, event.error
         reason = error.reason if error is not None else None
         row = (
@@ -102,7 +101,6 @@ class UsageStats:
         self._writer.rows[CALLS].append(row)
 
     def record_run(self, event: RunEvent) -> None:
-        """Record a finished run."""
         error = event.error
         code = None if error is None else error.code
         door, client = _name(event.door), _name(event.client)
@@ -124,7 +122,6 @@ class UsageStats:
             self._add(GAPS, _name(client), seconds * 1000, distinct_name(owner))
 
     def flush(self, timeout: float = CALL_WAIT_S) -> None:
-        """Write what waits."""
         if self._recorder is not None:
             self._recorder.flush()
         self._writer.flush(timeout)

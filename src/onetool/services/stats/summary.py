@@ -17,11 +17,11 @@ from typing import Any, TypedDict
 
 import msgspec
 
+from onetool.core.limits import DAY
 from onetool.core.text import LAST_SECOND
 from onetool.services.stats.store import Row, StatsReader, read_spread
 
 HOUR = 3600
-DAY = 24 * HOUR
 MAX_BUCKETS = 90  # of all that there is, the latest
 
 

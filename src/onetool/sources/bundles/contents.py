@@ -108,7 +108,6 @@ class Contents:
 
     @cached_property
     def in_order(self) -> list[KeptTool]:
-        """All tools, sorted by id."""
         return sorted(self.by_id.values(), key=get_id)
 
     @cached_property

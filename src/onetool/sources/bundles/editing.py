@@ -155,7 +155,6 @@ class OwnExamples:
         self._documents = documents
 
     def of(self, owner: str, tool: str) -> tuple[ToolExample, ...]:
-        """Return the examples of one tool."""
         return _lists(self._documents.read(_key(owner))).get(tool, ())
 
     def put(

@@ -243,7 +243,6 @@ _HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}")
 
 
 def literal(text: str) -> str:
-    """Escape a text for a template."""
     return _DOLLARS.sub(lambda found: found[0] * 2, text)
 
 

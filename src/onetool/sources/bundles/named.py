@@ -120,7 +120,6 @@ class NamedTools:
         self._made: dict[str, ToolSpec] = {}
 
     def get(self, name: str) -> ToolSpec | None:
-        """Return the spec of `bundle.tool@version`."""
         base, at, version = name.rpartition(VERSION_SIGN)
         loaded = self.find(base) if at else None
         if loaded is None:
@@ -350,16 +349,9 @@ class BundleTools:
         mistake = self.named.shadowed.get(bundle_id)
         return None if mistake is None else f"{mistake.message}: {mistake.hint}"
 
-    def name_of(self, bundle: Bundle, tool: Tool) -> str:
-        """Return the name under which calls of this version are counted."""
-        return self.named.name_of(bundle, tool)
-
-    def name_in_code(self, bundle: Bundle, tool: Tool) -> str | None:
-        return self.named.name_in_code(bundle, tool)
-
     def name_and_spec(self, bundle: Bundle, tool: Tool) -> tuple[str, ToolSpec | None]:
         """Return the name under which calls of this tool are counted, and its spec if it is callable by that name."""
-        name = self.name_of(bundle, tool)
+        name = self.named.name_of(bundle, tool)
         return name, self.named.spec_of(name, tool)
 
     def is_unchanged(self, at_once: bool = False) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, TypeVar
 
 from onetool.sources.bundles.model import Bundle, Tool
+from onetool.sources.bundles.named import BundleTools
 from onetool.sources.bundles.names import code_name
 from onetool.sources.bundles.rules import BundleStore
 from onetool.sources.bundles.store import ListQuery, Visibility
@@ -19,13 +20,9 @@ T = TypeVar("T")
 
 
 class RowFacts:
-    """The additional fields of tools in lists."""
-
-    def __init__(
-        self, store: BundleStore, name_in_code: Callable[[Bundle, Tool], str | None], runtime: BundleRuntime
-    ) -> None:
+    def __init__(self, store: BundleStore, loading: BundleTools, runtime: BundleRuntime) -> None:
         self._store = store
-        self._name_in_code = name_in_code
+        self._loading = loading
         self._runtime = runtime
 
     def of(self, tools: list[tuple[Tool, bool]]) -> Iterable[dict[str, Any]]:
@@ -39,7 +36,7 @@ class RowFacts:
             else:
                 is_on = bundle.is_enabled and tool.is_enabled and is_there
                 yield {
-                    "name": self._name_in_code(bundle, tool),
+                    "name": self._loading.named.name_in_code(bundle, tool),
                     "bundleSlug": bundle.slug,
                     "origin": _origin(tool),
                     "health": _health(tool, servers) if is_on else "off",

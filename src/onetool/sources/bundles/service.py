@@ -68,7 +68,7 @@ class BundleService:
         self._derived = derived
         self._built_in = {name: built_in_id(name) for name in built_in}
         self.loading = BundleTools(store, factory)
-        self._facts = RowFacts(store, self.loading.name_in_code, runtime)
+        self._facts = RowFacts(store, self.loading, runtime)
         self._ready: tuple[int, dict[ToolVersion, SingleTool]] = (0, {})  # with the number of the load
 
     @property
@@ -279,7 +279,7 @@ class BundleService:
     async def visibility(self, allowed: Collection[str]) -> Visibility:
         """Return what is visible under this allow-list."""
         await self._runtime.refresh()  # the name of a tool depends on other tools
-        return AllowedOnly(self.store, self.loading.name_of, allowed)
+        return AllowedOnly(self.store, self.loading.named.name_of, allowed)
 
     # Calls
 
@@ -342,7 +342,7 @@ class BundleService:
         bundle = self.store.bundle(tool.bundle_id)
         name = f"{DRAFT}/{tool.slug}{VERSION_SIGN}{tool.version}"
         return self._factory.spec(
-            tool, name if bundle is None else self.loading.name_of(bundle, tool), on_response=on_response
+            tool, name if bundle is None else self.loading.named.name_of(bundle, tool), on_response=on_response
         )
 
     def preview(self, tool: Tool, args: Mapping[str, Any]) -> Shown:
@@ -354,7 +354,7 @@ class BundleService:
     ) -> tuple[str, ...]:
         """Return the names under which calls of a version are counted. The default version has two."""
         tool = self._tool(bundle_id, slug, version, visibility)
-        name = self.loading.name_of(self._bundle(tool.bundle_id), tool)
+        name = self.loading.named.name_of(self._bundle(tool.bundle_id), tool)
         return (name,) if tool.is_built_in or VERSION_SIGN in name else (name, f"{name}{VERSION_SIGN}{version}")
 
     def place_of(self, spec: ToolSpec) -> tuple[str, str, str] | None:

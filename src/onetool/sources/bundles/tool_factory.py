@@ -63,9 +63,7 @@ class BundleRuntime(Protocol):
         """Return the signature in code of the tool with this name, including tools without a bundle."""
         ...
 
-    def server_health(self) -> Mapping[str, Health]:
-        """Return the health of each MCP server by name."""
-        ...
+    def server_health(self) -> Mapping[str, Health]: ...
 
     def function(self, name: str) -> ToolSpec | None:
         """Return the registered function with this name, if it exists and is enabled."""

@@ -148,7 +148,6 @@ def read_tool(data: Any, slug: str, version: str) -> ToolContent:
 
 
 def read_examples(data: Any) -> tuple[ToolExample, ...]:
-    """Read `{"examples": […]}`."""
     examples = converted(data, ExampleList).examples
     _check_examples(examples)
     return examples

@@ -117,8 +117,6 @@ async def login(
 
 
 class BearerAuth(httpx2.Auth):
-    """Authentication with a token from the config."""
-
     def __init__(self, name: str, token: str) -> None:
         self._name, self._token = name, token
 

@@ -331,8 +331,6 @@ def _shown(name: str) -> str:
 
 
 class _ToolHandler:
-    """The handler of one tool."""
-
     def __init__(
         self,
         proxy: ServerProxy,

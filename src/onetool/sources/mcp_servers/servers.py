@@ -42,8 +42,6 @@ NEEDS_LOGIN = "a person has to log in to it"
 
 
 class ServerStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """The state of a server."""
-
     name: str
     state: State  # idle: not needed yet
     transport: Transport
@@ -287,7 +285,6 @@ class Servers(Source):
         return ServerCache(self._documents, name, proxy.settings)
 
     def offered(self, name: str) -> Catalogue:
-        """Return the current catalogue of a server."""
         return self._proxies[name].catalogue()
 
     # Connections

@@ -170,8 +170,6 @@ class _Unprinted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BearerToken(_Unprinted, frozen=True, kw_only=True):
-    """A token from the config."""
-
     token: str
 
 

@@ -111,13 +111,10 @@ class UpstreamCall:
         return self._context.copy().run(begin_span, name)
 
     def run_in_context(self, notify: Callable[..., None], *what: Any) -> None:
-        """Run `notify` in the caller's context."""
         self._context.copy().run(notify, *what)
 
 
 class UpstreamCalls:
-    """The pending calls of one connection."""
-
     def __init__(self) -> None:
         self._calls: list[UpstreamCall] = []
         # The server may continue cancelled calls: their callers, and how long messages may be for them.

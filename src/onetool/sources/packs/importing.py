@@ -181,8 +181,6 @@ PREFIX = "onetool_pack_"
 
 
 class PackImport:
-    """A running import of a pack."""
-
     def __init__(self, candidate: PackCandidate, fresh: bool = False) -> None:
         self.candidate = candidate
         self._fresh = fresh

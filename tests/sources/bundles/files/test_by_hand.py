@@ -13,7 +13,7 @@ from onetool.core.schema import CompiledSchema
 from onetool.sources.bundles import validation
 from onetool.sources.bundles.contents import PathTakenError
 from onetool.sources.bundles.errors import ConflictError, ForbiddenError, NotFoundError, UnavailableError
-from onetool.sources.bundles.files import form, sync, writing
+from onetool.sources.bundles.files import sync, writing
 from onetool.sources.bundles.files.store import FileTransaction
 from onetool.sources.bundles.store import ListQuery
 
@@ -409,26 +409,6 @@ def test_what_fails_after_the_files_are_written_does_not_fail_the_write(store, f
         patch.setattr(FileTransaction, "_put_tool", fail)
         put = store.put_tool(id, "other", "1", tool())
     assert store.tool(id, "other", "1") == put
-
-
-def test_older_files_are_read_and_stay_as_they_are(store, folder, monkeypatch):
-    def step(kind, data):
-        assert kind in ("tool", "bundle")
-        return {
-            **{key: value for key, value in data.items() if key != "name"},
-            "slug": data["name"],
-            "schemaVersion": "1",
-        }
-
-    monkeypatch.setitem(form.STEPS, "0", step)
-    write(folder / "old" / "bundle.json", {"name": "old", "schemaVersion": "0"})
-    old = {key: value for key, value in BY_HAND.items() if key != "slug"} | {"name": "sum", "schemaVersion": 0}
-    path = write(folder / "old" / "tools" / "sum.json", old)
-    store.sync()
-    (found,) = store.tools()
-    assert (found.slug, found.schema_version, json.loads(path.read_text())) == ("sum", "1", old)
-    store.patch_tool(found.bundle_id, "sum", "1", False)
-    assert json.loads(path.read_text())["schemaVersion"] == "1"
 
 
 def test_files_are_for_people(store, folder):

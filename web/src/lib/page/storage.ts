@@ -2,10 +2,19 @@
 
 const PREFIX = "onetool.";
 
+/** Whether a value is of the kind that is kept: another program may have been at this address before. Null stands for a text, and lists and objects hold texts. */
+function isLike(value: unknown, otherwise: unknown): boolean {
+  if (otherwise === null) return typeof value === "string";
+  if (typeof otherwise !== "object") return typeof value === typeof otherwise;
+  if (typeof value !== "object" || value === null || Array.isArray(value) !== Array.isArray(otherwise)) return false;
+  return Object.values(value).every((one) => typeof one === "string");
+}
+
 export function stored<T>(key: string, otherwise: T, place = () => localStorage): T {
   try {
     const text = place().getItem(PREFIX + key);
-    return text === null ? otherwise : (JSON.parse(text) as T);
+    const value: unknown = text === null ? null : JSON.parse(text);
+    return isLike(value, otherwise) ? (value as T) : otherwise;
   } catch {
     return otherwise;
   }

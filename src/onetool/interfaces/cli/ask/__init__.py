@@ -31,8 +31,6 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class WithToolsCommand(click.Command):
-    """A command that has this switch."""
-
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         words = list(join_switch_value(args))
         try:

@@ -336,6 +336,5 @@ def end_heeded() -> Iterator[None]:
 
 
 def print_interrupted(answer: Answer | None = None, hints: Iterable[str] = ()) -> None:
-    """Print what there is of an interrupted answer."""
     error = {"reason": "interrupted", "message": "it was interrupted before there was an answer", "hints": [*hints]}
     print_json({**msgspec.to_builtins(answer or Answer(answer=None)), "error": error})

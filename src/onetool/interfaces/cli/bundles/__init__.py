@@ -25,7 +25,6 @@ from onetool.interfaces.cli.bundles.references import (
     complete_ref,
     find_bundle,
     find_tool,
-    found_tools,
     heading,
     origin,
     print_requirements,
@@ -113,7 +112,7 @@ def search(ctx: click.Context, query: tuple[str, ...], everything: bool, limit: 
     slugs = {bundle["id"]: bundle["slug"] for bundle in all_bundles(bundles)}
     found = [
         {"bundle": slugs.get(tool["bundleID"]), **tool}
-        for tool in found_tools(bundles, " ".join(query), everything, limit)
+        for tool in bundles.search(" ".join(query), everything, None, limit)[0]
     ]
     if wants_json(as_json):
         print_json([{"bundle": one["bundle"], "bundleID": one["bundleID"], **in_short(one)} for one in found])

@@ -31,7 +31,7 @@ from onetool.interfaces.cli.options import config_option, data_options, open_app
 from onetool.interfaces.cli.output import confirm, counted, echo, printable
 from onetool.sources.bundles.editing import Place, copied, rename_tool, switch_versions
 from onetool.sources.bundles.errors import ConflictError
-from onetool.sources.bundles.model import Tool, shown
+from onetool.sources.bundles.model import shown
 from onetool.sources.bundles.names import new_id
 from onetool.sources.bundles.service import BundleService, Shown
 from onetool.sources.bundles.validation import KEPT
@@ -339,9 +339,4 @@ def check_tool(app: App, place: ToolReference, data: Any) -> dict[str, Any]:
 
     _, (tool,) = assemble({"slug": "draft"}, [(str(place.tool), version_of(place, data), data)])
     app.bundles.check(tool)
-    return as_put(tool)
-
-
-def as_put(tool: Tool) -> dict[str, Any]:
-    """Return what a person gives of a tool: as PUT takes it, with its place."""
     return {key: value for key, value in shown(tool).items() if key not in KEPT}

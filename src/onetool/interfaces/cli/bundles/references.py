@@ -26,11 +26,6 @@ from onetool.sources.bundles.service import BundleService, Shown
 MAX_DESCRIPTION_LENGTH = 120  # characters of a description, in a list
 
 
-def found_tools(bundles: BundleService, query: str, include_disabled: bool, limit: int) -> list[Shown]:
-    found, _ = bundles.search(query, include_disabled, None, limit)
-    return found
-
-
 def title(thing: dict[str, Any]) -> str:
     """First line of the description, or the name."""
     return _one_line(thing["description"] or thing["displayName"])

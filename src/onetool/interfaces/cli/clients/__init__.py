@@ -26,8 +26,6 @@ from onetool.interfaces.cli.options import refuse_link_out
 
 
 class SetupOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """Options of `init --client`."""
-
     client: str
     folder: Path
     name: str

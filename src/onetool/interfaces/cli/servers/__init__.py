@@ -294,7 +294,6 @@ def _result(app: "App", known: "Servers", name: str, seconds: float) -> dict[str
 
 
 def _problem_lines(status: "ServerStatus") -> str:
-    """Problems of a server, in a few lines."""
     lines = [status.error] if status.error else []
     if status.state == "disabled":
         lines.append("it is switched off in the config")

@@ -223,7 +223,6 @@ class CommandPairs:
         self._pairs: dict[str, list[str]] = {}
 
     def written(self, text: str) -> None:
-        """Add pairs from an escaped text."""
         for part in text.split("&"):
             name, _, value = part.partition("=")
             if part:

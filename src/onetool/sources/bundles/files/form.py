@@ -1,4 +1,4 @@
-"""Conversion of bundles and tools to the text of their files and back; older versions are migrated when read.
+"""Conversion of bundles and tools to the text of their files and back.
 
 Files are written in a fixed order: first the fields of users, then the fields of the store. Files are untrusted and
 read strictly, but handwritten files may leave out the store's fields. The id is then derived from the file's place and
@@ -6,7 +6,7 @@ names, and the times are the file's.
 """
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
 from hashlib import sha256
@@ -85,36 +85,17 @@ def check_set(tools: Sequence[Tool]) -> None:
         ids.add(tool.id)
 
 
-# Files of older versions.
-
-
-Data = dict[str, Any]
-Step = Callable[[str, Data], Data]
-"""Migrate the data of a kind ("bundle", "tool" or "overlay") to the next `schemaVersion`."""
-
-STEPS: dict[str, Step] = {}
-"""Migrations by source version. There has been only one version so far."""
-
-
-def migrated(kind: str, data: Data) -> Data:
-    """Convert data to the current version of the format. A file without a version is of the current one."""
+def check_format(data: Mapping[str, Any]) -> None:
+    """Raise InvalidError for another version of the format. Files without a version have the current one."""
     version = str(data.get("schemaVersion", SCHEMA_VERSION))
-    while version != SCHEMA_VERSION:
-        step = STEPS.get(version)
-        if step is None:
-            raise InvalidError(_unknown(version), "/schemaVersion")
-        data = step(kind, data)
-        version = str(data["schemaVersion"])
-    return data
-
-
-def _unknown(version: str) -> str:
+    if version == SCHEMA_VERSION:
+        return
     if version.isascii() and version.isdigit() and int(version[:9]) > int(SCHEMA_VERSION):
-        return (
-            f"/schemaVersion: it is of version {version[:9]}, and this OneTool knows versions up to {SCHEMA_VERSION}; "
-            "a newer OneTool has written it: update this one"
-        )
-    return f"/schemaVersion: there is no version {version!r:.40}; today's is {SCHEMA_VERSION!r}"
+        known = f"and this OneTool knows versions up to {SCHEMA_VERSION}"
+        update = "a newer OneTool has written it: update this one"
+        raise InvalidError(f"/schemaVersion: it is of version {version[:9]}, {known}; {update}", "/schemaVersion")
+    message = f"/schemaVersion: there is no version {version!r:.40}; today's is {SCHEMA_VERSION!r}"
+    raise InvalidError(message, "/schemaVersion")
 
 
 # Texts of files
@@ -194,7 +175,8 @@ def _text(thing: Bundle | Tool, keys: tuple[str, ...]) -> bytes:
 
 def read_bundle_file(text: bytes, folder: str, mtime_ns: int) -> Bundle:
     """Read a bundle's file in the folder named `folder`. Raises InvalidError."""
-    data = migrated("bundle", parsed(text))
+    data = parsed(text)
+    check_format(data)
     content = read_bundle(data)
     check_slug(content.slug)
     deleted = data.get("softDeletedAt")
@@ -215,7 +197,8 @@ def read_tool_file(text: bytes, bundle_id: str, folder: str, mtime_ns: int) -> T
 
 
 def _tool(text: bytes, bundle_id: str, folder: str, mtime_ns: int) -> Tool:
-    data = migrated("tool", parsed(text))
+    data = parsed(text)
+    check_format(data)
     slug, version = _name(data, "slug"), _name(data, "version")
     check_slug(slug)
     check_version(version)

@@ -1,13 +1,14 @@
 """`builtin.json`: the users' settings of built-in and derived bundles and tools: switches, and examples."""
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from typing import TypeVar
 
 import msgspec
 
 from onetool.sources.bundles.errors import InvalidError
 from onetool.sources.bundles.files.disk import MAX_FILE_BYTES
-from onetool.sources.bundles.files.form import migrated, parsed
+from onetool.sources.bundles.files.form import check_format, parsed
 from onetool.sources.bundles.model import SCHEMA_VERSION, Bundle, Tool, ToolExample
 from onetool.sources.bundles.validation import converted
 
@@ -86,7 +87,8 @@ def overlay_text(overlay: Overlay) -> bytes:
 
 def read_overlay(text: bytes) -> Overlay:
     """Parse the file. Raises InvalidError."""
-    data = migrated("overlay", parsed(text))
+    data = parsed(text)
+    check_format(data)
     return converted({**data, "schemaVersion": SCHEMA_VERSION}, Overlay)
 
 
@@ -106,17 +108,9 @@ def _of_derived(settings: dict[str, T]) -> dict[str, T]:
 def check_built_in(built_in: BuiltIn) -> None:
     """Raise InvalidError if two built-in tools have the same name, and would share a switch."""
     keys = [key for bundle, tools in built_in for key in (bundle.slug, *(tool_key(bundle, tool) for tool in tools))]
-    if twice := _first_duplicate(keys):
-        raise InvalidError(f"there are two built-in things called {twice}")
-
-
-def _first_duplicate(keys: Iterable[str]) -> str | None:
-    seen: set[str] = set()
-    for key in keys:
-        if key in seen:
-            return key
-        seen.add(key)
-    return None
+    for key, count in Counter(keys).items():
+        if count > 1:
+            raise InvalidError(f"there are two built-in things called {key}")
 
 
 def _switched(switches: dict[str, bool], key: str, is_enabled: bool) -> dict[str, bool]:

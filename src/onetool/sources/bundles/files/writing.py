@@ -126,7 +126,6 @@ def replace(root: OpenFolder, path: str, data: bytes) -> Stamp:
 
 
 def rename(root: OpenFolder, path: str, new: str) -> None:
-    """Rename a file within its folder."""
     _move(root, path, new)
     sync_folder(root, parent(new))
 

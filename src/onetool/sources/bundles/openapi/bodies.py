@@ -23,7 +23,6 @@ from onetool.sources.bundles.openapi.schemas import (
     encoding_of,
     is_json,
     is_multipart,
-    is_xml,
     kind_of,
     known_media,
     samples_of,
@@ -179,7 +178,8 @@ class BodyConverter:
                 return one
         json = [one for one in content if known_media(one) == "application/json"] + [*filter(is_json, content)]
         forms = [one for one in content if known_media(one) == FORM]
-        others = [one for one in content if known_media(one) and not is_multipart(one) and not is_xml(one)]
+        others = [one for one in content if known_media(one) and not is_multipart(one)]
+        others = [one for one in others if not known_media(one).endswith("xml")]
         if found := (*json, *forms, *multipart, *others):
             return found[0]
         kinds = ", ".join(printable(one, 60) for one in list(content)[:3])

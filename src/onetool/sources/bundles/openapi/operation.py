@@ -377,8 +377,6 @@ class Operation(NamedTuple):
 
 
 class OperationConverter:
-    """A converter of the operations of one document."""
-
     def __init__(
         self,
         document: OpenApiDocument,

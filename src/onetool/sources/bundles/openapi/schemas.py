@@ -34,10 +34,6 @@ def is_json(text: str) -> bool:
     return media == "application/json" or media.endswith("+json")
 
 
-def is_xml(text: str) -> bool:
-    return known_media(text).endswith("xml")
-
-
 def is_multipart(text: str) -> bool:
     return known_media(text).startswith("multipart/")
 

@@ -1,1 +1,0 @@
-export{m as default}from"./screens-CQr2Yx9q.js";

@@ -1,1 +1,0 @@
-export{f as default}from"./screens-CQr2Yx9q.js";
