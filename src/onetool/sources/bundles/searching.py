@@ -210,8 +210,8 @@ class StoreSearch:
 
 def _digest(function: ToolSpec | None) -> int:
     """Return a checksum of the texts that a tool may inherit from its function."""
-    said = None if function is None else (function.description, function.input_schema)
-    return crc32(repr(said).encode(errors="backslashreplace"))
+    texts = None if function is None else (function.description, function.input_schema)
+    return crc32(repr(texts).encode(errors="backslashreplace"))
 
 
 def _document(bundle: _SearchedBundle, tool: Tool) -> Document:

@@ -61,8 +61,8 @@ def _kinds(kind: inspect.Type, data: Any) -> list[inspect.Type]:
         return [kind]
     found = [one for each in kind.types for one in _kinds(each, data)]
     tagged = _structs(found) if isinstance(data, Mapping) else []
-    said: list[inspect.Type] = [one for one in tagged if one.tag is not None and data.get(one.tag_field) == one.tag]
-    return said or found
+    selected: list[inspect.Type] = [one for one in tagged if one.tag is not None and data.get(one.tag_field) == one.tag]
+    return selected or found
 
 
 def _structs(kinds: list[inspect.Type]) -> list[inspect.StructType]:

@@ -243,9 +243,9 @@ class StoredAuth(OAuthClientProvider):
         with suppress(ValueError, AttributeError, TypeError):
             code = in_short(str(json.loads(await response.aread()).get("error") or ""), MAX_QUOTED)
         if response.status_code not in (400, 401, 403) or code in TEMPORARY:
-            said = f"{response.status_code} {code}".strip()
+            answer = f"{response.status_code} {code}".strip()
             hint = f"if this persists: {LoginRequiredError(self._name).command}"
-            raise AuthError(f"the login to the server {self._name} could not be refreshed ({said}); {hint}")
+            raise AuthError(f"the login to the server {self._name} could not be refreshed ({answer}); {hint}")
         self.context.clear_tokens()
         self._login = replace(self._login, tokens=None, expires_at=None)
         self._version = await held.clear(self._login)
@@ -300,8 +300,8 @@ class StoredAuth(OAuthClientProvider):
             had_one = self._login.client or self._login.authorization_server
             raise LoginRequiredError(self._name, "requires a new login, the last one has expired" if had_one else why)
         scopes = extract_scope_from_www_auth(response) or ""
-        said = extract_field_from_www_auth(response, "error_description") or "unspecified"
-        why = f"requires a login with more rights ({scopes or in_short(said, MAX_QUOTED)})"
+        description = extract_field_from_www_auth(response, "error_description") or "unspecified"
+        why = f"requires a login with more rights ({scopes or in_short(description, MAX_QUOTED)})"
         note_auth_error(LoginRequiredError(self._name, why, scopes))
         if not set(scopes.split()) <= set((self._login.wanted or "").split()):
             with suppress(AuthError):  # the next login won't request the scopes; the call continues

@@ -91,8 +91,8 @@ class ServerLog:
 
         A position is a file id with an offset. If the file no longer exists, all stored lines are new.
         """
-        named, _, said = position.partition("-")
-        start, kept = int(said) if said.isdecimal() else 0, b""
+        named, _, offset = position.partition("-")
+        start, kept = int(offset) if offset.isdecimal() else 0, b""
         with suppress(OSError):
             old, old_id = _read(self._old)
             kept = old[start if named == old_id else 0 :]

@@ -298,7 +298,7 @@ class Upstream:
         if connection.has_ended:
             await connection.wait_ended()
         last = self.server_log.last_lines()
-        said = f"; it said: {last}" if last else ""
-        why = f"the MCP server {self.name} ended in the middle of {what}: {connection.why_ended(call)}{said}"
+        output = f"; it said: {last}" if last else ""
+        why = f"the MCP server {self.name} ended in the middle of {what}: {connection.why_ended(call)}{output}"
         hints = ["the call may or may not have had an effect", f"onetool servers logs {self.name}"]
         return ToolFailure(cut(why, MAX_ERROR), reason="source_unavailable", hints=hints)

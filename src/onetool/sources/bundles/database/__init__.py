@@ -163,12 +163,12 @@ class DatabaseStore(BundleStore):
         return before != self._synced
 
     def watch(self, call: Callable[[], None]) -> None:
-        def told(detail: str) -> None:
+        def notified(detail: str) -> None:
             is_known = detail.isdecimal() and self._seen is not None and int(detail) <= self._seen.revision
             if not is_known:
                 call()
 
-        self._watching.append(self._database.on_change(TOPIC, told))
+        self._watching.append(self._database.on_change(TOPIC, notified))
 
     def reap(self) -> list[str]:
         return [] if self._database.is_away else super().reap()

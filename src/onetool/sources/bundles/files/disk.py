@@ -131,10 +131,10 @@ def stamp_of(status: os.stat_result) -> Stamp:
     return Stamp(status.st_mtime_ns, status.st_size, status.st_ino)
 
 
-def _bytes(file: int, said: int) -> bytes:
+def _bytes(file: int, expected: int) -> bytes:
     """Read all bytes, in one step if the size is correct, as it nearly always is."""
-    part = os.read(file, said + 1)
-    if len(part) == said:
+    part = os.read(file, expected + 1)
+    if len(part) == expected:
         return part
     parts: list[bytes] = []
     size = 0

@@ -292,8 +292,8 @@ def _times(data: Mapping[str, Any], mtime_ns: int) -> dict[str, Any]:
 
 def _as_edited(thing: Thing, data: Mapping[str, Any], mtime_ns: int) -> Thing:
     """Set the modification time of a file that was edited by hand to the time when it was saved."""
-    said = data.get("digest")
-    if said is None or data.get("modifiedAt") is None or said == _digest(thing):
+    stored = data.get("digest")
+    if stored is None or data.get("modifiedAt") is None or stored == _digest(thing):
         return thing
     return msgspec.structs.replace(thing, modified_at=max(thing.modified_at, time_text(mtime_ns / 1e9)))
 
@@ -302,9 +302,9 @@ def _digest(thing: Bundle | Tool) -> str | None:
     """Return a digest of the fields that `modifiedAt` covers, or None if they are not JSON."""
     fields = _BUNDLE_DIGESTED if isinstance(thing, Bundle) else _TOOL_DIGESTED
     about: dict[str, Any] = {}
-    for key, field, is_said in fields:
+    for key, field, keeps_empty in fields:
         value = getattr(thing, field)
-        if value or (is_said and value is not None):
+        if value or (keeps_empty and value is not None):
             about[key] = value
     try:
         return sha256(msgspec.json.encode(about, order="sorted")).hexdigest()[:16]

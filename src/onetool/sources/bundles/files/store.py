@@ -340,13 +340,13 @@ class FileStore(BundleStore):
 
     def _look(self, is_wanted: bool = False) -> None:
         """Scan the whole folder. Raises UnavailableError; if the store is open, only if `is_wanted`."""
-        was_open, told = self._contents is not None, self._log.stamp()
+        was_open, log_stamp = self._contents is not None, self._log.stamp()
         if not self._syncing.acquire(timeout=FIRST_SECONDS):
             raise UnavailableError(f"{self._folder} is being read by another thread; try again later")
         try:
             if not was_open and self._contents is not None and not is_wanted:
                 return  # another thread has opened it
-            told = self._log.stamp()  # later entries are loaded after the scan
+            log_stamp = self._log.stamp()  # later entries are loaded after the scan
             saved = None if os.path.islink(self._folder / STATE) else self._folder / CONTENTS
             known = self._contents or self._snapshot.read(saved, self.reserved)
             found = find_changes(self._folder, known, self._foreign, is_settled=known is self._settled)
@@ -358,14 +358,14 @@ class FileStore(BundleStore):
                             writing.remove_quietly(root, draft)  # we hold the lock: no writer owns it
                 stack.enter_context(self._changing)
                 self._settled = self._take_in(self._contents or known, found)
-                self._log.seen = told
+                self._log.seen = log_stamp
             if not was_open:
                 self._synced = self._settled.revision
             self._save()
         except UnavailableError:
             if is_wanted or self._contents is None:
                 raise
-            self._log.seen = told  # otherwise every reader would scan again
+            self._log.seen = log_stamp  # otherwise every reader would scan again
         finally:
             self._syncing.release()
 

@@ -214,9 +214,9 @@ class BodyConverter:
         for name, schema in members.schemas.items():
             definition = self._schemas.read(schema, "in")
             found = definition.schema if isinstance(definition.schema, dict) else {}
-            said = [one[name] for one in samples if isinstance(one, dict) and name in one]
-            if said and "examples" not in found and "default" not in found and "enum" not in found:
-                found = {**found, "examples": said[:1]}
+            examples = [one[name] for one in samples if isinstance(one, dict) and name in one]
+            if examples and "examples" not in found and "default" not in found and "enum" not in found:
+                found = {**found, "examples": examples[:1]}
             needed = self._required and name in members.required
             template[literal(name)] = self._arguments.add(name, "body", Definition(found, definition.uses), needed)
         return template
@@ -266,5 +266,5 @@ def _says_only_required(arms: Any) -> bool:
 
 def _is_binary(media: str, schema: dict[str, Any]) -> bool:
     """Return whether a body is a file. A plain string is text, unless its media type is always binary."""
-    is_said = kind_of(schema) != "string" or schema.get("format") == "binary"
-    return encoding_of(media) == "binary" and (is_said or media.startswith(_ALWAYS_BINARY))
+    is_explicit = kind_of(schema) != "string" or schema.get("format") == "binary"
+    return encoding_of(media) == "binary" and (is_explicit or media.startswith(_ALWAYS_BINARY))
