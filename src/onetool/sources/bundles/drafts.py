@@ -243,7 +243,7 @@ async def check_arguments(
     return given.args, [DraftFault(one.pointer, str(one)) for one in given.problems]
 
 
-# What a call would do
+# Previews of calls
 
 
 DRAFT = derived_id("a draft")
