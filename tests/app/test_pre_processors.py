@@ -99,8 +99,8 @@ def test_doors_to_code_and_other_tools(app):
     [
         ("x = 1\ny = 1 / 0\nargs", "preProcessors[1]: line 2: ZeroDivisionError"),
         ("raise ValueError('no city')", "preProcessors[1]: line 1: ValueError: no city"),
-        ("args['first'] = 'x'", "preProcessors[1]: gave nothing, and has to give an object"),
-        ("[1]", "preProcessors[1]: gave a value of type list"),
+        ("args['first'] = 'x'", "preProcessors[1]: returned nothing, expected an object"),
+        ("[1]", "preProcessors[1]: returned a value of type list"),
         ("while True: pass\nargs", "preProcessors[1]: "),
         ("'x' * 10**9\nargs", "preProcessors[1]: "),
         ("{'first': 'x' * 3_000_000}", "preProcessors[1]: "),

@@ -62,7 +62,7 @@ def test_readers_are_not_held_up(store, holder):
 
 
 def test_how_long_a_writer_waits():
-    assert writing.LOCK_PATIENCE == 10.0
+    assert writing.LOCK_TIMEOUT == 10.0
 
 
 def test_a_folder_that_is_taken_away_has_no_second_holder(folder, store):

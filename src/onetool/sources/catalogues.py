@@ -1,6 +1,6 @@
-"""Tools that are declared in the config, and the union of what several sources offer, with each name once.
+"""Tools declared in the config, and the merging of the catalogues of several sources, with each name once.
 
-A definition that is wrong is reported with its place in the file; the others work.
+An invalid definition is reported with its place in the file; valid definitions still load.
 """
 
 from collections.abc import Iterable
@@ -15,17 +15,17 @@ from onetool.core.spec import Handlers, ToolSpec, accept
 
 
 class ToolDeclaration(msgspec.Struct, frozen=True):
-    """A definition with its place in the file, so that errors can point there."""
+    """A definition with its place in the file, for error messages."""
 
     definition: Any
     file: str
     line: int
-    index: int  # its place in the list of its own file
+    index: int  # in the list of its own file
     mistakes: tuple[Mistake, ...] = ()
 
 
 class DeclaredTools(Source):
-    """Definitions from the config -> tools."""
+    """The source of the tools that the config defines."""
 
     name = "config"
 
@@ -61,18 +61,18 @@ NOTHING = Catalogue()
 
 
 class Offered(msgspec.Struct, frozen=True):
-    """What each source has now, for who shows it source by source."""
+    """The current catalogue of each source, for listings by source."""
 
-    own: Catalogue = NOTHING  # the pack about all others
+    own: Catalogue = NOTHING  # the pack `ot`
     packs: Catalogue = NOTHING
     declared: Catalogue = NOTHING
     bundles: Catalogue = NOTHING
-    served: Catalogue = NOTHING  # by MCP servers …
-    servers: tuple[str, ...] = ()  # … of these names
+    served: Catalogue = NOTHING  # by MCP servers
+    servers: tuple[str, ...] = ()  # names of these MCP servers
 
 
 def united(catalogues: Iterable[Catalogue]) -> tuple[list[ToolSpec], list[Mistake]]:
-    """Return all tools under their names; those that are lazy stay where they are, and have their names, too."""
+    """Return the tools, each name once, without the lazy ones, whose names are taken as well; and the mistakes."""
     tools: dict[str, ToolSpec] = {}
     mistakes: list[Mistake] = []
     lazy = NO_PACKS
@@ -85,12 +85,12 @@ def united(catalogues: Iterable[Catalogue]) -> tuple[list[ToolSpec], list[Mistak
             else:
                 mistakes.append(_duplicate_mistake(spec.name, there.spec(), spec))
         add_first(tools, ((spec.name, spec) for spec in new), mistakes)
-        lazy = catalogue.lazy or lazy  # there is one source of such tools
+        lazy = catalogue.lazy or lazy  # only one source has lazy tools
     return list(tools.values()), mistakes
 
 
 def add_first(known: dict[str, Any], offered: Iterable[tuple[str, Any]], mistakes: list[Mistake]) -> dict[str, Any]:
-    """Each under its name. Where two have one name the first stays, and both are named."""
+    """Add each item under its name. If a name is taken, keep the first item and report both."""
     for name, one in offered:
         there = known.setdefault(name, one)
         if there is not one:

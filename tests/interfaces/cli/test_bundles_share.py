@@ -106,7 +106,7 @@ def test_a_bundle_that_was_deleted_comes_back_with_its_tools(weather, here):
     run("export", "weather")
     run("delete", "weather", "--with-tools", "--yes")
     came = did("import", "weather.zip")
-    assert came["changes"][0]["detail"] == "it was deleted here, and comes back"
+    assert came["changes"][0]["detail"] == "was deleted here and is restored"
     assert tools_of(weather["id"]) == [("forecast", "1"), ("say", "1")]
 
 
@@ -115,7 +115,7 @@ def test_a_version_with_other_content_is_never_replaced(weather, here, monkeypat
     run("delete", "weather/say", "--yes")
     did("add", "weather/say", "-", stdin=json.dumps({**ECHO, "description": "Another one."}))
     for options in ([], ["--dry-run"]):
-        assert "say@1: the same version is here with other content" in refused("import", "weather.zip", *options)
+        assert "say@1: the version exists with other content" in refused("import", "weather.zip", *options)
         assert "--as SLUG" in refused("import", "weather.zip", *options)
     assert "Nothing was imported" in seen(monkeypatch, "import", "weather.zip", code=1)
     assert "What would change" in seen(monkeypatch, "import", "weather.zip", "--dry-run", code=1)
@@ -146,7 +146,7 @@ def test_what_comes_into_a_bundle_that_is_there_comes_whole_or_not_at_all(weathe
     assert did("show", "pet-store")["description"] == before["description"]
     more = {**DOCUMENT["paths"], "/owners": DOCUMENT["paths"]["/pets"], "/food": DOCUMENT["paths"]["/pets"]}
     larger = document(paths=more, info={**DOCUMENT["info"], "description": "All of them."})
-    assert "more than 3 tools" in refused("import", "-", stdin=larger)
+    assert "the limit of 3 tools" in refused("import", "-", stdin=larger)
     assert did("show", "pet-store")["description"] == before["description"]
     assert len(tools_of("pet-store")) == 2
 
@@ -265,7 +265,7 @@ def test_from_an_api_to_a_call_by_the_real_command_line(here, site):
     assert (wrong.returncode, wrong.stderr) == (1, "Error: There is no bundle mee; did you mean me?\n")
     bad = cli("bundles", "create", "a b", cwd=here)
     assert bad.returncode == 1
-    assert bad.stderr.startswith("Error: the slug 'a b' has a space in it")
+    assert bad.stderr.startswith("Error: the slug 'a b' contains a space")
     assert Path(here, ".onetool", "bundles").is_dir()
 
 

@@ -196,7 +196,7 @@ def test_with_two_callers_no_question_or_message_of_an_old_server_goes_astray(si
     until(waiting.with_name(f"{waiting.name}.began").exists)
     for tool in ("asks", "samples"):
         refused = said(one, f"old__{tool}")["error"]
-        assert "it is not clear during whose call" in refused["message"]
+        assert "OneTool can't tell during which call" in refused["message"]
     assert one.text("old__logs", {"words": "secret of one"}, **loud(one)) == "logged"
     waiting.touch()
     assert answered(beside) == "it came"

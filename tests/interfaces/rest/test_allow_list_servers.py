@@ -47,7 +47,7 @@ def test_what_went_wrong_is_told_without_the_log_and_the_command(api):
     assert sys.executable not in told
     assert "db.internal" not in told
     found = {one["name"]: one for one in api.get("/servers").json()["servers"]}
-    assert "its log says why" in found["die"]["error"]
+    assert "see its log" in found["die"]["error"]
 
 
 def test_only_what_is_allowed_is_counted_and_compared(api):

@@ -78,7 +78,7 @@ def test_it_has_little_time(app, monkeypatch, path, body):
 
 def test_few_run_code_at_once_and_others_need_not_wait_for_them(app, monkeypatch):
     monkeypatch.setattr(drafts, "PRE_PROCESSORS_S", 120)
-    monkeypatch.setattr(drafts, "PATIENCE_S", 0.1)
+    monkeypatch.setattr(drafts, "TURN_TIMEOUT_S", 0.1)
     plain = {"tool": {**LOOP, "preProcessors": []}, "args": {"message": "hi"}}
 
     async def several():

@@ -115,7 +115,7 @@ def test_names_that_lead_elsewhere(name):
 
 def test_links_and_other_kinds():
     for kind, words in (
-        (stat.S_IFLNK, "it is a link"),
+        (stat.S_IFLNK, "symbolic link"),
         (stat.S_IFIFO, "not a regular file"),
         (stat.S_IFDIR, "not a regular"),
     ):
@@ -129,19 +129,19 @@ def test_links_and_other_kinds():
 @pytest.mark.filterwarnings("ignore:Duplicate name")
 def test_twice_or_nearly():
     assert "tools/forecast@1.json" in with_entry("tools/forecast@1.json")
-    assert "same to some systems" in with_entry("tools/FORECAST@1.json")
-    assert "same to some systems" in refused(archive([*good(), ("tools/ä.json", "{}"), ("tools/a\u0308.json", "{}")]))
+    assert "on some systems" in with_entry("tools/FORECAST@1.json")
+    assert "on some systems" in refused(archive([*good(), ("tools/ä.json", "{}"), ("tools/a\u0308.json", "{}")]))
 
 
 def test_a_name_with_a_null():
     """Readers cut it there: what is checked must be what is read."""
     data = archive([*good(), ("tools/y.json.exe", "{}")]).replace(b"tools/y.json.exe", b"tools/y.json\x00exe")
-    assert "such a name" in refused(data)
+    assert "invalid name of an entry" in refused(data)
 
 
 def test_bombs():
     assert "bomb" in with_entry("tools/x.json", b" " * (MAX_ENTRY - 1))
-    assert "larger than" in refused(archive([*good(), ("tools/x.json", b" " * (MAX_ENTRY + 1))], compress_type=0))
+    assert "too large" in refused(archive([*good(), ("tools/x.json", b" " * (MAX_ENTRY + 1))], compress_type=0))
     many = archive([*good(), *((f"tools/x{n}.json", "") for n in range(10_001))], compress_type=0)
     assert "entries" in refused(many)
 
@@ -209,7 +209,7 @@ def mistakes(changes, name="tools/forecast@1.json"):
         ({"schemaVersion": "2"}, "update this one"),
         ({"slug": "a_b"}, "slug"),
         ({"version": None}, "version is missing"),
-        ({"isBuiltIn": True}, "built in"),
+        ({"isBuiltIn": True}, "built-in"),
         ({"id": "x"}, "UUIDv7"),
         ({"argSchema": {"$ref": "https://evil.example"}}, "/argSchema"),
         ({"httpImpl": {}}, "/httpImpl"),
@@ -232,7 +232,7 @@ def test_all_mistakes_are_told():
     entries.append(("tools/d.json", good()[1][1]))  # the same tool again
     found = unpack(archive(entries))
     assert [one.file for one in found.mistakes] == [f"tools/{name}.json" for name in ("a", "b", "c", "forecast@1")]
-    assert "in tools/d.json already" in found.mistakes[-1].message
+    assert "is also in tools/d.json" in found.mistakes[-1].message
 
 
 # The plan
@@ -254,9 +254,9 @@ def test_what_is_new_same_and_kept():
     assert found.rows == [
         ("weather", "", "same", ""),
         ("forecast", "1", "same", ""),
-        ("forecast", "2", "same", "it stays disabled, as it is here"),
+        ("forecast", "2", "same", "stays disabled, as it is here"),
         ("forecast", "3", "new", ""),
-        ("old", "1", "kept", "it is here, and not in the archive"),
+        ("old", "1", "kept", "not in the archive"),
     ]
     assert [one.version for one in found.new_tools] == ["3"]
     assert found.refused == []
@@ -266,7 +266,7 @@ def test_a_clash_is_refused_unless_it_becomes_a_new_bundle():
     other = tool(description="Something else", tags=("x",))
     found = planned(BUNDLE, [tool()], [other])
     assert found.rows[1] == ("forecast", "1", "clash", "other: description, tags")
-    assert "forecast@1: the same version is here with other content" in found.refused[0]
+    assert "forecast@1: the version exists with other content" in found.refused[0]
     new = planned(BUNDLE, [tool()], [other], as_new=True)
     assert new.refused == []
     assert new.bundle.id != ID

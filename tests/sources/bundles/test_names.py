@@ -37,7 +37,7 @@ def test_versions_may_have_dots(version):
 def test_an_empty_one_and_one_too_long_say_so():
     with pytest.raises(InvalidError, match="empty"):
         check_slug("")
-    with pytest.raises(InvalidError, match=r"65 characters; 64 is the most"):
+    with pytest.raises(InvalidError, match=r"65 characters; the limit is 64"):
         check_version("x" * 65)
 
 

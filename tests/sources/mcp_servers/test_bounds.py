@@ -110,8 +110,8 @@ def test_a_server_can_not_have_everyday_words_masked():
 
 def test_arguments_in_the_command_are_told_as_that(harness):
     with harness.app({"bad": {"command": "no-such-program --verbose"}}) as app:
-        assert "goes into args" in settle(app)["bad"].error
-        assert "goes into args" in str(call(app, "bad.x").error)
+        assert "arguments into args" in settle(app)["bad"].error
+        assert "arguments into args" in str(call(app, "bad.x").error)
 
 
 def test_a_question_after_the_end_of_a_call_is_refused():
@@ -120,5 +120,5 @@ def test_a_question_after_the_end_of_a_call_is_refused():
     async def ask():
         return await UpstreamCall().on_caller_loop(lambda: asyncio.sleep(0))
 
-    with pytest.raises(ToolFailure, match="the call is over"):
+    with pytest.raises(ToolFailure, match="the call has ended"):
         asyncio.run(ask())

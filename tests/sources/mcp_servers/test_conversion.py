@@ -113,8 +113,8 @@ def test_the_size_is_that_of_the_bytes(keep, size):
     [
         ([text("no paper")], "no paper"),
         ([text("no paper"), text("in tray 2")], "no paper\nin tray 2"),
-        ([], "the server says that it failed, and nothing else"),
-        ([text(" ")], "the server says that it failed, and nothing else"),
+        ([], "the server reported a failure without a message"),
+        ([text(" ")], "the server reported a failure without a message"),
         ([{"type": "image", "data": PICTURE, "mimeType": "image/png"}, text("see above")], "see above"),
         ([text("x" * 100_000)], "x" * MAX_ERROR),
     ],

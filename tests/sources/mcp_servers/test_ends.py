@@ -91,7 +91,7 @@ def test_that_it_does_not_tell_is_noted_and_it_may_tell_later(harness):
     with harness.app({"bad": harness.nasty("lists_slowly", harness.folder / "gate", connect_timeout=1)}) as app:
         settle(app)  # a busy machine may take longer than a second
         until(lambda: call(app, "bad.grow").error is None)
-        until(lambda: any("does not tell which" in line for line in app.servers.log_lines("bad", 50)))
+        until(lambda: any("changed tools can't be listed" in line for line in app.servers.log_lines("bad", 50)))
         assert call(app, "bad.echo", text="a").data == "a"
 
 

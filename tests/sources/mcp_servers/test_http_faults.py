@@ -8,11 +8,11 @@ from sources.mcp_servers.nasty.http_server import TOKEN, HttpServer
 from onetool.sources.mcp_servers import opening
 
 REFUSED = {
-    "unauthorized": ["the server bad wants a token", "onetool servers login bad"],
+    "unauthorized": ["the server bad requires a token", "onetool servers login bad"],
     "forbidden": ["403 Forbidden: not you"],
     "broken": ["500"],
     "html": ["text/html"],
-    "nowhere": ["it can not be reached"],
+    "nowhere": ["it can't be reached"],
 }
 
 
@@ -34,7 +34,7 @@ def test_a_403_is_a_matter_of_logins_only_where_it_says_nothing_else(harness, ht
         status = settle(app)
         assert "login" not in status["forbidden"].error
         assert "403 Forbidden: not you" in "\n".join(app.servers.log_lines("forbidden", 100))
-        assert "it wants a login" in status["forbidden_mutely"].error
+        assert "it requires a login" in status["forbidden_mutely"].error
 
 
 def test_a_403_in_a_call_is_told_and_kept_in_the_log(harness, http):

@@ -234,7 +234,7 @@ except KeyboardInterrupt:
         log_in(authority, folder)
         assert forget(folder, "vault")
         assert not forget(folder, "vault")
-        with pytest.raises(LoginRequiredError, match="the server vault wants a login: onetool servers login vault"):
+        with pytest.raises(LoginRequiredError, match="the server vault requires a login: onetool servers login vault"):
             asyncio.run(peek(authority, folder))
 
 
@@ -242,12 +242,12 @@ class TestBackground:
     def test_without_a_login_it_says_so_at_once(self, authority, folder):
         with pytest.raises(LoginRequiredError) as caught:
             asyncio.run(peek(authority, folder))
-        assert str(caught.value) == "the server vault wants a login: onetool servers login vault"
+        assert str(caught.value) == "the server vault requires a login: onetool servers login vault"
         assert authority.requests == []
         assert not Path(folder.place).exists()
 
     def test_a_login_is_offered_where_the_config_says_nothing(self, authority, folder):
-        with pytest.raises(LoginRequiredError, match="wants a login: onetool"):
+        with pytest.raises(LoginRequiredError, match="requires a login: onetool"):
             asyncio.run(peek(authority, folder, auth=None))
         log_in(authority, folder, auth=None)
         assert asyncio.run(peek(authority, folder, auth=None)) == "gold"
@@ -304,7 +304,7 @@ class TestBackground:
         authority.expire_everything()
         authority.refreshes.clear()
         with pytest.raises(
-            LoginRequiredError, match="wants a new login, the last one has ended: onetool servers login vault"
+            LoginRequiredError, match="requires a new login, the last one has expired: onetool servers login vault"
         ):
             asyncio.run(peek(authority, folder))
         asked = len(authority.requests)
@@ -340,7 +340,7 @@ class TestBackground:
         trouble, elsewhere, text = asyncio.run(work())
         assert isinstance(trouble, LoginRequiredError)
         assert trouble.scopes == ("admin",)
-        assert str(trouble) == "the server vault wants a login with more rights (admin): onetool servers login vault"
+        assert str(trouble) == "the server vault requires a login with more rights (admin): onetool servers login vault"
         assert (elsewhere, text) == (None, "gold")
         # The next logins ask for them, beside those they had.
         assert log_in(authority, folder) == "read admin"
@@ -590,7 +590,9 @@ class TestSecrecy:
             async with httpx2.AsyncClient(auth=auth, transport=httpx2.MockTransport(answer)) as http:
                 await http.post(url)
 
-        with pytest.raises(AuthError, match=r"wants a login at http://127\.0\.0\.1:1, which is not encrypted: refused"):
+        with pytest.raises(
+            AuthError, match=r"requires a login at http://127\.0\.0\.1:1, which is not encrypted: refused"
+        ):
             asyncio.run(send())
         assert asked == [url]
 

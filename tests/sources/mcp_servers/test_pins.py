@@ -20,7 +20,7 @@ PAY = {
     "inputSchema": {"type": "object", "properties": {"to": {"type": "string"}}},
 }
 LOOK = {"name": "look", "description": "Looks.", "inputSchema": {"type": "object", "properties": {}}}
-REFUSED = "tools of the server shop are not as they were approved"
+REFUSED = "tools of the server shop have changed since approval"
 
 
 @pytest.fixture

@@ -38,7 +38,7 @@ def test_one_that_fails_at_the_moment_it_is_ended(harness, monkeypatch, told):
             begun.set()
             await forever()
         except asyncio.CancelledError:
-            raise ToolFailure("it can not be reached") from None
+            raise ToolFailure("it can't be reached") from None
         yield
 
     monkeypatch.setattr("onetool.sources.mcp_servers.opening.connected", connected)

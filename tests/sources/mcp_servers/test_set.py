@@ -56,7 +56,7 @@ def test_only_some_tools_and_under_another_name(harness):
         assert call(app, "mine.echo", text="x").data == "x"
         assert call(app, "mine.add", a=1, b=2).error.code == "tool_not_found"
         assert ran(app, "with_dot.echo(text='y')").data == "y"
-        assert any("no tool of the server is called nothing_like_that" in str(told) for told in app.mistakes)
+        assert any("no tool of the server matches nothing_like_that" in str(told) for told in app.mistakes)
 
 
 def test_what_was_learnt_is_there_the_next_time(harness):

@@ -1,36 +1,36 @@
-"""Bundles are collections of tools that people keep in files, switch on and off, version and share.
+"""Bundles: collections of tools that people store in files, switch on and off, version and share.
 
-What they are:
+The model:
 
-model         a bundle, a tool, and the built-in packs as bundles
+model         bundles and tools, and the built-in packs as bundles
 names         slugs, versions, ids
-validation    data from outside -> model
-errors        what a store refuses, and why
+validation    conversion of external data into the model
+errors        the errors of a store
 
-Where they are kept:
+Storage:
 
-rules         BundleStore: what may be read and changed in a store, wherever it keeps bundles
-transaction   one change of a store
-contents      all bundles and tools of a store in memory, and in a file for the next start
-store         questions to a store and their answers, and what a client may see of one
-files/        the store that keeps bundles in a folder
-database/     the store that keeps bundles in the database that replicas share
-row_facts     what a list of tools says of each tool
-searching     the words of a store's tools in memory
-usage         how often tools were called, and when last
-transfer      moves everything between two stores
+rules         BundleStore: reading and changing any store, by the same rules
+transaction   a change of a store
+contents      all bundles and tools of a store in memory, and a cache file for the next start
+store         queries and their results, and the visibility of bundles and tools
+files/        the store in a folder
+database/     the store in the database that replicas share
+row_facts     additional fields of tools in lists
+searching     the search index of a store's tools in memory
+usage         the number of calls and the last call of each tool
+transfer      copying everything between two stores
 
-What is done with them:
+Operations:
 
-service       BundleService: what REST and the command line do with bundles
-derived       packs, declared tools and MCP servers as bundles that are only read
-tool_factory  a stored tool -> a ToolSpec with its handler and its rate limit
-rate_limits   counts the calls of limited tools, together with other processes
-named         the tools of a store under their names in code
-editing       copies of tools, new versions, other names, one's own examples
-drafts        checks what is about to be stored or sent, and shows what a call would do
+service       BundleService: the operations of REST and the command line
+derived       packs, declared tools and MCP servers as read-only bundles
+tool_factory  conversion of a stored tool into a ToolSpec, with its handler and rate limit
+rate_limits   rate limits that are shared between processes
+named         the tools of a store by their names in code
+editing       copying, versioning and renaming tools, and users' own examples
+drafts        checks and previews of drafts
 archive       ZIP archives
 openapi/      imports of OpenAPI documents
 curl/         imports of curl commands
-import_names  names for what is imported
+import_names  names for imported items
 """

@@ -1,9 +1,9 @@
-"""Bundles as ZIP archives: `pack` and `unpack` one, and `plan` what importing it would change.
+"""Bundles as ZIP archives: `pack` and `unpack` archives, and `plan` the changes of an import.
 
-An archive has `bundle.json` and `tools/<name>.json`, as the folder of files has them; the same bundle makes the same
-bytes. An archive comes from anywhere: no header of it is trusted, its entries are read in pieces and counted, and
-nothing is written to disk here. A malformed archive is refused as a whole; mistakes inside of its files are all
-reported, and an archive with any should not be imported.
+An archive contains `bundle.json` and `tools/<name>.json`, as in the folder of bundles. The same bundle gives the same
+bytes. Archives are untrusted: their headers are not trusted, entries are read in chunks with limits, and nothing is
+written to disk here. A malformed archive is refused as a whole. All mistakes inside its files are reported, and an
+archive with mistakes should not be imported.
 """
 
 import re
@@ -28,38 +28,36 @@ from onetool.sources.bundles.files.form import bundle_text, parsed, read_bundle_
 from onetool.sources.bundles.model import Bundle, BundleContent, Tool, ToolContent
 from onetool.sources.bundles.names import check_id, new_id
 
-MAX_BYTES = 32 * 1024**2  # of an archive
-MAX_TOTAL = 64 * 1024**2  # of what is in it
+MAX_BYTES = 32 * 1024**2  # bytes of an archive
+MAX_TOTAL = 64 * 1024**2  # bytes, uncompressed
 MAX_ENTRY = 8 * 1024**2
 MAX_ENTRIES = 10_000
-MAX_RATIO = 200  # JSON that repeats itself is packed to a fiftieth
-SMALL = 64 * 1024  # what little is packed by any ratio
+MAX_RATIO = 200  # compression of an entry; repetitive JSON reaches 50
+SMALL = 64 * 1024  # bytes below which any ratio is accepted
 PIECE = 256 * 1024
 MAX_SECONDS = 60.0
 
 BUNDLE = "bundle.json"
 TOOLS = "tools/"
-_LONG_AGO = (1980, 1, 1, 0, 0, 0)  # the first time that a ZIP file can say
+_LONG_AGO = (1980, 1, 1, 0, 0, 0)  # the earliest date in the ZIP format
 _ENTRY = re.compile(r"tools/[^/\\]{1,250}\.json")
 _DAMAGED = (zipfile.BadZipFile, zlib.error, EOFError, ValueError, OverflowError, RuntimeError)
-_HEADER = b"PK\x01\x02"  # of an entry, in the list at the end
-_END = b"PK\x05\x06"  # the last 22 bytes begin with this
-_MADE = "make it with `onetool bundles export`, or pack bundle.json and the folder tools/ alone"
+_HEADER = b"PK\x01\x02"  # of an entry in the central directory
+_END = b"PK\x05\x06"  # the start of the last 22 bytes
+_HINT = "create it with `onetool bundles export`, or add only bundle.json and the folder tools/"
 
 
 class Unpacked(NamedTuple):
-    bundle: Bundle | None  # None where its file is among the mistakes
+    bundle: Bundle | None  # None if its file has mistakes
     tools: list[Tool]
-    mistakes: list[Mistake]  # `file` is the entry
+    mistakes: list[Mistake]  # `file` is the name of the entry
 
 
 def pack(bundle: Bundle, tools: Iterable[Tool]) -> bytes:
-    """Pack a bundle. Raises InvalidError for a built-in one, or a tool that could not be read again."""
+    """Return a bundle's archive. Raises InvalidError for a built-in bundle, or a tool that couldn't be read again."""
     if bundle.is_built_in:
-        why = (
-            "built in: every OneTool has it," if bundle.source is None else "no bundle of its own: a config brings it,"
-        )
-        raise InvalidError(f"the bundle {bundle.slug} is {why} and it can't be exported")
+        why = "built in" if bundle.source is None else "derived from the config"
+        raise InvalidError(f"the bundle {bundle.slug} is {why}, so it can't be exported")
     texts = {BUNDLE: bundle_text(bundle)}
     for tool in tools:
         texts[tool_file("", tool.slug, tool.version).removeprefix("/")] = tool_text(tool, is_kept=True)
@@ -67,7 +65,7 @@ def pack(bundle: Bundle, tools: Iterable[Tool]) -> bytes:
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as file:
         for name in sorted(texts):
             entry = zipfile.ZipInfo(name, _LONG_AGO)
-            entry.create_system = 3  # Unix, wherever it is made
+            entry.create_system = 3  # Unix, on all systems
             entry.external_attr = (stat.S_IFREG | 0o644) << 16
             entry.compress_type = zipfile.ZIP_DEFLATED
             file.writestr(entry, texts[name])
@@ -75,7 +73,7 @@ def pack(bundle: Bundle, tools: Iterable[Tool]) -> bytes:
 
 
 def unpack(data: bytes | Path) -> Unpacked:
-    """Read an archive. Raises InvalidError if it is malformed or hostile: use nothing of it then."""
+    """Read an archive. Raises InvalidError if the archive is malformed or hostile."""
     raw = data if isinstance(data, bytes) else _read(data)
     if raw.count(_HEADER) > MAX_ENTRIES:
         raise InvalidError(f"the archive has more than {MAX_ENTRIES:,} entries")
@@ -83,12 +81,12 @@ def unpack(data: bytes | Path) -> Unpacked:
         with zipfile.ZipFile(BytesIO(raw)) as file:
             entries = file.infolist()
             if raw[-22:-18] != _END or min((entry.header_offset for entry in entries), default=0):
-                raise InvalidError(f"the archive has a comment, or other data before or after it; {_MADE}")
+                raise InvalidError(f"the archive has a comment, or other data before or after it; {_HINT}")
             if int.from_bytes(raw[-12:-10], "little") != len(entries):
-                raise InvalidError(f"the archive does not list the entries that it counts; {_MADE}")
+                raise InvalidError(f"the archive's number of entries is wrong; {_HINT}")
             return _things(_texts(file))
     except _DAMAGED as error:
-        raise InvalidError(f"the file is not a ZIP archive, or a damaged one ({error}); {_MADE}") from None
+        raise InvalidError(f"the file is not a ZIP archive, or is damaged ({error}); {_HINT}") from None
 
 
 def _read(path: Path) -> bytes:
@@ -98,7 +96,7 @@ def _read(path: Path) -> bytes:
     except OSError as error:
         raise InvalidError(f"{path} can't be read: {error.strerror}") from None
     if len(data) > MAX_BYTES:
-        raise InvalidError(f"{path} is larger than {MAX_BYTES // 1024**2} MiB, which no bundle's archive is")
+        raise InvalidError(f"{path} is larger than {MAX_BYTES // 1024**2} MiB, the limit for archives")
     return data
 
 
@@ -112,30 +110,28 @@ def _texts(file: zipfile.ZipFile) -> dict[str, bytes]:
         raise InvalidError(f"the archive has more than {MAX_ENTRIES:,} entries")
     seen: dict[str, str] = {}
     for entry in entries:
-        name = entry.orig_filename  # with everything that the reader would cut off
+        name = entry.orig_filename  # including anything that zipfile would cut off
         kind = stat.S_IFMT(entry.external_attr >> 16)
         if name != entry.filename or not name.isprintable() or "\\" in name:
-            raise InvalidError(f"{name!r:.200}: an entry can't have such a name; {_MADE}")
+            raise InvalidError(f"{name!r:.200}: invalid name of an entry; {_HINT}")
         if kind == stat.S_IFLNK:
-            raise InvalidError(f"{name!r}: it is a link, and links are not followed; {_MADE}")
+            raise InvalidError(f"{name!r}: symbolic links are not followed; {_HINT}")
         if kind not in (0, stat.S_IFREG):
-            raise InvalidError(f"{name!r}: it is not a regular file; {_MADE}")
+            raise InvalidError(f"{name!r}: not a regular file; {_HINT}")
         if name.startswith("/") or ".." in name.split("/") or re.match(r"[A-Za-z]:", name):
-            raise InvalidError(f"{name!r:.200}: it leads out of the archive; {_MADE}")
+            raise InvalidError(f"{name!r:.200}: the path leads out of the archive; {_HINT}")
         if name != BUNDLE and not _ENTRY.fullmatch(name):
-            raise InvalidError(f"{name!r:.200}: only {BUNDLE} and {TOOLS}<name>.json belong there; {_MADE}")
+            raise InvalidError(f"{name!r:.200}: an archive may contain only {BUNDLE} and {TOOLS}<name>.json; {_HINT}")
         if entry.flag_bits & 0x41:
-            raise InvalidError(f"{name!r}: it is encrypted; pack it without a password")
+            raise InvalidError(f"{name!r}: the entry is encrypted; create the archive without a password")
         if entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-            raise InvalidError(f"{name!r}: it is packed in a way that is not read here; use the usual one (deflate)")
+            raise InvalidError(f"{name!r}: unsupported compression method; use deflate")
         alike = unicodedata.normalize("NFC", entry.filename).casefold()
         if alike in seen:
-            raise InvalidError(
-                f"{entry.filename!r}: there is {seen[alike]!r} as well, which is the same to some systems"
-            )
+            raise InvalidError(f"{entry.filename!r}: the same name as {seen[alike]!r} on some systems")
         seen[alike] = entry.filename
     if BUNDLE not in seen:
-        raise InvalidError(f"the archive has no {BUNDLE} at its top; {_MADE}")
+        raise InvalidError(f"the archive has no {BUNDLE} at its top; {_HINT}")
     texts: dict[str, bytes] = {}
     left = MAX_TOTAL
     for entry in entries:
@@ -146,15 +142,15 @@ def _texts(file: zipfile.ZipFile) -> dict[str, bytes]:
 
 
 def _bounded(stream: IO[bytes], entry: zipfile.ZipInfo, most: int) -> bytes:
-    """Read all bytes of an entry, limited by what is read and not by its header."""
+    """Read all bytes of an entry. The limit counts the bytes read instead of trusting the header."""
     parts: list[bytes] = []
     size = 0
     while part := stream.read(PIECE):
         size += len(part)
         if size > most:
-            raise InvalidError(f"{entry.filename!r}: it, or all of them together, is larger than a bundle can be")
+            raise InvalidError(f"{entry.filename!r}: too large, or all entries together are too large")
         if size > SMALL and size > MAX_RATIO * max(entry.compress_size, 1):
-            raise InvalidError(f"{entry.filename!r}: so little makes that much of it that it must be a bomb")
+            raise InvalidError(f"{entry.filename!r}: the compression ratio is too high (a ZIP bomb)")
         parts.append(part)
     return b"".join(parts)
 
@@ -175,11 +171,11 @@ def _things(texts: dict[str, bytes]) -> Unpacked:
     end = monotonic() + MAX_SECONDS
     for name, text in sorted(texts.items()):
         if monotonic() > end:
-            raise InvalidError(f"{name!r}: the archive takes more than {MAX_SECONDS:.0f} s to read; split the bundle")
+            raise InvalidError(f"{name!r}: reading the archive takes more than {MAX_SECONDS:.0f} s; split the bundle")
         try:
             tool = _tool(text, bundle)
-            _once(known, (tool.slug, tool.version), name, f"{tool.slug}@{tool.version} is")
-            _once(ids, tool.id, name, "its id is that")
+            _once(known, (tool.slug, tool.version), name, f"{tool.slug}@{tool.version}")
+            _once(ids, tool.id, name, f"the id {tool.id}")
         except InvalidError as error:
             mistakes.append(_mistake(name, error))
         else:
@@ -190,28 +186,28 @@ def _things(texts: dict[str, bytes]) -> Unpacked:
 def _bundle(text: bytes) -> Bundle:
     data = parsed(text)
     if data.get("isBuiltIn") is True:
-        raise InvalidError("/isBuiltIn: a bundle that is built in can't come out of an archive")
+        raise InvalidError("/isBuiltIn: an archive can't contain a built-in bundle")
     if data.get("id") is None:
-        raise InvalidError("/id is missing: without it nobody can tell whether the bundle is here already")
+        raise InvalidError("/id is missing: it tells whether the bundle exists already")
     bundle = read_bundle_file(text, "", 0)
     if bundle.soft_deleted_at is not None:
-        raise InvalidError("/softDeletedAt: the bundle was deleted; bring it back before you export it")
+        raise InvalidError("/softDeletedAt: the bundle was deleted; restore it before exporting")
     return bundle
 
 
 def _tool(text: bytes, bundle: Bundle | None) -> Tool:
     data = parsed(text)
     if data.get("isBuiltIn") is True:
-        raise InvalidError("/isBuiltIn: a tool that is built in can't come out of an archive")
+        raise InvalidError("/isBuiltIn: an archive can't contain a built-in tool")
     home = data.get("bundleID")
     if isinstance(home, str) and bundle is not None and check_id(home, "/bundleID") != bundle.id:
-        raise InvalidError("/bundleID: it belongs to another bundle than that of the archive")
+        raise InvalidError("/bundleID: the tool belongs to another bundle than the archive's")
     return read_tool_file(text, bundle.id if bundle else "", bundle.id if bundle else "", 0)
 
 
 def _once(known: dict[Any, str], key: Any, name: str, what: str) -> None:
     if key in known:
-        raise InvalidError(f"{what} in {known[key]} already: one of the two has to go")
+        raise InvalidError(f"{what} is also in {known[key]}: remove one of the two")
     known[key] = name
 
 
@@ -226,20 +222,20 @@ What = Literal["new", "same", "changed", "clash", "kept"]
 
 
 class ImportRow(NamedTuple):
-    """One line: a tool, or the bundle itself (without a version)."""
+    """A row of a plan: a tool, or the bundle itself (without a version)."""
 
     slug: str
     version: str
-    what: What  # "kept": it is here and not in the archive, and stays
+    what: What  # "kept": not in the archive, so it stays
     detail: str = ""
 
 
 class ImportPlan(NamedTuple):
-    bundle: Bundle  # as it would be; with another id where a new one was asked for
+    bundle: Bundle  # after the import; with a new id for `as_new`
     rows: list[ImportRow]
-    refused: list[str]  # why it can't be done; empty where it can
-    new_tools: list[Tool]  # those that would be put
-    is_new: bool  # whether the bundle is
+    refused: list[str]  # why the import is impossible; empty if possible
+    new_tools: list[Tool]  # to be stored
+    is_new: bool  # whether the bundle is new
 
     @property
     def changes(self) -> bool:
@@ -253,7 +249,7 @@ def plan(
     as_new: bool = False,
     now: Callable[[], float] = time.time,
 ) -> ImportPlan:
-    """Hold an archive against what is here of the same bundle id. `as_new`: make another bundle of it, beside that."""
+    """Compare an archive with the stored bundle of the same id. `as_new`: import the archive as a separate bundle."""
     if unpacked.bundle is None:
         raise InvalidError("the archive's bundle can't be used: " + "; ".join(map(str, unpacked.mistakes[:3])))
     refused = [str(mistake) for mistake in unpacked.mistakes]
@@ -265,7 +261,7 @@ def plan(
 
 
 def _renamed(unpacked: Unpacked, now: float) -> tuple[Bundle, list[Tool]]:
-    assert unpacked.bundle is not None  # noqa: S101 - for the type checker: its caller has looked
+    assert unpacked.bundle is not None  # noqa: S101 - for the type checker: callers have checked it
     bundle = replace(unpacked.bundle, id=new_id(now))
     return bundle, [replace(tool, id=new_id(now), bundle_id=bundle.id) for tool in unpacked.tools]
 
@@ -279,7 +275,7 @@ def _beside(bundle: Bundle, tools: list[Tool], here: Bundle, tools_here: list[To
         rows.append(_tool_row(tool, found))
         if found is None:
             new.append(tool)
-    rows += [ImportRow(slug, version, "kept", "it is here, and not in the archive") for slug, version in known]
+    rows += [ImportRow(slug, version, "kept", "not in the archive") for slug, version in known]
     refused = [*refused, *_in_the_way(here, rows, bool(new))]
     taken = replace(here, **{name: getattr(bundle, name) for name in BundleContent.__struct_fields__})
     return ImportPlan(replace(taken, is_enabled=here.is_enabled), rows, refused, new, is_new=False)
@@ -289,7 +285,7 @@ def _bundle_row(bundle: Bundle, here: Bundle) -> ImportRow:
     names = ("slug", "display_name", "description")
     other = [name for name in names if getattr(bundle, name) != getattr(here, name)]
     if here.soft_deleted_at is not None:
-        return ImportRow(bundle.slug, "", "changed", "it was deleted here, and comes back")
+        return ImportRow(bundle.slug, "", "changed", "was deleted here and is restored")
     if not other:
         return ImportRow(bundle.slug, "", "same")
     keys = {field.name: field.encode_name for field in msgspec.structs.fields(Bundle)}
@@ -302,7 +298,7 @@ def _tool_row(tool: Tool, here: Tool | None) -> ImportRow:
     fields = {field.name: field.encode_name for field in msgspec.structs.fields(ToolContent)}
     other = [key for name, key in fields.items() if getattr(tool, name) != getattr(here, name)]
     if other == ["isEnabled"] or not other:
-        stays = f"it stays {'enabled' if here.is_enabled else 'disabled'}, as it is here" if other else ""
+        stays = f"stays {'enabled' if here.is_enabled else 'disabled'}, as it is here" if other else ""
         return ImportRow(tool.slug, tool.version, "same", stays)
     return ImportRow(tool.slug, tool.version, "clash", f"other: {', '.join(other)}")
 
@@ -313,9 +309,9 @@ def _in_the_way(here: Bundle, rows: list[ImportRow], adds: bool) -> list[str]:
     clashes = [f"{row.slug}@{row.version}" for row in rows if row.what == "clash"]
     if clashes:
         few = ", ".join(clashes[:5]) + (f" and {len(clashes) - 5} more" if len(clashes) > 5 else "")
-        return [f"{few}: the same version is here with other content; import it as a new bundle, or remove it here"]
+        return [f"{few}: the version exists with other content; import as a new bundle, or remove the version here"]
     if adds and not here.is_enabled:
-        return [f"the bundle {here.slug} is disabled here, and takes no tools; enable it first"]
+        return [f"the bundle {here.slug} is disabled, so no tools can be added; enable it first"]
     return []
 
 

@@ -1,13 +1,13 @@
-"""`Contents`: all bundles and tools that a store keeps, in memory, at one moment.
+"""`Contents`, an in-memory snapshot of all bundles and tools of a store.
 
-Nobody changes a `Contents`: a `ContentsChange` makes the next one, which shares with it what has not changed. Readers
-need no lock, and see a change of several files at once or not at all. A tool is kept as its JSON, with the fields that
-lists and names need beside it.
+A `Contents` is immutable: a `ContentsChange` creates the next one, which shares all unchanged parts. Readers need no
+lock, and see a change of several files completely or not at all. A tool is kept as its JSON, beside the fields that
+lists and names need.
 
-Things belong to paths: putting replaces whatever was of that path, dropping removes it. Two paths that claim one bundle
-or one tool are refused with `PathTakenError`, which names the first.
+Every bundle and tool belongs to a path. `put_…` replaces the previous content of the path, `drop` removes it. If two
+paths claim the same bundle or tool, the second one is refused with `PathTakenError`, which names the first.
 
-`BundleCache` keeps the contents in a file, so that the next process reads only the files whose stamps differ, and not
+`BundleCache` stores the contents in a file, so that the next process reads only files with new stamps instead of
 thousands. A cache that is missing, damaged or of another layout is ignored.
 """
 
@@ -33,14 +33,14 @@ decode_tool = msgspec.json.Decoder(Tool).decode
 
 
 class KeptTool(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """A tool as its JSON, with what lists and names need of it."""
+    """A tool as JSON, with the fields that lists and names need."""
 
     id: str
     bundle_id: str
     slug: str
     version: str
     is_enabled: bool
-    function: str | None  # the function that it stands for
+    function: str | None  # the function that the tool calls
     tags: tuple[str, ...]
     modified_at: str
     path: str
@@ -62,7 +62,7 @@ class KeptBundle(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 class KeptFile(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """A file that was read: the bundle or the tool in it, or the reason why it can't be used."""
+    """A file that was read: its bundle or tool, or the reason why the file can't be used."""
 
     path: str
     stamp: Stamp
@@ -85,9 +85,9 @@ class Contents:
         overlay: Overlay | None,
         note: str = "",
     ) -> None:
-        """`tools` are by the bundle's id, `files` by folder and path. `overlay` None: nobody has looked for it yet.
+        """Create contents. `tools` are by bundle id, `files` by folder and path. `overlay` None: not loaded yet.
 
-        `note` says how far a store has followed the tables that this is a copy of.
+        `note` records the last change of the database tables that this copy contains.
         """
         self.revision = revision
         self.bundles, self.tools, self.files = bundles, tools, files
@@ -95,7 +95,7 @@ class Contents:
 
     @classmethod
     def empty(cls) -> "Contents":
-        """Revisions begin at the time, so that contents that are read anew never have a number of those before."""
+        """Return empty contents. Revisions start at the current time, so that they never repeat earlier ones."""
         return cls(time_ns() // 1000, {}, {}, {}, None)
 
     @property
@@ -112,7 +112,7 @@ class Contents:
 
     @cached_property
     def functions(self) -> frozenset[str]:
-        """The functions that tools stand for."""
+        """The functions that tools call."""
         return frozenset(row.function for row in self.by_id.values() if row.function is not None)
 
     def bundle(self, id: str) -> Bundle | None:
@@ -142,7 +142,7 @@ class Contents:
 
 
 class PathTakenError(Exception):
-    """It belongs to another file already; `path` is None where it is built-in."""
+    """An error for a bundle or tool that another file already contains; `path` is None for built-in ones."""
 
     def __init__(self, what: str, path: str | None) -> None:
         super().__init__(f"{what} is in {path or 'the built-in bundles'} already")
@@ -150,15 +150,15 @@ class PathTakenError(Exception):
 
 
 class ContentsChange:
-    """The next contents. Whatever is changed here nobody sees before `done`."""
+    """A builder of the next contents. Its changes are invisible until `done`."""
 
     def __init__(self, base: Contents, reserved: frozenset[str] = frozenset()) -> None:
-        """`reserved` are the ids of what is built in."""
+        """Start from `base`. `reserved` are the ids of built-in bundles and tools."""
         self._base, self._reserved = base, reserved
         self.bundles, self.tools, self.files = dict(base.bundles), dict(base.tools), dict(base.files)
         self._overlay, self._note = base.known_overlay, base.note
-        self._ids: dict[str, KeptTool | None] = {}  # of tools that were put, and None for those that are gone
-        self._copied: set[str] = set()  # bundles and folders whose mappings are our own
+        self._ids: dict[str, KeptTool | None] = {}  # stored tools by id, and None for removed ones
+        self._copied: set[str] = set()  # bundles and folders whose mappings were copied
         self._has_changed = self._has_stamped = False
         self.files_changed = 0
 
@@ -167,7 +167,7 @@ class ContentsChange:
             return self._base
         revision = self._base.revision + self._has_changed
         made = Contents(revision, self.bundles, self.tools, self.files, self._overlay, self._note)
-        if not self._has_changed:  # it differs in stamps alone: what was computed counts
+        if not self._has_changed:  # only stamps differ: keep the computed properties
             made.__dict__.update({**self._base.__dict__, "files": self.files, "note": self._note})
         return made
 
@@ -208,7 +208,7 @@ class ContentsChange:
         self._put_file(KeptFile(path, stamp, tool=row))
 
     def put_broken(self, path: str, stamp: Stamp, reason: str) -> None:
-        """Store a file that can't be used, with the reason, so that it is not read again and again."""
+        """Record an unusable file with the reason, so that it is not read repeatedly."""
         old = self.file(path)
         if old is None or old.reason != reason:
             self.drop(path)
@@ -216,7 +216,7 @@ class ContentsChange:
         self._put_file(KeptFile(path, stamp, reason=reason))
 
     def drop(self, path: str) -> None:
-        """Forget a file and what was in it. Tools of a bundle that is dropped stay, disabled."""
+        """Remove a file and its content. The tools of a removed bundle stay, disabled."""
         old = self.file(path)
         if old is None:
             return
@@ -241,7 +241,7 @@ class ContentsChange:
             self._overlay, self._has_changed = overlay, True
 
     def keep_overlay(self, path: str, stamp: Stamp) -> None:
-        """Note a file of switches that was read."""
+        """Record the overlay file that was read."""
         old = self.file(path)
         self._has_changed |= old is not None and old.reason is not None
         self._put_file(KeptFile(path, stamp))
@@ -250,11 +250,11 @@ class ContentsChange:
         self._has_stamped |= note != self._note
         self._note = note
 
-    # Asking
+    # Reading
 
     @property
     def has_overlay(self) -> bool:
-        """Whether somebody has looked for what is set of read-only bundles."""
+        """Whether the settings of read-only bundles were loaded."""
         return self._overlay is not None
 
     @property
@@ -281,7 +281,7 @@ class ContentsChange:
     def count_tools(self) -> int:
         return sum(map(len, self.tools.values()))
 
-    # Mappings that are shared with the contents before are copied when they are first changed.
+    # Mappings shared with the previous contents are copied before their first change.
 
     def _put_file(self, file: KeptFile) -> None:
         if self.file(file.path) != file:
@@ -301,13 +301,13 @@ class ContentsChange:
         return self.files[folder]
 
 
-# In a file
+# The cache file
 
 
-LAYOUT = 1  # of the file: another one for each other form of what is in it
+LAYOUT = 1  # of the file: increase it with each change of the format
 MAX_BYTES = 2 << 30
-SHARE = 50  # … files of which one has changed: then it is written anew
-COST = 50  # times that it took to write it until it is written again
+SHARE = 50  # write the cache when one of so many files has changed
+COST = 50  # wait at least so many times the duration of the last write
 
 
 class _Saved(msgspec.Struct, array_like=True):
@@ -317,7 +317,7 @@ class _Saved(msgspec.Struct, array_like=True):
 
 
 class BundleCache:
-    """The cache of contents. With fewer than `min_changed` changed files it is not written anew."""
+    """The cache of contents. It is rewritten after `min_changed` files have changed, at the earliest."""
 
     def __init__(self, min_changed: int) -> None:
         self._min_changed = min_changed
@@ -326,21 +326,21 @@ class BundleCache:
         self._not_before = 0.0
 
     def read(self, file: Path | None, reserved: frozenset[str]) -> Contents:
-        """Return what was written last; empty contents where there is nothing of use. `reserved` are built-in ids."""
+        """Return the cached contents, or empty contents if the cache is unusable. `reserved` are built-in ids."""
         empty = Contents.empty()
         body = None if file is None else read_cache(file, _HEAD, MAX_BYTES)
         if body is None:
             return empty
         try:
             saved = _decode(body)
-        except (msgspec.DecodeError, RecursionError):  # written by something else that counts the same
+        except (msgspec.DecodeError, RecursionError):  # written by another program with the same layout number
             return empty
         change = ContentsChange(empty)
         tools, files = change.tools, change.files
         for one in saved.files:
             kept, row = one.bundle, one.tool
             if (row and row.id in reserved) or (kept and kept.bundle.id in reserved):
-                continue  # it is read again, and refused
+                continue  # the file is read again and refused there
             files.setdefault(folder_of(one.path), {})[one.path] = one
             if row is not None:
                 tools.setdefault(row.bundle_id, {})[row.slug, row.version] = row
@@ -350,11 +350,11 @@ class BundleCache:
         return self._saved
 
     def count(self, files: int) -> None:
-        """Note that so many files have changed."""
+        """Count changed files."""
         self._unsaved += files
 
     def is_due(self, contents: Contents, is_last: bool = False) -> bool:
-        """Return whether much has changed since the last time, which was not a moment ago."""
+        """Return whether enough has changed, and enough time has passed, since the last write."""
         if contents is self._saved or (monotonic() < self._not_before and not is_last):
             return False
         is_other = self._saved is None or self._saved.known_overlay != contents.known_overlay
@@ -371,7 +371,7 @@ class BundleCache:
             for old in file.parent.glob("index.db*"):  # of versions that kept an index in SQLite
                 old.unlink()
             write_cache(file, _HEAD, body)
-        except (OSError, ValueError, OverflowError, RecursionError) as error:  # also what msgpack can't say
+        except (OSError, ValueError, OverflowError, RecursionError) as error:  # also values that msgpack can't encode
             log.debug("%s can't be written: %s", file, error)
         self._saved, self._unsaved = contents, 0
         self._not_before = monotonic() + (monotonic() - began) * COST
@@ -382,7 +382,7 @@ _decode = msgspec.msgpack.Decoder(_Saved).decode
 
 
 def _is_text(file: KeptFile) -> bool:
-    """Return whether path and reason, which may name another file, are UTF-8: other files are read at each start."""
+    """Return whether the path, and the reason, which may name a path, are UTF-8. Other files are not cached."""
     try:
         return bool(f"{file.path}{file.reason}".encode())
     except UnicodeEncodeError:

@@ -1,8 +1,8 @@
-"""Packs, declared tools and MCP servers as read-only bundles, made of the catalogue of this process, and in a store.
+"""Packs, declared tools and MCP servers as read-only bundles, derived from the catalogue of this process.
 
-They are in memory alone: processes with other configs share the folder of bundles, and must not see them there. Ids
-follow from kind and name, slugs from the name. What people have set of them is stored: what is switched off, and the
-examples of each tool. `ReadOnlyBundles` are the built-in bundles and these, as a store lists them.
+They exist in memory only: processes with other configs share the folder of bundles, and must not see them there. Ids
+are derived from kind and name, slugs from the name. Settings of users are stored: disabled tools and bundles, and the
+examples of each tool. `ReadOnlyBundles` contains the built-in and the derived bundles of a store.
 """
 
 import unicodedata
@@ -33,26 +33,26 @@ from onetool.sources.catalogues import Offered
 SourceKind = Literal["pack", "config", "server"]
 
 DIGITS = 8  # of the hash in a slug
-MAX_WORDS, MAX_TITLE, MAX_TAG, MAX_TAGS = 10_000, 200, 64, 64  # what bundles that people keep may have
+MAX_WORDS, MAX_TITLE, MAX_TAG, MAX_TAGS = 10_000, 200, 64, 64  # the limits of stored bundles
 ABOUT: dict[SourceKind, str] = {"pack": "The pack", "config": "Declared in the config:", "server": "The MCP server"}
 
 
 MadeTools = dict[str, tuple[ToolSpec, Tool]]
-"""Tools by their ids, and what each was made of."""
+"""Tools by id, each with its source and spec."""
 
 
 class DerivedTool(NamedTuple):
-    """A tool of the catalogue, and the bundle that it is shown in."""
+    """A tool of the catalogue, with its bundle."""
 
     source: BundleSource
     spec: ToolSpec
 
 
 class DerivedSet:
-    """What one state of the catalogue gives. The bundles are made at the first question for them."""
+    """The bundles of one state of the catalogue, built when first needed."""
 
     def __init__(self, offered: Offered, built_in: Iterable[str], made: "MadeTools | None" = None) -> None:
-        """`built_in` are tools that have bundles of their own; what was `made` before is used again."""
+        """Create the set. `built_in` tools are left out; tools in `made` are reused."""
         self._servers = offered.servers
         self.made: MadeTools = made or {}
         self.tools = {one.spec.name: one for one in _derived(offered, frozenset(built_in))}
@@ -79,7 +79,7 @@ class DerivedSet:
 
 
 class DerivedBundles:
-    """The set of now. `offered` is another object whenever the catalogue has changed."""
+    """The current set. `offered` returns a new object whenever the catalogue has changed."""
 
     def __init__(self, offered: Callable[[], Offered], built_in: Iterable[str]) -> None:
         self._offered = offered
@@ -102,7 +102,7 @@ class DerivedBundles:
         return self.now().by_name.get(name)
 
     def id_of(self, spec: ToolSpec) -> str | None:
-        """Return the id of a tool that is neither built in nor stored, for counting calls: no set is built for it."""
+        """Return the id of a tool that is neither built in nor stored, for counting calls, without building a set."""
         if spec.hidden:
             return None
         if spec.source != "local":
@@ -120,7 +120,7 @@ def nothing_derived() -> DerivedBundles:
 
 
 def _derived(offered: Offered, built_in: frozenset[str]) -> Iterator[DerivedTool]:
-    """Yield the first tool of each name, as in the registry, unless bundles have their own."""
+    """Yield the first tool of each name, as in the registry, except built-in tools."""
     seen = {spec.name for spec in offered.own.tools} | built_in
     sources: dict[tuple[SourceKind, str], BundleSource] = {}
 
@@ -151,7 +151,7 @@ def tool_id(kind: str, name: str) -> str:
 
 
 def slug_of(name: str) -> str:
-    """`_` becomes `-`. With both of them, with other signs that a slug has not, or too long, it also gets a hash."""
+    """Replace `_` by `-`. Append a hash if the name has both, has other invalid characters, or is too long."""
     dashed = name.replace("_", "-")
     is_reversible = not ("_" in name and "-" in name) and unicodedata.is_normalized("NFC", dashed)
     if is_reversible and 0 < len(dashed) <= MAX_SLUG and all(sign == "-" or fits(sign) for sign in dashed):
@@ -181,7 +181,7 @@ def _bundle(source: BundleSource, specs: list[ToolSpec], made: MadeTools) -> tup
     )
     taken: set[str] = set()
     tools: list[Tool] = []
-    for spec in sorted(specs, key=lambda one: "-" in _own_name(one)):  # of `a_b` and `a-b` the first keeps its slug
+    for spec in sorted(specs, key=lambda one: "-" in _own_name(one)):  # of `a_b` and `a-b`, `a_b` keeps its slug
         if _is_text(spec.name):
             slug = slug_of(_own_name(spec))
             slug = hashed_slug(_own_name(spec)) if slug in taken else slug
@@ -195,7 +195,7 @@ def _bundle(source: BundleSource, specs: list[ToolSpec], made: MadeTools) -> tup
 
 
 def _own_name(spec: ToolSpec) -> str:
-    """Return its name without its pack."""
+    """Return the tool's name without its pack."""
     return spec.name.partition(".")[2] or spec.name
 
 
@@ -221,7 +221,7 @@ def _tool(id: str, bundle: Bundle, slug: str, spec: ToolSpec, source: BundleSour
 
 
 def _plain(schema: Any) -> dict[str, Any]:
-    """Convert to JSON data; empty where a server sent something that JSON can't express."""
+    """Convert a schema to JSON data, or to {} if JSON can't express it."""
     try:
         return msgspec.json.decode(msgspec.json.encode(schema), type=dict[str, Any])
     except (ValueError, TypeError, OverflowError, RecursionError):
@@ -229,7 +229,7 @@ def _plain(schema: Any) -> dict[str, Any]:
 
 
 def _text(text: str) -> str:
-    """Replace halves of characters, which JSON can't say."""
+    """Replace lone surrogates, which JSON can't encode."""
     return text if _is_text(text) else text.encode(errors="replace").decode()
 
 
@@ -241,15 +241,15 @@ def _is_text(text: str) -> bool:
     return True
 
 
-# What people have set
+# Settings of users
 
 
 class KeptSettings(NamedTuple):
-    """Disabled tools by their names, each with the place of its switch, and sources that are disabled as a whole."""
+    """The settings of read-only bundles: disabled tools, each with the place of its switch, and disabled sources."""
 
     tools: Mapping[str, str] = {}
     sources: frozenset[BundleSource] = frozenset()
-    examples: Mapping[str, tuple[ToolExample, ...]] = {}  # of each tool, by its name
+    examples: Mapping[str, tuple[ToolExample, ...]] = {}  # by tool name
 
     def hides(self, spec: ToolSpec) -> bool:
         """Return whether a prompt or a resource with this spec belongs to a disabled source."""
@@ -265,7 +265,7 @@ def switched_off_in(bundle: Bundle, tools: Iterable[Tool]) -> dict[str, str]:
 
 
 def kept_settings(bundles: Iterable[tuple[Bundle, Sequence[Tool]]]) -> KeptSettings:
-    """Return what is set of read-only bundles."""
+    """Return the settings of read-only bundles."""
     off, examples, sources = dict[str, str](), dict[str, tuple[ToolExample, ...]](), set[BundleSource]()
     for bundle, tools in bundles:
         off |= switched_off_in(bundle, tools)
@@ -276,7 +276,7 @@ def kept_settings(bundles: Iterable[tuple[Bundle, Sequence[Tool]]]) -> KeptSetti
 
 
 class ReadOnlyBundles:
-    """The built-in bundles and the derived ones, with what people have set of them."""
+    """The built-in and derived bundles, with the settings of users."""
 
     def __init__(self, built_in: BuiltIn, derived: DerivedSet, overlay: Overlay) -> None:
         self.derived, self.overlay = derived, overlay

@@ -1,8 +1,8 @@
-"""Checks what a person is about to store or to send, and shows what a call would do. Nothing is stored or sent.
+"""Checks and previews of drafts. Only a trial sends requests; nothing is stored.
 
-A check of a tool ends at the first mistake. So that a person sees as many as possible at once, what is wrong is taken
-out of a copy, or replaced by something harmless, and the rest is checked again. Of a call its requests are shown, its
-code, or the call of its function.
+A check of a tool stops at the first mistake. To report as many mistakes as possible at once, the invalid part is
+removed from a copy, or replaced by something valid, and the rest is checked again. A preview of a call shows its
+requests, its code, or the call of its function.
 """
 
 import asyncio
@@ -30,37 +30,37 @@ from onetool.sources.bundles.store import EVERYTHING, Visibility
 from onetool.sources.bundles.validation import read_bundle, read_tool
 
 MAX_FAULTS = 20
-PRE_PROCESSORS_S = 5.0  # seconds that those of one check have
-MAX_AT_ONCE = 2  # checks of one server that run pre-processors: calls need the workers
-PATIENCE_S = 5.0  # that others wait for their turn
+PRE_PROCESSORS_S = 5.0  # seconds for the pre-processors of one check
+MAX_AT_ONCE = 2  # checks that run pre-processors concurrently: calls need the workers, too
+TURN_TIMEOUT_S = 5.0  # seconds that a check waits for its turn
 STAND_IN_SLUG, STAND_IN_VERSION = "tool", "1"
 _REQUEST = {"urlTemplate": "https://example.com"}
-_HARMLESS: Mapping[str, Any] = {  # for what can't be left out
+_HARMLESS: Mapping[str, Any] = {  # replacements for required keys
     **_REQUEST,
     "request": _REQUEST,
     "httpImpl": {"request": _REQUEST},
     "code": "0",
     "scriptImpl": {"code": "0"},
 }
-_OF_ARGUMENTS = tuple(f"/{key}" for key, _ in IMPLS.values() if key != "httpImpl")  # need a usable argSchema
+_OF_ARGUMENTS = tuple(f"/{key}" for key, _ in IMPLS.values() if key != "httpImpl")  # keys that need a valid argSchema
 _PLACEHOLDER = re.compile(r"\$\{([^{}]{1,200})\}")
 
 
 class DraftFault(msgspec.Struct, frozen=True):
-    """What is wrong with a draft, or with arguments, and where."""
+    """A mistake in a draft or in arguments, with its place."""
 
-    pointer: Annotated[str, Meta(description="JSON pointer (RFC 6901) to what is wrong.")]
+    pointer: Annotated[str, Meta(description="JSON pointer (RFC 6901) to the mistake.")]
     message: str
 
 
 class DraftReport(msgspec.Struct, frozen=True):
-    """Whether it would be taken. Warnings do not keep it from being stored."""
+    """The result of checking a draft. Warnings don't prevent storing the draft."""
 
-    ok: Annotated[bool, Meta(description="Whether it would be taken.")]
+    ok: Annotated[bool, Meta(description="Whether the draft could be stored.")]
     errors: list[DraftFault]
-    warnings: Annotated[list[DraftFault], Meta(description="What keeps it from being called for now.")]
+    warnings: Annotated[list[DraftFault], Meta(description="Why the tool can't be called for now.")]
     needs: Annotated[
-        tuple[Need, ...], Meta(description="Of a stored tool: what has to be allowed or set before it can be called.")
+        tuple[Need, ...], Meta(description="For a stored tool: hosts to allow and secrets to set before calls.")
     ] = ()
 
 
@@ -78,7 +78,7 @@ def check_tool_draft(
     slug: str | None = None,
     version: str | None = None,
 ) -> DraftReport:
-    """Check the draft as `put_tool` would at that place. Blocks."""
+    """Check the draft as `put_tool` would with this bundle, slug and version. Blocks."""
     named = (slug or data.get("slug") or STAND_IN_SLUG, version or data.get("version") or STAND_IN_VERSION)
     places = _place_faults(service, bundle_id, *named)
 
@@ -106,12 +106,12 @@ def _place_faults(service: BundleService, bundle_id: str | None, slug: Any, vers
     if faults := _bundle_faults(service, bundle_id):
         return faults
     if service.store.tool(check_id(bundle_id), slug, version) is not None:
-        return [DraftFault("/version", f"there is a version {version} of {slug} already: give it another one")]
+        return [DraftFault("/version", f"version {version} of {slug} exists already: choose another version")]
     return []
 
 
 def _bundle_faults(service: BundleService, bundle_id: str) -> list[DraftFault]:
-    """Return why no tool can be put into the bundle."""
+    """Return why tools can't be added to the bundle."""
     try:
         bundle = service.fresh.bundle(check_id(bundle_id))
     except InvalidError as error:
@@ -119,7 +119,7 @@ def _bundle_faults(service: BundleService, bundle_id: str) -> list[DraftFault]:
     if bundle is None:
         return [DraftFault("/bundleID", f"there is no bundle {bundle_id}")]
     if bundle.is_built_in or not bundle.is_enabled or bundle.soft_deleted_at is not None:
-        return [DraftFault("/bundleID", f"the bundle {bundle.slug} takes no changes: it is read-only or switched off")]
+        return [DraftFault("/bundleID", f"the bundle {bundle.slug} can't be changed: it is read-only or disabled")]
     return []
 
 
@@ -128,7 +128,7 @@ def _report(errors: list[DraftFault], warnings: list[DraftFault] | None = None) 
 
 
 def _faults(data: Mapping[str, Any], check: Callable[[Any], None]) -> list[DraftFault]:
-    """Collect everything that `check` finds, without mistakes that follow from others."""
+    """Return all mistakes that `check` finds, except those that result from another mistake."""
     rest, found = deepcopy(dict(data)), dict[str, DraftFault]()
     while len(found) < MAX_FAULTS:
         try:
@@ -147,7 +147,7 @@ def _faults(data: Mapping[str, Any], check: Callable[[Any], None]) -> list[Draft
 
 
 def _follows(pointer: str, found: Mapping[str, DraftFault]) -> bool:
-    """Return whether it may be wrong only because something else was: that, or its argSchema, was taken out."""
+    """Return whether the mistake may result from another one, because that part or the argSchema was removed."""
     if any(one == pointer or one.startswith(f"{pointer}/") for one in found):
         return True
     return any(one.startswith("/argSchema") for one in found) and pointer.startswith(_OF_ARGUMENTS)
@@ -158,7 +158,7 @@ def _fault(error: InvalidError, pointer: str) -> DraftFault:
 
 
 def _repair(data: dict[str, Any], pointer: str) -> bool:
-    """Take out what is wrong; False where that can't be done."""
+    """Remove or replace the invalid part. Return False if that is impossible."""
     *way, last = [part.replace("~1", "/").replace("~0", "~") for part in pointer.split("/")[1:]] or [""]
     around: Any = data
     for step in way:
@@ -189,9 +189,9 @@ def _repair_key(around: dict[str, Any], key: str) -> bool:
 
 
 def _declare_arguments(rest: dict[str, Any], data: Mapping[str, Any]) -> None:
-    """Declare the arguments that were taken out with their schemas, so that `httpImpl` can be checked.
+    """Declare the arguments that were removed with their schemas, so that `httpImpl` can be checked.
 
-    Where the draft names none, every placeholder is taken for one.
+    If the draft declares no arguments, every placeholder counts as one.
     """
     schema = data.get("argSchema")
     named = schema.get("properties") if isinstance(schema, dict) else None
@@ -207,18 +207,18 @@ def _declare_arguments(rest: dict[str, Any], data: Mapping[str, Any]) -> None:
 
 
 class PreProcessorTurns:
-    """Lets few checks of one server run pre-processors at the same time."""
+    """A limit on the number of checks that run pre-processors concurrently."""
 
     def __init__(self) -> None:
         self._free = asyncio.Semaphore(MAX_AT_ONCE)
 
     @asynccontextmanager
     async def turn(self) -> AsyncGenerator[None]:
-        """Raises UnavailableError where others take too long."""
+        """Wait for a turn. Raises UnavailableError if other checks take too long."""
         try:
-            await asyncio.wait_for(self._free.acquire(), PATIENCE_S)
+            await asyncio.wait_for(self._free.acquire(), TURN_TIMEOUT_S)
         except TimeoutError:
-            raise UnavailableError("other checks run pre-processors now, and only few may at once; try again") from None
+            raise UnavailableError("too many checks are running pre-processors; try again") from None
         try:
             yield
         finally:
@@ -228,14 +228,14 @@ class PreProcessorTurns:
 async def check_arguments(
     spec: ToolSpec, args: Mapping[str, Any], turns: PreProcessorTurns
 ) -> tuple[Mapping[str, Any], list[DraftFault]]:
-    """Return the arguments as the tool would get them, and what is wrong with them. Only its pre-processors run."""
+    """Return the arguments as the tool would get them, and their mistakes. Only pre-processors run."""
     try:
         if spec.prepare is not None and spec.prepare.handler is not None:
             async with turns.turn(), asyncio.timeout(PRE_PROCESSORS_S):
                 args = await spec.prepare.handler(args=args)
-        given = await asyncio.to_thread(taken, spec, args)  # it compiles the schema, which may take a second
+        given = await asyncio.to_thread(taken, spec, args)  # compiling the schema may take a second
     except TimeoutError:
-        return args, [DraftFault("", f"its pre-processors took longer than the {PRE_PROCESSORS_S:g} s of a check")]
+        return args, [DraftFault("", f"pre-processors took longer than {PRE_PROCESSORS_S:g} s, the limit for checks")]
     except BadArguments as error:
         return args, [DraftFault("", "; ".join([f"{error.argument}: {error}", *error.hints]))]
     except SchemaError as error:
@@ -243,7 +243,7 @@ async def check_arguments(
     return given.args, [DraftFault(one.pointer, str(one)) for one in given.problems]
 
 
-# What a call would do
+# Previews of calls
 
 
 DRAFT = derived_id("a draft")
@@ -251,13 +251,13 @@ SLUG, VERSION = "draft", "1"
 
 
 class PreviewReport(msgspec.Struct, frozen=True, kw_only=True):
-    """Requests of an HTTP tool, the code of a script, the call of any other; or what is wrong with the arguments."""
+    """The requests of an HTTP tool, the code of a script, or the call of any other tool; or the mistakes."""
 
-    requests: Annotated[tuple[PreviewRequest, ...] | UnsetType, Meta(description="Empty if something is wrong.")] = (
+    requests: Annotated[tuple[PreviewRequest, ...] | UnsetType, Meta(description="Empty if there are mistakes.")] = (
         UNSET
     )
-    code: Annotated[str | UnsetType, Meta(description="Of a script: what would run.")] = UNSET
-    call: Annotated[str | UnsetType, Meta(description="Of any other tool: the call, as code writes it.")] = UNSET
+    code: Annotated[str | UnsetType, Meta(description="For a script: the code that would run.")] = UNSET
+    call: Annotated[str | UnsetType, Meta(description="For any other tool: the call in code.")] = UNSET
     errors: tuple[DraftFault, ...] | UnsetType = UNSET
 
 
@@ -280,7 +280,7 @@ async def preview_draft(
     args: Mapping[str, Any],
     turns: PreProcessorTurns,
 ) -> PreviewReport:
-    """Pointers of errors begin with `/tool` or `/args`."""
+    """Preview a call of a draft. Pointers of errors begin with `/tool` or `/args`."""
     report = await to_thread(check_tool_draft, service, data)
     if report.errors:
         return _wrong(report.errors, "/tool")
@@ -300,20 +300,20 @@ def _read_draft(data: Mapping[str, Any], bundle_id: str | None) -> Tool:
 # A trial: the requests of a draft are sent
 
 
-QUIET = ("GET", "HEAD")  # methods that are sent without asking
+QUIET = ("GET", "HEAD")  # methods that are sent without confirmation
 
 
 class TrialReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What the servers of an HTTP tool answered, and what the tool would return."""
+    """The responses to the requests of an HTTP tool, and the value that the tool would return."""
 
     responses: Annotated[list[UpstreamResponse], Meta(description="In the order of the requests.")]
     ok: Annotated[bool, Meta(description="Whether the tool would return a value.")]
-    value: Annotated[Any, Meta(description="What it would return.")] = UNSET
-    error: Annotated[ToolError | UnsetType, Meta(description="Why it would fail.")] = UNSET
+    value: Annotated[Any, Meta(description="The value that the tool would return.")] = UNSET
+    error: Annotated[ToolError | UnsetType, Meta(description="Why the tool would fail.")] = UNSET
 
 
 class Trial:
-    """A draft of an HTTP tool that is ready to be called. `responses` are filled by the call."""
+    """A draft of an HTTP tool that is ready to be called. The call fills `responses`."""
 
     def __init__(self, service: BundleService, data: Mapping[str, Any], bundle_id: str | None, confirmed: bool) -> None:
         """Check the draft as storing it would. Blocks. Raises DraftError, ConflictError or ForbiddenError."""
@@ -322,7 +322,7 @@ class Trial:
         if bundle_id is not None:
             faults += _bundle_faults(service, bundle_id)
         if not faults and data["type"] != "http":
-            faults.append(DraftFault("/tool/type", "only HTTP tools have requests that can be sent"))
+            faults.append(DraftFault("/tool/type", "only HTTP tools can be tried"))
         if faults:
             raise DraftError(faults)
         tool = _read_draft(data, None if bundle_id is None else check_id(bundle_id))
@@ -339,7 +339,7 @@ class Trial:
 
 
 class DraftError(InvalidError):
-    """A draft that can't be tried. `faults` are all that is wrong with it."""
+    """An error for a draft that can't be tried. `faults` are all its mistakes."""
 
     def __init__(self, faults: list[DraftFault]) -> None:
         super().__init__(f"{faults[0].pointer}: {faults[0].message}", faults[0].pointer)

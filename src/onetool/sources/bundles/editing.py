@@ -1,11 +1,10 @@
-"""Editing of tools: a copy with changes, which is also how a new version is made, another name, and one's own examples.
+"""Editing of tools: copies with changes, such as new versions; renaming; and users' own examples.
 
-A copy is a new tool with an id of its own, and its usage begins at 0. A tool that was renamed is the same tool: it
-keeps its id, when it was created, its usage and its switch. Built-in tools can be copied: the copy calls the same
-function. They can't be renamed.
+A copy is a new tool with its own id and no usage. A renamed tool keeps its id, creation time, usage and switch.
+Built-in tools can be copied (the copy calls the same function) but not renamed.
 
-Examples that belong to one owner are kept apart from those of the tool, which all see who see the tool. One document
-has the examples of one owner, by the id of the tool. Its key is a hash: an owner's name is not a path.
+The own examples of a user are stored apart from the tool's examples, which all its users see. Each owner has one
+document with examples by tool id. Its key is a hash, because an owner's name is not a valid path.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -26,7 +25,7 @@ from onetool.sources.bundles.store import EVERYTHING, ETag, Visibility
 from onetool.sources.bundles.validation import KEPT, SHOWN, converted, read_examples
 
 Place = tuple[str, str, str]
-"""The id of a bundle, a slug and a version."""
+"""A bundle id, a slug and a version."""
 
 COPY_KEYS = ("bundleID", "slug", "version", "changes")
 RENAME_KEYS = ("slug", "version")
@@ -36,7 +35,7 @@ _CHECKS = {"bundleID": check_id, "slug": check_slug, "version": check_version}
 def copy_tool(
     service: BundleService, place: Place, data: Any, visibility: Visibility = EVERYTHING
 ) -> tuple[Place, Shown, ETag]:
-    """Store a tool at another place, with changes. Raises a BundleError, and then nothing has changed."""
+    """Store a copy of a tool at another place, with changes. If this raises a BundleError, nothing has changed."""
     target, content = copied(service, place, data, visibility)
     return target, *service.put_tool(*target, content)
 
@@ -44,19 +43,19 @@ def copy_tool(
 def copied(
     service: BundleService, place: Place, data: Any, visibility: Visibility = EVERYTHING
 ) -> tuple[Place, dict[str, Any]]:
-    """Return where a copy would be put, and its content."""
+    """Return the place and the content of a copy."""
     wanted = _wanted(data, COPY_KEYS)
     changes = wanted.pop("changes", {})
     if not isinstance(changes, Mapping):
         raise InvalidError("/changes: expected a JSON object", "/changes")
     for key in changes:
         if key in KEPT | SHOWN | {"slug", "version"}:
-            raise InvalidError(f"/changes/{key}: it can't be changed in this way", below("/changes", key))
+            raise InvalidError(f"/changes/{key}: a copy can't change this key", below("/changes", key))
     found, _ = service.get_tool(*place, visibility=visibility)
     kept = service.store.tool(*place)
     content = {key: value for key, value in found.items() if key not in KEPT | SHOWN | {"slug", "version", "source"}}
     if kept is not None:
-        content["isEnabled"] = kept.is_enabled  # where its function is gone, it is shown as switched off
+        content["isEnabled"] = kept.is_enabled  # tools without their function are shown as disabled
     names = dict(zip(("bundleID", "slug", "version"), place, strict=True)) | wanted
     return (names["bundleID"], names["slug"], names["version"]), merged(content, changes)
 
@@ -64,20 +63,20 @@ def copied(
 def rename_tool(
     service: BundleService, place: Place, data: Any, match: ETag | None = None
 ) -> tuple[Place, Shown, ETag]:
-    """Give a tool another slug or version, or both, in its bundle."""
+    """Change the slug or version of a tool, or both, in its bundle."""
     wanted = _wanted(data, RENAME_KEYS)
     if not wanted:
-        raise InvalidError("expected slug or version: what it is to be called", "")
+        raise InvalidError("expected slug or version, the new name", "")
     bundle_id, slug, version = place
     new = (wanted.get("slug", slug), wanted.get("version", version))
     return (bundle_id, *new), *service.rename_tool(*place, new, match)
 
 
 class VersionSwitches(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """Which versions of a tool to enable or disable: all of them alike, or some by their names."""
+    """The versions of a tool to enable or disable: all versions, or some by name."""
 
     is_enabled: Annotated[bool | UnsetType, Meta(description="All versions.")] = UNSET
-    versions: Annotated[dict[str, bool] | UnsetType, Meta(description="These versions, each as it says.")] = UNSET
+    versions: Annotated[dict[str, bool] | UnsetType, Meta(description="The switches of these versions.")] = UNSET
 
     def __post_init__(self) -> None:
         if (self.is_enabled is UNSET) == (self.versions is UNSET):
@@ -85,7 +84,7 @@ class VersionSwitches(msgspec.Struct, frozen=True, kw_only=True, rename="camel",
 
 
 def switch_versions(service: BundleService, bundle_id: str, slug: str, data: Any) -> list[Shown]:
-    """Enable or disable the versions of a tool. Return all of them as they are now, newest first."""
+    """Enable or disable versions of a tool. Return all versions, newest first."""
     wanted = converted(data, VersionSwitches)
     known = [row["version"] for row in service.versions(bundle_id, slug)]
     if wanted.versions is UNSET:
@@ -94,9 +93,9 @@ def switch_versions(service: BundleService, bundle_id: str, slug: str, data: Any
         switches = wanted.versions
         for version in switches.keys() - set(known):
             raise InvalidError(
-                f"/versions: there is no version {version!r} of {slug!r}; there are {', '.join(known)}", "/versions"
+                f"/versions: {slug!r} has no version {version!r}; it has {', '.join(known)}", "/versions"
             )
-    # Older versions are disabled before newer ones, and enabled after them, so that none of them takes over meanwhile.
+    # Disable older versions before newer ones, and enable them after these, so that none takes over in between.
     order = sorted(switches, key=lambda version: known.index(version) * (1 if switches[version] else -1))
     for version in order:
         service.patch_tool(bundle_id, slug, version, {"isEnabled": switches[version]})
@@ -104,7 +103,7 @@ def switch_versions(service: BundleService, bundle_id: str, slug: str, data: Any
 
 
 def merged(value: Any, changes: Any) -> Any:
-    """JSON Merge Patch (RFC 7396): objects are merged, null removes a key, anything else replaces."""
+    """Apply a JSON Merge Patch (RFC 7396): objects are merged, null removes a key, other values replace."""
     if not isinstance(changes, Mapping):
         return changes
     found = dict(value) if isinstance(value, Mapping) else {}
@@ -133,24 +132,24 @@ def _wanted(data: Any, known: tuple[str, ...]) -> dict[str, Any]:
     return found
 
 
-# Examples of one's own
+# Users' own examples
 
 
 MAX_OWNER_BYTES = 1024 * 1024  # bytes of JSON, of all tools
 MAX_OWNERS = 10_000
 
-OwnLists = dict[str, tuple[ToolExample, ...]]  # by the id of the tool
+OwnLists = dict[str, tuple[ToolExample, ...]]  # by tool id
 
 
 class ShownExamples(msgspec.Struct, frozen=True, kw_only=True):
-    """The examples of a tool as somebody sees them: those of the tool first, then one's own."""
+    """The examples of a tool as a user sees them: the tool's examples first, then the user's own."""
 
     examples: tuple[ToolExample, ...]
     own: Annotated[tuple[str, ...] | UnsetType, Meta(description="Names of the caller's own examples.")] = UNSET
 
 
 class OwnExamples:
-    """The examples of all owners, a document each. All methods block. They raise DatabaseError."""
+    """The examples of all owners, one document per owner. All methods block and raise DatabaseError."""
 
     def __init__(self, documents: Documents) -> None:
         self._documents = documents
@@ -165,24 +164,24 @@ class OwnExamples:
         examples: tuple[ToolExample, ...],
         check: Callable[[tuple[ToolExample, ...]], object],
     ) -> None:
-        """Replace those of one tool. `check` gets the ones of before, under the lock, and may refuse."""
+        """Replace the examples of one tool. `check` gets the previous examples, under the lock, and may raise."""
         key = _key(owner)
         try:
             with self._documents.locked(key, MAX_WAIT_S) as held:
                 lists = _lists(held.load().body)
                 if not lists and len({*self._documents.keys()} - {key}) >= MAX_OWNERS:
-                    raise UnavailableError(f"{MAX_OWNERS:,} callers have examples here, and no more can")
+                    raise UnavailableError(f"the limit of {MAX_OWNERS:,} callers with examples is reached")
                 check(lists.get(tool, ()))
                 held.write(_encoded({**lists, tool: examples}))
         except TimeoutError as error:
-            raise UnavailableError(f"your examples can't be kept: {error.strerror}") from None
+            raise UnavailableError(f"your examples can't be stored: {error.strerror}") from None
 
 
 def _encoded(lists: OwnLists) -> bytes:
     data = msgspec.json.encode({tool: one for tool, one in lists.items() if one})
     if len(data) > MAX_OWNER_BYTES:
-        what = f"your examples of all tools would have more than {MAX_OWNER_BYTES:,} bytes"
-        raise InvalidError(f"/examples: {what}, which is the most: remove some, or make them shorter", "/examples")
+        what = f"your examples of all tools would exceed {MAX_OWNER_BYTES:,} bytes"
+        raise InvalidError(f"/examples: {what}; remove or shorten some", "/examples")
     return data
 
 
@@ -207,12 +206,12 @@ def shown_examples(common: Sequence[Mapping[str, Any]], own: tuple[ToolExample, 
 
 
 def examples_tag(tag: ETag, own: tuple[ToolExample, ...]) -> ETag:
-    """Return the ETag of both lists. `tag` is that of the tool."""
+    """Return the ETag of both lists of examples. `tag` is the tool's ETag."""
     return f"{tag}.{blake2b(msgspec.json.encode(own), digest_size=8).hexdigest()}" if own else tag
 
 
 def read_own_examples(data: Any, common: tuple[Any, ...]) -> tuple[ToolExample, ...]:
-    """Read a list that may still contain the tool's `common` examples, as a client got them."""
+    """Read a list of own examples, without the tool's `common` examples that a client may send back."""
     if not isinstance(data, Mapping) or not isinstance(data.get("examples"), list):
         return read_examples(data)
     sent: dict[str, Any] = {key: value for key, value in data.items() if key != "own"}  # pyright: ignore[reportUnknownVariableType]
@@ -220,7 +219,7 @@ def read_own_examples(data: Any, common: tuple[Any, ...]) -> tuple[ToolExample, 
 
 
 def _plain(example: Any) -> Any:
-    """Remove what says nothing."""
+    """Remove an empty description."""
     if isinstance(example, dict) and example.get("description") == "":  # pyright: ignore[reportUnknownMemberType]
         return {key: value for key, value in example.items() if key != "description"}  # pyright: ignore[reportUnknownVariableType]
     return example  # pyright: ignore[reportUnknownVariableType]

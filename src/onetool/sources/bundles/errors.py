@@ -1,13 +1,13 @@
-"""What a store refuses, and why.
+"""The errors of a store.
 
 BundleError
-├── InvalidError        what was sent can't be kept; `pointer` says where it is wrong
+├── InvalidError        invalid data; `pointer` is the place of the mistake
 ├── NotFoundError       no such bundle or tool
-├── ConflictError       it is there already, or something is in the way
-├── ForbiddenError      built-in, disabled, one too many, or a secret that is not bound to its host
-├── OutdatedError       somebody else has changed it since
-├── RateLimitError      called more often than its limit allows
-└── UnavailableError    the store can't be written now: it is busy, the disk is full …; nothing has changed
+├── ConflictError       a bundle or tool exists already, or prevents the change
+├── ForbiddenError      built-in, disabled, too many, or a secret that is not bound to its host
+├── OutdatedError       changed by somebody else since the caller read it
+├── RateLimitError      called more often than the limit allows
+└── UnavailableError    the store can't be written now (busy, disk full …); nothing has changed
 """
 
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ from onetool.core.errors import OneToolError
 
 
 class BundleError(OneToolError):
-    """`code` is for programs, the message for people."""
+    """An error of a store. `code` is for programs, the message for people."""
 
     code: str
 
@@ -24,7 +24,7 @@ class BundleError(OneToolError):
         super().__init__(message)
         if code is not None:
             self.code = code
-        self.pointer = pointer  # RFC 6901, into what was sent
+        self.pointer = pointer  # a JSON pointer (RFC 6901) into the data sent
 
 
 class InvalidError(BundleError):
@@ -49,7 +49,7 @@ class OutdatedError(BundleError):
 
 
 class RateLimitError(BundleError):
-    """`left` is what the meta of a result says of a limit: limit, remaining, reset_s."""
+    """A call over the limit. `left` has the fields of a result's meta: limit, remaining, reset_s."""
 
     code = "rate_limited"
 

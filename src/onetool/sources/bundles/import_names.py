@@ -1,7 +1,7 @@
-"""Names for imported tools, bundles, versions, arguments and secrets, and texts of a document as template literals.
+"""Names for imported tools, bundles, versions, arguments and secrets, and document texts as template literals.
 
-What a document calls things is untrusted: a slug has nothing but letters, digits and dashes, a text only printable
-characters, and nothing of a document is ever taken for a placeholder.
+The names in a document are untrusted: slugs contain only letters, digits and dashes, texts only printable characters,
+and no text of a document is ever used as a placeholder.
 """
 
 import re
@@ -47,15 +47,15 @@ _VERBS = {"get": "get", "put": "update", "patch": "update", "post": "create", "d
 
 
 def slug_of(text: str) -> str:
-    """`getPetById`, `repos/get`, `Pets_List` -> `get-pet-by-id`, `repos-get`, `pets-list`; or nothing."""
+    """Convert `getPetById`, `repos/get`, `Pets_List` to `get-pet-by-id`, `repos-get`, `pets-list`, or to ""."""
     words = _slug_words(text)
     return _shortened(words) if words else ""
 
 
 def operation_slug(operation_id: Any, method: str, path: str, verb: str | None = None, summary: Any = None) -> str:
-    """Name an operation: by its id, else by what it does (a method, or another verb) to what.
+    """Return a slug for an operation, from its id, or from its verb (such as the method) and path.
 
-    A path that names nothing (`/`, `/v1/{city}`) says less than the summary.
+    If the path contains no name (`/`, `/v1/{city}`), the summary is preferred.
     """
     if isinstance(operation_id, str) and (slug := slug_of(_without_path(operation_id[:500], method, path))):
         return slug
@@ -67,9 +67,9 @@ def operation_slug(operation_id: Any, method: str, path: str, verb: str | None =
 
 
 def path_slug(method: str, path: str, by: bool = False) -> str:
-    """`GET /pets/{petId}` -> `get-pet` (or `get-pet-by-pet-id`), `POST /users/{id}/keys` -> `create-user-key`.
+    """Convert `GET /pets/{petId}` to `get-pet` (or `get-pet-by-pet-id`), `POST /users/{id}/keys` to `create-user-key`.
 
-    Where a path names nothing, its parameters do: `GET /v1/{city}` -> `get-city`.
+    If a path contains no names, its parameters are used: `GET /v1/{city}` gives `get-city`.
     """
     words = _things(path)
     plural = bool(words) and _singular(words[-1]) != words[-1] and not path.split("?")[0].rstrip("/").endswith("}")
@@ -87,7 +87,7 @@ def path_slug(method: str, path: str, by: bool = False) -> str:
 
 
 def _things(path: str) -> list[str]:
-    """Return the words of what a path is about, without versions and parameters; in the singular before a parameter."""
+    """Return the nouns of a path, without versions and parameters, in the singular before a parameter."""
     parts = [part for part in path.split("?")[0].split("/") if part and not _VERSION_PART.fullmatch(part)]
     words: list[str] = []
     for index, part in enumerate(parts):
@@ -100,9 +100,9 @@ def _things(path: str) -> list[str]:
 
 
 def bundle_slug(title: str, host: str = "") -> str:
-    """`Swagger Petstore - OpenAPI 3.0` -> `petstore`; where a title says nothing, the host does."""
+    """Convert `Swagger Petstore - OpenAPI 3.0` to `petstore`. Use the host if the title has no useful words."""
     for text in (_ASIDE.split(title)[0], title):
-        # A brand is one word, with all of its humps.
+        # A camel-case brand is one word.
         words = [word for word in _slug_words(_POSSESSIVE.sub("", text).lower()) if word not in _NOISE]
         if words := [word for word in words if not word.isdigit()]:
             return _shortened(words[:4])
@@ -111,14 +111,14 @@ def bundle_slug(title: str, host: str = "") -> str:
 
 
 def version_label(text: Any) -> str:
-    """`1.0.27-SNAPSHOT` stays; `v1 (beta)` -> `v1-beta`."""
+    """Return a version from a text: `v1 (beta)` gives `v1-beta`; `1.0.27-SNAPSHOT` is unchanged."""
     text = unicodedata.normalize("NFC", str(text or "")[:500])
     kept = "".join(sign if sign == "." or fits(sign) else "-" for sign in text)
     return re.sub(r"-{2,}", "-", kept)[:MAX_SLUG].strip("-.") or "1"
 
 
 class UniqueSlugs:
-    """Gives each slug once: a second one gets what tells it apart, or a number."""
+    """A set of unique slugs: a duplicate gets an alternative slug or a number."""
 
     def __init__(self) -> None:
         self._taken: set[str] = set()
@@ -128,7 +128,7 @@ class UniqueSlugs:
         return slug in self._taken
 
     def take(self, slugs: Iterable[str]) -> str:
-        """Return the first of these that isn't taken yet, else the very first with a number."""
+        """Return the first slug that isn't taken yet, or the first of all with a number."""
         first = ""
         for slug in slugs:
             if slug and slug not in self._taken:
@@ -144,7 +144,7 @@ class UniqueSlugs:
 
 
 def argument_name(name: str) -> str:
-    """Make an identifier: `filter[name]`, `X-Request-ID`, `$top` -> `filter_name`, `X_Request_ID`, `top`."""
+    """Return an identifier: `filter[name]`, `X-Request-ID`, `$top` give `filter_name`, `X_Request_ID`, `top`."""
     word = re.sub(r"[^A-Za-z0-9_]+", "_", name).strip("_") if not name.isidentifier() or not name.isascii() else name
     if not word:
         word = "_".join(part for part in _slug_words(name) if part.isascii()) or "arg"
@@ -152,20 +152,20 @@ def argument_name(name: str) -> str:
 
 
 def secret_prefix(slug: str) -> str:
-    """`pet-store` -> `PET_STORE`, `süd` -> `SUD`."""
+    """Convert `pet-store` to `PET_STORE`, `süd` to `SUD`."""
     letters = "".join(sign for sign in unicodedata.normalize("NFKD", slug) if not unicodedata.combining(sign))
     word = re.sub(r"[^A-Z0-9]+", "_", letters.upper()).strip("_")
     return f"API_{word}" if not word or word[0].isdigit() else word
 
 
-def printable(text: Any, most: int) -> str:
+def printable(text: Any, limit: int) -> str:
     """Return one printable line of text, cut between words."""
     if not isinstance(text, str):
         return ""
-    line = " ".join("".join(sign if sign.isprintable() else " " for sign in text[: 4 * most]).split())
-    if len(line) <= most:
+    line = " ".join("".join(sign if sign.isprintable() else " " for sign in text[: 4 * limit]).split())
+    if len(line) <= limit:
         return line
-    return line[: most - 1].rsplit(" ", 1)[0].rstrip(",;:.") + "…"
+    return line[: limit - 1].rsplit(" ", 1)[0].rstrip(",;:.") + "…"
 
 
 def title(text: Any) -> str:
@@ -173,7 +173,7 @@ def title(text: Any) -> str:
 
 
 def described(summary: Any, description: Any) -> str:
-    """Join the summary and the first paragraph of what the description adds."""
+    """Join the summary with the first paragraph of the description, without repeating it."""
     head = printable(summary, MAX_TITLE)
     body = printable(_first_paragraph(description), MAX_DESCRIPTION)
     if not body or not head:
@@ -197,7 +197,7 @@ def _first_paragraph(text: Any) -> str:
 
 
 def _slug_words(text: str) -> list[str]:
-    """Lower-case words of letters and digits, split at every other sign and between the humps of camelCase."""
+    """Return lower-case words of letters and digits, split at other characters and within camelCase."""
     text = CAMEL.sub("-", unicodedata.normalize("NFC", text[:500]))
     if text.isascii():
         return _ASCII_WORD.findall(text.lower())
@@ -207,7 +207,7 @@ def _slug_words(text: str) -> list[str]:
 
 
 def _shortened(words: Iterable[str]) -> str:
-    """Shorten to 64 characters: drop repeated words, abbreviate, drop small words, then the last ones."""
+    """Shorten to 64 characters: drop repeated words, abbreviate, drop articles, then drop the last words."""
     words = list(words)
     if len("-".join(words)) > MAX_SLUG:
         words = list(dict.fromkeys(words))
@@ -229,7 +229,7 @@ def _singular(word: str) -> str:
 
 
 def _without_path(operation_id: str, method: str, path: str) -> str:
-    """Remove path and method, which some frameworks add to the function's name: `read_item_items__item_id__get`."""
+    """Remove the path and method that some frameworks append: `read_item_items__item_id__get`."""
     tail = re.sub(r"\W", "_", path) + f"_{method}"
     name = operation_id.removesuffix(tail)
     return name if name else operation_id
@@ -255,6 +255,6 @@ def is_header_name(text: str) -> bool:
 
 
 def http_tool_of(tool: dict[str, Any]) -> HttpTool:
-    """Build the tool as a store would, with the store's errors. It can't be called."""
+    """Build an HTTP tool with the store's validation. The tool can't be called."""
     content = read_tool(tool, "tool", "1")
     return tool_to_inspect(http_of(content), content.arg_schema, limits_of(content))

@@ -1,8 +1,8 @@
-"""What a bundle and a tool of one are, in their files and over REST; and the built-in packs as bundles.
+"""Bundles and tools, in files and over REST; and the built-in packs as bundles.
 
-`BundleContent` and `ToolContent` are what a person gives; `Bundle` and `Tool` add what the store knows. What a tool's
-type says of it (`httpImpl`, `limits` …) is kept and given back as it came; `http_of` and the like read it. Built-in
-bundles have fixed ids and are read-only; their tools are slugs with dashes, in version 1.
+`BundleContent` and `ToolContent` are written by users; `Bundle` and `Tool` add the fields of the store. The part for a
+tool's type (`httpImpl`, `limits` …) is stored and returned unchanged, and read by `http_of` and similar functions.
+Built-in bundles have fixed ids and are read-only; their tools have slugs with dashes and the version 1.
 """
 
 from collections.abc import Iterable
@@ -19,22 +19,22 @@ from onetool.sources.bundles.names import Id, Slug, Version, derived_id
 SCHEMA_VERSION = "1"
 
 READ_ONLY = {"readOnly": True}
-Title = Annotated[str, Meta(max_length=200, description="What people see. No part of any name.")]
-Words = Annotated[str, Meta(max_length=10_000, description="What it is good for, for people and models.")]
+Title = Annotated[str, Meta(max_length=200, description="The title that people see. Not part of any name.")]
+Words = Annotated[str, Meta(max_length=10_000, description="The purpose, for people and models.")]
 Tag = Annotated[str, Meta(min_length=1, max_length=64)]
 Code = Annotated[str, Meta(min_length=1, max_length=256 * 1024, description="Code in the language of `run`.")]
-Switch = Annotated[bool, Meta(description="What is disabled can't be called; a disabled bundle can't be changed.")]
+Switch = Annotated[bool, Meta(description="Disabled tools can't be called; disabled bundles can't be changed.")]
 ArgSchema = Annotated[dict[str, Any], Meta(description="JSON Schema (2020-12) of the arguments.")]
-OutputSchema = Annotated[dict[str, Any], Meta(description="JSON Schema of the value; empty: any.")]
+OutputSchema = Annotated[dict[str, Any], Meta(description="JSON Schema of the result; empty: any value.")]
 Time = Annotated[str, Meta(extra_json_schema={"format": "date-time", **READ_ONLY})]
 OwnId = Annotated[Id, Meta(extra_json_schema=READ_ONLY)]
 BuiltIn = Annotated[bool, Meta(description="Only isEnabled can be changed.", extra_json_schema=READ_ONLY)]
-Modified = Annotated[Time, Meta(description="The last change of its content; enabling it is not a change.")]
+Modified = Annotated[Time, Meta(description="The last change of the content. Enabling and disabling don't count.")]
 Kind = Literal["python", "go", "http", "script"]
 
 
 class FunctionImpl(CamelStruct, frozen=True, kw_only=True):
-    """A function that is registered in the process: `pack.tool`."""
+    """A call of a function that is registered in the process: `pack.tool`."""
 
     func: Annotated[str, Meta(min_length=1, max_length=200, description="A registered function: `pack.tool`.")]
 
@@ -46,30 +46,30 @@ class ScriptImpl(CamelStruct, frozen=True, kw_only=True):
 
 
 class PreProcessor(CamelStruct, frozen=True, kw_only=True, tag="script", tag_field="type"):
-    """Code that changes the arguments before they are validated, in the sandbox and without calling tools.
+    """Code that changes the arguments before they are validated. It runs in the sandbox and can't call tools.
 
-    It finds them as `args`; its last value is the new ones.
+    The variable `args` has the arguments, and the last value of the code replaces them.
     """
 
     code: Code
 
 
 class ToolExample(CamelStruct, frozen=True, kw_only=True):
-    """Arguments that the tool can be called with, for people and models to go by."""
+    """Example arguments of a call, for people and models."""
 
-    name: Annotated[str, Meta(min_length=1, max_length=200, description="What people see.")]
+    name: Annotated[str, Meta(min_length=1, max_length=200, description="The title that people see.")]
     args: Annotated[dict[str, Any], Meta(description="The arguments of the call.")]
     description: Annotated[str, Meta(max_length=2_000)] = ""
 
 
 class BundleSource(CamelStruct, frozen=True, kw_only=True):
-    """Where a read-only bundle comes from: a pack, the tools that a config declares, or an MCP server."""
+    """The source of a read-only bundle: a pack, the tools declared in a config, or an MCP server."""
 
     kind: Literal["pack", "config", "server"]
     name: Annotated[str, Meta(description="The pack, the server, or the prefix of declared tools.")]
 
 
-Origin = Annotated[BundleSource | None, Meta(description="Only of a read-only bundle.", extra_json_schema=READ_ONLY)]
+Origin = Annotated[BundleSource | None, Meta(description="For read-only bundles only.", extra_json_schema=READ_ONLY)]
 
 
 class BundleContent(CamelStruct, frozen=True, kw_only=True):
@@ -83,9 +83,9 @@ class ToolContent(CamelStruct, frozen=True, kw_only=True):
     type: Kind
     display_name: Title = ""
     description: Words = ""
-    tags: Annotated[tuple[Tag, ...], Meta(max_length=64, description="Words to find it by, and to list by.")] = ()
+    tags: Annotated[tuple[Tag, ...], Meta(max_length=64, description="Words for search and filters.")] = ()
     is_enabled: Switch = True
-    parallel: Annotated[bool, Meta(description="Whether calls of one step of a model may run together.")] = False
+    parallel: Annotated[bool, Meta(description="Whether calls in one step of a model may run concurrently.")] = False
     arg_schema: ArgSchema = msgspec.field(default_factory=dict[str, Any])
     output_schema: OutputSchema = msgspec.field(default_factory=dict[str, Any])
     http_impl: dict[str, Any] | None = None
@@ -94,10 +94,10 @@ class ToolContent(CamelStruct, frozen=True, kw_only=True):
     script_impl: dict[str, Any] | None = None
     limits: dict[str, Any] = msgspec.field(default_factory=dict[str, Any])
     pre_processors: Annotated[
-        tuple[PreProcessor, ...], Meta(max_length=10, description="They change the arguments before validation.")
+        tuple[PreProcessor, ...], Meta(max_length=10, description="Code that changes the arguments before validation.")
     ] = ()
     examples: Annotated[
-        tuple[ToolExample, ...], Meta(max_length=20, description="Changing them is not a change of the tool.")
+        tuple[ToolExample, ...], Meta(max_length=20, description="Changes don't count as changes of the tool.")
     ] = ()
 
 
@@ -108,7 +108,7 @@ class Bundle(BundleContent, frozen=True, kw_only=True, omit_defaults=False, repr
     modified_at: Modified
     soft_deleted_at: Annotated[str | None, Meta(extra_json_schema={"format": "date-time", **READ_ONLY})] = None
     schema_version: Annotated[str, Meta(extra_json_schema=READ_ONLY)] = SCHEMA_VERSION
-    source: Origin = None  # of what is derived from the catalogue: `sources.bundles.derived`
+    source: Origin = None  # of derived bundles, see `sources.bundles.derived`
 
 
 class Tool(ToolContent, frozen=True, kw_only=True, omit_defaults=False, repr_omit_defaults=True):
@@ -123,7 +123,7 @@ class Tool(ToolContent, frozen=True, kw_only=True, omit_defaults=False, repr_omi
     source: Origin = None
 
 
-# Of each type: the key that says more of it, and its shape.
+# The key of each type's implementation, and its struct.
 IMPLS: dict[str, tuple[str, type[CamelStruct]]] = {
     "python": ("pythonImpl", FunctionImpl),
     "go": ("goImpl", FunctionImpl),
@@ -142,12 +142,12 @@ def function_of(tool: ToolContent) -> str:
 
 
 def function_name(tool: ToolContent) -> str | None:
-    """Return the function that the tool stands for, if any."""
+    """Return the name of the function that the tool calls, if any."""
     return function_of(tool) if tool.type in ("python", "go") else None
 
 
 def inherited(tool: ToolContent, function: ToolSpec | None) -> dict[str, Any]:
-    """Return what a tool leaves to its function, by the tool's own attributes: schemas and description."""
+    """Return the schemas and description that a tool inherits from its function, by attribute of the tool."""
     if function is None:
         return {}
     offered = {
@@ -166,11 +166,11 @@ def limits_of(tool: ToolContent) -> ToolLimits:
     return msgspec.convert(tool.limits, ToolLimits)
 
 
-UNSAID = ("parallel", "preProcessors", "examples", "source")  # keys that most tools and bundles do without
+UNSAID = ("parallel", "preProcessors", "examples", "source")  # left out when empty
 
 
 def shown(thing: Bundle | Tool) -> dict[str, Any]:
-    """Return the JSON of files and REST: without the keys of other types, and without empty ones of `UNSAID`."""
+    """Return the JSON of files and REST, without keys of other types and without empty `UNSAID`."""
     found: dict[str, Any] = msgspec.to_builtins(thing)
     for key in UNSAID:
         if not found.get(key, True):
@@ -181,15 +181,15 @@ def shown(thing: Bundle | Tool) -> dict[str, Any]:
     return found
 
 
-# The built-in packs as bundles: with fixed ids, read-only.
+# The built-in packs as read-only bundles with fixed ids
 
 
 VERSION = "1"
-SINCE = "2026-01-01T00:00:00.000Z"  # they are older than everything that people keep
+SINCE = "2026-01-01T00:00:00.000Z"  # older than all stored bundles
 
 
 def built_in_id(name: str) -> str:
-    """Return the id of a built-in pack or tool: the same on every machine."""
+    """Return the id of a built-in pack or tool, which is the same on every machine."""
     return derived_id(f"built-in {name}")
 
 
@@ -198,7 +198,7 @@ def as_slug(name: str) -> str:
 
 
 def built_in_place(spec: ToolSpec) -> tuple[str, str, str]:
-    """Return the id of the bundle, the slug and the version."""
+    """Return the bundle id, slug and version of a built-in tool."""
     return built_in_id(spec.pack), as_slug(spec.name.removeprefix(f"{spec.pack}.")), VERSION
 
 

@@ -1,11 +1,12 @@
-"""The tools of bundles under their names in code: `bundle.tool`, and `bundle.tool@version` for one version.
+"""The tools of bundles by their names in code: `bundle.tool`, and `bundle.tool@version` for one version.
 
-Without a version it is the enabled one that was modified last. Where two bundles, or a bundle and a pack, would have
-one name, the first keeps it; the other one is reached by its id, over REST. The registry gets what is loaded here.
+A name without a version stands for the enabled version that was modified last. If two bundles, or a bundle and a pack,
+have the same name, the first keeps the name; the other can be used by its id over REST. The registry uses the tools
+loaded here.
 
-A bundle that has not changed since the last load is not looked at. Of a tool there is its JSON; a ToolSpec takes ten
-times the room, and is made when somebody needs it. Each pack's tools are in a mapping of their own that nobody changes
-any more once it is shown: a change makes another one.
+Bundles that have not changed since the last load are skipped. Tools are kept as JSON; a ToolSpec takes ten times the
+memory and is created on demand. The tools of each pack are in their own immutable mapping: a change creates a new
+mapping.
 """
 
 import builtins
@@ -33,26 +34,26 @@ from onetool.sources.bundles.rules import BundleStore
 from onetool.sources.bundles.tool_factory import ToolFactory
 
 WhyNot = Callable[[str | None], str | None]
-"""Why a tool of that function, if it has one, can't run."""
+"""Return why a tool that calls this function, or none, can't run."""
 
 VERSION_SIGN = "@"
 _BY_ID = re.compile(rf"([^/]+)/([^/{VERSION_SIGN}]+){VERSION_SIGN}([^/]+)")
-PYTHON_NAMES = frozenset((*dir(builtins), *kwlist))  # `len` must go on to be what it is in everybody's code
+PYTHON_NAMES = frozenset((*dir(builtins), *kwlist))  # a bundle must not replace `len` in code
 
 
 Make = Callable[[KeptTool, str, str | None], ToolSpec]
-"""A tool under a name; and why it must not be called, if so."""
+"""Create the spec of a tool under a name; the last argument tells why the tool is disabled, if it is."""
 
 
 class LoadedTool(msgspec.Struct, gc=False, eq=False):
-    """A tool of a bundle: the version that its name stands for, and the others. It is a `LazyTool`."""
+    """A tool of a bundle, a `LazyTool`: the version that its name stands for, and the other versions."""
 
     pack: str
     row: KeptTool
     others: tuple[KeptTool, ...]
     off: str | None
     make: Make
-    function: Any = None  # what the row's function is; None where it has none, or that is gone
+    function: Any = None  # the row's function; None if there is none or it is missing
     made: "ref[ToolSpec] | None" = None
 
     @property
@@ -69,15 +70,15 @@ class LoadedTool(msgspec.Struct, gc=False, eq=False):
 
     @property
     def digest(self) -> bytes:
-        """A tool that stands for a function may say what the function says."""
-        said = b"" if self.function is None else _said_by(self.function)
-        return sha256(f"{self.name}\0".encode() + said + self.row.body).digest()
+        """A digest of the tool's texts, including those inherited from its function."""
+        texts = b"" if self.function is None else _function_texts(self.function)
+        return sha256(f"{self.name}\0".encode() + texts + self.row.body).digest()
 
     def versions(self) -> tuple[KeptTool, ...]:
         return (self.row, *self.others)
 
     def is_like(self, other: "LoadedTool | None") -> bool:
-        """Return whether another one has the same content."""
+        """Return whether another tool has the same content."""
         return (
             other is not None
             and (self.row, self.others, self.pack, self.off) == (other.row, other.others, other.pack, other.off)
@@ -93,8 +94,8 @@ class LoadedTool(msgspec.Struct, gc=False, eq=False):
 
 
 @lru_cache(256)
-def _said_by(function: ToolSpec) -> bytes:
-    """Encode all of a function's texts that a tool may take over; each tool's own are in its JSON."""
+def _function_texts(function: ToolSpec) -> bytes:
+    """Return the encoded texts of a function that tools may inherit."""
     return sha256(repr((function.description, function.input_schema)).encode(errors="backslashreplace")).digest()
 
 
@@ -102,7 +103,7 @@ PackTools = Mapping[str, LoadedTool]
 
 
 class NamedTools:
-    """The tools under their names at one moment. `get` finds single versions."""
+    """A snapshot of the tools by name. `get` finds single versions."""
 
     def __init__(
         self,
@@ -111,7 +112,7 @@ class NamedTools:
         shadowed: Mapping[str, Mistake],
         off: "Off",
     ) -> None:
-        """Take ids: `owners` are the bundles that have their names, `shadowed` those whose name something else has."""
+        """Create the snapshot. `owners` are the ids of bundles that have their names, `shadowed` the ids of others."""
         self.packs = packs
         self.shadowed = shadowed
         self.owners = owners
@@ -137,32 +138,32 @@ class NamedTools:
         return found if isinstance(found, LoadedTool) else None
 
     def name_of(self, bundle: Bundle, tool: Tool) -> str:
-        """Return the name under which calls of this very tool are counted."""
+        """Return the name under which calls of this version are counted."""
         if tool.is_built_in:
             return function_of(tool)
         name = _name(bundle, tool)
         if self._stands_for(bundle, tool):
             return name
-        if bundle.id not in self.owners:  # another one has its name, and what is allowed to that one
+        if bundle.id not in self.owners:  # another bundle has the name, with that bundle's permissions
             return f"{bundle.id}/{tool.slug}{VERSION_SIGN}{tool.version}"
         return f"{name}{VERSION_SIGN}{tool.version}"
 
     def name_in_code(self, bundle: Bundle, tool: Tool) -> str | None:
-        """Return what code calls a tool; None for one of a bundle whose name something else has."""
+        """Return a tool's name in code, or None if its bundle's name is taken."""
         return self.name_of(bundle, tool) if tool.is_built_in or bundle.id in self.owners else None
 
     def is_default(self, bundle: Bundle, tool: Tool) -> bool:
-        """Return whether a name in code without a version stands for it."""
+        """Return whether the name in code without a version stands for this version."""
         return tool.is_built_in or self._stands_for(bundle, tool)
 
     def _stands_for(self, bundle: Bundle, tool: Tool) -> bool:
-        """Return whether its name without a version stands for it."""
+        """Return whether the name without a version stands for this version."""
         tools = self.packs.get(code_name(bundle.slug))
         found = None if tools is None else tools.get(code_name(tool.slug))
         return found is not None and found.row.id == tool.id
 
     def place_of(self, spec: ToolSpec) -> tuple[str, str, str] | None:
-        """Return the bundle's id, the slug and the version of a stored tool."""
+        """Return the bundle id, slug and version of a stored tool."""
         if (named := _BY_ID.fullmatch(spec.name)) is not None:  # as `name_of` writes it
             return named[1], named[2], named[3]
         name, at, _ = spec.name.rpartition(VERSION_SIGN)
@@ -172,7 +173,7 @@ class NamedTools:
         return None if found is None else (found.bundle_id, found.slug, found.version)
 
     def spec_of(self, name: str, tool: Tool) -> ToolSpec | None:
-        """Return the spec of that name, if it was made of this very tool and may be called."""
+        """Return the spec with this name if it belongs to this version and may be called."""
         loaded = self.find(name)
         spec = self.get(name) if loaded is None else loaded.spec()
         loaded = loaded or self.find(name.rpartition(VERSION_SIGN)[0])
@@ -186,14 +187,14 @@ def _name(bundle: Bundle, tool: Tool) -> str:
 
 
 class Off:
-    """Says why a tool must not be called."""
+    """The reasons why tools are disabled."""
 
     def __init__(self, why_not: WhyNot) -> None:
         self.why_not = why_not
 
     def __call__(self, row: KeptTool, bundle: Bundle | None) -> str | None:
         if bundle is None or not bundle.is_enabled:
-            return f"its bundle is: onetool bundles enable {'' if bundle is None else bundle.slug}"
+            return f"its bundle is disabled: onetool bundles enable {'' if bundle is None else bundle.slug}"
         if not row.is_enabled:
             return f"onetool bundles enable {bundle.slug}/{row.slug}{VERSION_SIGN}{row.version}"
         return None if row.function is None else self.why_not(row.function)
@@ -203,22 +204,22 @@ class Off:
 
 
 Basis = tuple[Any, Mapping[str, Any]]
-"""What specs depend on beside their tools: one thing for all of them, and each function by its name."""
+"""What specs depend on besides their tools: a common value, and the functions by name."""
 
 
 class FollowedTools:
-    """All bundles and tools of a store, in step with it. One thread at a time uses it."""
+    """All bundles and tools of a store, kept in sync with it. Not thread-safe."""
 
     def __init__(self, make: Make, why_not: WhyNot, basis: Callable[[Iterable[str]], Basis]) -> None:
         self._make, self._off, self._ask_basis = make, Off(why_not), basis
         self.named = NamedTools({}, {}, {}, self._off)
         self._followed: Contents | None = None
         self._basis: Basis = (None, {})
-        self._tools: dict[str, PackTools] = {}  # by the id of the bundle
+        self._tools: dict[str, PackTools] = {}  # by bundle id
         self._taken: Collection[str] = ()
 
     def follow(self, contents: Contents, taken: Collection[str]) -> NamedTools:
-        """Follow these contents. `taken` are names that something else has already."""
+        """Update the tools to these contents and return them by name. `taken` are names in use elsewhere."""
         basis, before, known = self._ask_basis(contents.functions), self._basis, self._followed
         is_other = known is None or basis[0] != before[0]
         functions = {name for name, one in basis[1].items() if before[1].get(name) is not one}
@@ -244,7 +245,7 @@ class FollowedTools:
     def _loaded(
         self, before: PackTools, bundle: Bundle | None, versions: Versions, functions: Mapping[str, Any]
     ) -> PackTools:
-        """Load a bundle's tools, in the order of their ids. Unchanged ones stay the same objects."""
+        """Return a bundle's tools, in the order of their ids. Unchanged tools stay the same objects."""
         pack, by_slug = "" if bundle is None else code_name(bundle.slug), dict[str, list[KeptTool]]()
         for row in versions.values():
             by_slug.setdefault(row.slug, []).append(row)
@@ -259,12 +260,12 @@ class FollowedTools:
         return {code_name(one.row.slug): one for one in sorted(found, key=attrgetter("kept_as"))}
 
     def _newest(self, rows: list[KeptTool]) -> KeptTool:
-        """Return the tool meant without a version. One that can't be called only if there is no other."""
+        """Return the version for names without a version, preferring versions that can be called."""
         can = {row.id: row.is_enabled and self._off.why_not(row.function) is None for row in rows}
         return max(rows, key=lambda row: (can[row.id], row.modified_at, row.id))
 
     def _named(self, contents: Contents, taken: Collection[str]) -> NamedTools:
-        """Return each bundle that has its name, and what code calls it."""
+        """Assign names in code to the bundles, and return the tools by name."""
         packs, owners, shadowed = dict[str, PackTools](), dict[str, Bundle](), dict[str, Mistake]()
         first: dict[str, Bundle] = {}
         live = (one.bundle for one in contents.bundles.values() if one.bundle.soft_deleted_at is None)
@@ -284,9 +285,9 @@ def _shadowed(bundle: Bundle, by: Bundle | None) -> Mistake:
         f"the bundle {by.id}" if by else "Python itself" if code_name(bundle.slug) in PYTHON_NAMES else "something else"
     )
     return Mistake(
-        message=f"the bundle {bundle.slug!r} ({bundle.id}) is shadowed: {other} has this name in code already",
+        message=f"the bundle {bundle.slug!r} ({bundle.id}) is shadowed: {other} has the same name in code",
         key=f"bundles.{bundle.slug}",
-        hint="give it another slug, or call its tools by id over REST",
+        hint="choose another slug, or call the tools by id over REST",
         severity="warning",
     )
 
@@ -294,12 +295,12 @@ def _shadowed(bundle: Bundle, by: Bundle | None) -> Mistake:
 # Loading
 
 
-MAX_MADE = 1_000  # specs that are kept though nobody has them: those that were made last
-FRESH = 0.05  # seconds that what is known of a store counts that has to be asked
+MAX_MADE = 1_000  # recently created specs that are kept without other references
+FRESH = 0.05  # seconds during which the last answer of a store counts as current
 
 
 class SeenState(NamedTuple):
-    """What a store was like, and what tells without asking that it still is."""
+    """The state of a store, with a stamp that shows without a query whether the state is current."""
 
     state: int
     stamp: Hashable
@@ -307,7 +308,7 @@ class SeenState(NamedTuple):
 
 
 class BundleTools:
-    """The tools as last loaded, and whether they are current."""
+    """The tools as last loaded, with checks whether they are current."""
 
     def __init__(self, store: BundleStore, factory: ToolFactory) -> None:
         self._store = store
@@ -317,17 +318,17 @@ class BundleTools:
         self._followed = FollowedTools(self._make, factory.why_gone, factory.basis)
         self.named = self._followed.named
         self._seen: SeenState | None = None
-        self.count = 0  # of loads: callers that keep something look whether there was another one
+        self.count = 0  # of loads, so that callers can notice a new one
 
     def look(self) -> SeenState:
-        """Return what the store is like now."""
-        at, stamp = monotonic(), self._store.stamp()  # from before: a change in between is seen the next time
+        """Return the current state of the store."""
+        at, stamp = monotonic(), self._store.stamp()  # before the query, so that a later change is noticed
         return SeenState(self._store.state(), stamp, at)
 
     def load(self, taken: Collection[str] = (), seen: SeenState | None = None) -> Catalogue:
-        """Load the tools. `taken` are names that something else has; `seen` is from before, if more was read."""
+        """Load the tools. `taken` are names in use elsewhere; `seen` is the state before the caller's first read."""
         with self._lock:
-            self.count += 1  # also of a load that fails: what was made before is out of date
+            self.count += 1  # also if loading fails, because earlier specs are outdated
             seen = seen or self.look()
             named = self._followed.follow(self._store.contents(), taken)
             self.named, self._seen = named, seen
@@ -340,23 +341,23 @@ class BundleTools:
         return spec
 
     def versions(self) -> Callable[[str], ToolSpec | None]:
-        """Return what finds `bundle.tool@version` among the tools of this load, also after another one."""
+        """Return a function that finds `bundle.tool@version` in this load, also after later loads."""
         return self.named.get
 
     def why_unnamed(self, bundle_id: str) -> str | None:
-        """Return why code has no name for the tools of a bundle, if so."""
+        """Return why the tools of a bundle have no name in code, or None."""
         mistake = self.named.shadowed.get(bundle_id)
         return None if mistake is None else f"{mistake.message}: {mistake.hint}"
 
     def name_and_spec(self, bundle: Bundle, tool: Tool) -> tuple[str, ToolSpec | None]:
-        """Return the name under which calls of this tool are counted; and its spec, if that name is the tool's own."""
+        """Return the name under which calls of this tool are counted, and its spec if it is callable by that name."""
         name = self.named.name_of(bundle, tool)
         return name, self.named.spec_of(name, tool)
 
     def is_unchanged(self, at_once: bool = False) -> bool:
         """Return whether the tools are known to be current. Never blocks: unknown counts as changed.
 
-        Of a store that has to be asked, what it said a moment ago counts; not with `at_once`.
+        A recent answer of a store that must be queried counts, unless `at_once`.
         """
         seen = self._seen
         if seen is None or seen.stamp is None or seen.stamp != self._store.stamp():
@@ -364,7 +365,7 @@ class BundleTools:
         return not self._store.must_ask or (not at_once and monotonic() - seen.at < FRESH)
 
     def is_current(self, at_once: bool = False) -> bool:
-        """Return whether the tools are current. Asks the store where that is not known."""
+        """Return whether the tools are current. Queries the store if that is unknown."""
         if self.is_unchanged(at_once):
             return True
         seen, now = self._seen, self.look()

@@ -1,7 +1,7 @@
-"""Slugs, versions and ids: what they may be, and new ids.
+"""Validation of slugs, versions and ids, and creation of ids.
 
-A slug is made of letters (Unicode L*), decimal digits (Nd) and the ASCII dash; a version may have dots, too. Both are
-case-sensitive, have 1 to 64 code points, and are in NFC, so that what looks the same is the same. Ids are UUIDv7.
+A slug consists of letters (Unicode L*), decimal digits (Nd) and the ASCII dash; a version may also contain dots. Both
+are case-sensitive, have 1 to 64 code points, and are in NFC, so that equal-looking texts are equal. Ids are UUIDv7.
 """
 
 import re
@@ -16,18 +16,18 @@ from msgspec import Meta
 from onetool.sources.bundles.errors import InvalidError
 
 MAX_SLUG = 64  # code points
-# get|Weather, HTTP|Server; but list|IPs, since a small s at the end of a word makes a plural
+# get|Weather, HTTP|Server, but list|IPs, because a final lower-case s is a plural
 CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z](?!s(?![a-z]))[a-z])")
 
 _PLAIN_SLUG = re.compile(r"[A-Za-z0-9-]{1,64}")
 _PLAIN_VERSION = re.compile(r"[A-Za-z0-9.-]{1,64}")
 _ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
-_LOW_BITS = 74  # of an id: what is neither time nor fixed
+_LOW_BITS = 74  # the random bits of an id
 
 ID_SCHEMA: dict[str, Any] = {"type": "string", "pattern": f"^{_ID.pattern}$"}
 SLUG_SCHEMA: dict[str, Any] = {
     "type": "string",
-    "pattern": "^[\\p{L}\\p{Nd}-]+$",  # with {1,64} it is too large for many an engine
+    "pattern": "^[\\p{L}\\p{Nd}-]+$",  # with {1,64} the pattern is too large for many engines
     "minLength": 1,
     "maxLength": MAX_SLUG,
 }
@@ -38,7 +38,7 @@ Slug = Annotated[str, Meta(description="Letters, digits, dashes, in NFC.", extra
 Version = Annotated[str, Meta(description="Letters, digits, dashes, dots, in NFC.", extra_json_schema=VERSION_SCHEMA)]
 
 _one_at_a_time = Lock()
-_last = 0  # time and low bits of the newest id of this process, as one number
+_last = 0  # the time and random bits of this process's newest id, as a number
 
 
 def check_slug(text: str, pointer: str | None = "/slug") -> str:
@@ -54,15 +54,15 @@ def check_version(text: str, pointer: str | None = "/version") -> str:
 
 
 def check_id(text: str, pointer: str | None = "/id") -> str:
-    """Return the id in lower case, which is how ids are stored: digits mean the same in both."""
+    """Return the id in lower case, the form in which ids are stored."""
     id = text.lower()
     if not _ID.fullmatch(id):
-        raise InvalidError(f"{text!r:.80} is not a UUIDv7, as 01890a5d-ac96-774b-bcce-b302099a8057 is one", pointer)
+        raise InvalidError(f"invalid id {text!r:.80} (a UUIDv7 is 01890a5d-ac96-774b-bcce-b302099a8057)", pointer)
     return id
 
 
 def new_id(now: float) -> str:
-    """Make an id of that time (seconds since 1970). Within a process each one is greater than those before."""
+    """Return a new id for a time in seconds since 1970. Within a process, ids increase."""
     global _last
     with _one_at_a_time:
         milliseconds = min(max(int(now * 1000), 0), (1 << 48) - 1)
@@ -70,11 +70,11 @@ def new_id(now: float) -> str:
         return _uuid(_last)
 
 
-@lru_cache(1024)  # calls of a tool are counted under it
+@lru_cache(1024)  # every call of a tool needs its id for counting
 def derived_id(text: str) -> str:
-    """Derive the id of something written by hand without one: the same as long as `text` is the same.
+    """Derive an id from a text, for handwritten files without an id. Equal texts give equal ids.
 
-    It has no time in it. That of the file changes with every edit, and with every `git clone`; an id must not.
+    The id contains no time: the time of a file changes with every edit and every `git clone`, but its id must not.
     """
     from hashlib import sha256
 
@@ -82,12 +82,12 @@ def derived_id(text: str) -> str:
 
 
 def code_name(slug: str) -> str:
-    """Convert a slug to a name in code. Slugs have no underscore, so this can be undone."""
+    """Convert a slug to a name in code. Slugs contain no underscores, so the conversion is reversible."""
     return slug.replace("-", "_")
 
 
 def _uuid(number: int) -> str:
-    """48 bits of time, the version, 12 bits, the variant, 62 bits."""
+    """Return a UUID of 48 bits of time, the version, 12 bits, the variant and 62 bits."""
     time, high, low = number >> _LOW_BITS, number >> 62 & 0xFFF, number & ((1 << 62) - 1)
     digits = f"{time << 80 | 7 << 76 | high << 64 | 2 << 62 | low:032x}"
     return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
@@ -95,20 +95,20 @@ def _uuid(number: int) -> str:
 
 def _check(text: str, what: str, signs: str, pointer: str | None) -> None:
     if not text:
-        raise InvalidError(f"the {what} is empty: it needs 1 to {MAX_SLUG} characters", pointer)
+        raise InvalidError(f"the {what} is empty (expected 1 to {MAX_SLUG} characters)", pointer)
     if len(text) > MAX_SLUG:
-        raise InvalidError(f"the {what} {text!r:.80} has {len(text)} characters; {MAX_SLUG} is the most", pointer)
+        raise InvalidError(f"the {what} {text!r:.80} has {len(text)} characters; the limit is {MAX_SLUG}", pointer)
     nfc = unicodedata.normalize("NFC", text)
     if nfc != text:
-        raise InvalidError(f"the {what} {text!r} is not in Unicode's normal form NFC; write it as {nfc!r}", pointer)
+        raise InvalidError(f"the {what} {text!r} is not in the Unicode normal form NFC; write {nfc!r}", pointer)
     for sign in text:
         if sign not in signs and not fits(sign):
             allowed = "letters, digits and dashes" + (", and dots" if "." in signs else "")
-            raise InvalidError(f"the {what} {text!r} has {_named(sign)} in it; it may have {allowed}", pointer)
+            raise InvalidError(f"the {what} {text!r} contains {_named(sign)}; only {allowed} are allowed", pointer)
 
 
 def fits(sign: str) -> bool:
-    """Return whether the character may stand in a slug, beside the dash."""
+    """Return whether a character other than the dash is allowed in slugs."""
     category = unicodedata.category(sign)
     return category[0] == "L" or category == "Nd"
 
@@ -117,4 +117,4 @@ def _named(sign: str) -> str:
     if sign == " ":
         return "a space"
     shown = f"{sign!r} " if sign.isprintable() else ""
-    return f"{shown}(U+{ord(sign):04X} {unicodedata.name(sign, 'without a name')})"
+    return f"{shown}(U+{ord(sign):04X} {unicodedata.name(sign, 'unnamed')})"

@@ -1,6 +1,6 @@
-"""What a list of tools says: which are on a page of it, and of each tool the facts beside its content.
+"""The pages of tool lists, and the fields of tools in lists beside their content.
 
-The facts are its name in code, its bundle's slug, where it is from, and how it does.
+These fields are the name in code, the bundle's slug, the origin and the health.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -26,12 +26,12 @@ class RowFacts:
         self._runtime = runtime
 
     def of(self, tools: list[tuple[Tool, bool]]) -> Iterable[dict[str, Any]]:
-        """Yield the facts of each tool, in their order, and whether it could be called if it were enabled."""
+        """Yield the fields of each tool. The flag of each tool tells whether it could be called if enabled."""
         bundles = {id: self._store.bundle(id) for id in {tool.bundle_id for tool, _ in tools}}
         servers = self._runtime.server_health()
         for tool, is_there in tools:
             bundle = bundles[tool.bundle_id]
-            if bundle is None:  # it was deleted this very moment
+            if bundle is None:  # deleted concurrently
                 yield {"name": None, "bundleSlug": None, "origin": _origin(tool), "health": "off"}
             else:
                 is_on = bundle.is_enabled and tool.is_enabled and is_there
@@ -60,11 +60,11 @@ def _health(tool: Tool, servers: Mapping[str, Health]) -> Health:
 
 
 NameOf = Callable[[Bundle, Tool], str]
-MAX_TOOLS = 1_000_000  # as a limit: all of them
+MAX_TOOLS = 1_000_000  # a limit above the number of tools in any store
 
 
 class AllowedOnly(Visibility):
-    """Only tools of an allow-list, and their bundles. Compared by the names that calls are allowed under, so that lists
+    """The visibility of an allow-list: only its tools and their bundles. The same names decide on calls, so that lists
     and calls agree.
     """
 
@@ -74,7 +74,7 @@ class AllowedOnly(Visibility):
         self._allowed = frozenset(allowed)
         self._packs = {name.partition(".")[0] for name in self._allowed}
         self._ids = {name.partition("/")[0] for name in self._allowed}
-        self._bundles: dict[str, Bundle | None] = {}  # of one page there are few
+        self._bundles: dict[str, Bundle | None] = {}  # a page has few bundles
 
     def tool(self, tool: Tool) -> bool:
         if tool.bundle_id not in self._bundles:
@@ -89,14 +89,14 @@ class AllowedOnly(Visibility):
         return any(map(self.tool, self._store.tools(every)))
 
     def _may_have(self, bundle: Bundle) -> bool:
-        """Return whether the bundle may have allowed tools, by its name: most bundles need no look at their tools."""
+        """Return whether the bundle may have allowed tools, judging by its name, without reading its tools."""
         return bundle.source is not None or code_name(bundle.slug) in self._packs or bundle.id in self._ids
 
 
 def page_of(
     more: Callable[[Any, int], Iterable[tuple[Any, T]]], is_listed: Callable[[T], bool], after: Any, limit: int
 ) -> tuple[list[T], Any]:
-    """So many of those that are listed, and where the next ones begin."""
+    """Return at most `limit` listed items, and the place where the next page begins, or None."""
     page: list[T] = []
     last = None
     while True:
@@ -114,11 +114,11 @@ def page_of(
 
 
 def age_of(tool: Tool) -> tuple[str, str]:
-    """Return what versions are ordered by: a name stands for the last one that can be called."""
+    """Return the sort key of versions. A name stands for the last version that can be called."""
     return tool.modified_at, tool.id
 
 
 def takeover(before: Tool, others: Iterable[Tool]) -> dict[str, str]:
-    """Return which version has the name of one that was switched off, if another had not had it anyway."""
+    """Return the version that takes over the name of a disabled version, if the latter had the name."""
     newest = max(others, key=age_of, default=before)
     return {"takesOver": newest.version} if age_of(newest) < age_of(before) else {}

@@ -1,9 +1,9 @@
-"""`BundleStore`: what may be read and changed in a store of bundles, wherever it keeps them.
+"""`BundleStore`, the operations on a store of bundles, whatever its storage.
 
-A store has its bundles in memory, and gives the transactions that they are changed in. All methods block and may be
-called from any thread. Writes are durable when they return; they are refused by raising a BundleError, and then nothing
-has changed. Built-in and derived bundles are listed and found as all others; only switches and examples of them are
-kept. DELETE of a bundle that is deleted already changes nothing.
+A store has its bundles in memory, and provides the transactions for changes. All methods block and are thread-safe.
+Writes are durable when they return. If a method raises a BundleError, nothing has changed. Built-in and derived bundles
+are listed and found like all others, but only their switches and examples are stored. Deleting a deleted bundle has no
+effect.
 """
 
 import time
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from onetool.sources.bundles.searching import StoreSearch
 
 SEARCH_CACHE = "search.cache"
-KEPT_SECONDS = 2 * 24 * 3600  # that a deleted bundle stays
+KEPT_SECONDS = 2 * 24 * 3600  # until a deleted bundle is removed
 MAX_TOOLS = 200_000
 
 
@@ -69,50 +69,50 @@ class BundleStore(ABC):
         self.built_in = built_in
         self.reserved = frozenset(one.id for bundle, tools in built_in for one in (bundle, *tools))
         self.function: Callable[[str], ToolSpec | None] = lambda _name: None
-        """Returns a function by its name: tools are searched by what they leave to their functions, too."""
+        """Return a function by name: search includes the texts that tools inherit from their functions."""
         self._derived = derived or nothing_derived()
         self._switched: ReadOnlyBundles | None = None
         self._now = now
         self._max_tools = max_tools
 
-    # What a place of bundles gives
+    # Implemented by each kind of storage
 
     @abstractmethod
     def contents(self) -> Contents:
-        """Return what is kept, as it is now as far as this process knows."""
+        """Return the current contents as far as this process knows."""
 
     @abstractmethod
     def change(self, job: Callable[[StoreTransaction], None], makes: bool = False) -> Any:
-        """Run the job in a transaction, and return the `result` that it leaves. All errors are BundleErrors.
+        """Run the job in a transaction, and return its `result`. All errors are BundleErrors.
 
-        Only one that `makes` something new has to do with a store that is not there yet.
+        Only a job that `makes` something new may create the store.
         """
 
     @abstractmethod
     def sync(self) -> bool:
-        """Sync with changes from outside, and return whether anything differs."""
+        """Read external changes, and return whether anything has changed."""
 
     @abstractmethod
     def catch_up(self) -> None:
-        """See what others have written until now. Cheap; where nobody can tell, it stays as it was known last."""
+        """Read what other processes have written. Cheap; without a connection, the last known state remains."""
 
-    def require_current(self) -> None:  # noqa: B027 - only a shared store can be behind
-        """Raise UnavailableError if `catch_up` could not see what others have written: what is missing may exist."""
+    def require_current(self) -> None:  # noqa: B027 - only a shared store can be outdated
+        """Raise UnavailableError if `catch_up` failed, because a missing bundle or tool may exist."""
 
     @abstractmethod
     def watch(self, call: Callable[[], None]) -> None:
-        """Call it, in any thread, when others may have changed something, until this is closed: it should `sync`.
+        """Call the function, in any thread, when other processes may have changed something. It should `sync`.
 
-        A store that nothing tells of changes never calls it.
+        A store without notifications never calls the function.
         """
 
     @abstractmethod
     def stamp(self) -> Hashable:
-        """Return what differs after each change that this process can know of without waiting; None: unknown."""
+        """Return a value that differs after each change known without waiting, or None if unknown."""
 
     @property
     def must_ask(self) -> bool:
-        """Whether changes by others are seen only by a store that is asked for its `state`."""
+        """Whether changes of other processes are only seen by querying `state`."""
         return False
 
     @abstractmethod
@@ -121,18 +121,18 @@ class BundleStore(ABC):
 
     @abstractmethod
     def mistakes(self) -> list[Mistake]:
-        """List what is stored and can't be used: each with its path and the reason."""
+        """Return the stored files that can't be used, each with its path and the reason."""
 
     @abstractmethod
     def key(self) -> bytes:
-        """Return the secret of this store that seals page tokens, the same for all its users."""
+        """Return the secret key of this store for page tokens, which all its processes share."""
 
     @abstractmethod
     def close(self) -> None: ...
 
     @abstractmethod
     def _state_folder(self) -> Path | None:
-        """Return the folder for what can be rebuilt; None where nothing can be written."""
+        """Return the folder for caches, or None if nothing can be written."""
 
     # Reading
 
@@ -148,7 +148,7 @@ class BundleStore(ABC):
         return known
 
     def settings(self) -> KeptSettings:
-        """Return the settings of read-only bundles. The derived ones are made only where there are any."""
+        """Return the settings of read-only bundles. Derived bundles are only built if they have settings."""
         overlay = self.contents().overlay
         if overlay == Overlay():
             return KeptSettings()
@@ -188,12 +188,12 @@ class BundleStore(ABC):
         return self._search.search(query, include_disabled, after, limit)
 
     def searched(self) -> "Words":
-        """Return the words of the stored tools as they are now, for callers that rank them in another way."""
+        """Return the current words of the stored tools, for callers with their own ranking."""
         return self._search.words()
 
     @cached_property
     def _search(self) -> "StoreSearch":
-        from onetool.sources.bundles.searching import StoreSearch  # it needs numpy
+        from onetool.sources.bundles.searching import StoreSearch  # imports numpy
 
         state = self._state_folder()
         return StoreSearch(self, None if state is None else state / SEARCH_CACHE)
@@ -208,9 +208,9 @@ class BundleStore(ABC):
     def put_bundle(
         self, id: str, content: BundleContent, match: ETag | None = None, create_only: bool = False
     ) -> tuple[Bundle, bool]:
-        """Store a bundle, and return whether it is new. This also restores a soft-deleted one.
+        """Store a bundle, and return whether it is new. This also restores a soft-deleted bundle.
 
-        `match`, here and below, is the tag that the caller has seen, if that matters to it.
+        `match`, here and below, is the ETag that the stored version must have, if given.
         """
         id = check_id(id)
         check_slug(content.slug)
@@ -248,7 +248,7 @@ class BundleStore(ABC):
             old, place = work.existing_bundle(id)
             refuse_stale(old, match)
             if old.soft_deleted_at is not None:
-                raise ForbiddenError(f"the bundle {old.slug} is deleted; PUT brings it back", "deleted")
+                raise ForbiddenError(f"the bundle {old.slug} is deleted; PUT restores it", "deleted")
             bundle = msgspec.structs.replace(old, is_enabled=is_enabled)
             self._keep_bundle(work, old, bundle, place, bundle)
 
@@ -272,7 +272,7 @@ class BundleStore(ABC):
             work.change_bundle(place, bundle)
 
     def put_all(self, bundle: Bundle, tools: Iterable[Tool]) -> None:
-        """Store a whole new bundle, as it comes out of an archive; all of it or nothing."""
+        """Store a new bundle with its tools, all or nothing."""
         check_slug(bundle.slug)
         bundle = msgspec.structs.replace(bundle, id=check_id(bundle.id), is_built_in=False, soft_deleted_at=None)
         self._refuse_built_in(bundle.id)
@@ -291,10 +291,10 @@ class BundleStore(ABC):
         self.change(job, makes=True)
 
     def reap(self) -> list[str]:
-        """Remove bundles that were soft-deleted two days ago and are still empty, and return their ids."""
+        """Remove empty bundles that were soft-deleted two days ago, and return their ids."""
 
         def job(id: str, work: StoreTransaction) -> None:
-            found = work.bundle(id)  # which may be restored or filled meanwhile
+            found = work.bundle(id)  # may have been restored or filled since
             work.result = found is not None and self._is_over(found[0]) and work.remove_empty_bundle(found[1])
 
         over = [id for id, kept in self.contents().bundles.items() if self._is_over(kept.bundle)]
@@ -325,7 +325,7 @@ class BundleStore(ABC):
     ) -> list[Tool]:
         """Add tools (slug, version, content) to a bundle, and replace the bundle's own content; all or nothing.
 
-        With `content`, a bundle that is soft-deleted comes back.
+        With `content`, a soft-deleted bundle is restored.
         """
         self._refuse_built_in(bundle_id)
         if content is not None:
@@ -371,7 +371,7 @@ class BundleStore(ABC):
     def put_examples(
         self, bundle_id: str, slug: str, version: str, examples: tuple[ToolExample, ...], match: ETag | None = None
     ) -> Tool:
-        """Store examples, also of built-in and derived tools. `modified_at` stays."""
+        """Store examples, also of built-in and derived tools. `modified_at` is unchanged."""
         if (built_in := self._built_in_bundle(bundle_id)) is not None:
             return self.change(
                 lambda work: self._put_examples(work, built_in, (slug, version), examples, match), makes=True
@@ -379,7 +379,7 @@ class BundleStore(ABC):
         return self._change_tool((bundle_id, slug, version), match, examples=examples)
 
     def _change_tool(self, named: tuple[str, str, str], match: ETag | None, **fields: Any) -> Tool:
-        """Change what is not a part of a tool's structure. `named` is its bundle's id, its slug and its version."""
+        """Change fields that don't affect a tool's place. `named` is its bundle id, slug and version."""
         bundle_id, slug, version = named
 
         def job(work: StoreTransaction) -> None:
@@ -395,7 +395,7 @@ class BundleStore(ABC):
     def rename_tool(
         self, bundle_id: str, slug: str, version: str, new_slug: str, new_version: str, match: ETag | None = None
     ) -> Tool:
-        """Give a tool another slug or version in its bundle. Its id and its usage stay."""
+        """Change the slug or version of a tool in its bundle. Its id and usage are unchanged."""
         self._refuse_built_in(bundle_id)
         names = {"slug": check_slug(new_slug), "version": check_version(new_version)}
 
@@ -431,10 +431,10 @@ class BundleStore(ABC):
 
     def refuse_more(self, work: StoreTransaction, new: int) -> None:
         if work.count() + new > self._max_tools:
-            message = f"there would be more than {self._max_tools:,} tools, which is the most"
+            message = f"the limit of {self._max_tools:,} tools would be exceeded"
             raise ForbiddenError(message, "too_many_tools")
 
-    # What is built in
+    # Built-in and derived bundles
 
     def _built_in_bundle(self, id: str) -> tuple[Bundle, Sequence[Tool]] | None:
         built_in = next((one for one in self.built_in if one[0].id == id), None)

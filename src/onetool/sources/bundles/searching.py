@@ -1,4 +1,4 @@
-"""`StoreSearch`: the words of a store's tools in memory, kept in step tool by tool. It imports numpy."""
+"""`StoreSearch`, the in-memory search index of a store's tools, updated tool by tool. Imports numpy."""
 
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
@@ -39,7 +39,7 @@ _NONE = _SearchedBundle("", "", False)
 
 
 class _SavedState(NamedTuple):
-    """Of the tools of a file the checksums of their JSON, of what their functions say, and their bundles."""
+    """The checksums of a cached index: of the tools' JSON and of their functions' texts, with the bundles."""
 
     digests: dict[str, int]
     functions: dict[str, int]
@@ -50,7 +50,7 @@ T = TypeVar("T", Tool, KeptTool)
 
 
 class BundleSearch(Generic[T]):
-    """The words of tools that `read` gives. One thread changes it at a time. What `current` returns never changes."""
+    """A search index of the tools that `read` returns. Updates are not thread-safe; `current` returns a snapshot."""
 
     def __init__(self, read: Callable[[T], Tool]) -> None:
         self._read = read
@@ -72,9 +72,9 @@ class BundleSearch(Generic[T]):
     def follow(
         self, bundles: Iterable[Bundle], tools: Mapping[str, T], is_stale: Callable[[str, T], bool] = lambda *_: False
     ) -> int:
-        """Search these tools from now on, and return how many had to be read or dropped.
+        """Update the index to these tools, and return the number of tools read or removed.
 
-        Read are those that are other objects than the last time, or `is_stale`, or in a bundle with another name.
+        Tools are read again if the object is new, if `is_stale`, or if the bundle's name has changed.
         """
         before, known = self._bundles, self._tools
         self._bundles = {
@@ -100,23 +100,23 @@ class BundleSearch(Generic[T]):
         self._tools = tools
         return len(gone) + len(stale)
 
-    # In a file
+    # The cache file
 
     def restore(self, part: IndexPart, bundles: dict[str, _SearchedBundle], tools: Mapping[str, T | None]) -> None:
-        """Go on with words that were saved. `tools` are those that they are of; None for one that has changed since."""
+        """Restore a saved index. `tools` are its tools, with None for tools that have changed since."""
         self._index, self._bundles, self._tools, self._current = WordIndex(part), bundles, tools, None
 
     def saved(self) -> tuple[Mapping[str, np.ndarray], dict[str, _SearchedBundle]]:
         return self._index.merged().saved(), self._bundles
 
 
-MIN_SAVED = 500  # tools, and changes: fewer are read again as quickly
-SAVED_SHARE = 20  # … or one of so many
+MIN_SAVED = 500  # tools and changes; fewer are read as quickly from their files
+SAVED_SHARE = 20  # save after a change of one in so many tools
 RECENCY = 3  # the last tier
 
 
 class SearchedStore(Protocol):
-    """What a search needs of its store."""
+    """The part of a store that a search needs."""
 
     function: Callable[[str], ToolSpec | None]
 
@@ -126,15 +126,15 @@ class SearchedStore(Protocol):
 
 
 class StoreSearch:
-    """The search of a store. The words of the tools that it keeps are ready at once from a file.
+    """The search of a store. A cache file provides the index of stored tools at once.
 
-    The file is a cache: one that is missing, damaged or of something else is as good as none. Read-only tools have
-    words of their own: processes with others share the file.
+    A missing, damaged or foreign cache is ignored. Read-only tools have a separate index, because processes with other
+    read-only tools share the file.
     """
 
     def __init__(self, store: SearchedStore, cache: Path | None) -> None:
         self._store, self._cache = store, cache
-        self._functions: dict[str, ToolSpec | None] = {}  # those whose words tools have now
+        self._functions: dict[str, ToolSpec | None] = {}  # whose texts are in the index
         self._kept = BundleSearch[KeptTool](self._tool)
         self._read_only = BundleSearch[Tool](lambda tool: tool)
         self._seen: tuple[Contents | None, ReadOnlyBundles | None] = (None, None)
@@ -142,7 +142,7 @@ class StoreSearch:
         self._lock = Lock()
 
     def words(self) -> Words:
-        """Return the words of the tools that are kept."""
+        """Return the words of the stored tools."""
         with self._lock:
             return self._follow(self._store.contents()).words
 
@@ -150,7 +150,7 @@ class StoreSearch:
         with self._lock:
             contents, others = self._store.contents(), self._store.read_only()
             found = self._follow(contents).search(query, include_disabled, after, limit)
-            last_tier = found[-1][0] if len(found) == limit else RECENCY  # later ones have no room
+            last_tier = found[-1][0] if len(found) == limit else RECENCY  # later tiers can't add hits
             if self._seen[1] is not others:
                 self._read_only.follow(others.bundles, {tool.id: tool for tool in others.tools})
                 self._seen = (contents, others)
@@ -175,14 +175,14 @@ class StoreSearch:
         return self._kept.current()
 
     def _load(self, contents: Contents) -> dict[str, int]:
-        """Go on with the words of the file, and return the checksums of the functions that they are of."""
+        """Restore the index from the cache, and return the checksums of its functions."""
         names = (*TEXT_NAMES, *ARRAY_NAMES, "state")
         found = None if self._cache is None else read_arrays(self._cache, _head(), names)
         if found is None:
             return {}
         try:
             state = msgspec.json.decode(found["state"].tobytes(), type=_SavedState)
-        except msgspec.DecodeError:  # written by something else that has the same head
+        except msgspec.DecodeError:  # written by another program with the same head
             return {}
         same = {id: contents.by_id.get(id) for id in state.digests}
         for id, row in same.items():
@@ -192,7 +192,7 @@ class StoreSearch:
         return state.functions
 
     def _save(self, contents: Contents) -> None:
-        """Save the words. If that fails, the next process reads everything."""
+        """Save the index. If that fails, the next process reads all tools."""
         size = len(contents.by_id)
         if self._cache is not None and size >= MIN_SAVED and self._unsaved > max(MIN_SAVED, size // SAVED_SHARE):
             part, bundles = self._kept.saved()
@@ -203,15 +203,15 @@ class StoreSearch:
             self._unsaved = 0
 
     def _tool(self, row: KeptTool) -> Tool:
-        """Return a tool with what it leaves to its function."""
+        """Return a tool with the texts inherited from its function."""
         tool = row.tool()
         return tool if row.function is None else replace(tool, **inherited(tool, self._functions.get(row.function)))
 
 
 def _digest(function: ToolSpec | None) -> int:
-    """Return a checksum of what a tool may take over from its function."""
-    said = None if function is None else (function.description, function.input_schema)
-    return crc32(repr(said).encode(errors="backslashreplace"))
+    """Return a checksum of the texts that a tool may inherit from its function."""
+    texts = None if function is None else (function.description, function.input_schema)
+    return crc32(repr(texts).encode(errors="backslashreplace"))
 
 
 def _document(bundle: _SearchedBundle, tool: Tool) -> Document:
@@ -226,7 +226,7 @@ def _document(bundle: _SearchedBundle, tool: Tool) -> Document:
 
 
 def age_of(modified_at: str) -> int:
-    """Return minus the milliseconds since 1970: what is newer comes first. What says no time comes last."""
+    """Return minus the milliseconds since 1970, so that newer tools come first. Invalid times come last."""
     try:
         return -round(datetime.fromisoformat(modified_at).timestamp() * 1000)
     except (ValueError, OverflowError, OSError):
@@ -250,6 +250,6 @@ _SAMPLE = Tool(
 
 @cache
 def _head() -> str:
-    """Return the first line of a file: it differs where tools would have other words or ages."""
+    """Return the first line of the cache, which differs if the code derives other words or ages."""
     document = _document(_SearchedBundle("a-b", "Some things", True), _SAMPLE)
     return f"search 6 {crc32(repr(document).encode()):08x}"

@@ -1,7 +1,7 @@
-"""`BundleService` is what REST and the command line do with bundles: stored and built-in ones, by the same rules.
+"""`BundleService`, the operations of REST and the command line on stored and built-in bundles.
 
-It takes data as it came and gives data to show; what is refused raises a BundleError. All methods block, but `invoke`
-and `ready`, which are for event loops.
+Methods take unvalidated data and return data to show; they raise a BundleError for refused requests. All methods block,
+except coroutines and `ready`, which are for event loops.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -43,12 +43,12 @@ if TYPE_CHECKING:
 
 Content = TypeVar("Content", BundleContent, ToolContent)
 Shown = dict[str, Any]
-MAX_READY = 10_000  # tools that are kept ready to be invoked by their ids
+MAX_READY = 10_000  # tools that are kept ready for calls by id
 OFF, SHOWN = "-off", "-shown-"  # of ETags
 
 
 class BundleService:
-    """`built_in` are the names of built-in tools, `derived` the others that no store keeps. `call` is `App.call`."""
+    """The operations on bundles. `built_in` are built-in tools, `derived` the other tools outside the store."""
 
     def __init__(
         self,
@@ -69,11 +69,11 @@ class BundleService:
         self._built_in = {name: built_in_id(name) for name in built_in}
         self.loading = BundleTools(store, factory)
         self._facts = RowFacts(store, self.loading, runtime)
-        self._ready: tuple[int, dict[ToolVersion, SingleTool]] = (0, {})  # of which load
+        self._ready: tuple[int, dict[ToolVersion, SingleTool]] = (0, {})  # with the number of the load
 
     @property
     def fresh(self) -> BundleStore:
-        """The store, with all that other replicas have written until now."""
+        """The store, including all changes by other replicas until now."""
         self.store.catch_up()
         return self.store
 
@@ -82,7 +82,7 @@ class BundleService:
     def put_bundle(
         self, id: str, data: Any, match: ETag | None = None, create_only: bool = False
     ) -> tuple[Shown, ETag, bool]:
-        """Create or replace a bundle. One that was deleted comes back."""
+        """Create or replace a bundle. A deleted bundle is restored."""
         content = read_bundle(data)
         bundle, is_new = self.store.put_bundle(check_id(id, None), content, match, create_only)
         return self._shown_bundle(bundle), tag_of(bundle), is_new
@@ -118,7 +118,7 @@ class BundleService:
     def put_tool(
         self, bundle_id: str, slug: str, version: str, data: Any, secrets: SecretHosts = NO_SECRETS
     ) -> tuple[Shown, ETag]:
-        """Store a tool, also one that can't be called for now or not by a name: `warnings` say so."""
+        """Store a tool. `warnings` tell why it can't be called for now, or has no name in code."""
         bundle_id = self._check_path(bundle_id, slug, version)
         content = read_tool(data, slug, version)
         self.check_new(content, secrets)
@@ -129,7 +129,7 @@ class BundleService:
     def patch_tool(
         self, bundle_id: str, slug: str, version: str, data: Any, match: ETag | None = None
     ) -> tuple[Shown, ETag]:
-        """Switch one version. `takesOver` is the version that the name stands for instead, if there is one."""
+        """Enable or disable a version. `takesOver` is the version that the name stands for instead, if any."""
         bundle_id = self._check_path(bundle_id, slug, version)
         before = self.store.tool(bundle_id, slug, version)
         is_enabled = self._switch(data, before)
@@ -148,7 +148,7 @@ class BundleService:
     def put_examples(
         self, bundle_id: str, slug: str, version: str, data: Any, match: ETag | None = None
     ) -> tuple[list[Shown], ETag]:
-        """Replace the examples of a tool, also of one that is built in or derived."""
+        """Replace the examples of a tool, also of a built-in or derived tool."""
         bundle_id = self._check_path(bundle_id, slug, version)
         examples = read_examples(data)
         refuse_secrets(examples, self.tool_and_spec(bundle_id, slug, version)[1].input_schema)
@@ -162,35 +162,35 @@ class BundleService:
     def rename_tool(
         self, bundle_id: str, slug: str, version: str, new: tuple[str, str], match: ETag | None = None
     ) -> tuple[Shown, ETag]:
-        """Rename a tool. `new` is the slug and the version that it gets."""
+        """Rename a tool. `new` is its new slug and version."""
         bundle_id = self._check_path(bundle_id, slug, version)
         tool = self.store.rename_tool(bundle_id, slug, version, *new, _of_file(match))
         return self.shown_tools([tool])[0], self._tag(tool)
 
     def check(self, tool: ToolContent) -> None:
-        """Raise InvalidError for what could never run."""
+        """Raise InvalidError for a tool that could never run."""
         self._factory.check(tool)
 
     def check_new(self, tool: ToolContent, secrets: SecretHosts = NO_SECRETS) -> None:
-        """Raise what `put_tool` raises: InvalidError, or ForbiddenError. `secrets` are stored with the tool."""
+        """Raise the errors of `put_tool`: InvalidError or ForbiddenError. `secrets` are stored with the tool."""
         self._factory.check(tool)
         self.require_bound(tool, secrets)
 
     def warnings(self, tool: ToolContent, bundle_id: str | None = None) -> list[str]:
-        """Return what keeps the tool from being called for now, or, in that bundle, from having a name in code."""
+        """Return why the tool can't be called for now, or has no name in code in that bundle."""
         unnamed = None if bundle_id is None else self.loading.why_unnamed(bundle_id)
         return [*self._factory.warnings(tool), *([] if unnamed is None else [unnamed])]
 
     # Whole bundles
 
     def put_all(self, bundle: Bundle, tools: Sequence[Tool], secrets: SecretHosts = NO_SECRETS) -> None:
-        """Create a bundle with its tools, each checked as `put_tool` does: all of it, or nothing."""
+        """Create a bundle with its tools, each checked as in `put_tool`; all or nothing."""
         for tool in tools:
             self.check_new(tool, secrets)
         self.store.put_all(bundle, tools)
 
     def put_import(self, plan: "ImportPlan") -> None:
-        """Do what an import plans: all of it, or nothing."""
+        """Apply the plan of an import, all or nothing."""
         wrong = [f"{tool.slug}@{tool.version}: {why}" for tool, why in self.invalid(plan.new_tools)]
         if plan.refused or wrong:
             raise InvalidError("; ".join([*plan.refused, *wrong]))
@@ -204,9 +204,9 @@ class BundleService:
         self.store.put_tools(plan.bundle.id, tools, content)
 
     def invalid(self, tools: Iterable[Tool]) -> list[tuple[Tool, InvalidError]]:
-        """Return the tools of an import that could never run, and why.
+        """Return the tools of an import that could never run, with the reasons.
 
-        Only HTTP tools: others may need a function, or a tool, that comes with them or later.
+        Only HTTP tools are checked: other tools may need a function or a tool that is added later.
         """
         found: list[tuple[Tool, InvalidError]] = []
         for tool in tools:
@@ -254,11 +254,11 @@ class BundleService:
         return self.shown_tools(page), last
 
     def _listed(self, include_disabled: bool, visibility: Visibility) -> Callable[[Tool], bool]:
-        """Return which tools are listed. Those whose function is gone count as disabled: only we know that."""
+        """Return a filter for lists. Tools without their function count as disabled, which the store doesn't know."""
         return lambda tool: visibility.tool(tool) and (include_disabled or self._why_disabled(tool) is None)
 
     def versions(self, bundle_id: str, slug: str, visibility: Visibility = EVERYTHING) -> list[Shown]:
-        """Return all versions of one tool, the newest first. `isDefault`: its name in code stands for this one."""
+        """Return all versions of a tool, newest first. `isDefault`: the name in code stands for this version."""
         bundle_id, slug = check_id(bundle_id, None), check_slug(slug, None)
         found = [tool for tool in self.fresh.versions(bundle_id, slug) if visibility.tool(tool)]
         if not found:
@@ -273,12 +273,12 @@ class BundleService:
         ]
 
     async def keep_in_step(self) -> None:
-        """Have what was switched on or off just now count for what is put next."""
+        """Apply recent changes of switches before the next write."""
         await self._runtime.refresh()
 
     async def visibility(self, allowed: Collection[str]) -> Visibility:
         """Return what is visible under this allow-list."""
-        await self._runtime.refresh()  # what a tool is called depends on the others
+        await self._runtime.refresh()  # the name of a tool depends on other tools
         return AllowedOnly(self.store, self.loading.named.name_of, allowed)
 
     # Calls
@@ -293,9 +293,9 @@ class BundleService:
         progress: Progress | None = None,
         allowed: Collection[str] | None = None,
     ) -> ToolResult:
-        """Run one version of a tool, also one that no name in code stands for.
+        """Run a version of a tool, also a version without a name in code.
 
-        What is not there, switched off or over its limit raises a BundleError.
+        Raises a BundleError if the version doesn't exist, is disabled or has reached its limit.
         """
         if not isinstance(args, Mapping):
             raise InvalidError("/args: expected an object", "/args")
@@ -306,23 +306,23 @@ class BundleService:
         return result
 
     def ready(self, version: ToolVersion) -> SingleTool | None:
-        """Return what `make_ready` has made since the tools were loaded last. It never blocks."""
+        """Return the result of `make_ready` if the tools were not reloaded since. Never blocks."""
         load, found = self._ready
         return found.get(version) if load == self.loading.count else None
 
     def make_ready(self, version: ToolVersion) -> SingleTool:
-        """Find a version that may be called. Raises NotFoundError, and ForbiddenError for one that is switched off."""
-        load = self.loading.count  # from before: what is loaded meanwhile is looked for again
+        """Return a version for calls. Raises NotFoundError, or ForbiddenError if the version is disabled."""
+        load = self.loading.count  # read first, so that a concurrent load is noticed
         tool, bundle = self._tool(*version), self._bundle(version[0])
         name = f"{bundle.slug}/{tool.slug}"
         if not bundle.is_enabled or bundle.soft_deleted_at is not None:
-            raise ForbiddenError(f"the bundle {bundle.slug!r} is switched off: enable it first", "disabled")
+            raise ForbiddenError(f"the bundle {bundle.slug!r} is disabled: enable it first", "disabled")
         if not tool.is_enabled:
-            raise ForbiddenError(f"{name} in version {tool.version} is switched off: enable it first", "disabled")
+            raise ForbiddenError(f"{name} in version {tool.version} is disabled: enable it first", "disabled")
         if (why := self._why_disabled(tool)) is not None:
             raise ForbiddenError(f"{name} can't be called now: {why}", "disabled")
         spec = self._spec(bundle, tool)
-        spec.compile()  # here, in a thread: a large one takes a second
+        spec.compile()  # in this thread, because a large schema takes a second
         made = SingleTool(spec)
         known = self._ready
         if known[0] != load or len(known[1]) >= MAX_READY:
@@ -333,12 +333,12 @@ class BundleService:
     def tool_and_spec(
         self, bundle_id: str, slug: str, version: str, visibility: Visibility = EVERYTHING
     ) -> tuple[Tool, ToolSpec]:
-        """Return a version, also a disabled one: to look at it, not to call it."""
+        """Return a version with its spec for reading, also a disabled version."""
         tool = self._tool(bundle_id, slug, version, visibility)
         return tool, self._spec(self._bundle(tool.bundle_id), tool)
 
     def spec_of_draft(self, tool: Tool, on_response: "OnResponse | None" = None) -> ToolSpec:
-        """Return what calls a draft, under a name that no stored tool has."""
+        """Return the spec of a draft, under a name that no stored tool has."""
         bundle = self.store.bundle(tool.bundle_id)
         name = f"{DRAFT}/{tool.slug}{VERSION_SIGN}{tool.version}"
         return self._factory.spec(
@@ -346,7 +346,7 @@ class BundleService:
         )
 
     def preview(self, tool: Tool, args: Mapping[str, Any]) -> Shown:
-        """Return what a call would do: `requests`, `code` or `call`."""
+        """Return a preview of a call: `requests`, `code` or `call`."""
         return self._factory.preview(tool, args)
 
     def counted_names(
@@ -358,7 +358,7 @@ class BundleService:
         return (name,) if tool.is_built_in or VERSION_SIGN in name else (name, f"{name}{VERSION_SIGN}{version}")
 
     def place_of(self, spec: ToolSpec) -> tuple[str, str, str] | None:
-        """Return the id of the bundle, the slug and the version of a tool that lists show. It may take a while."""
+        """Return the bundle id, slug and version of a listed tool. This may be slow."""
         if spec.kept_as is not None:
             return self.loading.named.place_of(spec)
         if spec.name in self._built_in:
@@ -370,14 +370,14 @@ class BundleService:
         name, spec = self.loading.name_and_spec(bundle, tool)
         if tool.source is not None:
             spec = self._derived.spec(name)
-            if spec is None:  # it has gone this very moment
-                raise NotFoundError(f"there is no tool {name} any more")
+            if spec is None:  # removed concurrently
+                raise NotFoundError(f"the tool {name} no longer exists")
         elif tool.is_built_in:
             spec = self._runtime.function(name)
         return spec or self._factory.spec(tool, name, None)
 
     def record(self, event: CallEvent) -> None:
-        """Count a finished call; calls of other tools are ignored."""
+        """Count a finished call of a bundle's tool."""
         error = event.error
         if event.spec is None or (error is not None and (error.code != "execution_error" or error.reason == LIMITED)):
             return
@@ -386,13 +386,13 @@ class BundleService:
             self.store.counter.record(id)
 
     def key(self) -> bytes:
-        """Return the key that seals page tokens."""
+        """Return the key for page tokens."""
         return self.store.key()
 
     def close(self) -> None:
         self.store.close()
 
-    # What is behind it
+    # Helpers
 
     def _bundle(self, id: str, visibility: Visibility = EVERYTHING) -> Bundle:
         bundle = self.fresh.bundle(id)
@@ -406,26 +406,26 @@ class BundleService:
         bundle_id = self._check_path(bundle_id, slug, version)
         tool = self.fresh.tool(bundle_id, slug, version)
         if tool is None or not visibility.tool(tool):
-            self._bundle(bundle_id, visibility)  # which is the better thing to say, if it is not there
+            self._bundle(bundle_id, visibility)  # a missing bundle is the better error
             self.store.require_current()
             raise NotFoundError(f"there is no tool {slug!r} in version {version!r} in the bundle {bundle_id}")
         return tool
 
     def _check_path(self, bundle_id: str, slug: str, version: str) -> str:
-        """Return the bundle's id as it is stored."""
+        """Check the place of a tool, and return the bundle id in its stored form."""
         check_slug(slug, None)
         check_version(version, None)
         return check_id(bundle_id, None)
 
     def _switch(self, data: Any, thing: Bundle | Tool | None) -> bool:
-        """Return what a PATCH switches. It is about one thing alone."""
+        """Return the `isEnabled` of a PATCH. Raises an error for any other key."""
         if not isinstance(data, Mapping):
             raise InvalidError("the body: expected a JSON object with isEnabled", "")
         for key in data:
             if key != "isEnabled":
                 if thing is not None and thing.is_built_in:
                     raise ForbiddenError(f"{key} can't be changed: it is built in, and only isEnabled can", "built_in")
-                raise InvalidError(f"{key}: only isEnabled can be changed in this way", below("", key))
+                raise InvalidError(f"{key}: PATCH can change only isEnabled", below("", key))
         value = data.get("isEnabled")
         if not isinstance(value, bool):
             raise InvalidError("/isEnabled: expected true or false", "/isEnabled")
@@ -437,7 +437,7 @@ class BundleService:
     def _is_callable(self, tool: Tool) -> bool:
         return tool.is_enabled and self._why_disabled(tool) is None
 
-    # What is shown
+    # Output
 
     def _shown_bundle(self, bundle: Bundle) -> Shown:
         found = shown(bundle)
@@ -445,7 +445,7 @@ class BundleService:
         return found
 
     def _tag(self, tool: Tool) -> ETag:
-        """Return the ETag of a tool as it is shown: it also differs if its function is missing or another one."""
+        """Return the ETag of a tool as shown, which also changes with the state of its function."""
         inherited = self._factory.inherited(tool)
         shown = f"{SHOWN}{crc32(msgspec.json.encode(inherited)):x}" if inherited else ""
         return tag_of(tool) + (OFF if self._why_disabled(tool) else "") + shown
@@ -454,7 +454,7 @@ class BundleService:
         return self._shown(tool, self._why_disabled(tool))
 
     def shown_tools(self, tools: list[Tool]) -> list[Shown]:
-        """Return the tools as lists show them: with their usage, and the facts of `row_facts`."""
+        """Return the tools as shown in lists: with their usage and the fields of `row_facts`."""
         usage = self.store.counter.of([tool.id for tool in tools]) if tools else {}
         never = (0, None)
         reasons = [self._why_disabled(tool) for tool in tools]
@@ -485,5 +485,5 @@ def _content(thing: Bundle | Tool, shape: type[Content]) -> Content:
 
 
 def _of_file(match: ETag | None) -> ETag | None:
-    """Return the tag by which the store knows a tool."""
+    """Return the store's ETag for the ETag of a tool as shown."""
     return None if match is None else match.partition(SHOWN)[0].removesuffix(OFF)

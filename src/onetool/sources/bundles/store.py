@@ -1,4 +1,4 @@
-"""Questions to a store of bundles and their answers, and `Visibility`: what a client may see of a store."""
+"""Queries of a store of bundles and their results, and `Visibility`: the bundles and tools that a client may see."""
 
 from bisect import bisect_right
 from collections.abc import Collection, Container, Iterator, Sequence
@@ -11,16 +11,16 @@ import msgspec
 from onetool.sources.bundles.model import Bundle, Tool
 
 ETag = str
-"""What a client knows of the state of a thing: an ETag without its quotes; "*" stands for any that is there."""
+"""An ETag of a bundle or tool, without quotes. "*" matches anything that exists."""
 
 
 class Rank(NamedTuple):
-    """Where a tool stands among those that a search finds: lower comes first. It depends on nothing but that tool."""
+    """The sort key of a search hit: lower comes first. It depends on that tool alone."""
 
     tier: int
-    score: float  # inside the tier; lower is better
-    place: str  # its bundle, those of MCP servers last; empty where nothing was asked for
-    age: int  # minus its time in ms
+    score: float  # within the tier; lower is better
+    place: str  # the bundle, MCP servers last; empty for an empty query
+    age: int  # minus the modification time in ms
     id: str
 
 
@@ -30,7 +30,7 @@ class SearchHit(NamedTuple):
 
 
 class ListableTool(Protocol):
-    """What a list needs of a tool."""
+    """The fields of a tool that lists need."""
 
     @property
     def id(self) -> str: ...
@@ -46,10 +46,10 @@ T = TypeVar("T", bound=ListableTool)
 
 
 class ListQuery(msgspec.Struct, frozen=True):
-    """A page of a list of bundles or tools, in the order of their ids, from behind `after` on."""
+    """A query for a page of bundles or tools, in the order of their ids, starting after `after`."""
 
-    tags: Collection[str] = ()  # of tools: they have one of these
-    bundle_ids: Collection[str] = ()  # these bundles, or tools of these; empty: of all
+    tags: Collection[str] = ()  # only tools with one of these tags
+    bundle_ids: Collection[str] = ()  # only these bundles, or tools in these; empty: all
     include_disabled: bool = False
     after: str | None = None
     limit: int = 100
@@ -60,7 +60,7 @@ class ListQuery(msgspec.Struct, frozen=True):
                 yield bundle
 
     def tools(self, in_order: Sequence[T], live: Container[str]) -> Iterator[T]:
-        """`live` are the ids of bundles that are neither disabled nor soft-deleted."""
+        """Yield the tools of the page. `live` are the ids of bundles that are neither disabled nor soft-deleted."""
         tags = frozenset(self.tags)
         for tool in islice(in_order, self._start(in_order), None):
             if (self.include_disabled or (tool.is_enabled and tool.bundle_id in live)) and (
@@ -91,7 +91,7 @@ def tag_of(thing: Bundle | Tool) -> ETag:
 
 
 class Visibility:
-    """Everything is visible."""
+    """A visibility rule. In this class, everything is visible."""
 
     def tool(self, tool: Tool) -> bool:
         return True

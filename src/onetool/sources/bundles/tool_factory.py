@@ -1,7 +1,7 @@
-"""`ToolFactory` makes a ToolSpec with its handler out of a stored tool.
+"""`ToolFactory`, which creates ToolSpecs with handlers from stored tools.
 
-What costs time (templates, selectors, schemas) is made at the first call; when a tool is stored, all of it is made once
-to see that it can be.
+Slow parts (templates, selectors, schemas) are compiled at the first call. When a tool is stored, all parts are compiled
+once to validate them.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
@@ -36,37 +36,37 @@ if TYPE_CHECKING:
     from onetool.http.preview import PreviewRequest
     from onetool.http.upstream import OnResponse
 
-# The factory: a stored tool becomes a ToolSpec with a handler
+# The factory
 
 
-SAFE = {"GET", "HEAD", "OPTIONS"}  # methods that change nothing …
-CHANGING = {"PUT", "PATCH", "DELETE"}  # … and those that do; a POST may be a question
+SAFE = {"GET", "HEAD", "OPTIONS"}  # methods that change nothing
+CHANGING = {"PUT", "PATCH", "DELETE"}  # without POST, which may be a query
 SCRIPT = "script"
 
 SecretHosts = Mapping[str, tuple[str, ...]]
-"""The hosts that secrets are bound to, by the names of the secrets."""
+"""The hosts that secrets are bound to, by name of the secret."""
 NO_SECRETS: SecretHosts = {}
 
 
 Health = Literal["ok", "off", "down", "changed"]
-"""off: it, or its bundle, is switched off. Of an MCP server: down: can't be reached; changed: waits for approval."""
+"""off: the tool or its bundle is disabled. For MCP servers: down: unreachable; changed: waiting for approval."""
 
 
 class BundleRuntime(Protocol):
-    """What bundles and their tools need of the app, which is above this package."""
+    """The interface of the app, which is above this package, for bundles and their tools."""
 
     async def refresh(self) -> None:
         """Reload the registry if tools have changed."""
         ...
 
     def signature(self, name: str) -> str | None:
-        """Return the signature of the tool of that name, as code writes it: also of one of no bundle."""
+        """Return the signature in code of the tool with this name, including tools without a bundle."""
         ...
 
     def server_health(self) -> Mapping[str, Health]: ...
 
     def function(self, name: str) -> ToolSpec | None:
-        """Return the registered function of that name, if it is there and switched on."""
+        """Return the registered function with this name, if it exists and is enabled."""
         ...
 
     def functions(self) -> list[str]:
@@ -74,7 +74,7 @@ class BundleRuntime(Protocol):
         ...
 
     def learn_returns(self, spec: ToolSpec, tool: Tool) -> None:
-        """Let the tool learn from its results what it returns, where it doesn't say."""
+        """Let a tool without an output schema learn the shape of its results."""
         ...
 
     async def run_script(self, code: str, variables: Mapping[str, Any]) -> Any:
@@ -82,15 +82,15 @@ class BundleRuntime(Protocol):
         ...
 
     def check_script(self, code: str, variables: tuple[str, ...]) -> str | None:
-        """Return what is wrong with the code, if anything is."""
+        """Return the first mistake in the code, or None."""
         ...
 
     async def run_pre_processor(self, code: str, args: Mapping[str, Any]) -> Any:
-        """Run code that finds the arguments as `args`, and no tools. Raises ToolFailure."""
+        """Run code with the variable `args` and without tools. Raises ToolFailure."""
         ...
 
     def check_pre_processor(self, code: str) -> str | None:
-        """Return what is wrong with such code, if anything is."""
+        """Return the first mistake in a pre-processor's code, or None."""
         ...
 
     def http_tool(
@@ -101,19 +101,19 @@ class BundleRuntime(Protocol):
         bundle: str | None = None,
         on_response: "OnResponse | None" = None,
     ) -> Callable[..., Awaitable[Any]]:
-        """Return the handler. Raises ValueError with a `pointer` for what can never work. `bundle` is an id."""
+        """Return the handler. Raises ValueError with a `pointer` for invalid tools. `bundle` is an id."""
         ...
 
     def preview_http(self, tool: Tool, args: Mapping[str, Any]) -> "list[PreviewRequest]":
-        """Return what a call would send. ToolFailure where an argument does not fit, else as `http_tool`."""
+        """Return the requests of a call. Raises ToolFailure for invalid arguments, or the errors of `http_tool`."""
         ...
 
     def why_not_called(self, impl: HttpImpl, arg_schema: Mapping[str, Any]) -> str | None:
-        """Return why no request of this template would be sent, as `allowedHosts` is now."""
+        """Return why the current `allowedHosts` refuse all requests of this template, or None."""
         ...
 
     def why_unbound(self, impl: HttpImpl, arg_schema: Mapping[str, Any], new: SecretHosts) -> str | None:
-        """Return why a caller who is not an admin can't store this: a secret in it is not bound to its host."""
+        """Return why only an admin may store this tool (a secret is not bound to its host), or None."""
         ...
 
     @property
@@ -121,21 +121,21 @@ class BundleRuntime(Protocol):
 
     @property
     def default_retries(self) -> int:
-        """Of HTTP tools that do not say; their requests are repeated only if they may be."""
+        """Return the retries of HTTP tools without a number of their own. Only safe requests are repeated."""
         ...
 
 
 class ToolFactory:
-    """Makes ToolSpecs. `rates` limits the calls of each tool."""
+    """A factory of ToolSpecs. `rates` limits the calls of each tool."""
 
     def __init__(self, runtime: BundleRuntime, rates: RateLimiter | None = None) -> None:
         self._runtime = runtime
         self._rates = rates or RateLimiter()
 
     def spec(self, tool: Tool, name: str, off: str | None = None, on_response: "OnResponse | None" = None) -> ToolSpec:
-        """Under a name; `off` says why it must not be called. Nothing is checked here: it was, when it was put.
+        """Return the spec of a tool under a name, without validation, which was done when the tool was stored.
 
-        `on_response` sees the responses that an HTTP tool gets.
+        `off` tells why the tool is disabled. `on_response` gets the responses of an HTTP tool.
         """
         shared: dict[str, Any] = {
             "name": name,
@@ -163,29 +163,29 @@ class ToolFactory:
         return spec
 
     def inherited(self, tool: Tool) -> dict[str, Any]:
-        """Return what the tool leaves to its function, if that is there. See `model.inherited`."""
+        """Return the fields that the tool inherits from its function, if that exists. See `model.inherited`."""
         name = function_name(tool)
         return {} if name is None else inherited(tool, self._runtime.function(name))
 
     def why_disabled(self, tool: Tool) -> str | None:
-        """Return why it can't run though it is switched on. Its file stays: it comes back with its function."""
+        """Return why an enabled tool can't run: its function is missing. The tool works again with the function."""
         return self.why_gone(function_name(tool))
 
     def why_gone(self, function: str | None) -> str | None:
-        """Return why a function, and with it all its tools, is missing; None for tools that stand for no function."""
+        """Return why a function, and with it all its tools, is missing, or None."""
         if function is None or self._runtime.function(function) is not None:
             return None
-        return f"its function {function} is not there, or is switched off"
+        return f"its function {function} does not exist or is disabled"
 
     def basis(self, functions: Iterable[str]) -> tuple[Any, dict[str, ToolSpec | None]]:
-        """Return what specs need beside their tools: the config's retries and time for scripts, and the functions."""
+        """Return what specs depend on besides their tools: settings of the config, and the functions."""
         shared = (self._runtime.default_retries, self._runtime.script_seconds)
         return shared, {name: self._runtime.function(name) for name in functions}
 
     def check(self, tool: ToolContent) -> None:
-        """Raises InvalidError for what could never run."""
+        """Raise InvalidError for a tool that could never run."""
         if tool.arg_schema.get("type", "object") != "object":
-            raise InvalidError('/argSchema/type: arguments are an object: write "object"', "/argSchema/type")
+            raise InvalidError('/argSchema/type: expected "object"', "/argSchema/type")
         check_schemas(tool)
         for number, one in enumerate(tool.pre_processors):
             if wrong := self._runtime.check_pre_processor(one.code):
@@ -207,9 +207,9 @@ class ToolFactory:
         refuse_secrets(tool.examples, tool.arg_schema if function is None else function.input_schema)
 
     def require_bound(self, tool: ToolContent, new: SecretHosts = NO_SECRETS) -> None:
-        """Raise ForbiddenError if the caller needs the role admin to store this tool, because of a secret in it.
+        """Raise ForbiddenError if only an admin may store this tool, because of a secret in it.
 
-        Only callers with a name are held to this: without a credential, everybody is the operator.
+        This applies only to authenticated callers: without authentication, every caller is the operator.
         """
         caller = current_principal.get()
         if tool.type != "http" or not caller.name or caller.may("admin"):
@@ -218,22 +218,22 @@ class ToolFactory:
             raise ForbiddenError(why, "secret_not_bound")
 
     def warnings(self, tool: ToolContent) -> list[str]:
-        """Return what keeps a valid tool from being called for now."""
+        """Return why a valid tool can't be called for now."""
         why = self._runtime.why_not_called(http_of(tool), tool.arg_schema) if tool.type == "http" else None
         return [] if why is None else [why]
 
     def effect(self, tool: Tool) -> str:
-        """Return the mark of a tool: `reads`, `changes` …"""
+        """Return the effect of a tool: `reads`, `changes` …"""
         if tool.type == "http":
             try:
                 return effect_of(**_http_marks([step.request for step in http_of(tool).steps]))
-            except ValueError:  # a file that somebody has edited
+            except ValueError:  # edited by hand
                 return ""
         function = None if tool.type == SCRIPT else self._runtime.function(function_of(tool))
         return "" if function is None else function.effect
 
     def preview(self, tool: Tool, args: Mapping[str, Any]) -> dict[str, Any]:
-        """Return what a call would do: `requests`, `code` or `call`. ToolFailure where an argument does not fit."""
+        """Return a preview of a call: `requests`, `code` or `call`. Raises ToolFailure for invalid arguments."""
         if tool.type == SCRIPT:
             variables = {name: schema.get("default") for name, schema in _schemas(tool)} | dict(args)
             return {"code": "".join(f"{name} = {value!r}\n" for name, value in variables.items()) + code_of(tool)}
@@ -242,9 +242,9 @@ class ToolFactory:
         defaults = {name: schema["default"] for name, schema in _schemas(tool) if "default" in schema}
         try:
             return {"requests": tuple(self._runtime.preview_http(tool, {**defaults, **args}))}
-        except ValueError as error:  # a file that somebody has edited
+        except ValueError as error:  # edited by hand
             pointer = getattr(error, "pointer", None) or ""
-            raise ToolFailure(f"its template can't be used: httpImpl{pointer}: {error}") from None
+            raise ToolFailure(f"invalid template: httpImpl{pointer}: {error}") from None
 
     # Each type
 
@@ -254,12 +254,12 @@ class ToolFactory:
         return {
             "handler": self._limited(_HttpHandler(tool, impl, self._runtime, on_response), tool, True),
             "timeout": total_seconds(impl, limits),
-            "retries": 0,  # it repeats its requests itself, those that may be repeated
+            "retries": 0,  # the handler itself repeats requests that may be repeated
             **_http_marks(requests),
         }
 
     def _with_retries(self, tool: Tool) -> HttpImpl:
-        """Return its httpImpl, with the config's number of retries where it has none."""
+        """Return the tool's httpImpl, with the config's number of retries as default."""
         impl, default, written = http_of(tool), self._runtime.default_retries, tool.http_impl or {}
         if not default:
             return impl
@@ -304,68 +304,68 @@ class ToolFactory:
                 await rates.take_async(place, most)
             return await handler(**args)
 
-        def run(**args: Any) -> Any:  # in a thread, which may wait
+        def run(**args: Any) -> Any:  # runs in a thread, so it may block
             if not is_counted():
                 rates.take(place, most)
             return handler(**args)
 
         return run_async if is_async else run
 
-    # What could never run
+    # Validation
 
     def _check_function(self, tool: ToolContent) -> None:
         name, pointer = function_of(tool), "/goImpl/func" if tool.type == "go" else "/pythonImpl/func"
         target = self._runtime.function(name)
         if target is None:
-            near = did_you_mean(name, self._runtime.functions()) or "`onetool tools list` shows those that there are"
-            raise InvalidError(f"{pointer}: there is no function {name!r}; {near}", pointer)
+            near = did_you_mean(name, self._runtime.functions()) or "`onetool tools list` shows all functions"
+            raise InvalidError(f"{pointer}: unknown function {name!r}; {near}", pointer)
         known, required = target.order, set(target.input_schema.get("required") or ())
         if not tool.arg_schema:
-            return  # it takes what the function takes
+            return  # the schema is inherited from the function
         for arg in _properties(tool):
             if arg not in known and not target.input_schema.get("additionalProperties"):
-                near = did_you_mean(arg, known) or f"it takes {', '.join(known) or 'none'}"
+                near = did_you_mean(arg, known) or f"its arguments are {', '.join(known) or 'none'}"
                 raise InvalidError(
-                    f"/argSchema/properties: {name} takes no argument {arg!r}; {near}", "/argSchema/properties"
+                    f"/argSchema/properties: {name} has no argument {arg!r}; {near}", "/argSchema/properties"
                 )
         if missing := sorted(required - set(tool.arg_schema.get("required") or ())):
             raise InvalidError(
-                f"/argSchema/required: {name} needs {', '.join(missing)}; declare and require what it needs",
+                f"/argSchema/required: {name} requires {', '.join(missing)}; declare these as required",
                 "/argSchema/required",
             )
 
     def _check_script(self, tool: ToolContent) -> None:
         for name in _properties(tool):
             if not name.isidentifier() or iskeyword(name):
-                message = f"/argSchema/properties: {name!r} can't be a variable, and a script's arguments are variables"
+                message = f"/argSchema/properties: {name!r} is not a variable name, as scripts need"
                 raise InvalidError(message, "/argSchema/properties")
         if wrong := self._runtime.check_script(code_of(tool), _properties(tool)):
             raise InvalidError(f"/scriptImpl/code: {wrong}", "/scriptImpl/code")
 
 
 def _http_marks(requests: Sequence[Request]) -> dict[str, Any]:
-    """Return whether requests may be repeated, and whether they change nothing; None if that isn't known."""
+    """Return the hints of requests: whether they may be repeated, and whether they change nothing (None: unknown)."""
     methods = {request.method for request in requests}
     read_only = True if SAFE.issuperset(methods) else None if CHANGING.isdisjoint(methods) else False
     return {"idempotent": all(map(is_idempotent, requests)), "read_only": read_only}
 
 
 def _place(tool: Tool) -> str:
-    """Return the name under which its calls are counted: unlike its id, it survives deleting and putting again."""
+    """Return the name for a tool's rate limit. Unlike the id, it survives deleting and storing the tool again."""
     return f"{tool.bundle_id}/{tool.slug}@{tool.version}"
 
 
 def _only_if_allowed(target: ToolSpec, handler: Handler) -> Handler:
-    """Return a handler that refuses where the function behind it isn't allowed: else a tool could stand for anything.
+    """Return a handler that refuses calls if the function isn't allowed, so that a tool can't bypass the allow-list.
 
-    A call that is refused doesn't count for the tool's limit.
+    Refused calls don't count for the tool's limit.
     """
     name = target.name
 
     def check() -> None:
         context = current_call.get()
         if context is not None and context.allowed is not None and name not in context.allowed:
-            hint = f"allow {name}, too: it is what this tool stands for"
+            hint = f"also allow {name}, the function of this tool"
             raise ToolFailure(f"Tool not allowed here: {name}", reason="denied", hints=[hint])
 
     async def run_async(**args: Any) -> Any:
@@ -385,7 +385,7 @@ def _with_default(request: Request, written: Mapping[str, Any], retries: int) ->
 
 
 class _HttpHandler:
-    """Made of its template at the first call. An argument that is not given and has a default is sent as that."""
+    """The handler of an HTTP tool, compiled from its template at the first call. It fills in defaults."""
 
     def __init__(
         self, tool: Tool, impl: HttpImpl, runtime: BundleRuntime, on_response: "OnResponse | None" = None
@@ -405,15 +405,15 @@ class _HttpHandler:
                 made = self._runtime.http_tool(
                     self._impl, tool.arg_schema, limits_of(tool), tool.bundle_id, self._on_response
                 )
-            except ValueError as error:  # a file that somebody has edited
+            except ValueError as error:  # edited by hand
                 pointer = getattr(error, "pointer", None) or ""
-                raise ToolFailure(f"its template can't be used: httpImpl{pointer}: {error}") from None
+                raise ToolFailure(f"invalid template: httpImpl{pointer}: {error}") from None
             self._made = made
         return await made(**{**self._defaults, **args}) if self._defaults else await made(**args)
 
 
 class _ScriptHandler:
-    """Code with the arguments as variables: those that are not given hold their default, or None."""
+    """The handler of a script, with the arguments as variables. Missing arguments are their default or None."""
 
     def __init__(self, tool: Tool, runtime: BundleRuntime) -> None:
         self._code = code_of(tool)
@@ -425,7 +425,7 @@ class _ScriptHandler:
 
 
 class _Preparation:
-    """Changes arguments before they are validated: one pre-processor after the other."""
+    """The preparation of arguments before validation, by one pre-processor after the other."""
 
     def __init__(self, steps: tuple[PreProcessor, ...], ways: BundleRuntime) -> None:
         self._codes = [step.code for step in steps]
@@ -438,7 +438,7 @@ class _Preparation:
                 if not isinstance(value, dict):
                     what = "nothing" if value is None else f"a value of type {type(value).__name__}"
                     hint = "end the code with the arguments, as an expression: args"
-                    raise ToolFailure(f"gave {what}, and has to give an object with the arguments", hints=(hint,))
+                    raise ToolFailure(f"returned {what}, expected an object with the arguments", hints=(hint,))
             except ToolFailure as failure:
                 wrong = BadArguments(str(failure), failure.reason, failure.hints)
                 wrong.argument = f"preProcessors[{number}]"
@@ -452,6 +452,6 @@ def _properties(tool: ToolContent) -> tuple[str, ...]:
 
 
 def _schemas(tool: ToolContent) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield its arguments, each with its schema."""
+    """Yield the tool's arguments, each with its schema."""
     for name, schema in (tool.arg_schema.get("properties") or {}).items():
         yield name, schema if isinstance(schema, Mapping) else {}

@@ -1,6 +1,6 @@
-"""`StoreTransaction` is one change of a store: what is there, and what becomes of it.
+"""`StoreTransaction`, a change of a store: the current bundles and tools, and the methods that change them.
 
-A store that keeps files names places by their paths, another one by what it likes: they are given back as they came.
+Places of bundles and tools are opaque to callers. A store in files uses paths.
 """
 
 from abc import ABC, abstractmethod
@@ -13,30 +13,30 @@ from onetool.sources.bundles.model import Bundle, Tool
 
 
 class BrokenFileError(ConflictError):
-    """What is there can't be used."""
+    """An error for an existing file that can't be used."""
 
     def __init__(self, path: str, why: object) -> None:
-        super().__init__(f"bundles/{path} can't be used: {why}; mend it, or move it away", "broken")
+        super().__init__(f"bundles/{path} can't be used: {why}; repair it, or move it away", "broken")
         self.path = path
 
 
 def refuse_closed(bundle: Bundle) -> None:
     """Raise ForbiddenError for a bundle whose tools may not be changed."""
     if bundle.soft_deleted_at is not None:
-        raise ForbiddenError(f"the bundle {bundle.slug} is deleted; PUT on the bundle itself brings it back", "deleted")
+        raise ForbiddenError(f"the bundle {bundle.slug} is deleted; PUT on the bundle itself restores it", "deleted")
     if not bundle.is_enabled:
         raise ForbiddenError(f"the bundle {bundle.slug} is disabled; enable it first", "disabled")
 
 
 class StoreTransaction(ABC):
-    """A change of a store. Its `result` is what the caller of `BundleStore.change` gets: set before the first write,
-    since what is written counts, whatever comes then.
+    """A change of a store. Set `result`, the return value of `BundleStore.change`, before the first write: a failure
+    after that write doesn't undo the change.
     """
 
     def __init__(self) -> None:
         self.result: Any = None
 
-    # What is there
+    # Reading
 
     @abstractmethod
     def bundle(self, id: str) -> tuple[Bundle, str] | None:
@@ -56,7 +56,7 @@ class StoreTransaction(ABC):
 
     @abstractmethod
     def tool(self, bundle: Bundle, place: str, slug: str, version: str, /) -> tuple[Tool, str]:
-        """Return the tool and its own place. Raises NotFoundError."""
+        """Return the tool and its place. Raises NotFoundError."""
 
     @abstractmethod
     def refuse_tool(self, bundle: Bundle, slug: str, version: str) -> None:
@@ -64,39 +64,39 @@ class StoreTransaction(ABC):
 
     @abstractmethod
     def refuse_ids(self, tools: Iterable[Tool]) -> None:
-        """Raise ConflictError if a tool has one of their ids already."""
+        """Raise ConflictError if the store has a tool with one of these ids."""
 
     @abstractmethod
     def refuse_full(self, bundle: Bundle, place: str, /) -> None:
-        """Raise ConflictError for a bundle that has tools."""
+        """Raise ConflictError if the bundle has tools."""
 
     @abstractmethod
     def count(self) -> int:
-        """Return how many tools there are."""
+        """Return the number of tools."""
 
     @abstractmethod
     def overlay(self) -> Overlay:
         """Return the settings of built-in and derived bundles."""
 
-    # What becomes of it
+    # Writing
 
     @abstractmethod
     def add_bundle(self, bundle: Bundle, tools: Sequence[Tool] = (), texts: Sequence[bytes] = ()) -> None:
-        """Add a bundle. `texts` are the tools as their files have them."""
+        """Add a bundle. `texts` are the tools in the format of files."""
 
     @abstractmethod
     def change_bundle(
         self, place: str, bundle: Bundle | None, tools: Sequence[Tool] = (), texts: Sequence[bytes] = (), /
     ) -> None:
-        """Replace the stored bundle with `bundle` if it is given, and add these tools; all of it or nothing."""
+        """Replace the stored bundle with `bundle`, if given, and add these tools, all or nothing."""
 
     @abstractmethod
     def remove_empty_bundle(self, place: str, /) -> bool:
-        """Remove the bundle, unless it holds anything. Returns whether it is gone."""
+        """Remove the bundle if it is empty. Return whether it was removed."""
 
     @abstractmethod
     def replace_tool(self, tool: Tool, place: str, /, *, is_renamed: bool = False) -> None:
-        """Replace a tool. `is_renamed`: it has another slug or version now."""
+        """Replace a tool. `is_renamed`: the slug or version has changed."""
 
     @abstractmethod
     def remove_tool(self, place: str, /) -> None: ...

@@ -1,6 +1,6 @@
-"""Moves everything between two stores, such as a folder and a database: with ids, times and what is deleted.
+"""Copy everything between two stores, such as a folder and a database, including ids, times and deleted bundles.
 
-Not moved is what each place makes for itself: the index, and the key of page tokens.
+The search index and the key for page tokens are not copied, because each store creates its own.
 """
 
 from collections.abc import Sequence
@@ -21,18 +21,18 @@ T = TypeVar("T")
 
 class BundlesExport(NamedTuple):
     bundles: list[tuple[Bundle, list[Tool]]]
-    overlay: Overlay  # switches and examples of what is built in or derived
+    overlay: Overlay  # switches and examples of built-in and derived tools
     usage: Counts
-    broken: list[Mistake]  # what can't be read, and so is not in here
+    broken: list[Mistake]  # unreadable files, which are missing here
 
 
 def export_bundles(store: BundleStore) -> BundlesExport:
-    """Export everything that a store has. Raises BundleError if it can't be read."""
+    """Export the whole content of a store. Raises BundleError if the store can't be read."""
     store.sync()
     bundles, tools = store.everything()
     of: dict[str, list[Tool]] = {bundle.id: [] for bundle in bundles}
     for tool in tools:
-        if tool.bundle_id in of:  # else its bundle can't be read, which is told
+        if tool.bundle_id in of:  # otherwise the unreadable bundle is in `broken`
             of[tool.bundle_id].append(tool)
     found = [(bundle, of[bundle.id]) for bundle in bundles]
     return BundlesExport(found, _overlay(store), store.counter.all(), store.mistakes())
@@ -41,10 +41,10 @@ def export_bundles(store: BundleStore) -> BundlesExport:
 def import_bundles(
     store: BundleStore, export: BundlesExport, force: bool = False, progress: Progress = lambda done, total: None
 ) -> Moved:
-    """Counts bundles, and what is set of built-in ones. What is there already is left alone, so it can be repeated.
+    """Import bundles and settings, and return their numbers. Existing data is kept, so the import can be repeated.
 
-    Each bundle is all or nothing. One that differs from that of the store is left; with `force` it takes its place.
-    That is for a database alone: it changes several tools in one transaction.
+    Each bundle is imported completely or not at all. If the store's bundle differs, it is kept, or replaced with
+    `force`. Only a database supports `force`, because it changes several tools in one transaction.
     """
     moved, same, left = 0, 0, [LeftBehind(one.file or "bundles", one.message) for one in export.broken]
     known = {bundle.id: tools for bundle, tools in export_bundles(store).bundles} if force else {}
@@ -68,12 +68,12 @@ def _overlay(store: BundleStore) -> Overlay:
 
     try:
         return store.change(job)
-    except NotFoundError:  # there is no store yet
+    except NotFoundError:  # the store doesn't exist yet
         return Overlay()
 
 
 def _restore(store: BundleStore, bundle: Bundle, tools: Sequence[Tool], replaced: Sequence[Tool] | None) -> bool:
-    """Restore a bundle, and return whether anything was missing. `replaced` are the store's tools that give way."""
+    """Restore a bundle, and return whether anything was missing. `replaced` are the store's tools to replace."""
     check_set(tools)
     texts = {tool.id: tool_text(tool, is_kept=True) for tool in tools}
 
@@ -115,7 +115,7 @@ def _is_there(work: StoreTransaction, found: tuple[Bundle, str], tool: Tool) -> 
 def _replace(
     work: StoreTransaction, found: tuple[Bundle, str], tools: Sequence[Tool], old: Sequence[Tool]
 ) -> list[Tool]:
-    """Remove what stands in the way of these tools: those of their ids and of their names. Gives those to add."""
+    """Remove existing tools with the ids or names of these tools. Return the tools to add."""
     before = {tool.id: tool for tool in old}
     new = [tool for tool in tools if before.get(tool.id) != tool]
     ids, names = {tool.id for tool in new}, {(tool.slug, tool.version) for tool in new}

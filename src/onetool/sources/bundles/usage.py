@@ -1,4 +1,4 @@
-"""`UsageCounter`: how often tools were called, and when last.
+"""`UsageCounter`, which counts the calls of tools and records their last calls.
 
 Calls are counted in memory and written about once a second, by the thread of a `Recorder`.
 """
@@ -16,8 +16,8 @@ from onetool.sources.bundles.files.form import time_text
 log = logging.getLogger("onetool.bundles")
 
 GATHER_SECONDS = 1.0
-MAX_PENDING = 100_000  # tools that are counted in memory while nothing can be written
-MAX_IDS = 500  # of one query
+MAX_PENDING = 100_000  # tools counted in memory while the database is unavailable
+MAX_IDS = 500  # in one query
 _ADD = (
     "INSERT INTO bundle_usage (tool, calls, last_called_at) VALUES (%s, %s, %s) ON CONFLICT (tool) DO UPDATE SET "
     "calls = bundle_usage.calls + excluded.calls, last_called_at = CASE "
@@ -26,11 +26,11 @@ _ADD = (
 )
 
 Counts = dict[str, tuple[int, str]]
-"""callCount and lastCalledAt, by the ids of tools."""
+"""callCount and lastCalledAt by tool id."""
 
 
 class UsageCounter:
-    """Counts uses with `record`, from any thread. What can't be written stays in memory."""
+    """A thread-safe counter of calls. Counts that can't be written stay in memory."""
 
     def __init__(self, database: Database, now: Callable[[], float]) -> None:
         self._database = database
@@ -42,7 +42,7 @@ class UsageCounter:
         self._recorder: Recorder | None = None
 
     def follow(self, recorder: Recorder) -> None:
-        """Have uses written by the thread of the recorder. Callers that read them wait for its events."""
+        """Let the thread of the recorder write the counts. Readers wait for its pending events."""
         self._recorder = recorder
         recorder.writers.append(self.write)
 
@@ -54,10 +54,10 @@ class UsageCounter:
                 self._waiting[id] = (calls + 1, max(last, at))
 
     def of(self, ids: Iterable[str]) -> Counts:
-        """callCount and lastCalledAt, also of calls that wait to be written."""
+        """Return callCount and lastCalledAt, including calls that are not written yet."""
         wanted = list(dict.fromkeys(ids))
         self._wait()
-        with self._writing:  # else a call on its way from memory to the database would be missed, or counted twice
+        with self._writing:  # otherwise calls being written would be missed or counted twice
             with self._lock:
                 waiting = {id: self._waiting[id] for id in wanted if id in self._waiting}
             return sum_counts(self._read(wanted), waiting)
@@ -68,13 +68,13 @@ class UsageCounter:
         return self._select("", ())
 
     def add(self, counts: Counts) -> None:
-        """Add calls counted elsewhere. They are written at once, if that can be done."""
+        """Add calls counted elsewhere, and write them at once if possible."""
         with self._lock:
             self._waiting = sum_counts(self._waiting, counts)
         self.flush()
 
     def write(self, is_last: bool = False) -> float | None:
-        """Write counts that have waited long enough, and return the seconds until the others have."""
+        """Write the counts that are due, and return the seconds until the next are due."""
         now = monotonic()
         if not self._waiting:
             self._due = None
@@ -91,7 +91,7 @@ class UsageCounter:
         self._flush()
 
     def _wait(self) -> None:
-        """Count the calls that have ended."""
+        """Wait until all finished calls are counted."""
         if self._recorder is not None:
             self._recorder.flush()
 
@@ -104,7 +104,7 @@ class UsageCounter:
                     self._waiting = sum_counts(taken, self._waiting)
 
     def forget(self, id: str | None) -> None:
-        """Forget the calls of a deleted tool; None if its file was broken, so that nobody knows its id."""
+        """Delete the counts of a deleted tool. The id is None if the tool's file was broken."""
         if id is None:
             return
         with self._writing:
@@ -113,7 +113,7 @@ class UsageCounter:
             try:
                 self._database.write(lambda work: work.execute("DELETE FROM bundle_usage WHERE tool = %s", (id,)))
             except DatabaseError as error:
-                log.debug("usage of a deleted tool stays: %s", error)
+                log.debug("usage of a deleted tool can't be removed: %s", error)
 
     def close(self) -> None:
         self.flush()
@@ -121,15 +121,15 @@ class UsageCounter:
             self._recorder.writers.remove(self.write)
 
     def _written(self, counts: Counts) -> bool:
-        """Add counts to those of the database, and return whether that could be done."""
-        # In the order of the ids: so two replicas that add at once wait for each other, and never both.
+        """Add counts to the database, and return whether that succeeded."""
+        # Sorted by id, so that concurrent writes of replicas can't deadlock.
         rows = [(id, calls, last) for id, (calls, last) in sorted(counts.items())]
         try:
             self._database.write(lambda work: work.execute_many(_ADD, rows), max_wait=CALL_WAIT_S)
         except ChangeUnknownError:
-            return True  # rather too few than twice
+            return True  # the write may have succeeded, and losing counts is better than counting twice
         except DatabaseError as error:
-            log.debug("usage of tools waits: %s", error)
+            log.debug("usage of tools can't be written yet: %s", error)
             return False
         return True
 
@@ -139,13 +139,13 @@ class UsageCounter:
             for start in range(0, len(ids), MAX_IDS):
                 some = ids[start : start + MAX_IDS]
                 found |= self._select(f" WHERE tool IN ({', '.join(['%s'] * len(some))})", some)
-        except DatabaseError as error:  # lists go on without
+        except DatabaseError as error:  # lists are shown without usage
             log.debug("usage of tools can't be read: %s", error)
             return {}
         return found
 
     def _select(self, where: str, values: Sequence[str]) -> Counts:
-        sql = f"SELECT tool, calls, last_called_at FROM bundle_usage{where}"  # noqa: S608 - our own words
+        sql = f"SELECT tool, calls, last_called_at FROM bundle_usage{where}"  # noqa: S608 - constant SQL
         return {id: (calls, last) for id, calls, last in self._database.read(lambda work: work.execute(sql, values))}
 
 

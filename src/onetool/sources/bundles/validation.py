@@ -1,4 +1,4 @@
-"""Validates what a person gives of a bundle or a tool. What is wrong is reported with a JSON pointer."""
+"""Validation of bundles and tools from users. Mistakes are reported with a JSON pointer."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,17 +18,17 @@ from onetool.sources.bundles.model import IMPLS, BundleContent, ToolContent, Too
 
 
 def unknown_key(shape: type, data: Any, path: Sequence[str], key: str) -> str:
-    """`path` leads to the object that has the key."""
+    """Return the message for an unknown key. `path` leads to the object with the key."""
     known = [name for kind in _structs(_at(shape, data, path)[0]) for name in _keys(kind)]
     near = did_you_mean(key, known) or (f"there are {', '.join(known)}" if known else None)
     return f"there is no such key; {near}" if near else "there is no such key"
 
 
 def wrong_value(shape: type, data: Any, path: Sequence[str]) -> str | None:
-    """Return the message for a value that is not in a fixed list; None if the list is not fixed."""
+    """Return the message for a value outside a fixed list, or None if the place has no fixed list."""
     kinds, value = _at(shape, data, path)
     values = [str(one) for kind in kinds if isinstance(kind, inspect.LiteralType) for one in kind.values]
-    if path and not values:  # or it says which of several shapes the object around it has
+    if path and not values:  # or the value is the tag of a union
         around = _structs(_at(shape, data, path[:-1])[0])
         values = [str(kind.tag) for kind in around if kind.tag_field == path[-1]]
     if not values:
@@ -45,7 +45,7 @@ def _keys(kind: inspect.StructType) -> Iterator[str]:
 
 
 def _at(shape: type, data: Any, path: Sequence[str]) -> tuple[list[inspect.Type], Any]:
-    """Return the types that are possible at a place, and its value."""
+    """Return the possible types at a place, and its value."""
     kinds = _kinds(inspect.type_info(shape), data)
     for step in path:
         data = _below(data, step)
@@ -54,15 +54,15 @@ def _at(shape: type, data: Any, path: Sequence[str]) -> tuple[list[inspect.Type]
 
 
 def _kinds(kind: inspect.Type, data: Any) -> list[inspect.Type]:
-    """Return the types of a union; where a tag names one, that one alone."""
+    """Return the types of a union, or only the type that the tag selects."""
     if isinstance(kind, inspect.Metadata):
         return _kinds(kind.type, data)
     if not isinstance(kind, inspect.UnionType):
         return [kind]
     found = [one for each in kind.types for one in _kinds(each, data)]
     tagged = _structs(found) if isinstance(data, Mapping) else []
-    said: list[inspect.Type] = [one for one in tagged if one.tag is not None and data.get(one.tag_field) == one.tag]
-    return said or found
+    selected: list[inspect.Type] = [one for one in tagged if one.tag is not None and data.get(one.tag_field) == one.tag]
+    return selected or found
 
 
 def _structs(kinds: list[inspect.Type]) -> list[inspect.StructType]:
@@ -91,7 +91,7 @@ def _below(data: Any, step: str) -> Any:
 
 T = TypeVar("T")
 
-# What the store knows itself. It may come back with what was got from it, and is not looked at.
+# Fields set by the store. Clients may send them back, and they are ignored.
 KEPT = frozenset(
     ("id", "isBuiltIn", "createdAt", "modifiedAt", "softDeletedAt", "schemaVersion", "bundleID", "digest", "source")
 )
@@ -107,7 +107,7 @@ _PATH = re.compile(r"\.([A-Za-z0-9_]+)|\[(\d+)\]|\[\.\.\.\]")
 _UNKNOWN = re.compile(r"unknown field `([^`]*)`")
 
 MAX_EXAMPLE_BYTES = 16 * 1024  # bytes of JSON
-MAX_EXAMPLE_DEPTH = 100  # levels of its arguments; files have a few more
+MAX_EXAMPLE_DEPTH = 100  # levels of the arguments; files have a few more
 
 
 class ExampleList(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -121,20 +121,20 @@ def read_bundle(data: Any) -> BundleContent:
 
 
 def read_tool(data: Any, slug: str, version: str) -> ToolContent:
-    """`slug` and `version` are those of the place that it is put to; where it names others, that is a mistake."""
+    """Read a tool for the place of `slug` and `version`. A different slug or version in the data is a mistake."""
     data = _without(data, _NOT_OF_A_TOOL)
     for key, meant in (("slug", slug), ("version", version)):
         if (named := data.pop(key, meant)) != meant:
             raise InvalidError(
-                f"{key}: it is put to {meant!r}, but says {cut(repr(named), MAX_SHOWN_VALUE)} of itself", f"/{key}"
+                f"{key}: expected {meant!r} as in the path, got {cut(repr(named), MAX_SHOWN_VALUE)}", f"/{key}"
             )
     content = converted(data, ToolContent)
     key, shape = IMPLS[content.type]
     if data.get(key) is None:
-        raise InvalidError(f"{key} is missing: a tool of type {content.type!r} needs it", f"/{key}")
+        raise InvalidError(f"{key} is missing: tools of type {content.type!r} need this key", f"/{key}")
     for other, _ in IMPLS.values():
         if other != key and data.get(other) is not None:
-            raise InvalidError(f"{other} belongs to another type of tool; this one's is {content.type!r}", f"/{other}")
+            raise InvalidError(f"{other} belongs to another type of tool than {content.type!r}", f"/{other}")
     for number, step in enumerate(data.get("preProcessors") or ()):
         if "type" not in step:
             pointer = f"/preProcessors/{number}/type"
@@ -154,11 +154,11 @@ def read_examples(data: Any) -> tuple[ToolExample, ...]:
 
 
 def refuse_secrets(examples: tuple[ToolExample, ...], schema: Mapping[str, Any]) -> None:
-    """Raises InvalidError for an argument that the schema marks as secret: models see examples."""
+    """Raise InvalidError if examples contain arguments that the schema marks as secret, because models see examples."""
     for number, example in enumerate(examples):
         if (found := SecretPlaces(schema).first(example.args)) is not None:
             pointer = f"/examples/{number}/args{found}"
-            why = "its schema says that it is secret (writeOnly, or format: password), and models see examples"
+            why = "the schema marks it as secret (writeOnly, or format: password), and models see examples"
             raise InvalidError(f"{pointer}: {why}: leave it out", pointer)
 
 
@@ -168,19 +168,19 @@ def _check_examples(examples: tuple[ToolExample, ...]) -> None:
         if example.name in names:
             pointer = f"/examples/{number}/name"
             raise InvalidError(
-                f"{pointer}: there is an example called {cut(example.name, MAX_SHOWN_VALUE)!r} before", pointer
+                f"{pointer}: duplicate name of an example: {cut(example.name, MAX_SHOWN_VALUE)!r}", pointer
             )
         names.add(example.name)
         if depth_of(example.args, MAX_EXAMPLE_DEPTH) >= MAX_EXAMPLE_DEPTH:
             pointer = f"/examples/{number}/args"
-            raise InvalidError(f"{pointer}: it is nested deeper than {MAX_EXAMPLE_DEPTH} levels", pointer)
+            raise InvalidError(f"{pointer}: nested deeper than {MAX_EXAMPLE_DEPTH} levels", pointer)
         if len(msgspec.json.encode(example)) > MAX_EXAMPLE_BYTES:
             pointer = f"/examples/{number}"
-            raise InvalidError(f"{pointer}: it has more than {MAX_EXAMPLE_BYTES:,} bytes, which is the most", pointer)
+            raise InvalidError(f"{pointer}: larger than {MAX_EXAMPLE_BYTES:,} bytes", pointer)
 
 
 def converted(data: Any, shape: type[T], below: str = "") -> T:
-    """Convert data to the struct. Raises InvalidError with a pointer to what does not fit."""
+    """Convert data to the struct. Raises InvalidError with a pointer to the first mismatch."""
     try:
         return msgspec.convert(data, shape)
     except (msgspec.ValidationError, RecursionError) as error:
@@ -190,7 +190,7 @@ def converted(data: Any, shape: type[T], below: str = "") -> T:
 
 
 def _misfit(message: str, path: list[str], below: str, data: Any, shape: type) -> InvalidError:
-    """Return the InvalidError for data that does not fit: with the possible values, and a pointer to an unknown key."""
+    """Return the InvalidError for a mismatch, with the possible values, and with a pointer to unknown keys."""
     pointer = below + "".join(f"/{step}" for step in path)
     if match := _UNKNOWN.search(message):
         key = cut(match[1], MAX_NAME)
@@ -210,11 +210,11 @@ def _without(data: Any, keys: frozenset[str]) -> dict[str, Any]:
 
 
 MAX_COSTS = 10_000
-_costs: dict[bytes, int] = {}  # of schemas that can be used, by their digests
+_costs: dict[bytes, int] = {}  # of valid schemas, by digest
 
 
 def check_schemas(tool: ToolContent) -> None:
-    """Raise InvalidError for a schema of the tool that can't be used."""
+    """Raise InvalidError if a schema of the tool can't be used."""
     schemas = (("/argSchema", tool.arg_schema, True), ("/outputSchema", tool.output_schema, False))
     for pointer, schema, closed in schemas:
         try:
@@ -224,15 +224,16 @@ def check_schemas(tool: ToolContent) -> None:
 
 
 def schema_cost(schema: dict[str, Any], closed: bool) -> int:
-    """Return the number of checks that one value may need. Raises SchemaError for a schema that can't be used.
+    """Return the number of checks that validating a value may need. Raises SchemaError for an unusable schema.
 
-    Nothing about a tool takes as long as this, and tools of one API share many schemas: each is compiled once.
+    Compiling schemas is the slowest part of storing a tool, and tools of one API share many schemas, so each schema is
+    compiled once.
     """
     if not schema:
         return 0
     try:
         key = sha256(msgspec.json.encode((closed, schema))).digest()
-    except (ValueError, RecursionError):  # half of a character
+    except (ValueError, RecursionError):  # a lone surrogate
         return CompiledSchema(schema, closed=closed).cost
     cost = _costs.get(key)
     if cost is None:

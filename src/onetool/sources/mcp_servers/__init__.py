@@ -1,1 +1,1 @@
-"""MCP servers of other people, used as packs. The SDK is imported with the first connection."""
+"""External MCP servers, used as packs. The MCP SDK is imported with the first connection."""

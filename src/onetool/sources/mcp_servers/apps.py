@@ -1,7 +1,7 @@
-"""MCP Apps: what tools, results and resources of a server say about its pages (`ui://`), as our clients read it.
+"""MCP Apps: rewrite the addresses of a server's pages (`ui://`) in its tools, results and resources for our clients.
 
-Two servers may have pages at one address, so each server's pages get addresses below its pack: `ui://map/view.html` of
-the server `trips` is `ui://trips/map/view.html` here.
+Several servers may use the same address, so the name of the pack is inserted: `ui://map/view.html` of the server
+`trips` becomes `ui://trips/map/view.html`.
 """
 
 from collections.abc import Mapping
@@ -12,27 +12,27 @@ from onetool.core.json_data import Block
 SCHEME = "ui://"
 EXTENSION = "io.modelcontextprotocol/ui"
 SETTINGS = {"mimeTypes": ["text/html;profile=mcp-app"]}
-OWN_META = ("onetool/", "io.modelcontextprotocol/")  # prefixes of keys that only we may use towards our clients
+OWN_META = ("onetool/", "io.modelcontextprotocol/")  # prefixes of keys that servers may not send to our clients
 
 
 def address_here(pack: str, uri: str) -> str:
-    """Return the address by which our clients read a page; any other address as it is."""
+    """Return the address under which our clients read a page; other addresses are unchanged."""
     return f"{_place(pack)}{uri[len(SCHEME) :]}" if uri.lower().startswith(SCHEME) else uri
 
 
 def address_there(pack: str, uri: str) -> str:
-    """Return the address that the server itself gave a page."""
+    """Return the address under which the server itself knows a page."""
     return f"{SCHEME}{uri.removeprefix(_place(pack))}" if uri.startswith(_place(pack)) else uri
 
 
 def _place(pack: str) -> str:
-    from urllib.parse import quote  # menus do without
+    from urllib.parse import quote  # not needed for menus
 
     return f"{SCHEME}{quote(pack, safe='')}/"
 
 
 def passed_meta(pack: str, meta: Any) -> dict[str, Any]:
-    """Return what our clients get of a server's `_meta`: without what would be said in our name, or the protocol's."""
+    """Return a server's `_meta` for our clients, without keys that are reserved for us or the protocol."""
     if not isinstance(meta, Mapping):
         return {}
     return {key: _addressed(pack, value) for key, value in meta.items() if not key.startswith(OWN_META)}
@@ -47,7 +47,7 @@ def _addressed(pack: str, value: Any) -> Any:
 
 
 def passed_part(pack: str, part: Mapping[str, Any]) -> Block:
-    """Return a content block, a part of a resource or an entry of a list, as our clients get it."""
+    """Return a content block, part of a resource or entry of a list, rewritten for our clients."""
     passed = {**part}
     if isinstance(uri := part.get("uri"), str):
         passed["uri"] = address_here(pack, uri)
@@ -58,19 +58,19 @@ def passed_part(pack: str, part: Mapping[str, Any]) -> Block:
 
 
 def page_of(meta: Any) -> str | None:
-    """Return the address of the page that a tool's `_meta` names, if it names one."""
+    """Return the address of the page in a tool's `_meta`, if there is one."""
     found = meta if isinstance(meta, Mapping) else {}
     uri = _ui(found).get("resourceUri", found.get("ui/resourceUri"))
     return uri if isinstance(uri, str) else None
 
 
 def is_for_apps(meta: Mapping[str, Any]) -> bool:
-    """Return whether pages of its server may call a tool with this `_meta`."""
+    """Return whether the server's pages may call a tool with this `_meta`."""
     return "app" in _visibility(meta)
 
 
 def not_for_apps(meta: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the `_meta` of a tool that pages may not call: hosts see to that."""
+    """Return `_meta` that forbids pages to call the tool; hosts enforce this."""
     return {**meta, "ui": {**_ui(meta), "visibility": [one for one in _visibility(meta) if one != "app"]}}
 
 

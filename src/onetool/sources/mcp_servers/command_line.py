@@ -1,4 +1,4 @@
-"""Makes the settings of a server from a command line, and names it after the package that the command starts."""
+"""Create the settings of a server from a command line, and name the server after the package that it starts."""
 
 import os
 import re
@@ -11,7 +11,7 @@ from onetool.services.secrets import Secret
 from onetool.sources.mcp_servers.program import find_program, python_module
 from onetool.sources.mcp_servers.settings import PlacedServer
 
-# Programs that start another one: a package, an image or a script.
+# Programs that run a package, an image or a script.
 RUNNERS = [
     runner.split()
     for runner in (
@@ -24,7 +24,7 @@ VALUED_OPTIONS = {
     *("--from", "--with", "--with-editable", "--with-requirements", "--python", "--spec", "--directory", "--project"),
     *("--extra", "--group", "--index", "--index-url", "--default-index", "--extra-index-url"),
 }
-CONTAINER_SWITCHES = {  # of `docker run`, whose other options have a value
+CONTAINER_SWITCHES = {  # switches of `docker run`; its other options take a value
     *("-i", "-t", "-d", "-it", "-ti", "-P", "-q", "--rm", "--init", "--interactive", "--tty", "--detach", "--quiet"),
     *("--privileged", "--read-only", "--publish-all", "--no-healthcheck", "--oom-kill-disable"),
 }
@@ -38,9 +38,9 @@ _NAME = lazy_pattern(r"[A-Za-z][A-Za-z0-9_-]*")
 
 
 def server_of(words: Sequence[str], name: str | None = None) -> dict[str, PlacedServer]:
-    """Return the server that this command line starts in the current folder, under its name.
+    """Return the settings of the server that this command line starts in the current folder, by server name.
 
-    `env NAME=value …` sets variables of its environment. Raises ConfigError if there is no such program.
+    `env NAME=value …` sets environment variables. Raises ConfigError if the program is not found.
     """
     words, env = list(words), dict[str, Secret]()
     if words[:1] == ["env"]:
@@ -58,7 +58,7 @@ def server_of(words: Sequence[str], name: str | None = None) -> dict[str, Placed
     if not _NAME.fullmatch(name):
         hint = "use letters, digits, _ and -, with a letter first: --name NAME"
         raise ConfigError([Mistake(message=f"Invalid name of a server: {name!r}", hint=hint)])
-    args = tuple(Secret(word, shown=word) for word in words[1:])  # as they are: ${…} is not a secret of ours
+    args = tuple(Secret(word, shown=word) for word in words[1:])  # literal: ${…} is not one of our secrets
     return {name: PlacedServer(command=words[0], args=args, env=env, cwd=folder)}
 
 
@@ -72,14 +72,14 @@ def package_name(words: Sequence[str]) -> str:
     operands = [] if runner is None else _operands(started[len(runner) :], runner[0] in ("docker", "podman"))
     if operands:
         return package_name(operands)
-    # The last part of a path, package or image that says something, without version and suffix
+    # The last meaningful part of a path, package or image, without version and suffix
     parts = re.split(r"[/\\]", words[0])
     names = [_VERSION.sub("", script[1] if (script := _SCRIPT.fullmatch(part)) else part) for part in parts]
     return _identifier(next((name for name in reversed(names) if name.lower() not in COMMON_NAMES), names[-1]))
 
 
 def _operands(words: Sequence[str], is_container: bool) -> Sequence[str]:
-    """Return the words behind the options of a runner."""
+    """Return the arguments after the options of a runner."""
     at = 0
     while at < len(words) and (words[at].startswith("-") or _ASSIGNMENT.fullmatch(words[at])):
         is_bare = words[at].startswith("-") and "=" not in words[at]

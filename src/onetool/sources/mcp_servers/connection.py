@@ -1,6 +1,6 @@
-"""`UpstreamConnection` is an open connection to an MCP server: its requests, its lists, and what its errors mean.
+"""`UpstreamConnection`, an open connection to an MCP server: its requests, its lists, and the meaning of its errors.
 
-One tool that MCP does not allow must not cost all the others: lists are read page by page, tool by tool.
+A tool that violates the protocol must not hide the other tools, so lists are validated tool by tool.
 """
 
 import asyncio
@@ -46,20 +46,20 @@ T = TypeVar("T")
 MAX_MESSAGE = 600
 MAX_TARGET = 200  # characters of a name in a span
 JSON_RPC_CODES = range(-32768, -31999)
-# Words of a refusal that is about who we are.
+# Words in refusals that a login may solve.
 _OF_LOGINS = re.compile(r"log.?in|sign.?in|auth|token|credential|api.?key", re.IGNORECASE)
-# Servers use this code for all sorts of things; with these words it is the SDK's own.
+# Servers use this code for other errors, too. This message marks the SDK's own error.
 CLOSED = "Connection closed"
-OF_STATUS = ("Not Found", "Session terminated", "Server returned an error response")  # what it says of a bare status
+OF_STATUS = ("Not Found", "Session terminated", "Server returned an error response")  # for a bare status
 CUT_SHORT = ("SSE stream ended", "SSE stream failed", "server answered a request with 202")
 
 
 class ProcessEndedError(ToolFailure):
-    """The process ended before it was connected."""
+    """An error for a process that ended before the connection was open."""
 
 
 class HttpStatusError(ToolFailure):
-    """The web server said no."""
+    """An error for a web server that refused the connection."""
 
     status: int | None = None
 
@@ -72,7 +72,7 @@ def is_closed(error: BaseException) -> bool:
 
 
 def is_cut_short(error: BaseException) -> bool:
-    """Return whether an error says that this request gets no answer, though the connection may serve others."""
+    """Return whether an error means that this request gets no answer, though the connection may still work."""
     return _says_closed(error) and error.message.startswith(CUT_SHORT)
 
 
@@ -81,7 +81,7 @@ def _says_closed(error: BaseException) -> TypeGuard[MCPError]:
 
 
 def why(error: BaseException) -> str:
-    """Return why a connection could not be opened or was lost; of an exception group, the first cause."""
+    """Return why a connection could not be opened or was lost. An exception group counts as its first cause."""
     found = auth_error_in(error) or root_cause(error)
     if isinstance(found, OneToolError):
         return message_of(found)
@@ -93,12 +93,12 @@ def why(error: BaseException) -> str:
 
 
 def call_failure(error: BaseException, while_calling: str | None) -> ToolFailure:
-    """Return the failure of a call that was answered with an error, or with an invalid answer."""
+    """Return the failure of a call whose answer was an error or invalid."""
     if isinstance(error, ToolFailure):
         return error
     if isinstance(error, MCPError):
         words = error.message or f"error {error.code}"
-        # The SDK, or our own reader, makes such errors of something that isn't an answer.
+        # The SDK and our own reader raise such errors for answers that are not MCP.
         is_of_transport = error.code == PARSE_ERROR or error.message.startswith("Unexpected content type")
         if not is_of_transport and (while_calling is None or error.message not in OF_STATUS):
             data = {} if error.data is None else {"data": error.data}
@@ -116,12 +116,12 @@ def root_cause(error: BaseException) -> BaseException:
 
 
 def advice(failure: TransportFailure) -> str:
-    """Return what to do about the answer of a web server."""
+    """Return advice for the status of a web server's answer."""
     match failure.status:
         case 403 if failure.body_text and not _OF_LOGINS.search(failure.body_text):
             return ""
         case 401 | 403:
-            return "; it wants a login: see auth and headers in its block of the config"
+            return "; it requires a login: see auth and headers in its block of the config"
         case 404:
             return "; there is no MCP server at this url"
         case _:
@@ -137,7 +137,7 @@ def _first_fault(error: ValidationError) -> str:
 
 
 MAX_PAGES, MAX_LISTED = 200, 5_000
-MAX_LISTED_BYTES = 32 * 1024 * 1024  # after which no further page is asked for
+MAX_LISTED_BYTES = 32 * 1024 * 1024  # after which no further page is requested
 
 Note = Callable[[str], None]
 
@@ -152,7 +152,7 @@ async def tools_of(client: Client, note: Note) -> list[Definition]:
 
 
 async def offers_of(client: Client, note: Note) -> Offers:
-    """Return the prompts and resources; none if they can't be listed, which is no reason to do without tools."""
+    """Return the prompts and resources; empty if they can't be listed, so that the tools still work."""
     has, session = client.server_capabilities, client.session
     try:
         prompts = await _pages(session.list_prompts, "prompts") if has.prompts else []
@@ -169,7 +169,7 @@ def as_data(model: Any) -> dict[str, Any]:
 
 
 async def _pages(list_page: Any, kind: str) -> list[Definition]:
-    """Return the entries of all pages of a list. A list that turns in circles ends."""
+    """Return the entries of all pages of a list. Stop at a repeated cursor."""
     listed: list[Definition] = []
     cursors: set[str] = set()
     cursor: str | None = None
@@ -187,9 +187,9 @@ async def _pages(list_page: Any, kind: str) -> list[Definition]:
 
 
 class _Tolerant:
-    """Return a page of tools without the invalid ones.
+    """A `session.list_tools` that leaves out invalid tools.
 
-    The SDK takes a page as a whole or not at all, and has no door for this: parts of it are used that are not promised.
+    The SDK rejects a page with any invalid tool and has no option for this, so its private methods are used.
     """
 
     def __init__(self, client: Client, note: Note) -> None:
@@ -202,7 +202,7 @@ class _Tolerant:
         self._session._stamp(data, options)
         raw = await self._session._dispatcher.send_raw_request(data["method"], data["params"], options)
         if not isinstance(raw.get("tools"), list):
-            return ListToolsResult.model_validate(raw, by_name=False)  # which says what is wrong with it
+            return ListToolsResult.model_validate(raw, by_name=False)  # raises a ValidationError
         cursor = raw.get("nextCursor")
         page = ListToolsResult(
             tools=[tool for one in raw["tools"] if (tool := self._tool(one)) is not None],
@@ -217,7 +217,7 @@ class _Tolerant:
             name = listed.get("name") if isinstance(listed, dict) else listed
             problem = error.errors(include_url=False, include_input=False)[0]
             self._note(
-                f"this is not a tool: {name!r:.100}: {'.'.join(map(str, problem['loc']))}: {problem['msg']:.100}"
+                f"invalid tool ignored: {name!r:.100}: {'.'.join(map(str, problem['loc']))}: {problem['msg']:.100}"
             )
             return None
 
@@ -226,22 +226,22 @@ class _Tolerant:
 
 
 def _place_of(settings: ServerSettings) -> dict[str, str | int]:
-    """Return where a server is, for a span: no more than host and port, and these only if no secret is in them."""
+    """Return a server's address for a span: at most host and port, and only without secrets."""
     if settings.url is None:
         return {"network.transport": "pipe"}
     url = urlsplit(settings.target)
-    if not url.hostname or "$" in url.netloc:  # a secret, as it is written
+    if not url.hostname or "$" in url.netloc:  # the placeholder of a secret
         return {"network.transport": "tcp"}
     port = url.port or (443 if url.scheme == "https" else 80)
     return {"network.transport": "tcp", "server.address": url.hostname, "server.port": port}
 
 
 CHANGED = (ToolListChangedNotification, PromptListChangedNotification, ResourceListChangedNotification)
-LAST_WORDS = 0.5  # seconds: the end of a process comes a moment after the end of what it says
+LAST_WORDS = 0.5  # seconds: a process exits shortly after its output ends
 
 
 class UpstreamConnection:
-    """One connection. `way` is how it was opened."""
+    """An open connection to a server. `way` is the transport or mode that it was opened with."""
 
     client: Client
 
@@ -249,15 +249,15 @@ class UpstreamConnection:
         self.way = way
         self.tools: list[Definition] = []
         self.offers = Offers()
-        self.changed = asyncio.Event()  # it has others than it told
-        self.failure_seen: TransportFailure | None = None  # of a web server
+        self.changed = asyncio.Event()  # set when the server's lists have changed
+        self.failure_seen: TransportFailure | None = None  # of a server over HTTP
         self._settings = settings
         self._log = log
         self._child: ServerProcess | None = None
         self._ended = asyncio.Event()
 
     def bind_process(self, child: ServerProcess) -> None:
-        """Bind to the process: the connection ends when its output does."""
+        """Bind to the process: the connection ends when the process's output ends."""
         self._child = child
         child.lines.at_end = self._ended.set
 
@@ -266,7 +266,7 @@ class UpstreamConnection:
         info = self.client.server_info
         return None if info is None else cut(f"{info.name} {info.version or ''}".strip(), 100)
 
-    # What is asked of it
+    # Requests
 
     async def list_all(self) -> None:
         note = self._log.note
@@ -274,12 +274,12 @@ class UpstreamConnection:
         self.offers = await offers_of(self.client, note)
 
     async def count_tools(self) -> int:
-        """Ask the server for its tools, and return how many it has: whether it answers at all."""
+        """List the server's tools, to test that it answers, and return their number."""
         return len(await tools_of(self.client, self._log.note))
 
     async def call(self, tool: str, args: Mapping[str, Any], call: UpstreamCall) -> CallToolResult:
         async def on_progress(progress: float, total: float | None, message: str | None) -> None:
-            if call.progress is not None and isfinite(progress):  # NaN would pass for a progress each time
+            if call.progress is not None and isfinite(progress):  # NaN would always count as progress
                 total = total if total is not None and isfinite(total) else None
                 call.progress(progress, total, message and cut(message, MAX_MESSAGE))
 
@@ -303,12 +303,12 @@ class UpstreamConnection:
         return [as_data(message) for message in found.messages]
 
     async def resource(self, uri: str, call: UpstreamCall) -> dict[str, Any]:
-        """Read a resource: {"contents": […]}, its parts as plain data."""
+        """Read a resource and return {"contents": […]} with its parts as plain data."""
         found = await self._send(call, "resources/read", lambda meta: self.client.read_resource(uri, meta=meta))
         return {"contents": [as_data(part) for part in found.contents]}
 
     async def _send(self, call: UpstreamCall, method: str, send: Callable[[Any], Awaitable[T]], target: str = "") -> T:
-        """Send a request for the caller. Where spans are exported, `send` gets a trace context for `_meta`."""
+        """Send a request for the caller. If spans are exported, `send` receives a trace context for `_meta`."""
         current_upstream_call.set(call)
         target = cut(target, MAX_TARGET)
         if (span := call.begin_span(f"{method} {target}".rstrip())) is None:
@@ -323,7 +323,7 @@ class UpstreamConnection:
             try:
                 result = await send(dict(span.headers()))
             except MCPError as error:
-                # Servers choose codes; those of JSON-RPC itself are few.
+                # Servers choose their own codes, so only those of JSON-RPC are recorded.
                 span.attributes["error.type"] = str(error.code) if error.code in JSON_RPC_CODES else "MCPError"
                 raise
             if isinstance(result, CallToolResult) and result.is_error:
@@ -335,7 +335,7 @@ class UpstreamConnection:
             self.changed.set()
 
     async def listen(self) -> None:
-        """Listen for changes: current servers tell only clients that listen."""
+        """Listen for changes: servers with current protocol versions notify only clients that listen."""
         has = self.client.server_capabilities
         tells = [part is not None and bool(part.list_changed) for part in (has.tools, has.prompts, has.resources)]
         if not self.is_stateless or not any(tells):
@@ -348,16 +348,16 @@ class UpstreamConnection:
                 ) as events:
                     async for _ in events:
                         self.changed.set()
-            except Exception as error:  # noqa: BLE001 - whatever goes wrong: calls go on, and later it may work
-                self._log.note(f"it does not tell of changes: {describe_error(error)}")
+            except Exception as error:  # noqa: BLE001 - calls still work, and listening is tried again
+                self._log.note(f"can't listen for changes: {describe_error(error)}")
             await asyncio.sleep(self._settings.connect_timeout)
 
     @property
     def is_stateless(self) -> bool:
-        """Whether it has agreed on a revision of today. Not before it is open."""
+        """Whether a modern protocol version was negotiated. False until the connection is open."""
         return hasattr(self, "client") and self.client.protocol_version in MODERN_PROTOCOL_VERSIONS
 
-    # Its end
+    # The end of the connection
 
     @property
     def has_ended(self) -> bool:
@@ -374,19 +374,19 @@ class UpstreamConnection:
         self._ended.set()
 
     def ends_connection(self, error: BaseException, call: UpstreamCall) -> bool:
-        """Return whether this is the end of the connection, and not an answer of the server."""
+        """Return whether an error means that the connection has ended."""
         return self.has_ended or is_closed(error) or self._is_session_lost(error, call)
 
     def was_dropped(self, error: BaseException, call: UpstreamCall) -> bool:
-        """Return whether there will be no answer to this call; others may get theirs."""
+        """Return whether this call gets no answer. Other calls may still get theirs."""
         return self.ends_connection(error, call) or is_cut_short(error) or call.failure.was_not_received
 
     def was_not_received(self, error: BaseException, call: UpstreamCall) -> bool:
-        """Return whether the server can't have executed the call: it was not reached, or has lost our session."""
+        """Return whether the server can't have run the call: it was not reached, or has lost our session."""
         return call.failure.was_not_received or self._is_session_lost(error, call)
 
     def _is_session_lost(self, error: BaseException, call: UpstreamCall) -> bool:
-        # Servers of today have no sessions: theirs is a 404 for something else.
+        # Modern servers have no sessions: their 404 means something else.
         return isinstance(error, MCPError) and call.failure.status == 404 and not self.is_stateless
 
     def why_ended(self, call: UpstreamCall | None = None) -> str:
@@ -396,7 +396,7 @@ class UpstreamConnection:
         return of_call or (self.failure_seen and self.failure_seen.words) or "the connection was closed"
 
     def reason_text(self, error: BaseException) -> BaseException:
-        """Return why it could not be opened, or was lost, in words that tell what to do about it."""
+        """Return the error with the best explanation of why the connection failed, and what to do."""
         if isinstance(error, ToolFailure) or auth_error_in(error) is not None:
             return error
         if self.failure_seen is not None and self.failure_seen.words:
@@ -408,5 +408,5 @@ class UpstreamConnection:
         return error
 
     def failure(self, error: BaseException, call: UpstreamCall) -> ToolFailure:
-        """Return the failure of a call that got an answer other than a result."""
+        """Return the failure of a call that got an error instead of a result."""
         return call_failure(error, call.failure.words)

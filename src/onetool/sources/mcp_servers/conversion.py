@@ -1,8 +1,7 @@
-"""Converts the tools, prompts, resources and results of an MCP server into ToolSpecs, offers and plain data.
+"""Convert the tools, prompts, resources and results of an MCP server into ToolSpecs, offers and plain data.
 
-A definition that can't be used is reported, and affects only itself. Pictures, sounds, blobs and links are stored, and
-a handle with their type stands for them: code that passes one on need not carry it, and a model does not read it by
-accident.
+An invalid definition is reported and doesn't affect the others. Images, audio, blobs and links are stored and replaced
+by a handle with their type, so code can pass them on without copying them, and models don't read them by accident.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -34,15 +33,15 @@ MAX_CHECK = 10.0  # seconds for all definitions of one server
 
 
 def unusable(name: str, settings: ServerSettings, definitions: Iterable[Definition]) -> dict[str, str]:
-    """Return the tools that can't be used, and why. This compiles their schemas: done once, when they are new."""
+    """Return the unusable tools with the reasons. Compiling their schemas is slow, so call this once per listing."""
     found: dict[str, str] = {}
     until = monotonic() + MAX_CHECK
     for definition in definitions:
         try:
             if monotonic() > until:
-                raise DefinitionError("not looked at: to check the definitions of this server takes too long")
+                raise DefinitionError("not checked: checking the definitions of this server takes too long")
             for schema in (definition.get("inputSchema"), definition.get("outputSchema")):
-                check_size(schema)  # before anything walks over all of it
+                check_size(schema)  # before anything traverses the schema
             accept(spec_of(name, settings, definition, lambda: None), {}, {})
         except DefinitionError as error:
             found[str(definition.get("name"))] = str(error)
@@ -50,7 +49,7 @@ def unusable(name: str, settings: ServerSettings, definitions: Iterable[Definiti
 
 
 def spec_of(name: str, settings: ServerSettings, definition: Definition, handler: Handler, **more: Any) -> ToolSpec:
-    """Return the tool. Raises DefinitionError for one that isn't a tool; its schemas are not checked here."""
+    """Return the tool. Raises DefinitionError for an invalid definition, whose schemas are not checked here."""
     own = definition.get("name")
     if not isinstance(own, str) or not own.strip() or len(own) > MAX_NAME:
         raise DefinitionError(f"its name is not usable: {own!r:.100}")
@@ -63,7 +62,7 @@ def spec_of(name: str, settings: ServerSettings, definition: Definition, handler
     try:
         check_size(listing)
         listing = passed_part(pack, listing)
-    except DefinitionError:  # as large as an attack: clients read nothing of it
+    except DefinitionError:  # too large: clients don't get it
         listing = {}
     return ToolSpec(
         name=f"{pack}.{own}",
@@ -74,7 +73,7 @@ def spec_of(name: str, settings: ServerSettings, definition: Definition, handler
         handler=handler,
         source=f"proxy:{name}",
         server_listing=listing,
-        timeout=settings.timeout + settings.connect_timeout,  # a call may have to wait for its server first
+        timeout=settings.timeout + settings.connect_timeout,  # a call may first have to wait for the connection
         read_only=reads if isinstance(reads := hints.get("readOnlyHint"), bool) else None,
         idempotent=hints.get("idempotentHint") is True,
         lenient=True,
@@ -90,7 +89,7 @@ def is_allowed(settings: ServerSettings, tool: str) -> bool:
 
 
 def defaults_of(schema: Any) -> dict[str, Any]:
-    """Return the defaults of arguments that a schema calls required."""
+    """Return the defaults of arguments that a schema declares as required."""
     properties: Any = schema.get("properties") if isinstance(schema, Mapping) else None
     required: Any = schema.get("required") if isinstance(schema, Mapping) else None
     if not isinstance(properties, Mapping) or not isinstance(required, list | tuple):
@@ -100,7 +99,7 @@ def defaults_of(schema: Any) -> dict[str, Any]:
 
 
 def _input(schema: Any) -> Mapping[str, Any]:
-    """Return the schema with the type that some servers leave out. What has a default is not required."""
+    """Return the schema with the type that some servers leave out. Arguments with a default become optional."""
     upgraded: Mapping[str, Any] = upgrade(schema) or {}
     if defaults := defaults_of(upgraded):
         upgraded = {**upgraded, "required": [name for name in upgraded["required"] if name not in defaults]}
@@ -111,15 +110,15 @@ def _input(schema: Any) -> Mapping[str, Any]:
 
 
 OURS = "ot://"
-EVERYBODYS = ("file", "http", "https")  # schemes that are no server's own
+SHARED_SCHEMES = ("file", "http", "https")  # schemes that any server may use
 
 
 Fetch = Callable[[ServerRequest], Awaitable[Any]]
-"""Asks the server for a prompt or a resource."""
+"""Request a prompt or a resource from the server."""
 
 
 class TemplateResource(Resource, frozen=True, kw_only=True, dict=True):
-    """Addresses of a form that only its server understands: whatever begins like it is for the server to judge."""
+    """A resource template. Only the server can parse its addresses, so any address with its prefix matches."""
 
     @cached_property
     def variables(self) -> tuple[str, ...]:
@@ -177,8 +176,8 @@ def resources_of(server: str, pack: str, settings: ServerSettings, offers: Offer
     for one in offers.templates:
         template = str(one["uriTemplate"])
         scheme, found, rest = template.partition("{")[0].partition("://")
-        # It begins with something of its own: else it would match every address.
-        if scheme and found and not template.startswith(OURS) and (rest or scheme not in EVERYBODYS):
+        # Without a prefix of its own, a template would match every address.
+        if scheme and found and not template.startswith(OURS) and (rest or scheme not in SHARED_SCHEMES):
             forms.append(made(TemplateResource, one, template))
     return [*fixed, *forms]
 
@@ -197,7 +196,7 @@ def _offer_spec(
     )
 
 
-# Answers as plain data: structuredContent, else JSON in text, else text
+# Results as plain data: structuredContent, else JSON in text, else text
 
 
 MAX_ERROR = 2_000
@@ -205,9 +204,9 @@ MAX_STORED = 200
 
 
 def answer_of(result: "CallToolResult", store_result: StoreBlob, pack: str, wraps: bool = False) -> AnsweredValue:
-    """Return the value and the answer that it came in. Raises ServerFailure for an answer that is an error.
+    """Return the value of a result, with the result itself. Raises ServerFailure for an error result.
 
-    `wraps`: its structured content is a wrapper, by the tool's own schema.
+    `wraps`: by the tool's schema, its structured content wraps the value.
     """
     content = [block.model_dump(by_alias=True, mode="json", exclude_none=True) for block in result.content]
     structured = result.structured_content
@@ -215,9 +214,9 @@ def answer_of(result: "CallToolResult", store_result: StoreBlob, pack: str, wrap
     sent = ServerAnswer(passed, structured, passed_meta(pack, result.meta) or None)
     if result.is_error:
         words = "\n".join(block.text for block in result.content if block.type == "text").strip()
-        raise ServerFailure(words[:MAX_ERROR] or "the server says that it failed, and nothing else", sent)
+        raise ServerFailure(words[:MAX_ERROR] or "the server reported a failure without a message", sent)
     if sum(block.type != "text" for block in result.content) > MAX_STORED:
-        raise ToolFailure(f"it gave more than {MAX_STORED} pictures, sounds, blobs or links at once")
+        raise ToolFailure(f"the result has more than {MAX_STORED} images, sounds, blobs and links")
     if structured is None:
         values = [_block(block, store_result) for block in content]
         value = None if not values else values[0] if len(values) == 1 else values
@@ -227,7 +226,7 @@ def answer_of(result: "CallToolResult", store_result: StoreBlob, pack: str, wrap
 
 
 def unwrapped(structured: Any) -> Any:
-    """Return the value in a wrapper; anything else as it is, which does not fit the schema then."""
+    """Return the value in a wrapper. Anything else is returned unchanged and will not match the schema."""
     if not isinstance(structured, dict) or structured.keys() != {RESULT}:
         return structured
     inner = structured[RESULT]

@@ -1,4 +1,4 @@
-"""The environment of a server's process: what programs need to start, what a company's network needs, its own `env`."""
+"""The environment of a server's process: basic variables, network settings of a company, and the server's `env`."""
 
 import os
 import re
@@ -9,7 +9,7 @@ from onetool.sources.mcp_servers.settings import ServerSettings
 
 KEPT = ("PATH", "HOME", "LANG", "LANGUAGE", *START_VARIABLES)
 
-# What `uvx`, `npx` and servers need behind a company's certificate authority, proxy or package index.
+# Variables that `uvx`, `npx` and servers need behind a company's certificate authority, proxy or package index.
 CERTIFICATES = (
     "SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "NODE_EXTRA_CA_CERTS", "PIP_CERT", "UV_NATIVE_TLS",
     "npm_config_cafile",
@@ -20,7 +20,7 @@ INDEXES = (
 )  # fmt: skip
 ADDRESSES = (*PROXIES, *map(str.lower, PROXIES), *INDEXES)
 
-MIN_MASKED = 8  # characters of a value; shorter ones, such as `true`, stand in other texts, too
+MIN_MASKED = 8  # characters of a value; shorter values, such as `true`, also occur in other texts
 _USER_INFO = re.compile(r"[^/\s]@")  # also in a password with a slash, but not in https://host/@scope
 _QUERY_NAME = re.compile(r"[?&]([^=&#\s]+)=")
 _NETWORK_ERROR = re.compile(
@@ -37,20 +37,20 @@ def environment(settings: ServerSettings) -> dict[str, str]:
 
 
 def inherited(settings: ServerSettings) -> dict[str, str]:
-    """Return the variables of our network that are passed on, unless the block turns that off or names them itself."""
+    """Return the network variables to pass on, unless the block disables that or sets them itself."""
     if not settings.inherit:
         return {}
     return {name: value for name, value in _network(settings).items() if not _has_credentials(name, value)}
 
 
 def masked_values(settings: ServerSettings) -> tuple[str, ...]:
-    """Return what the server's log must not show of the inherited variables."""
+    """Return the inherited values that the server's log must mask."""
     values = {value.rstrip("/") for value in inherited(settings).values()}
     return tuple(sorted((value for value in values if len(value) >= MIN_MASKED), key=len, reverse=True))
 
 
 def start_advice(settings: ServerSettings, words: str) -> str:
-    """Return what to do about a start that failed with these words; empty if the network is not the cause."""
+    """Return advice for a start that failed with this message; empty if the network is not the cause."""
     if settings.transport != "stdio":
         return ""
     names = ", ".join((*CERTIFICATES, *PROXIES, *INDEXES))
@@ -74,5 +74,5 @@ def _network(settings: ServerSettings) -> dict[str, str]:
 
 def _has_credentials(name: str, value: str) -> bool:
     if name not in ADDRESSES and "://" not in value:
-        return False  # a file's path may have an @
+        return False  # a file path may contain an @
     return bool(_USER_INFO.search(value)) or any(map(sounds_secret, _QUERY_NAME.findall(value)))

@@ -1,10 +1,10 @@
-"""The transport of a server behind a url: Streamable HTTP, or the SSE of older ones, with its headers and its login.
+"""The transport for a server with a URL: Streamable HTTP, or SSE for older servers, with headers and login.
 
     async with reached(settings, way, auth, failure) as (incoming, outgoing): …
 
-Headers go to that server alone: redirects are followed only within its origin (the SDK sees to that). A server with a
-public address can't lead us to others: not by a redirect, and not by what it says of its login. What went wrong is
-noted in `failure`: the SDK only says that something did.
+Headers are sent to that server only: the SDK follows redirects only within its origin. A server with a public address
+can't send us to private addresses, neither by a redirect nor by its login metadata. The cause of an error is recorded
+in `failure`, because the SDK only reports that a request failed.
 """
 
 import asyncio
@@ -27,14 +27,14 @@ from onetool.http.url import is_address
 from onetool.sources.mcp_servers.settings import ServerSettings
 from onetool.sources.mcp_servers.upstream_calls import AuthError, TransportFailure, current_upstream_call
 
-MAX_BYTES = 32 * 1024 * 1024  # bytes of one answer, or of one event
-MAX_REFUSAL, MAX_LINE = 64 * 1024, 200  # bytes of a refusal that are read, characters of it that are told
-REFUSAL_TIMEOUT = 5.0  # seconds until it has said why
+MAX_BYTES = 32 * 1024 * 1024  # bytes of one response or event
+MAX_REFUSAL, MAX_LINE = 64 * 1024, 200  # bytes of a refusal to read, characters of it to show
+REFUSAL_TIMEOUT = 5.0  # seconds for reading a refusal
 _BLANK_LINE = re.compile(rb"(?>\r\n|\r|\n){2}")
 MAX_OVERLAP = 3  # bytes of it that may have come before
-UNHEARD = (httpx2.ConnectError, httpx2.ConnectTimeout)  # before a byte of the request has left
-STREAM_PAUSE = 0.1  # seconds between two streams of a server
-STREAM_TIMEOUT = 24 * 3600.0  # seconds: a stream may be silent; calls have their own limit
+UNHEARD = (httpx2.ConnectError, httpx2.ConnectTimeout)  # no byte of the request was sent
+STREAM_PAUSE = 0.1  # seconds between two streams from a server
+STREAM_TIMEOUT = 24 * 3600.0  # seconds: streams may be silent; calls have their own limit
 
 
 @asynccontextmanager
@@ -69,11 +69,11 @@ async def reached(
 
 
 class ServerTransport(httpx2.AsyncHTTPTransport):
-    """A transport for one server and for its login, which may be on another host."""
+    """A transport for one server and its login, which may be on another host."""
 
     def __init__(self, url: str) -> None:
         super().__init__()
-        # There are no options for these two.
+        # httpx2 has no options for these.
         self._pool._network_backend = _CheckedNetwork(url)  # pyright: ignore
         self._pool._ssl_context.hostname_checks_common_name = False  # pyright: ignore
 
@@ -81,16 +81,16 @@ class ServerTransport(httpx2.AsyncHTTPTransport):
 class _CheckedNetwork(httpcore2.AsyncNetworkBackend):
     """A network that connects to public addresses only, unless all addresses of the server itself are private.
 
-    Without TLS nothing but its address tells whose server it is: so it must have public addresses alone, and stay
-    public when it is connected again.
+    Without TLS, only its address identifies a server. All addresses of such a server must therefore be public, also
+    when it is connected again.
     """
 
-    _seen_public: ClassVar[set[str]] = set()  # names of servers without TLS; as many as the config has
+    _seen_public: ClassVar[set[str]] = set()  # hosts of servers without TLS; bounded by the config
 
     def __init__(self, url: str) -> None:
         self._is_plain = url.lower().startswith("http:")
         self._server = httpx2.URL(url).raw_host.decode()
-        self._own: list[str] = []  # addresses of the server, as they were at first
+        self._own: list[str] = []  # addresses of the server, resolved once
         self._resolver = Resolver()
         self._network: Any = httpcore2.AnyIOBackend()
 
@@ -115,7 +115,7 @@ class _CheckedNetwork(httpcore2.AsyncNetworkBackend):
                 leads = host if address == host else f"{host} ({address})"
                 raise AuthError(f"refused: the server leads to {leads}, which is not a public address")
         failure: Exception | None = None
-        share = timeout and timeout / max(1, len(addresses))  # one that is silent leaves time for the others
+        share = timeout and timeout / max(1, len(addresses))  # so that a silent address leaves time for the others
         for address in addresses[:MAX_ADDRESSES]:
             try:
                 return await self._network.connect_tcp(address, port, share, local_address, socket_options)
@@ -136,24 +136,24 @@ class _CheckedNetwork(httpcore2.AsyncNetworkBackend):
 
 
 class LoginTransport(ServerTransport):
-    """A transport for a login, which reads no answer without end."""
+    """A transport for a login, with a limit on the size of responses."""
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         response = await super().handle_async_request(request)
         if response.headers.get("content-encoding", "identity") != "identity":
             await response.aclose()
-            raise AuthError("refused: the login sends something compressed, though it was asked not to")
+            raise AuthError("refused: the login sent a compressed response, which was not asked for")
         response.stream = _BoundedStream(response.stream, TransportFailure())
         return response
 
 
 class _NotingTransport(ServerTransport):
-    """Notes what goes wrong, and reads no answer without end."""
+    """A transport that records failures and limits the size of responses."""
 
     def __init__(self, url: str, failure: TransportFailure) -> None:
         super().__init__(url)
         self._failure = failure
-        self._next_stream = 0.0  # when another stream may be opened
+        self._next_stream = 0.0  # the time at which another stream may be opened
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         if request.method == "GET" and "text/event-stream" in request.headers.get("accept", ""):
@@ -162,15 +162,15 @@ class _NotingTransport(ServerTransport):
             response = await super().handle_async_request(request)
         except UNHEARD as error:
             self._of_call().failed(error, was_not_received=True)
-            # The SDK would end the connection, with every other call on it.
+            # An exception would make the SDK close the connection, with all its other calls.
             return httpx2.Response(503, request=request)
         except Exception as error:
             self._of_call().failed(error, was_not_received=False)
             raise
         if response.headers.get("content-encoding", "identity") != "identity":
-            # A little that becomes a lot: it was asked for plain, and what it holds can't be bounded.
+            # The decompressed size can't be limited, and the request asked for an uncompressed response.
             await response.aclose()
-            self._of_call().answered(502, "with something compressed, though it was asked not to")
+            self._of_call().answered(502, "with a compressed response, which was not asked for")
             return httpx2.Response(502, request=request)
         self._of_call().answered(response.status_code, response.reason_phrase, await _refusal_text(response))
         is_stream = response.headers.get("content-type", "").lower().startswith("text/event-stream")
@@ -178,7 +178,7 @@ class _NotingTransport(ServerTransport):
         return response
 
     async def _wait_for_turn(self) -> None:
-        """Wait until a stream may be opened again: the server says when, and may say "at once" without end."""
+        """Wait until a stream may be opened again: a server may ask for immediate retries without end."""
         now = asyncio.get_running_loop().time()
         self._next_stream = max(now, self._next_stream) + STREAM_PAUSE
         await asyncio.sleep(self._next_stream - STREAM_PAUSE - now)
@@ -190,7 +190,7 @@ class _NotingTransport(ServerTransport):
 
 
 async def _refusal_text(response: httpx2.Response) -> str:
-    """Return why it refuses, in the first line of its own words: the SDK does not look at them."""
+    """Return the first line of the body of a refusal, which the SDK ignores."""
     if response.status_code != httpx2.codes.FORBIDDEN:
         return ""
     body = bytearray()
@@ -200,7 +200,7 @@ async def _refusal_text(response: httpx2.Response) -> str:
                 body += part
                 if len(body) > MAX_REFUSAL:
                     break
-    await response.stream.aclose()  # pyright: ignore[reportAttributeAccessIssue] - one of an async client
+    await response.stream.aclose()  # pyright: ignore[reportAttributeAccessIssue] - an async stream
     response.stream = httpx2.ByteStream(bytes(body[:MAX_REFUSAL]))
     lines = (line.strip() for line in body.decode(errors="replace").splitlines())
     first = next((line for line in lines if line), "")
@@ -209,7 +209,7 @@ async def _refusal_text(response: httpx2.Response) -> str:
 
 
 class _BoundedStream(httpx2.AsyncByteStream):
-    """An answer, as a whole: the SDK reads it in one step, so what that costs is found out before."""
+    """A response body that is checked before the SDK reads it as a whole."""
 
     def __init__(self, stream: Any, failure: TransportFailure) -> None:
         self._stream = stream
@@ -239,7 +239,7 @@ class _BoundedStream(httpx2.AsyncByteStream):
 
 
 class _BoundedEvents(_BoundedStream):
-    """The same for events: each is looked at before its end is handed on. The SDK sees to their size."""
+    """A stream of events. Each event is checked before its end is passed on; the SDK limits the size of events."""
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         event = bytearray()
@@ -256,4 +256,4 @@ class _BoundedEvents(_BoundedStream):
 
 
 class _RefusedResponseError(httpx2.SSEError, httpx2.StreamError):
-    """The SDK knows both, and tells it to the one call that it belongs to."""
+    """An error that the SDK reports to the affected call alone, due to its two base classes."""

@@ -1,7 +1,7 @@
-"""The event loop of all MCP connections, in a thread of its own.
+"""The event loop of all MCP connections, in its own thread.
 
-Callers come from many loops (a command's, a server's, a notebook's), and a connection belongs to one. Calls are handed
-over to this loop, and their results back.
+Callers run in many loops (of a command, a server or a notebook), but a connection belongs to one loop. Calls are passed
+to this loop, which passes the results back.
 """
 
 import asyncio
@@ -19,18 +19,18 @@ from onetool.sources.mcp_servers.upstream_calls import UpstreamCall
 
 T = TypeVar("T")
 LogIn = Callable[[Callable[[str], None]], Awaitable[object]]
-"""Has a person log in, and says which page that is at."""
+"""Have a person log in, and call the function with the address of the login page."""
 
 log = logging.getLogger("onetool.servers")
 
 CLOSING = "this process is about to stop"
-CLOSE_TIMEOUT = 10.0  # seconds; each server gets a few, side by side
-LOOK_AGAIN = 1.0  # seconds between two looks whether somebody has approved
-NOT_YET = 0.05  # seconds between two looks whether calls have ended
+CLOSE_TIMEOUT = 10.0  # seconds, in which the servers are closed concurrently
+LOOK_AGAIN = 1.0  # seconds between two checks for new approvals
+NOT_YET = 0.05  # seconds between two checks whether calls have ended
 
 
 class ServerLoop:
-    """The loop in its thread, and the connections on it. All but its making and `close` happen over there."""
+    """The loop and its connections. All methods run on the loop, except `__init__`, `replace` and `close`."""
 
     def __init__(self, servers: ServerSet) -> None:
         self.background = LoopThread("onetool-servers")
@@ -38,14 +38,14 @@ class ServerLoop:
         self._servers = servers
         self._reaper = ChildReaper()
         self._poller: asyncio.Task[None] | None = None
-        self._closing: dict[Upstream, asyncio.Task[None]] = {}  # replaced, but with calls under way
-        self._logins: dict[str, asyncio.Task[None]] = {}  # that wait for a person
-        self._ended: frozenset[str] = frozenset()  # servers that others run from now on
-        self.stays_connected = False  # whether all servers stay connected, not only those in use
+        self._closing: dict[Upstream, asyncio.Task[None]] = {}  # replaced connections with pending calls
+        self._logins: dict[str, asyncio.Task[None]] = {}  # waiting for a person
+        self._ended: frozenset[str] = frozenset()  # servers that other processes run from now on
+        self.stays_connected = False  # keep all servers connected, not only those in use
 
     async def start(self, names: Iterable[str]) -> None:
         for name in names:
-            with suppress(ToolFailure):  # it may be gone by now
+            with suppress(ToolFailure):  # the server may have been removed
                 self._upstream(name)
 
     async def wait_connected(self, names: list[str], retry: bool, seconds: float | None) -> None:
@@ -56,18 +56,18 @@ class ServerLoop:
         for name in names:
             upstream, proxy = self.upstreams.get(name), self._servers.proxy(name)
             if upstream is not None and upstream.state != "connected" and proxy is not None:
-                await asyncio.to_thread(proxy.failed)  # it is written down
+                await asyncio.to_thread(proxy.failed)  # writes to the database
 
     async def reconnect(self, name: str) -> None:
-        """End the connection, if there is one, and wait until it is connected again or has failed."""
+        """Close any connection, and wait until the server is connected again or has failed."""
         if (upstream := self.upstreams.pop(name, None)) is not None:
             await upstream.close()
         await self.wait_connected([name], True, None)
 
     async def begin_login(self, name: str, log_in: LogIn) -> str:
-        """Return the page where a person logs in. When that is done, the server is connected again.
+        """Start a login and return the address of its page. After the login, the server is connected again.
 
-        Another login to the same server that nobody has finished ends.
+        An unfinished login to the same server is cancelled.
         """
         page: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
@@ -89,27 +89,27 @@ class ServerLoop:
         await asyncio.wait({task, page}, return_when=asyncio.FIRST_COMPLETED)
         if not page.done():
             await task
-            raise ToolFailure(f"the server {name} wants no login")
+            raise ToolFailure(f"the server {name} needs no login")
         return page.result()
 
     async def do(self, server: str, what: str, work: Work[T], may_repeat: bool, call: UpstreamCall) -> T:
         return await self._upstream(server).do(what, work, may_repeat, call)
 
     async def run_only(self, own: Iterable[str], others: Iterable[str]) -> None:
-        """Run only `own` of the servers that several processes share; `others` run elsewhere now."""
+        """Run only the servers `own` of those that several processes share. Other processes run `others`."""
         await self.start(own)
         for name in others:
             if (upstream := self.upstreams.pop(name, None)) is not None:
                 self._closing[upstream] = asyncio.create_task(self._close_when_idle(upstream))
 
     async def end(self, names: Iterable[str]) -> None:
-        """End them at once, and start none of these any more."""
+        """Close these servers at once, and don't start them again."""
         self._ended = frozenset(names)
         ended = [upstream for name in self._ended if (upstream := self.upstreams.pop(name, None)) is not None]
         await asyncio.gather(*(upstream.close() for upstream in ended))
 
     def replace(self, gone: Sequence[str], names: Sequence[str]) -> None:
-        """End servers that are gone or differ now, and start what was started before. From any thread."""
+        """Close the servers `gone`. If all servers stay connected, start `names`. Thread-safe."""
 
         async def replaced() -> None:
             ended = [upstream for name in gone if (upstream := self.upstreams.pop(name, None)) is not None]
@@ -120,14 +120,14 @@ class ServerLoop:
                 await self.start(names)
             await asyncio.gather(*(upstream.close() for upstream in ended if upstream not in self._closing))
 
-        with suppress(TimeoutError):  # they end in their own time, and are not waited for
+        with suppress(TimeoutError):  # slower servers close in the background
             self.background.submit(replaced()).result(CLOSE_TIMEOUT)
 
     async def _close_when_idle(self, upstream: Upstream) -> None:
         """Close after its pending calls have ended."""
         with suppress(TimeoutError):
             async with asyncio.timeout(upstream.settings.timeout):
-                while upstream.calls:  # noqa: ASYNC110 - it happens seldom, and costs nothing before
+                while upstream.calls:  # noqa: ASYNC110 - rare, and cheaper than an event
                     await asyncio.sleep(NOT_YET)
         await upstream.close()
         del self._closing[upstream]
@@ -150,7 +150,7 @@ class ServerLoop:
             await asyncio.sleep(LOOK_AGAIN)
             try:
                 await asyncio.to_thread(self._servers.reread_approvals)
-            except Exception:  # else the loop would end
+            except Exception:  # polling must continue
                 log.exception("approvals and listings of the servers could not be read")
 
     def close(self) -> None:

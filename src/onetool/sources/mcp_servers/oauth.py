@@ -1,13 +1,13 @@
 """Authentication at MCP servers over HTTP: `http_auth` for connections, `login` for people.
 
-The SDK's OAuth client discovers, registers and makes the requests for tokens; tokens come from our store, and one
-process at a time refreshes them. The SDK's own flow runs only after a server has refused us, and only where tokens can
-be had: with a person to ask, or with client credentials. It would hold its lock while a request is pending, one call
-after the other; here requests run concurrently.
+The SDK's OAuth client handles discovery, registration and token requests. Tokens come from our store, and one process
+at a time refreshes them. The SDK's own flow runs only after a server has refused a request, and only if tokens can be
+obtained: from a person who logs in, or with client credentials. The SDK holds its lock while a request is pending, so
+its calls run one after the other; here requests run concurrently.
 
-Connections in the background ask nobody: where a person is needed they end with `LoginRequiredError`. Tokens are kept
-beside the server's other state, and nowhere else: no log and no message has them. Imports the SDK, which takes a
-second: import this only where a connection is opened.
+Background connections never prompt: if a person is needed they fail with `LoginRequiredError`. Tokens are stored beside
+the server's other state and never appear in logs or messages. This module imports the SDK, which takes a second, so
+import it only where a connection is opened.
 """
 
 import asyncio
@@ -56,12 +56,12 @@ from onetool.sources.mcp_servers.server_cache import file_name
 from onetool.sources.mcp_servers.settings import AuthValue, BearerToken, ClientCredentials, PersonLogin, read
 from onetool.sources.mcp_servers.upstream_calls import AuthError, LoginRequiredError, note_auth_error
 
-TRIES = 3  # as we are, with refreshed tokens, with new ones
-REQUEST_S = 20.0  # for a request to an authorization server
+TRIES = 3  # with the stored tokens, refreshed tokens and new tokens
+REQUEST_S = 20.0  # seconds for a request to an authorization server
 TEMPORARY = ("temporarily_unavailable", "slow_down", "server_error")
-PING = {"jsonrpc": "2.0", "id": 1, "method": "ping"}  # leaves no session behind
+PING = {"jsonrpc": "2.0", "id": 1, "method": "ping"}  # a request that creates no session
 HEADERS = {"Accept": "application/json, text/event-stream", "Accept-Encoding": "identity"}
-MAX_PAGE = 8_000  # characters of the address of a login page, which is printed
+MAX_PAGE = 8_000  # characters of a login page's address, which is printed
 
 Exchange = AsyncGenerator[httpx2.Request, httpx2.Response]
 
@@ -69,10 +69,10 @@ Exchange = AsyncGenerator[httpx2.Request, httpx2.Response]
 def http_auth(
     name: str, url: str, auth: AuthValue, logins: Documents, mask_also: Say = lambda value: None
 ) -> httpx2.Auth:
-    """Return what the transport's HTTP client takes as its `auth`. Nobody is asked to log in.
+    """Return the `auth` of the transport's HTTP client. It never asks a person to log in.
 
-    Without `auth` in the config a login is used where there is one: blocks from elsewhere never mention it. Each secret
-    value is passed to `mask_also` before it is used.
+    Without `auth` in the config, a stored login is used, because blocks copied from other clients never have `auth`.
+    Each secret value is passed to `mask_also` before it is used.
     """
     settings = read(auth) or PersonLogin()
     if isinstance(settings, BearerToken):
@@ -82,7 +82,7 @@ def http_auth(
         return ProgramAuth(name, url, settings, store, mask_also)
     person = PersonAuth(name, url, settings, store, mask_also)
     if auth is None:
-        person.unasked = "wants a token (`auth` or `headers` in its config) or a login"
+        person.unasked = "requires a token (`auth` or `headers` in its config) or a login"
     return person
 
 
@@ -95,14 +95,14 @@ async def login(
     browse: Say | None = None,
     seconds: float = LOGIN_S,
 ) -> str | None:
-    """Have a person log in, and keep what comes of it. Return the granted scopes, where the server says so.
+    """Have a person log in and store the tokens. Return the granted scopes, if the server names them.
 
-    Whatever ends it: what was kept before is as it was.
+    If the login fails, the stored login is unchanged.
     """
     settings = read(auth) or PersonLogin()
     if not isinstance(settings, PersonLogin):
         kind = "a token" if isinstance(settings, BearerToken) else "credentials of its own"
-        raise AuthError(f"the server {name} has {kind} in its `auth`: there is nothing to log in to")
+        raise AuthError(f"the server {name} has {kind} in its `auth`: no login is needed")
     store = LoginStore(logins, file_name(name), url, settings.key)
     try:
         async with (
@@ -113,7 +113,7 @@ async def login(
     except httpx2.HTTPError as error:
         raise AuthError(f"the server {name} can't be reached for a login: {error or type(error).__name__}") from None
     except httpx2.StreamError as error:
-        raise AuthError(f"the login to the server {name} was ended: {error}") from None
+        raise AuthError(f"the login to the server {name} failed: {error}") from None
 
 
 class BearerAuth(httpx2.Auth):
@@ -128,7 +128,7 @@ class BearerAuth(httpx2.Auth):
 
 
 class ClientMetadata(OAuthClientMetadata):
-    """What we ask for. The SDK sets the scopes that the server proposes; `choose` has the last word."""
+    """Client metadata whose scopes `choose` determines from those that the server proposes and the SDK sets."""
 
     _choose: Callable[[str | None], str | None] | None = PrivateAttr(None)
 
@@ -137,19 +137,19 @@ class ClientMetadata(OAuthClientMetadata):
 
 
 class StoredAuth(OAuthClientProvider):
-    """What both kinds share: where tokens come from, and the way of one request."""
+    """The base of both OAuth kinds: loads stored tokens and sends each request with them."""
 
-    unasked: str | None = None  # what to say where nobody mentioned a login
+    unasked: str | None = None  # the error text if the config doesn't mention a login
     _login: StoredLogin
-    _version: Version = Unknown()  # of what was read last
-    _may_obtain = False  # there is a way to new tokens
-    _insists = False  # on new ones, whatever is kept and whether or not the server asks
+    _version: Version = Unknown()  # of the login that was read last
+    _may_obtain = False  # new tokens can be obtained
+    _insists = False  # obtain new tokens even if stored ones are valid or the server needs none
 
     def _set_up(self, name: str, store: LoginStore, fixed: OAuthClientInformationFull | None, mask_also: Say) -> None:
-        """`fixed` is a client that the config names, not one that we registered."""
+        """Prepare the SDK's client. `fixed` is a client from the config, instead of one that we registered."""
         self._name, self._store, self._fixed, self._mask_also = name, store, fixed, mask_also
         self._obtaining = anyio.Lock()
-        self._wanted: str | None = None  # scopes that the server asked for since the config named some
+        self._wanted: str | None = None  # scopes that the server requested, in addition to the config's
         self._metadata = ClientMetadata.model_validate(self.context.client_metadata.model_dump())
         ours = self._metadata.scope
         self._metadata._choose = lambda proposed: union_scopes(ours or proposed, self._wanted)  # pyright: ignore
@@ -157,7 +157,7 @@ class StoredAuth(OAuthClientProvider):
 
     async def _auth_flow(self, request: httpx2.Request) -> Exchange:
         header, ours = request.headers.get("Authorization"), self.context.current_tokens
-        # A header of the config is left as it is. A redirect brings ours back.
+        # An Authorization header of the config is kept. After a redirect the request has our own header.
         if header is not None and (ours is None or header != f"Bearer {ours.access_token}"):
             yield request
             return
@@ -180,7 +180,7 @@ class StoredAuth(OAuthClientProvider):
                 request.headers["Authorization"] = f"Bearer {token}"
             response = yield request
             if self._insists and response.status_code != httpx2.codes.UNAUTHORIZED:
-                # Some servers want a login for certain calls only. The flow starts from a refusal, so it gets one.
+                # Some servers need a login for certain calls only. The flow starts from a 401 response, so make one.
                 response = httpx2.Response(httpx2.codes.UNAUTHORIZED, request=response.request)
             wants_more = extract_field_from_www_auth(response, "error") == "insufficient_scope"
             if response.status_code != httpx2.codes.UNAUTHORIZED and not (
@@ -191,13 +191,13 @@ class StoredAuth(OAuthClientProvider):
         await self._give_up(response)
 
     async def _refreshed(self, response: httpx2.Response | None, refused: str | None) -> Exchange:
-        """Use what is kept, and if it is used up, refresh it: unless another process has just done so."""
+        """Use the stored tokens. Refresh expired tokens, unless another process has just done so."""
         if self._insists:
             return
         if self._store.version() != self._version:
             await self._load()
         if response is not None and response.status_code != httpx2.codes.UNAUTHORIZED:
-            return  # the token is good, but not for this
+            return  # the token is valid, but lacks rights for this request
         if self._is_spent(refused) and self.context.can_refresh_token():
             async with self._store.locked() as held:
                 await self._load(held)
@@ -209,11 +209,11 @@ class StoredAuth(OAuthClientProvider):
     async def _obtained(
         self, request: httpx2.Request, response: httpx2.Response | None, refused: str | None
     ) -> Exchange:
-        """Get new tokens by the SDK's flow. It starts from a response that refuses us, and ends when it has some."""
+        """Get new tokens by the SDK's flow, which starts from a 401 response."""
         if response is None or not self._may_obtain:
             return
         async with self._obtaining:
-            if not self._is_spent(refused):  # somebody else of this process was faster
+            if not self._is_spent(refused):  # another task has already obtained tokens
                 return
             if response.status_code == httpx2.codes.UNAUTHORIZED:
                 self.context.clear_tokens()
@@ -221,7 +221,7 @@ class StoredAuth(OAuthClientProvider):
                 self._want(extract_scope_from_www_auth(response))
             async with aclosing(super()._auth_flow(request)) as flow:
                 try:
-                    await anext(flow)  # the request itself: the response to it is here
+                    await anext(flow)  # the request itself, whose response we already have
                     next_request = await flow.asend(response)
                     while next_request is not request:
                         next_request = await flow.asend((yield next_request))
@@ -230,22 +230,22 @@ class StoredAuth(OAuthClientProvider):
             async with self._store.locked() as held:
                 await self._save(held)
             if self._insists:
-                self._insists = self._may_obtain = False  # once is enough
+                self._insists = self._may_obtain = False  # only once
 
     async def _take(self, response: httpx2.Response, held: HeldLogin) -> None:
-        """Read the response to a refresh. The login is only forgotten if the server says that it is invalid."""
-        with suppress(ValueError, ArithmeticError):  # tokens that no request can carry, times that no clock has
+        """Read the response to a refresh. Delete the login only if the server reports it as invalid."""
+        with suppress(ValueError, ArithmeticError):  # invalid characters in tokens, or times out of range
             if response.status_code == httpx2.codes.OK and await self._handle_refresh_response(response):
                 await self._save(held)
                 return
-        await self._load(held)  # a response that could not be read has cleared what is still good
+        await self._load(held)  # an unreadable response has cleared tokens that are still valid
         code = ""
         with suppress(ValueError, AttributeError, TypeError):
             code = in_short(str(json.loads(await response.aread()).get("error") or ""), MAX_QUOTED)
         if response.status_code not in (400, 401, 403) or code in TEMPORARY:
-            said = f"{response.status_code} {code}".strip()
-            hint = f"if that stays so: {LoginRequiredError(self._name).command}"
-            raise AuthError(f"the login to the server {self._name} could not be refreshed ({said}); {hint}")
+            answer = f"{response.status_code} {code}".strip()
+            hint = f"if this persists: {LoginRequiredError(self._name).command}"
+            raise AuthError(f"the login to the server {self._name} could not be refreshed ({answer}); {hint}")
         self.context.clear_tokens()
         self._login = replace(self._login, tokens=None, expires_at=None)
         self._version = await held.clear(self._login)
@@ -261,18 +261,18 @@ class StoredAuth(OAuthClientProvider):
             context.client_info = self._fixed or _model(OAuthClientInformationFull, kept.client)
             context.oauth_metadata = _model(OAuthMetadata, kept.authorization_server)
             context.protected_resource_metadata = _model(ProtectedResourceMetadata, kept.resource)
-        except ValidationError:  # somebody edited it
+        except ValidationError:  # edited by hand
             context.current_tokens, kept = None, replace(kept, tokens=None)
         context.token_expiry_time = kept.expires_at
         self._login = kept
-        self._initialized = True  # or the SDK would load, too
+        self._initialized = True  # so that the SDK doesn't load as well
         self._want(None)
         self._mask_secrets()
 
     async def _save(self, held: HeldLogin) -> None:
         context = self.context
         if context.current_tokens is not None and (context.current_tokens.expires_in or 0) <= 0:
-            context.token_expiry_time = None  # some say 0 and mean that they do not know
+            context.token_expiry_time = None  # some servers send 0 for an unknown lifetime
         self._login = replace(
             self._login,
             client=None if self._fixed else _plain(context.client_info),
@@ -286,25 +286,25 @@ class StoredAuth(OAuthClientProvider):
         self._version = await held.save(self._login)
 
     def _want(self, more: str | None) -> None:
-        """Ask for these scopes, too, from now on."""
+        """Request these scopes as well from now on."""
         self._wanted = union_scopes(self._login.wanted, more)
         self._metadata.scope = self._metadata.scope
 
     async def _give_up(self, response: httpx2.Response | None) -> None:
-        """End the connection with an error; a single call that wants more rights gets its refusal, and a note."""
+        """Raise an error that ends the connection. If only one call lacks rights, note the error for that call."""
         if response is None or response.status_code == httpx2.codes.UNAUTHORIZED:
             if self._may_obtain:
-                raise AuthError(f"the server {self._name} does not take the token that was got for it")
+                raise AuthError(f"the server {self._name} does not accept the new token")
             names_a_login = response is not None and extract_field_from_www_auth(response, "resource_metadata")
-            why = "wants a login" if names_a_login or self.unasked is None else self.unasked
+            why = "requires a login" if names_a_login or self.unasked is None else self.unasked
             had_one = self._login.client or self._login.authorization_server
-            raise LoginRequiredError(self._name, "wants a new login, the last one has ended" if had_one else why)
+            raise LoginRequiredError(self._name, "requires a new login, the last one has expired" if had_one else why)
         scopes = extract_scope_from_www_auth(response) or ""
-        said = extract_field_from_www_auth(response, "error_description") or "it does not say which"
-        why = f"wants a login with more rights ({scopes or in_short(said, MAX_QUOTED)})"
+        description = extract_field_from_www_auth(response, "error_description") or "unspecified"
+        why = f"requires a login with more rights ({scopes or in_short(description, MAX_QUOTED)})"
         note_auth_error(LoginRequiredError(self._name, why, scopes))
         if not set(scopes.split()) <= set((self._login.wanted or "").split()):
-            with suppress(AuthError):  # then the next login will not ask for them; that is no reason to end a call
+            with suppress(AuthError):  # the next login won't request the scopes; the call continues
                 async with self._store.locked() as held:
                     await self._load(held)
                     self._want(scopes)
@@ -318,7 +318,7 @@ class StoredAuth(OAuthClientProvider):
         return self._token() in (None, refused)
 
     def _settle_method(self) -> None:
-        """Choose how a client with a secret authenticates: the standard's method, if the server accepts it."""
+        """Choose how a client with a secret authenticates: by the standard method, if the server accepts it."""
         client, server = self.context.client_info, self.context.oauth_metadata
         if client is None or client.client_secret is None or (client.token_endpoint_auth_method and not self._fixed):
             return
@@ -327,18 +327,18 @@ class StoredAuth(OAuthClientProvider):
         client.token_endpoint_auth_method = post if post in offered and basic not in offered else basic
 
     def _check_address(self, url: str) -> None:
-        """Raise AuthError for a login in the clear. `ServerTransport` checks which addresses it leads to."""
+        """Raise AuthError for an unencrypted login. `ServerTransport` checks the addresses that it connects to."""
         there, server = urlsplit(url), urlsplit(self.context.server_url)
-        if "@" in there.netloc:  # in front of the host, it looks like another one
-            raise AuthError(f"the server {self._name} names an address with a user name for its login: refused")
+        if "@" in there.netloc:  # text before the @ looks like a different host
+            raise AuthError(f"refused: the login address of the server {self._name} contains a user name")
         both_here = there.hostname in LOOPBACK and server.hostname in LOOPBACK
         in_the_clear = there.scheme == "http" and server.scheme == "http" and there.hostname == server.hostname
         if there.scheme != "https" and not both_here and not in_the_clear:
             place = f"{there.scheme}://{there.netloc}"
-            raise AuthError(f"the server {self._name} wants a login at {place}, which is not encrypted: refused")
+            raise AuthError(f"the server {self._name} requires a login at {place}, which is not encrypted: refused")
 
     def _mask_secrets(self) -> list[str]:
-        """Return the tokens and the client's secret, which are masked from now on."""
+        """Mask the tokens and the client's secret from now on, and return them."""
         tokens, client = self.context.current_tokens, self.context.client_info
         found = [tokens.access_token, tokens.refresh_token] if tokens else []
         secrets = [value for value in (*found, client and client.client_secret) if value]
@@ -347,10 +347,10 @@ class StoredAuth(OAuthClientProvider):
         return secrets
 
     def _safe_text(self, error: Exception) -> str:
-        """Return the SDK's words, without what they may quote of a response: that may be a token."""
+        """Return the SDK's message without quoted parts of a response, which may be a token."""
         text = str(error) if isinstance(error, OAuthFlowError) else "its authorization server's answer can't be read"
         if text.startswith("Registration failed: 404"):
-            return "it offers no login that we could register for; if it gave you a client_id, put it in `auth`"
+            return "it offers no login with client registration; if you have a client_id for it, set it in `auth`"
         for start in ("Invalid token response", "Invalid registration response", "State parameter mismatch"):
             if text.startswith(start):
                 return start
@@ -358,14 +358,14 @@ class StoredAuth(OAuthClientProvider):
             text = text.replace(value, MASK)
         return in_short(text, MAX_QUOTED)
 
-    # The SDK's storage. It is this object itself, which loads and saves at moments of its own choosing.
+    # The SDK's storage interface. This object loads and saves tokens itself, so most methods do nothing.
 
     async def get_tokens(self) -> OAuthToken | None:
         return self.context.current_tokens
 
     async def set_tokens(self, tokens: OAuthToken) -> None:
         if not tokens.access_token.isascii() or not tokens.access_token.isprintable() or not tokens.access_token:
-            raise ValueError("no header can have this token")
+            raise ValueError("the token has characters that a header can't contain")
 
     async def get_client_info(self) -> OAuthClientInformationFull | None:
         return self.context.client_info
@@ -374,7 +374,7 @@ class StoredAuth(OAuthClientProvider):
 
 
 class PersonAuth(StoredAuth):
-    """The login of a person. Without a callback, only a stored login is used."""
+    """Authentication with the login of a person. Without a callback, only a stored login is used."""
 
     def __init__(
         self,
@@ -398,13 +398,13 @@ class PersonAuth(StoredAuth):
         self._set_up(name, store, fixed or None, mask_also)
 
     async def log_in(self, client: httpx2.AsyncClient) -> str | None:
-        """Log in from the start, with a new registration: what was kept may be the trouble. Return the scopes.
+        """Log in with a new registration, because the stored one may be the problem. Return the granted scopes.
 
-        A ping is a request that the server might want a login for. What is kept is replaced when it has succeeded.
+        A ping provokes the server's request for a login. The stored login is replaced after the ping has succeeded.
         """
         try:
             await self._load()
-        except AuthError:  # it was encrypted with a key that is gone: this login replaces it
+        except AuthError:  # the key of the stored login is lost; the new login replaces it
             self._use(self._store.empty)
         self.context.client_info, self.context.oauth_metadata = self._fixed, None
         self.context.clear_tokens()
@@ -413,7 +413,7 @@ class PersonAuth(StoredAuth):
         try:
             response = await client.send(request, stream=True, auth=self)
         except LoginRequiredError:
-            raise AuthError(f"the server {self._name} does not take the token that was got for it") from None
+            raise AuthError(f"the server {self._name} does not accept the new token") from None
         await response.aclose()
         return self.context.current_tokens.scope if self.context.current_tokens else None
 
@@ -433,18 +433,18 @@ class PersonAuth(StoredAuth):
 
     async def _answer(self) -> AuthorizationCodeResult:
         page, tokens = urlsplit(self._page).netloc, urlsplit(self._get_token_endpoint()).netloc
-        note = "" if page == tokens else f"What you allow there goes to {tokens}."  # a page of others can be named
+        note = "" if page == tokens else f"The rights that you grant there go to {tokens}."  # may be another site
         answer = await self._callback(self._page, note) if self._callback else {}
         return AuthorizationCodeResult(code=answer.get("code", ""), state=answer.get("state"), iss=answer.get("iss"))
 
 
 class ProgramAuth(StoredAuth, ClientCredentialsOAuthProvider):
-    """A program's own credentials: new tokens whenever they are needed."""
+    """Authentication with client credentials, which obtains new tokens whenever they are needed."""
 
     _may_obtain = True
 
     def __init__(self, name: str, url: str, settings: ClientCredentials, store: LoginStore, mask_also: Say) -> None:
-        # Without an issuer the SDK warns. We go by the first one that has let us in, see `_use`.
+        # Without an issuer the SDK warns. We use the issuer of the first successful login, see `_use`.
         ClientCredentialsOAuthProvider.__init__(
             self, url, self, settings.client_id, settings.client_secret, scope=settings.scopes, issuer=url
         )
@@ -469,5 +469,5 @@ def _plain(model: BaseModel | None) -> dict[str, Any] | None:
     return None if model is None else model.model_dump(mode="json", exclude_none=True)
 
 
-# With an exception the SDK logs what it quotes, and that may be a response with tokens. We raise it, in our own words.
+# The SDK's log records of exceptions may quote responses with tokens. We raise these errors with our own messages.
 logging.getLogger("mcp.client.auth.oauth2").addFilter(lambda record: record.exc_info is None)

@@ -1,8 +1,8 @@
-"""Opens a connection to an MCP server with the official SDK's client, and answers what the server asks of us.
+"""Open a connection to an MCP server with the official SDK's client, and answer the server's requests.
 
-Imports the SDK, which takes a second. The transport that worked last is tried first, else the current one, else older
-ones. What a server asks or says during a call goes to whoever made that call, if it can be told whose it is. Lines of
-standard output that are no messages (a banner, a stray print) go to the server's log.
+This module imports the SDK, which takes a second. The transport that worked last is tried first, then the current one,
+then older ones. A server's requests and notifications during a call go to the caller, if the call can be identified.
+Lines of standard output that aren't messages (a banner, a stray print) go to the server's log.
 """
 
 import asyncio
@@ -60,14 +60,14 @@ from onetool.sources.mcp_servers.upstream_calls import (
 )
 
 ANSWERS = re.compile(rb'^\{(?:(?!"(?:result|error|method|params)").)*?"id"\s*:\s*(\d{1,18})\b', re.DOTALL)
-MAX_UNANSWERED = 64  # requests of a server; one that only asks and never listens has to wait
+MAX_UNANSWERED = 64  # pending requests of a server; further requests wait
 WRITE_SECONDS = 5.0  # seconds
 MAX_LOGGED = 64 * 1024  # bytes of one log message
-NEAR = 200  # bytes at its begin where an answer says what it answers, mostly
+NEAR = 200  # bytes at the start of a response that usually contain its id
 
 
 def has_at_most(parts: int, value: Any) -> bool:
-    """Return whether data has so few parts that it is safe to copy and check: small text can hold millions."""
+    """Return whether data has at most so many parts. Small text can hold millions, which are slow to copy and check."""
     left, waiting = parts, [value]
     while waiting:
         inside = waiting.pop()
@@ -80,7 +80,7 @@ def has_at_most(parts: int, value: Any) -> bool:
 
 
 class ProcessReadStream:
-    """Its messages, one after the other, until there are no more. The SDK's ReadStream."""
+    """The SDK's ReadStream over the output of a process."""
 
     def __init__(self, lines: ProcessLines, log: ServerLog) -> None:
         self._lines = lines
@@ -102,7 +102,7 @@ class ProcessReadStream:
         number = ANSWERS.search(line[:NEAR])
         if number is None:
             return None
-        # Whoever waits for this would wait in vain.
+        # Without an error, the caller would wait for the timeout.
         wrong = ErrorData(code=PARSE_ERROR, message=f"its answer can't be read{why}")
         return SessionMessage(JSONRPCError(jsonrpc="2.0", id=int(number[1]), error=wrong))
 
@@ -126,9 +126,9 @@ class ProcessReadStream:
 
 
 class CompletedReadStream:
-    """Messages of any transport, with what a server of today may leave out and the SDK insists on.
+    """Messages of any transport, with fields added that modern servers may omit and the SDK requires.
 
-    A request of the server waits for a place among those that are `unanswered`.
+    `unanswered` limits the number of the server's pending requests.
     """
 
     def __init__(self, stream: Any, connection: UpstreamConnection, unanswered: asyncio.Semaphore) -> None:
@@ -138,7 +138,7 @@ class CompletedReadStream:
 
     @property
     def last_context(self) -> Any:
-        """In which context the message was sent, where the transport knows."""
+        """The context in which the last message was sent, if the transport knows it."""
         return getattr(self._stream, "last_context", None)
 
     async def receive(self) -> Any:
@@ -147,7 +147,7 @@ class CompletedReadStream:
     async def _completed(self, item: Any) -> Any:
         message = getattr(item, "message", None)
         if isinstance(message, JSONRPCRequest):
-            with suppress(TimeoutError):  # it may have taken one back without a word
+            with suppress(TimeoutError):  # the server may have dropped a request silently
                 await asyncio.wait_for(self._unanswered.acquire(), WRITE_SECONDS)
         if not isinstance(message, JSONRPCResponse):
             return item
@@ -176,7 +176,7 @@ class CompletedReadStream:
 
 
 class ProcessWriteStream:
-    """What is said to it. The SDK's WriteStream."""
+    """The SDK's WriteStream over the input of a process."""
 
     def __init__(self, child: ServerProcess) -> None:
         self._child = child
@@ -196,7 +196,7 @@ class ProcessWriteStream:
 
 
 class AnsweringWriteStream:
-    """Messages to any transport. An answer gives back the place of its request, once it was taken."""
+    """Messages to any transport. Sending the response to a request releases its place in `unanswered`."""
 
     def __init__(self, stream: Any, unanswered: asyncio.Semaphore) -> None:
         self._stream = stream
@@ -220,7 +220,7 @@ class AnsweringWriteStream:
         await self._stream.__aexit__(*what)
 
 
-# Requests and notifications of the server, for the caller of the call that they belong to
+# Requests and notifications of the server during a call
 
 
 class ClientCallbacks:
@@ -232,9 +232,9 @@ class ClientCallbacks:
         self._log = log
 
     async def elicit(self, context: Any, params: ElicitRequestParams) -> ElicitResult | ErrorData:
-        """Ask the person to fill in a form."""
+        """Have the caller's client ask the user to fill in a form."""
         if not isinstance(params, ElicitRequestFormParams):
-            return _declined(f"{self._server} wants a page to be opened ({params.url}), which OneTool does not do")
+            return _declined(f"{self._server} asks to open a page ({params.url}), which OneTool does not support")
         call = self._current_call()
         if call is None:
             return self._cannot_ask("a person")
@@ -248,9 +248,9 @@ class ClientCallbacks:
         return ElicitResult(action="accept", content=answer)
 
     async def sample(self, context: Any, params: CreateMessageRequestParams) -> CreateMessageResult | ErrorData:
-        """Prompt the model behind the client."""
+        """Prompt the model of the caller's client."""
         if params.tools:
-            return _declined("OneTool passes on no sampling with tools")
+            return _declined("OneTool does not support sampling with tools")
         call = self._current_call()
         if call is None:
             return self._cannot_ask("a model")
@@ -274,7 +274,7 @@ class ClientCallbacks:
         return current_upstream_call.get() or self._calls.only()
 
     def _cannot_ask(self, whom: str) -> ErrorData:
-        return _declined(f"{self._server} wants to ask {whom}, and it is not clear during whose call")
+        return _declined(f"{self._server} wants to ask {whom}, but OneTool can't tell during which call")
 
 
 def _declined(why: str) -> ErrorData:
@@ -284,12 +284,12 @@ def _declined(why: str) -> ErrorData:
 # Opening a connection with the official SDK
 
 
-# What the SDK has to say in its log is for its authors; what matters stands in the server log, in our words.
+# The SDK's log messages are for its authors. The server log has what users need.
 for noisy in ("mcp", "client", "httpx2", "httpcore2"):
     logging.getLogger(noisy).addHandler(logging.NullHandler())
 
 CLIENT_INFO = Implementation(name="onetool", title="OneTool", version=__version__)
-OLD_WAYS = (400, 404, 405, 406, 415)  # what servers from before Streamable HTTP say to it
+OLD_WAYS = (400, 404, 405, 406, 415)  # statuses from servers that don't support Streamable HTTP
 
 
 @asynccontextmanager
@@ -308,8 +308,8 @@ async def connected(upstream: Upstream) -> AsyncGenerator[UpstreamConnection]:
 
 
 async def _first(upstream: Upstream, stack: AsyncExitStack) -> UpstreamConnection:
-    """Return a connection over the first transport that works, the one that worked last before all others."""
-    # Some old stdio servers end at any first message but theirs.
+    """Return a connection over the first transport that works, starting with the transport that worked last."""
+    # Some old stdio servers exit unless the first message is `initialize`.
     ways = {"stdio": ["auto", "legacy"], "http": ["auto", "sse"], "sse": ["sse"]}[upstream.settings.transport]
     for way in sorted(ways, key=lambda way: way != upstream.way):
         try:
@@ -323,9 +323,9 @@ async def _first(upstream: Upstream, stack: AsyncExitStack) -> UpstreamConnectio
             is_old = isinstance(found, HttpStatusError) and found.status in OLD_WAYS
             if not ways or not (isinstance(found, ProcessEndedError) or way == "sse" or is_old):
                 raise
-            upstream.server_log.note(f"{why(error)}; trying the older way")
+            upstream.server_log.note(f"{why(error)}; trying the older transport")
             upstream.server_log.words.clear()
-    raise AssertionError("there is always a way")
+    raise AssertionError("there is always a transport")
 
 
 @asynccontextmanager
@@ -341,7 +341,7 @@ async def _open(upstream: Upstream, way: str) -> AsyncGenerator[UpstreamConnecti
                 AnsweringWriteStream(outgoing, unanswered),
             )
             client = Client(
-                nullcontext(streams),  # they are open already, since they must outlast the client
+                nullcontext(streams),  # already open, because the streams must outlast the client
                 mode="legacy" if way == "sse" else way,
                 client_info=CLIENT_INFO,
                 cache=None,
@@ -353,13 +353,13 @@ async def _open(upstream: Upstream, way: str) -> AsyncGenerator[UpstreamConnecti
                 extensions=[advertise(apps.EXTENSION, apps.SETTINGS)],
             )
             connection.client = await stack.enter_async_context(client)
-            # Values are checked where those of all tools are, by a faster validator.
+            # The results of all tools are validated elsewhere, faster.
             connection.client.session.validate_tool_result = _unchecked
             await connection.list_all()
             listening = asyncio.create_task(connection.listen())
             stack.callback(listening.cancel)
             yield connection
-    except (Exception, BaseExceptionGroup) as error:  # in one of the SDK's tasks, or in who waits for them
+    except (Exception, BaseExceptionGroup) as error:  # in one of the SDK's tasks, or in the code that awaits them
         raise connection.reason_text(error) from error
 
 
@@ -388,4 +388,4 @@ async def _process(
 
 
 async def _unchecked(name: str, result: Any) -> None:
-    """Take the place of the SDK's own check."""
+    """Replace the SDK's validation of results."""

@@ -1,4 +1,4 @@
-"""Which process runs a server. By default it is this one; `onetool.cluster` has the form for several processes."""
+"""Which process runs a server: by default this one. `onetool.cluster` implements this for several processes."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, Literal
@@ -16,7 +16,7 @@ RequestKind = Literal["tool", "prompt", "resource", "tools", "connect", "reconne
 
 
 class ServerRequest(msgspec.Struct, frozen=True):
-    """A request to a server as data, so that another process can make it: see `Work`."""
+    """A request to a server as data, so that another process can send it; see `Work`."""
 
     kind: RequestKind
     name: str = ""  # of the tool or the prompt, or the URI of the resource
@@ -37,7 +37,7 @@ class ServerRequest(msgspec.Struct, frozen=True):
 
 
 class SharedState(msgspec.Struct, frozen=True, kw_only=True):
-    """How a server is doing in the process that runs it."""
+    """The state of a server in the process that runs it."""
 
     state: Literal["connected", "connecting", "disconnected"] = "connecting"
     error: str | None = None
@@ -45,33 +45,33 @@ class SharedState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ServerOwners:
-    """Says which process runs a server. Here it is this process, which shares none."""
+    """The assignment of servers to processes. In this class, this process runs all servers and shares none."""
 
     def is_shared(self, settings: ServerSettings) -> bool:
-        """Return whether only one of several processes may run it."""
+        """Return whether only one of several processes may run the server."""
         return False
 
     def is_own(self, server: str) -> bool:
-        """Return whether this process runs it. Never blocks."""
+        """Return whether this process runs the server. Never blocks."""
         return True
 
     def take(self, server: str) -> bool:
-        """Run it here if no process does; return whether this process runs it now. May block."""
+        """Claim the server if no process runs it. Return whether this process runs it now. May block."""
         return True
 
     def release(self, servers: list[str]) -> None:
-        """Have others run them. May block."""
+        """Release the servers, so that other processes can run them. May block."""
 
     def holder(self, server: str) -> str | None:
-        """Return the id of the process that runs it, if several share it."""
+        """Return the id of the process that runs a shared server."""
         return None
 
     def state(self, server: str) -> SharedState | None:
-        """Return how it is doing in another process, where that is known."""
+        """Return the state of the server in another process, if known."""
         return None
 
     async def do(
         self, server: str, request: ServerRequest, may_repeat: bool, here: Callable[[], Awaitable[Any]]
     ) -> Any:
-        """Make the request where the server runs: by `here`, if that is this process."""
+        """Send the request in the process that runs the server; in this process, by `here`."""
         return await here()

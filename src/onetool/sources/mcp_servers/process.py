@@ -1,11 +1,11 @@
-"""`ServerProcess` is a server that runs as a child process: started without a shell, read by lines, ended as a group.
+"""`ServerProcess`, a server in a child process: started without a shell, read by lines, ended as a process group.
 
     process = await spawned(settings, log, reaper)
     await process.write(b"…"); line = await process.lines.next()
     await process.end()
 
-The MCP SDK takes a second to import, and most servers take as long to start. This module does not import it, so that
-both happen at once.
+Importing the MCP SDK takes a second, as does starting most servers. This module does not import the SDK, so that both
+happen concurrently.
 """
 
 import asyncio
@@ -24,12 +24,12 @@ from onetool.sources.mcp_servers.server_log import ServerLog
 from onetool.sources.mcp_servers.settings import PlacedServer, ServerSettings
 
 MAX_LINE = 32 * 1024 * 1024  # bytes of one message
-MAX_WAITING = 256  # lines that were read and not yet taken, of MAX_LINE bytes in all; then the server has to wait
-TURN = 64  # lines that are taken before others have their turn
-GRACE_SECONDS = 1.0  # seconds to end by itself, and again when it is told to
-LAST_OUTPUT = 0.5  # seconds for the rest of what it wrote, when it has ended
+MAX_WAITING = 256  # unread lines (and MAX_LINE bytes in all), after which reading pauses
+TURN = 64  # lines read before other tasks have their turn
+GRACE_SECONDS = 1.0  # seconds to exit by itself, and again after SIGTERM
+LAST_OUTPUT = 0.5  # seconds for the rest of the output after the process has ended
 
-KILL = getattr(signal, "SIGKILL", signal.SIGTERM)  # Windows has no stronger one, as SIGTERM is strong enough there
+KILL = getattr(signal, "SIGKILL", signal.SIGTERM)  # on Windows, SIGTERM kills as well
 
 
 async def spawned(settings: ServerSettings, server_log: ServerLog, reaper: ChildReaper) -> "ServerProcess":
@@ -38,13 +38,13 @@ async def spawned(settings: ServerSettings, server_log: ServerLog, reaper: Child
     written = str(settings.command)
     command = find_program(written, env.get("PATH"), str(settings.cwd or os.getcwd()))
     if command is None:
-        advice = "install it, or write its whole path"
+        advice = "install it, or use its full path"
         if " " in written.strip():
-            advice = "the command is the program alone: what follows goes into args"
+            advice = "command is the program only: put its arguments into args"
         raise ToolFailure(f"command not found: {written} ({advice})")
     if isinstance(settings, PlacedServer) and settings.project:
         why = why_changed(settings.trusted, program_at(command, settings.project))
-        if why is not None:  # since the config was read
+        if why is not None:  # changed since the config was read
             raise ToolFailure(f"it {why}: run onetool trust")
     if settings.cwd is not None and not settings.cwd.is_dir():
         raise ToolFailure(f"its folder does not exist: {settings.cwd} (cwd in its block of the config)")
@@ -56,7 +56,7 @@ async def spawned(settings: ServerSettings, server_log: ServerLog, reaper: Child
             *map(str, settings.args),
             env=env,
             cwd=settings.cwd,
-            start_new_session=True,  # Ctrl-C is not meant for it, and it can be ended with all that it started
+            start_new_session=True,  # Ctrl-C doesn't reach the server, and its child processes can be killed
         )
     except (OSError, ValueError) as error:
         raise ToolFailure(f"it can't be started: {command}: {getattr(error, 'strerror', None) or error}") from None
@@ -66,7 +66,7 @@ async def spawned(settings: ServerSettings, server_log: ServerLog, reaper: Child
 
 
 class ServerProcess(asyncio.SubprocessProtocol):
-    """The process, as the loop tells us about it."""
+    """A server process, with the callbacks of asyncio's subprocess protocol."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, server_log: ServerLog, reaper: ChildReaper) -> None:
         self._loop = loop
@@ -76,7 +76,7 @@ class ServerProcess(asyncio.SubprocessProtocol):
         self._may_write = asyncio.Event()
         self._may_write.set()
         self._exited = asyncio.Event()
-        self._is_closed = False  # it has closed its standard input, or is about to be gone
+        self._is_closed = False  # standard input is closed, or the process is being ended
         self.lines = ProcessLines(self._pause)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -101,7 +101,7 @@ class ServerProcess(asyncio.SubprocessProtocol):
     def process_exited(self) -> None:
         self._exited.set()
         self._may_write.set()
-        # One that it started may hold the other end of the pipe open: the conversation is over nevertheless.
+        # A child of the process may keep the pipe open, but the connection has ended.
         self._loop.call_later(LAST_OUTPUT, self.lines.end)
 
     def pause_writing(self) -> None:
@@ -115,7 +115,7 @@ class ServerProcess(asyncio.SubprocessProtocol):
         return None if self._transport is None else self._transport.get_returncode()
 
     async def wait_exited(self, seconds: float) -> None:
-        """Wait until the process has ended, at most so long."""
+        """Wait at most so long for the process to end."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._exited.wait()
@@ -129,7 +129,7 @@ class ServerProcess(asyncio.SubprocessProtocol):
         return f"it was ended by {_named(-code)}" if code < 0 else f"it ended with exit code {code}"
 
     async def write(self, data: bytes) -> None:
-        while not self._may_write.is_set():  # before writing: a call that is given up leaves nothing in the buffer
+        while not self._may_write.is_set():  # before writing: a cancelled call leaves nothing in the buffer
             await self._may_write.wait()
         pipe = self._pipe(0)
         if pipe is None or pipe.is_closing() or self._exited.is_set():
@@ -145,17 +145,17 @@ class ServerProcess(asyncio.SubprocessProtocol):
         if self._is_closed and not self._exited.is_set():
             await self.wait_exited(LAST_OUTPUT)
         if self._exited.is_set():
-            self.lines.broke_off = True  # it ended by itself; that may not have been noticed yet
+            self.lines.broke_off = True  # the process had already ended by itself
         try:
             if (pipe := self._pipe(0)) is not None:
                 pipe.close()
-            with CancelScope(shield=True):  # whoever is in a hurry: it must not stay behind
+            with CancelScope(shield=True):  # even if cancelled, the process must not be left running
                 for signal_ in (None, signal.SIGTERM):
                     if signal_ is not None and not self._exited.is_set():
                         self._kill(signal_)
                     await self.wait_exited(GRACE_SECONDS)
                 self._kill(KILL)
-                await self.wait_exited(GRACE_SECONDS)  # else it would be told as one that was left running
+                await self.wait_exited(GRACE_SECONDS)  # otherwise it would be reported as left running
         finally:
             self._kill(KILL)
             self._server_log.end_stderr()
@@ -165,7 +165,7 @@ class ServerProcess(asyncio.SubprocessProtocol):
             self._reaper.forget(self.pid)
 
     def _kill(self, signal_: signal.Signals) -> None:
-        """Send a signal to the process and its group, which it leads."""
+        """Send a signal to the process and its process group."""
         with suppress(ProcessLookupError, PermissionError):
             if hasattr(os, "killpg"):
                 os.killpg(self.pid, signal_)
@@ -182,25 +182,25 @@ class ServerProcess(asyncio.SubprocessProtocol):
 
 
 def _named(number: int) -> str:
-    with suppress(ValueError):  # those between the two that have a name
+    with suppress(ValueError):  # real-time signals between SIGRTMIN and SIGRTMAX have no name
         return signal.Signals(number).name
     return f"signal {number}"
 
 
 class ProcessLines:
-    """Standard output as lines, without tasks in between."""
+    """The lines of standard output, without a task per process."""
 
     def __init__(self, pause: Callable[[bool], None]) -> None:
         self._pause = pause
-        self._parts: list[bytes] = []  # of a line that has no end yet
+        self._parts: list[bytes] = []  # of an incomplete line
         self._size = 0
         self._waiting: deque[bytes] = deque()
-        self._bytes = 0  # of these
-        self._taken = 0  # lines in all
+        self._bytes = 0  # of `_parts`
+        self._taken = 0  # lines returned by `next`
         self._paused = False
         self._wanted: asyncio.Future[None] | None = None
         self._closed = False
-        self.broke_off = False  # it has ended, and not because we wanted it
+        self.broke_off = False  # the process ended before we ended it
         self.too_long = False
         self.at_end: Callable[[], None] | None = None  # called once
 
@@ -224,7 +224,7 @@ class ProcessLines:
         self._wake()
 
     def end(self) -> None:
-        """Note that there is no more to come."""
+        """Mark the output as complete."""
         if not self.broke_off and not self._closed:
             self.broke_off = True
             if self.at_end is not None:
@@ -237,7 +237,7 @@ class ProcessLines:
         self._wake()
 
     async def next(self) -> bytes | None:
-        """Return the next line; None when there are no more."""
+        """Return the next line, or None after the last one."""
         while not self._waiting:
             if self.broke_off or self._closed:
                 return None
@@ -247,7 +247,7 @@ class ProcessLines:
             finally:
                 self._wanted = None
         self._taken += 1
-        if self._taken % TURN == 0:  # a flood leaves other servers their turn
+        if self._taken % TURN == 0:  # so that a flood of lines doesn't starve other servers
             await asyncio.sleep(0)
         line = self._waiting.popleft()
         self._bytes -= len(line)

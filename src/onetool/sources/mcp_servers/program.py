@@ -1,7 +1,7 @@
-"""Finds the file that a server's command starts, and compares it with the one that was trusted. Nothing is started.
+"""Find the file that a server's command would start, and compare it with the trusted file. Nothing is started.
 
-A command of a project is trusted together with the file that it resolves to. `why_changed` says if that file has to be
-confirmed again: because it lies in the project and is another one now, or because other users can replace it.
+A command of a project is trusted together with the file that it resolves to. `why_changed` tells whether the file must
+be confirmed again, because a file in the project has changed or because other users can replace the file.
 """
 
 import os
@@ -20,12 +20,12 @@ _PYTHON = re.compile(r"(?:python|pypy)[\d.]*[a-z]?(?:\.exe)?|py(?:\.exe)?", re.I
 
 
 def find_program(command: str, search_path: str | None, folder: str) -> str | None:
-    """Return the path of a command; None if it is neither on the PATH nor beside our own Python.
+    """Return the path of a command, or None if it is neither on the PATH nor beside our own Python.
 
-    `search_path` is the PATH of the server. Relative paths are relative to `folder`, its working folder. Empty parts of
-    a PATH, which shells take for the current folder, are ignored.
+    `search_path` is the PATH of the server. Relative paths are relative to its working folder, `folder`. Empty entries
+    of the PATH, which shells treat as the current folder, are ignored.
     """
-    import shutil  # not with every config
+    import shutil  # most configs don't need it
 
     if os.path.dirname(command):
         return os.path.join(folder, os.path.expanduser(command))
@@ -35,7 +35,7 @@ def find_program(command: str, search_path: str | None, folder: str) -> str | No
 
 
 def canonical_path(path: str, project: str) -> str:
-    """Return a path that is the same however the project was reached. Symbolic links inside of the project stay."""
+    """Return a path that doesn't depend on symbolic links to the project. Links inside the project stay."""
     path, real = os.path.normpath(path), os.path.realpath(project)
     for root in (os.path.normpath(project), real):
         if _is_below(path, root):
@@ -48,9 +48,9 @@ class Program(msgspec.Struct, frozen=True, kw_only=True):
 
     path: str
     real: str  # `path` without symbolic links
-    in_project: bool = False  # one of the two is
+    in_project: bool = False  # `path` or `real` is in the project
     digest: str = ""  # of the file, if `real` lies in the project
-    writable: str = ""  # by other users: the file, or a link or folder on the way to it
+    writable: str = ""  # the file, link or folder on the way to it that other users can write
 
     def __str__(self) -> str:
         notes = [f"links to {self.real}"] if self.real != self.path else []
@@ -60,30 +60,30 @@ class Program(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ServerProgram(msgspec.Struct, frozen=True, kw_only=True):
-    """The command of a project's server as it is written, and the program that it resolves to."""
+    """The command of a project's server as written, with the program that it resolves to."""
 
     command: str
-    search_path: str | None = None  # its own PATH
+    search_path: str | None = None  # the PATH in its `env`
     folder: str
     module: str | None = None  # NAME of `python -m NAME`
-    has_module: bool = False  # Python finds it in the folder
-    is_safe_path: bool = False  # Python doesn't look for it there
-    program: Program | None = None  # None: it is not found
+    has_module: bool = False  # Python finds the module in the folder
+    is_safe_path: bool = False  # Python doesn't search the folder
+    program: Program | None = None  # None if not found
 
     def is_written_like(self, other: "ServerProgram") -> bool:
-        """Return whether both are the same command, whatever it resolves to."""
+        """Return whether both commands are written the same, whatever they resolve to."""
         mine, others = ((one.command, one.search_path, one.folder, one.module) for one in (self, other))
         return mine == others
 
     def now(self, project: str) -> "ServerProgram":
-        """Return the same command with the program that it resolves to at present."""
+        """Return this command with the program that it resolves to now."""
         search_path = os.environ.get("PATH") if self.search_path is None else self.search_path
         found = find_program(self.command, search_path, self.folder)
         return msgspec.structs.replace(self, program=found and program_at(found, project))
 
 
 def program_at(path: str, project: str) -> Program | None:
-    """Return the program at this path; None if there is no file."""
+    """Return the program at this path, or None if there is no file."""
     real, inside = os.path.realpath(path), os.path.realpath(project)
     try:
         os.stat(path)
@@ -101,7 +101,7 @@ def program_at(path: str, project: str) -> Program | None:
 
 
 def _writable_by_others(path: str) -> str:
-    """Return the file, link to it, or folder above one of these that other users can write; "" if there is none."""
+    """Return the first of the file, its links and their parent folders that other users can write, or ""."""
     pending, seen = [path], set[str]()
     while pending:
         place = pending.pop()
@@ -112,7 +112,7 @@ def _writable_by_others(path: str) -> str:
         pending.append(folder)
         if is_foreign_owner(status):
             return place
-        if stat.S_ISLNK(status.st_mode):  # its mode says nothing
+        if stat.S_ISLNK(status.st_mode):  # the mode of a link is meaningless
             pending.append(os.path.join(folder, os.readlink(place)))
         elif is_writable_by_others(status) and not (stat.S_ISDIR(status.st_mode) and status.st_mode & stat.S_ISVTX):
             return place
@@ -139,25 +139,25 @@ def _is_below(path: str, folder: str) -> bool:
 
 
 def python_module(words: Sequence[str], *, sets_safe_path: bool = True) -> tuple[str, bool] | None:
-    """Return NAME of a command line with `python -m NAME`, also behind `env` or `uv run`; None for others.
+    """Return NAME of a command line with `python -m NAME`, also after `env` or `uv run`, or None.
 
-    The second value says whether Python is sure to obey SAFE_PATH, or has -P or -I: other programs may not pass the
-    variable on, and -E ignores it.
+    The second value tells whether Python certainly has a safe path, by -P, -I or the variable SAFE_PATH: other programs
+    may not pass the variable on, and -E ignores it.
     """
     start = next((at for at, word in enumerate(words) if _PYTHON.fullmatch(os.path.basename(word))), len(words))
     options, flags = iter(words[start + 1 :]), ""
     for word in options:
         if not word.startswith("-") or word in ("-", "--"):
-            return None  # a script
+            return None  # runs a script
         if word == "--check-hash-based-pycs":
             next(options, None)
         for at, option in enumerate("" if word.startswith("--") else word[1:], 2):
             if option == "m":
                 is_safe = "P" in flags or "I" in flags or (sets_safe_path and start == 0 and "E" not in flags)
-                return word[at:] or next(options, ""), is_safe and "$" not in flags  # of a secret, not filled in yet
+                return word[at:] or next(options, ""), is_safe and "$" not in flags  # a secret that isn't filled in yet
             if option == "c":
                 return None
-            if option in "WX":  # with a value, here or in the next word
+            if option in "WX":  # the value follows, or is the next word
                 if not word[at:]:
                     next(options, None)
                 break
@@ -166,7 +166,7 @@ def python_module(words: Sequence[str], *, sets_safe_path: bool = True) -> tuple
 
 
 def has_module(name: str, folder: str) -> bool:
-    """Return whether `python -m NAME` would take NAME from this folder. Nothing is imported."""
+    """Return whether `python -m NAME` would load NAME from this folder. Nothing is imported."""
     from importlib import invalidate_caches
     from importlib.machinery import PathFinder
 

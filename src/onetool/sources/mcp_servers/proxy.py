@@ -1,4 +1,4 @@
-"""`ServerProxy` presents one MCP server as a pack: its tools, as known now or from the last time, and their changes."""
+"""`ServerProxy`, which presents an MCP server as a pack: its current or cached tools, and their changes."""
 
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
@@ -44,12 +44,12 @@ from onetool.sources.mcp_servers.server_cache import (
 from onetool.sources.mcp_servers.server_log import Redact, ServerLog
 from onetool.sources.mcp_servers.settings import ServerSettings, pack_name
 
-LATELY = 600.0  # seconds
-SHOWN = 5  # tools in a message: their names are the server's own words
+RECENT_SECONDS = 600.0
+SHOWN = 5  # tools in a message: servers choose the names
 
 
 class ServerSet(Protocol):
-    """The set of all servers, as the parts of one server use it: `Servers` imports these parts."""
+    """The interface of `Servers` for modules that `Servers` imports."""
 
     logins: Documents
     mask_also: Callable[[str], None]
@@ -64,7 +64,7 @@ class ServerSet(Protocol):
 
 
 class _Known(msgspec.Struct, frozen=True):
-    """What is known of a server at one moment. Replaced as a whole, so that its parts fit together."""
+    """An immutable snapshot of what is known of a server. Replacing it as a whole keeps its parts consistent."""
 
     cached: CachedServer
     changes: Mapping[str, list[str]]
@@ -72,11 +72,11 @@ class _Known(msgspec.Struct, frozen=True):
 
 
 class ChangedSinceSeenError(Exception):
-    """The tools of a server are not those that somebody has looked at and wants to approve."""
+    """An error for tools that have changed since the user reviewed them for approval."""
 
 
 class ServerProxy:
-    """Built from the cache. Updated from the connection's thread, read from any."""
+    """A server as a pack, built from the cache. Updated from the connection's thread, read from any thread."""
 
     def __init__(
         self,
@@ -88,7 +88,7 @@ class ServerProxy:
         store_result: StoreBlob,
         documents: Documents,
     ) -> None:
-        """`folder` has its log; `documents`, what is known of it."""
+        """Build the proxy from `documents`, which store what is known of the server. `folder` contains its log."""
         self.name = name
         self.settings = settings
         self.pack = pack_name(name, settings)
@@ -101,7 +101,7 @@ class ServerProxy:
         self._now = self._build(self._cache.nothing())
         self._read()
 
-    # What it offers
+    # The tools, prompts and resources
 
     @property
     def cached(self) -> CachedServer:
@@ -109,12 +109,12 @@ class ServerProxy:
 
     @property
     def changes(self) -> Mapping[str, list[str]]:
-        """The tools that differ from the approved ones, and in what."""
+        """The tools that differ from the approved definitions, with the changed parts."""
         return self._now.changes
 
     @property
     def is_listed(self) -> bool:
-        """Whether its tools are known."""
+        """Whether the tools of the server are known."""
         return self.cached.tools is not None
 
     @property
@@ -134,12 +134,12 @@ class ServerProxy:
         changed = self.changed()
         more = f" and {len(changed) - SHOWN} more" if len(changed) > SHOWN else ""
         return (
-            f"tools of the server {self.name} are not as they were approved: {', '.join(changed[:SHOWN])}{more}; "
-            f"look at them (onetool servers changes {self.name}), then: onetool servers approve {self.name}"
+            f"tools of the server {self.name} have changed since approval: {', '.join(changed[:SHOWN])}{more}; "
+            f"review them (onetool servers changes {self.name}), then run: onetool servers approve {self.name}"
         )
 
     def refusal(self) -> ToolFailure | None:
-        """Return the failure that calls get where the tools are refused."""
+        """Return the failure of calls if the tools are refused, else None."""
         return ToolFailure(self.why_refused(), reason="refused") if self.is_refused else None
 
     def changed(self, allowed: Collection[str] | None = None) -> list[str]:
@@ -150,7 +150,7 @@ class ServerProxy:
         return allowed is None or f"{self.pack}.{tool}" in allowed
 
     def differences(self, allowed: Collection[str] | None = None) -> dict[str, list[str]]:
-        """Return the differences of each tool from the approved one, line by line."""
+        """Return a line diff of each changed tool against its approved definition."""
         known = self._now
         cached, changed = known.cached, [name for name in known.changes if self._is_visible(name, allowed)]
         now = {str(one["name"]): one for one in digests_by_name(cached.tools or (), cached.offers)}
@@ -158,31 +158,31 @@ class ServerProxy:
 
     def _warnings(self) -> list[Mistake]:
         key = f"servers.{self.name}"
-        told = [*self.settings.mistakes]
+        mistakes = [*self.settings.mistakes]
         if self.is_refused:
-            told.append(Mistake(message=self.why_refused(), key=key))
+            mistakes.append(Mistake(message=self.why_refused(), key=key))
         known = [str(tool.get("name")) for tool in self.cached.tools or ()]
         for pattern in self.settings.tools or () if known else ():
             if not any(is_allowed(replace(self.settings, tools=(pattern,)), tool) for tool in known):
-                message = f"no tool of the server is called {pattern}"
-                told.append(Mistake(message=message, key=f"{key}.tools", severity="warning"))
+                message = f"no tool of the server matches {pattern}"
+                mistakes.append(Mistake(message=message, key=f"{key}.tools", severity="warning"))
         for alike in lookalikes(known):
             message = f"tools of the server look alike: {', '.join(map(ascii, alike[:SHOWN]))}"
-            told.append(Mistake(message=message, key=key, severity="warning"))
-        return told
+            mistakes.append(Mistake(message=message, key=key, severity="warning"))
+        return mistakes
 
-    # What it learns
+    # Updates
 
     def set_listing(self, listing: ServerListing) -> bool:
-        """Take the server's listing. Return whether that changes what it offers."""
+        """Store the server's listing. Return whether the listing has changed."""
         tools = first_by_name(listing.tools)
         all_of_it = digests_by_name(tools, listing.offers)
         with self._lock:
             approved = self._newest().approved or self.cached.approved
             before = replace(self.cached, approved=approved)
-            if approved is None and self.settings.pin and self._cache.has_lost:  # nobody knows what was approved
+            if approved is None and self.settings.pin and self._cache.has_lost:  # the approvals are lost
                 approved = {}
-            elif approved is None or not self.settings.pin:  # what is new is trusted; what changes later is noticed
+            elif approved is None or not self.settings.pin:  # new tools are trusted; later changes are reported
                 approved = approval(before, all_of_it, everything=approved is None)
             after = replace(
                 before,
@@ -202,31 +202,31 @@ class ServerProxy:
         return True
 
     def failed(self) -> None:
-        """Note that connecting failed, so that a caller that only lists need not wait again."""
+        """Record that connecting failed, so that callers that only list tools don't wait again."""
         with self._lock:
-            if not self.is_listed and not self.settings.mistakes:  # of such a one nothing is learnt
+            if not self.is_listed and not self.settings.mistakes:  # nothing is stored for invalid blocks
                 self._set(replace(self.cached, failed=time()))
 
     @property
     def has_failed_lately(self) -> bool:
-        return 0 <= time() - self.cached.failed < LATELY
+        return 0 <= time() - self.cached.failed < RECENT_SECONDS
 
     def approve(self, seen: Mapping[str, list[str]] | None = None) -> list[str]:
-        """Trust the tools as they are now. `seen`: the differences that somebody has looked at.
+        """Approve the current tools, and return the changed ones. `seen`: the differences that the user has reviewed.
 
-        Raises ChangedSinceSeenError if there are others by now.
+        Raises ChangedSinceSeenError if the differences are no longer the same.
         """
         with self._lock:
             if seen is not None and seen != self.differences():
-                raise ChangedSinceSeenError(f"{self.name} has changed since you looked")
-            told = self.changed()
+                raise ChangedSinceSeenError(f"{self.name} has changed since you reviewed it")
+            changed = self.changed()
             cached = self.cached
             approved = approval(cached, digests_by_name(cached.tools or (), cached.offers), everything=True)
             self._set(replace(self.cached, approved=approved, former={}))
-        return told
+        return changed
 
     def reread_approvals(self) -> bool:
-        """Read it again: another process may have approved. Return whether that changes what it offers."""
+        """Reload the state: another process may have approved tools. Return whether that changes the catalogue."""
         with self._lock:
             if self._cache.version() == self._read_at:
                 return False
@@ -235,7 +235,7 @@ class ServerProxy:
             return before != (self.is_refused, self._held_back())
 
     def restore(self) -> None:
-        """Store what is known again if somebody has deleted or damaged it, for those who read it there."""
+        """Store the known state again if it was deleted or damaged, because other processes read it."""
         with self._lock:
             version = self._cache.version()
             if version == self._read_at or (version is not None and version == self._looked_at):
@@ -245,7 +245,7 @@ class ServerProxy:
                 self._set(self.cached)
 
     def follow(self) -> bool:
-        """Read it again: another process that runs the server writes what it offers. Return whether it has changed."""
+        """Reload the state, which the process that runs the server updates. Return whether it has changed."""
         with self._lock:
             if self._cache.version() == self._read_at:
                 return False
@@ -255,30 +255,30 @@ class ServerProxy:
             return (before.tools, before.offers, before.approved) != (now.tools, now.offers, now.approved)
 
     def _held_back(self) -> set[str]:
-        """Return the tools whose hints count as they were before."""
+        """Return the tools that keep their previously approved hints."""
         return {name for name, parts in self.changes.items() if "behaviour" in parts}
 
     def _newest(self) -> CachedServer:
-        """Return what is stored, which another process may have written: what was approved there must stay."""
+        """Return the stored state: another process may have stored approvals, which must be kept."""
         return self.cached if self._cache.version() == self._read_at else self._cache.read()
 
     def _read(self) -> None:
         self._read_at, cached = self._cache.load()
-        if cached is None:  # what is known counts until it can be read
+        if cached is None:  # keep the known state until the stored one is readable
             return
         if cached.approved is None and self.cached.approved is not None:
-            # It is gone, or damaged. Else whatever the server offers next would be trusted.
-            self.server_log.note("what was remembered of it is gone: it is stored again, with what was approved")
+            # Deleted or damaged. Without the approvals, any tools that the server lists next would be trusted.
+            self.server_log.note("the stored state of the server was lost; it is stored again, with its approvals")
             self._read_at = self._cache.write(self.cached)
             return
         try:
             self._now = self._build(cached)
-        except Exception as error:  # noqa: BLE001 - of any shape
-            self.server_log.note(f"what was remembered of it can't be used, and is forgotten: {error!r:.200}")
+        except Exception as error:  # noqa: BLE001 - the stored state may have any shape
+            self.server_log.note(f"the stored state of the server is invalid and was discarded: {error!r:.200}")
             self._now = self._build(self._cache.nothing())
 
     def _set(self, cached: CachedServer) -> None:
-        """Use it from now on, and store it."""
+        """Replace the current state and store it."""
         self._now = self._build(cached)
         self._read_at = self._cache.write(cached)
 
@@ -287,7 +287,7 @@ class ServerProxy:
         bad, kept = cached.unusable, dict[str, Definition]()
         for tool in cached.tools or ():
             if is_allowed(self.settings, name := str(tool.get("name"))) and name not in bad:
-                kept.setdefault(name, tool)  # one that is listed twice is there once
+                kept.setdefault(name, tool)  # ignore tools that are listed twice
         offered = Catalogue(
             tools=tuple(self._tool(definition, cached) for definition in kept.values()),
             prompts=tuple(prompts_of(self.name, self.pack, self.settings, cached.offers.prompts, self._fetch)),
@@ -317,7 +317,7 @@ class ServerProxy:
         result = await self._servers.do(self.name, tool, ServerRequest("tool", tool, args), may_repeat)
         if is_light(result):
             return answer_of(result, self._store_result, self.pack, wraps)
-        import asyncio  # listing tools does not need it
+        import asyncio  # not needed for listing tools
 
         return await asyncio.to_thread(answer_of, result, self._store_result, self.pack, wraps)
 
@@ -326,7 +326,7 @@ class ServerProxy:
 
 
 def _shown(name: str) -> str:
-    """Return a name that may be anything, for a terminal."""
+    """Return a server's name for a tool in a form that is safe for a terminal."""
     return cut(name if name.isprintable() else ascii(name), 100)
 
 
@@ -342,7 +342,7 @@ class _ToolHandler:
     ) -> None:
         self._proxy = proxy
         self._name = name
-        self._may_repeat = may_repeat  # it does no harm twice
+        self._may_repeat = may_repeat  # the call may be made twice
         self._wraps = wraps
         self._defaults = defaults
 

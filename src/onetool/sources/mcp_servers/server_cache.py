@@ -1,11 +1,11 @@
-"""What is stored of a server between two starts: its tools, which definitions were approved, which transport worked.
+"""The stored state of a server: its tools, the approved definitions, and the transport that worked.
 
-So tools can be listed before their server is up, and a definition that has changed since it was approved is noticed. A
-server is identified by its command or its url: with another one everything is forgotten. One document per server.
+With this state, tools can be listed before their server is connected, and changes of approved definitions are noticed.
+Each server has one document. A server is identified by its command or URL: if that changes, the state is discarded.
 
-The folder that a command runs in counts, too. On one machine it is the folder itself. In a database that machines share
-it is what the config says: one that says nothing may lie in another folder on each of them. If configs say different
-things under one name, each has a document of its own.
+The working folder of a command is part of its identity. On one machine that is the folder itself. In a database that
+machines share it is the folder as written in the config, because the config may lie in different folders. If configs
+differ for the same name, each has its own document.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -24,21 +24,21 @@ from onetool.sources.mcp_servers.settings import ServerSettings
 Definition = Mapping[str, Any]
 """A tool as its server lists it."""
 
-PARTS = {  # what is pinned of a definition, and what it is called when it changes
+PARTS = {  # the pinned parts of a definition, and their names in messages
     "description": ("title", "description"),
     "parameters": ("inputSchema",),
     "output": ("outputSchema",),
     "behaviour": ("annotations",),
     "metadata": ("icons", "_meta"),
 }
-PASSED = ("title", "annotations", "icons", "_meta")  # what our clients read of it as it is
-# What, once it has this value, lets a tool run unasked or a second time, here or in a client that asks people.
+PASSED = ("title", "annotations", "icons", "_meta")  # passed to our clients unchanged
+# Values of hints with which OneTool or clients run a tool without confirmation, or repeat a call.
 LOOSENING = {"readOnlyHint": True, "idempotentHint": True, "destructiveHint": False, "openWorldHint": False}
 MAX_NAME = 100
 
 
 class Offers(msgspec.Struct, frozen=True, kw_only=True):
-    """What it has beside tools, as it lists that."""
+    """The prompts, resources and templates of a server, as listed."""
 
     prompts: tuple[Definition, ...] = ()
     resources: tuple[Definition, ...] = ()
@@ -46,7 +46,7 @@ class Offers(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ServerListing(msgspec.Struct, frozen=True):
-    """What a server said of itself when it was connected."""
+    """The listing that a server gave when it was connected."""
 
     tools: Sequence[Definition]
     offers: Offers
@@ -57,23 +57,23 @@ class ServerListing(msgspec.Struct, frozen=True):
 class CachedServer(msgspec.Struct, frozen=True, kw_only=True):
     """The content of the document."""
 
-    server: str = ""  # a digest of what it is
-    way: str | None = None  # how it was reached last: the client's mode, or "sse"
-    version: str | None = None  # what it calls itself
-    tools: tuple[Definition, ...] | None = None  # None: it has never told
-    unusable: dict[str, str] = {}  # tools that can't be ours, and why
+    server: str = ""  # a digest of the server's identity
+    way: str | None = None  # the last connection: the client's mode, or "sse"
+    version: str | None = None  # the server's own name and version
+    tools: tuple[Definition, ...] | None = None  # None: never listed
+    unusable: dict[str, str] = {}  # unusable tools, with the reasons
     approved: dict[str, dict[str, str]] | None = None  # for each tool the digests of its parts
-    failed: float = 0.0  # when it could not be connected, and had never told its tools
+    failed: float = 0.0  # the time of a failed connection, while its tools were unknown
     former: dict[str, Definition] = {}  # tools that have changed, as they were before
     offers: Offers = Offers()
 
 
 class ServerCache:
-    """What is stored of one server. What is wrong with it counts as empty, and what can't be written is forgotten."""
+    """The stored state of one server. Invalid data counts as empty, and failed writes are ignored."""
 
     def __init__(self, documents: Documents, name: str, settings: ServerSettings) -> None:
         self._documents = documents
-        here = _digest([settings.target, str(settings.cwd)])  # as it is written, with ${…} for its secrets
+        here = _digest([settings.target, str(settings.cwd)])  # as written, with ${…} for secrets
         anywhere = _digest([settings.target, {"written": settings.written_folder}])
         self._names = (anywhere, here) if documents.is_shared else (here, anywhere)
         self._server = self._names[0]
@@ -82,7 +82,7 @@ class ServerCache:
 
     @property
     def has_lost(self) -> bool:
-        """Whether something may have been stored of it that is gone."""
+        """Whether stored state of the server may have been lost."""
         return self._documents.has_lost
 
     def nothing(self) -> CachedServer:
@@ -93,11 +93,11 @@ class ServerCache:
         return self.load()[1] or self.nothing()
 
     def load(self) -> tuple[Version, CachedServer | None]:
-        """Return what is stored, and its version. None: it can't be read now, and may well be there."""
+        """Return the version of the stored state, and the state, or None if it can't be read now but may exist."""
         version = self.version()
         try:
             version, body = self._documents.load(self._key)
-            if is_moved := body is None:  # it may have been moved here from the other kind of database
+            if is_moved := body is None:  # the state may have been moved here from another kind of database
                 version, body = self._documents.load(self._moved_key)
             cached = self.nothing() if body is None else msgspec.json.decode(body, type=CachedServer)
         except DatabaseError as error:
@@ -110,20 +110,20 @@ class ServerCache:
         return version, replace(cached, server=self._server, approved=_with_all_parts(cached))
 
     def write(self, cached: CachedServer) -> Version:
-        """Store all of it or nothing, and return the new version."""
+        """Store the state atomically and return its new version."""
         data = msgspec.json.format(msgspec.json.encode(cached), indent=1)
         try:
             version = self._documents.write(self._key, data)
             if self._is_moved:
                 self._is_moved = False
-                self._documents.delete(self._moved_key)  # else it would count again when all is moved back
+                self._documents.delete(self._moved_key)  # otherwise it would be used again after moving back
             return version
         except DatabaseError:
             return self.version()
 
     def delete(self) -> None:
-        """Delete what is stored, unless replicas share it: others may still have the server under this name, and would
-        approve anew whatever it lists.
+        """Delete the stored state unless replicas share it: another replica may still have the server, and would
+        approve whatever it lists next.
         """
         if not self._documents.is_shared:
             with suppress(DatabaseError):
@@ -140,9 +140,9 @@ class ServerCache:
 
 
 def count_approved(body: bytes) -> tuple[int, int]:
-    """Return whether the server of a document was approved, as 0 or 1, and how many definitions are pinned.
+    """Return whether the document's server was approved, as 0 or 1, and the number of pinned definitions.
 
-    Raises ValueError, RecursionError.
+    Raises ValueError or RecursionError.
     """
     approved = msgspec.json.decode(body, type=CachedServer).approved
     return int(approved is not None), len(approved or ())
@@ -151,14 +151,14 @@ def count_approved(body: bytes) -> tuple[int, int]:
 def digests(definition: Definition) -> dict[str, str]:
     """Return digests of the parts of a definition that matter for trust."""
     digests = {part: _digest([definition.get(key) for key in keys]) for part, keys in PARTS.items()}
-    # Arguments can be given by their place: the order counts, too, which a digest of a mapping does not see.
+    # The order of properties matters for positional arguments, but not for the digest of a mapping.
     schema = definition.get("inputSchema")
     order = list(schema.get("properties") or ()) if isinstance(schema, dict) else []
     return {**digests, "parameters": _digest([digests["parameters"], order])}
 
 
 def digests_by_name(tools: Iterable[Definition], offers: Offers) -> list[Definition]:
-    """Return all that a model may read of a server before it is called, each under one name: tools and prompts."""
+    """Return the definitions that a model may read before calls, tools and prompts, with unique names."""
     prompts = (
         {**one, "name": f"prompt {one.get('name')}", "inputSchema": one.get("arguments")} for one in offers.prompts
     )
@@ -166,7 +166,7 @@ def digests_by_name(tools: Iterable[Definition], offers: Offers) -> list[Definit
 
 
 def first_by_name(definitions: Iterable[Definition]) -> list[Definition]:
-    """Return the definitions by name. Of those with the same name, the first one is used."""
+    """Return the definitions without later ones of the same name."""
     found: dict[str, Definition] = {}
     for definition in definitions:
         found.setdefault(str(definition.get("name")), definition)
@@ -174,9 +174,9 @@ def first_by_name(definitions: Iterable[Definition]) -> list[Definition]:
 
 
 def _with_all_parts(cached: CachedServer) -> dict[str, dict[str, str]] | None:
-    """Return the approved digests, with those of parts that were not pinned when a tool was approved.
+    """Return the approved digests, completed for parts that earlier versions did not pin.
 
-    Their definition was stored in full, so what it was then is known: an upgrade is not a change.
+    Definitions are stored in full, so missing digests can be computed: an upgrade does not count as a change.
     """
     if cached.approved is None or all(PARTS.keys() <= parts.keys() for parts in cached.approved.values()):
         return cached.approved
@@ -187,7 +187,7 @@ def _with_all_parts(cached: CachedServer) -> dict[str, dict[str, str]] | None:
 
 
 def changes(cached: CachedServer, tools: Sequence[Definition], strict: bool) -> dict[str, list[str]]:
-    """Return tools that differ from the approved ones, and in what. New tools count only in strict mode."""
+    """Return tools that differ from the approved ones, with the changed parts. New tools count only in strict mode."""
     if cached.approved is None:
         return {}
     found: dict[str, list[str]] = {}
@@ -202,7 +202,7 @@ def changes(cached: CachedServer, tools: Sequence[Definition], strict: bool) -> 
 
 
 def approval(cached: CachedServer, tools: Sequence[Definition], everything: bool) -> dict[str, dict[str, str]]:
-    """Return what is approved from now on: what was before, and what is new; or everything as it is now."""
+    """Return the new approvals: the previous ones plus new tools, or everything as listed now."""
     known = cached.approved or {}
     return {**known, **{tool["name"]: digests(tool) for tool in tools if everything or tool["name"] not in known}}
 
@@ -215,10 +215,10 @@ def former(cached: CachedServer, changed: Mapping[str, Any]) -> dict[str, Defini
 
 
 def as_trusted(cached: CachedServer, definition: Definition) -> Definition:
-    """Return the definition with no looser hints than those that it had when it was approved.
+    """Return the definition with hints no looser than the approved ones.
 
-    Else a server could have its tools run without anybody being asked, by calling them harmless one day. How it was
-    is not known of one that went away meanwhile: then it was as strict as can be.
+    Otherwise a server could make clients run its tools without confirmation by declaring them harmless later. If the
+    approved hints are unknown, because the tool was gone for a while, the strictest hints are assumed.
     """
     name = str(definition.get("name"))
     approved = (cached.approved or {}).get(name)
@@ -227,7 +227,7 @@ def as_trusted(cached: CachedServer, definition: Definition) -> Definition:
     before, now = _hints(cached.former.get(name)), _hints(definition)
     looser = {hint for hint, loose in LOOSENING.items() if before.get(hint) is not loose and now.get(hint) is loose}
     strict = {hint: before.get(hint, not LOOSENING[hint]) for hint in looser}
-    if "readOnlyHint" not in before:  # nobody has said that it changes something
+    if "readOnlyHint" not in before:  # the default is the strict value
         strict.pop("readOnlyHint", None)
     return {**definition, "annotations": {hint: value for hint, value in now.items() if hint not in looser} | strict}
 
@@ -238,7 +238,7 @@ def _hints(definition: Definition | None) -> Mapping[str, Any]:
 
 
 def difference(before: Definition | None, now: Definition) -> list[str]:
-    """Return the difference in lines that begin with - or +, as programmers read it."""
+    """Return a diff whose lines begin with - or +."""
     from difflib import unified_diff
 
     def written(tool: Definition) -> list[str]:
@@ -252,12 +252,12 @@ def difference(before: Definition | None, now: Definition) -> list[str]:
 
 def file_name(name: str) -> str:
     """Return a safe file name for a server's name."""
-    quoted = quote(name, safe=" ").replace(".", "%2E")  # what comes behind a dot tells our files apart
+    quoted = quote(name, safe=" ").replace(".", "%2E")  # the suffix after a dot distinguishes our files
     return quoted if len(quoted) <= MAX_NAME else f"{quoted[:MAX_NAME]}-{_digest(name)[:8]}"
 
 
 def cache_key(file_name: str, server: str) -> str:
-    """Return the key of the document. `server` is the digest of what the server is."""
+    """Return the key of the document. `server` is the digest of the server's identity."""
     return f"{file_name}@{server[:16]}"
 
 

@@ -1,7 +1,7 @@
-"""The log of a server: what it writes to standard error, and what happened to it, in memory and in a small file.
+"""The log of a server: its standard error and our notes, in memory and in a small file.
 
-`onetool servers logs NAME` reads the file, also while another process runs the server. Secrets are masked before
-anything is kept.
+`onetool servers logs NAME` reads the file, also while another process runs the server. Secrets are masked before text
+is stored.
 """
 
 import logging
@@ -20,17 +20,17 @@ from onetool.core.state_folders import make_state_folder
 
 log = logging.getLogger("onetool.servers")
 
-MAX_LINE = 2_000  # characters of a line
-SHORT = 200  # characters of one that is in the wrong place
-MAX_BYTES = 256 * 1024  # of the file, which then goes on in a new one; one old one is kept
+MAX_LINE = 2_000  # characters
+MAX_STRAY = 200  # characters of a stray line on standard output
+MAX_BYTES = 256 * 1024  # of the file before it is rotated; one old file is kept
 IN_MEMORY = 50  # lines
 
 Redact = Callable[[Any], Any]
-"""Text or data, without secrets."""
+"""Return text or data with secrets masked."""
 
 
 class ServerLog:
-    """`note` adds our own lines, `write_stderr` those of the server. Thread-safe."""
+    """The log of one server. `note` adds our own lines, `write_stderr` adds the server's. Thread-safe."""
 
     def __init__(self, name: str, file: Path, redact: Redact) -> None:
         self.name = name
@@ -39,15 +39,15 @@ class ServerLog:
         self._lock = Lock()
         self._rest = b""
         self._size: int | None = None
-        self.masked: tuple[str, ...] = ()  # values that are masked here alone: elsewhere they are no secrets
-        self.words: deque[str] = deque(maxlen=IN_MEMORY)  # of the server, since it was last started
+        self.masked: tuple[str, ...] = ()  # values that are masked only in this log
+        self.words: deque[str] = deque(maxlen=IN_MEMORY)  # the server's lines since its last start
 
     def note(self, text: str) -> None:
         log.info("%s: %s", self.name, text := self._clean(text[: 4 * MAX_LINE])[:MAX_LINE])
         self._append([f"-- {text}"])
 
     def write_stderr(self, data: bytes) -> None:
-        """Add a piece of the server's standard error, wherever that was cut."""
+        """Add a chunk of the server's standard error, which may end within a line."""
         *lines, rest = (self._rest + data).split(b"\n")
         if len(rest) > MAX_LINE:
             lines, rest = [*lines, rest], b""
@@ -55,44 +55,44 @@ class ServerLog:
         self._add_lines(lines)
 
     def end_stderr(self) -> None:
-        """Add what stands on the last line: there is nothing more to come."""
+        """Add the last line, which may be incomplete, when standard error has ended."""
         rest, self._rest = self._rest, b""
         self._add_lines([rest])
 
     def write_stray(self, line: bytes) -> None:
         """Add a line of the server's standard output that isn't a message."""
-        text = f"(on standard output) {self._cleaned(line, SHORT)}"
+        text = f"(on standard output) {self._masked(line, MAX_STRAY)}"
         self.words.append(text)
         self._append([text])
 
     def _add_lines(self, lines: list[bytes]) -> None:
-        texts = [self._cleaned(line) for line in lines if line.strip()]
+        texts = [self._masked(line) for line in lines if line.strip()]
         self.words.extend(texts)
-        self._append([f" {text}" if text.startswith("--") else text for text in texts])  # that is how ours begin
+        self._append([f" {text}" if text.startswith("--") else text for text in texts])  # the prefix of our own lines
 
-    def _cleaned(self, line: bytes, most: int = MAX_LINE) -> str:
-        """Return a line without secrets. It is cut only after masking: half a secret is one, too."""
-        return self._clean(line[: 4 * MAX_LINE].decode(errors="replace").rstrip())[:most]
+    def _masked(self, line: bytes, limit: int = MAX_LINE) -> str:
+        """Return a line with secrets masked. Masking comes before truncation, because half a secret is still secret."""
+        return self._clean(line[: 4 * MAX_LINE].decode(errors="replace").rstrip())[:limit]
 
-    def last_lines(self, most: int = 3) -> str:
-        """Return the end of what the server said, in one line: most often it says why it ended."""
-        return " / ".join(list(self.words)[-most:])
+    def last_lines(self, limit: int = 3) -> str:
+        """Return the server's last lines as one line: they usually tell why the server ended."""
+        return " / ".join(list(self.words)[-limit:])
 
-    def lines(self, most: int) -> list[str]:
-        """Return the last lines that were kept, by whichever process."""
+    def lines(self, limit: int) -> list[str]:
+        """Return the last stored lines, from any process."""
         kept: list[str] = []
         for file in (self._old, self._file):
             with suppress(OSError):
                 kept += file.read_text(encoding="utf-8", errors="replace").splitlines()
-        return kept[-most:]
+        return kept[-limit:]
 
-    def lines_after(self, position: str, most: int) -> tuple[list[str], str]:
-        """Return the lines that came after an earlier position, at most so many, and the position now.
+    def lines_after(self, position: str, limit: int) -> tuple[list[str], str]:
+        """Return at most so many lines after an earlier position, and the new position.
 
-        A position is a file and how far it was read. Where that file is gone, all that is kept counts as new.
+        A position is a file id with an offset. If the file no longer exists, all stored lines are new.
         """
-        named, _, said = position.partition("-")
-        start, kept = int(said) if said.isdecimal() else 0, b""
+        named, _, offset = position.partition("-")
+        start, kept = int(offset) if offset.isdecimal() else 0, b""
         with suppress(OSError):
             old, old_id = _read(self._old)
             kept = old[start if named == old_id else 0 :]
@@ -101,7 +101,7 @@ class ServerLog:
             now, now_id = _read(self._file)
             kept = now[start:] if named == now_id else kept + now
         lines = kept.decode(errors="replace").splitlines()
-        return lines[-most:], f"{now_id}-{len(now)}"
+        return lines[-limit:], f"{now_id}-{len(now)}"
 
     @property
     def _old(self) -> Path:
@@ -118,7 +118,7 @@ class ServerLog:
             return
         stamp = strftime("%Y-%m-%d %H:%M:%S")
         data = "".join(f"{stamp} {line}\n" for line in lines).encode()
-        with self._lock, suppress(OSError):  # a full disk must not stop a server
+        with self._lock, suppress(OSError):  # a full disk must not stop the server
             if self._size is None:
                 make_state_folder(self._file.parent)
                 self._size = self._file.stat().st_size if self._file.exists() else 0
@@ -131,7 +131,7 @@ class ServerLog:
 
 
 def _read(file: Path) -> tuple[bytes, str]:
-    """Return the whole lines of a file, and an id that stays when the file is renamed."""
+    """Return the complete lines of a file, and an id of the file that survives renaming."""
     with open(file, "rb") as stream:
         data = stream.read(2 * MAX_BYTES)
         return data[: data.rfind(b"\n") + 1], f"{os.fstat(stream.fileno()).st_ino:x}"

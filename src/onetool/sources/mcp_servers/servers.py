@@ -1,7 +1,7 @@
-"""`Servers` is the source of all MCP servers of the config.
+"""`Servers`, the source of all MCP servers in the config.
 
-What they offer is known from the last time, so listing starts nothing. The first call, or `start`, starts the loop with
-the connections.
+Their tools are cached, so listing tools starts no server. The first call, or `start`, starts the event loop with the
+connections.
 """
 
 import sys
@@ -36,28 +36,28 @@ State = Literal["connected", "connecting", "disconnected", "idle", "disabled"]
 
 BriefHealth = Literal["ok", "down", "changed"]
 
-# Why a server is not connected, for those who may call some of its tools and see nothing else of it.
-DOWN = "it can't be reached; its log says why"
-WANTS_LOGIN = "a person has to log in to it"
+# Why a server is not connected, for callers who may use some of its tools but not see its errors.
+DOWN = "it can't be reached; see its log"
+NEEDS_LOGIN = "a person has to log in to it"
 
 
 class ServerStatus(msgspec.Struct, frozen=True, kw_only=True):
     name: str
-    state: State  # idle: nobody has needed it yet
+    state: State  # idle: not needed yet
     transport: Transport
-    target: str  # the command line or the url, without secrets
+    target: str  # the command line or the URL, without secrets
     tools: int
-    version: str | None = None  # what it calls itself
+    version: str | None = None  # the server's own name and version
     error: str | None = None  # why it is not connected
-    changed: tuple[str, ...] = ()  # tools that are not as they were approved, and in what
-    refused: bool = False  # because of that
-    since: float | None = None  # it is connected, or is not: seconds since the epoch
+    changed: tuple[str, ...] = ()  # tools that differ from the approved ones, with the changed parts
+    refused: bool = False  # because of `changed`
+    since: float | None = None  # the last change of `state`, in seconds since the epoch
     needs_login: bool = False  # a person has to log in
-    runs_in: str | None = None  # the process that runs it, where several share it
+    runs_in: str | None = None  # the process that runs a shared server
 
 
 class Servers(Source):
-    """All MCP servers. `on_change` is called, from any thread, when the tools differ."""
+    """The source of all MCP servers. `on_change` is called from any thread when the tools change."""
 
     name = "servers"
 
@@ -71,11 +71,11 @@ class Servers(Source):
         on_change: Callable[[], None],
         mask_also: Callable[[str], None] = lambda _: None,
     ) -> None:
-        """`folder` has the logs; `documents`, what is known of servers."""
+        """Create the source. `folder` contains the logs, `documents` stores the state of the servers."""
         self.folder = folder
         self.logins = logins
         self._documents = documents
-        self.mask_also = mask_also  # told every secret before it is used, so that it can be masked
+        self.mask_also = mask_also  # called with every secret before its first use
         self._store_result = store_result
         self._redact = redact
         self._on_change = on_change
@@ -85,19 +85,19 @@ class Servers(Source):
         self._is_closed = self._moved = False
         self._owners = ServerOwners()
         if sys.version_info < (3, 12):
-            # Load it while there is one thread: loading it concurrently gives half of it. The SDK asks (for the time
-            # zones), and the sandbox (for its program), each in a thread of its own.
+            # Import it while there is one thread: a concurrent import gives an incomplete module. The SDK and the
+            # sandbox both use it, in different threads.
             import sysconfig
 
             sysconfig.get_config_vars()
 
     def keep_in(self, documents: Documents, logins: Documents) -> None:
-        """Keep what is known of servers, and the logins, there. If it is elsewhere, `configure` begins anew."""
+        """Store the servers' state and the logins there. If the place changes, `configure` rebuilds all servers."""
         if (documents, logins) != (self._documents, self.logins):
             self._documents, self.logins, self._moved = documents, logins, True
 
     def configure(self, blocks: Mapping[str, ServerSettings]) -> Callable[[], None]:
-        """Replace the settings. Unchanged servers stay; the returned function closes the others."""
+        """Replace the settings. Unchanged servers are kept; the returned function closes the other servers."""
         known = {} if self._moved else self._proxies
         kept = {name: proxy for name, proxy in known.items() if blocks.get(name) == proxy.settings}
         self._moved = False
@@ -115,7 +115,7 @@ class Servers(Source):
         offers = [proxy.catalogue() for proxy in self._proxies.values()]
         resources: dict[str, Resource] = {}
         listed = [resource for offer in offers for resource in offer.resources]
-        for resource in sorted(listed, key=lambda one: bool(one.variables)):  # what one lists is before another's form
+        for resource in sorted(listed, key=lambda one: bool(one.variables)):  # listed resources come before templates
             resources.setdefault(resource.uri, resource)  # servers choose their URIs: a duplicate is not a mistake
         return Catalogue(
             tools=tuple(tool for offer in offers for tool in offer.tools),
@@ -124,40 +124,40 @@ class Servers(Source):
             mistakes=tuple(mistake for offer in offers for mistake in offer.mistakes),
         )
 
-    # How they are doing
+    # State
 
     def names(self) -> list[str]:
         return list(self._proxies)
 
     def enabled(self, among: Iterable[str] | None = None) -> list[str]:
-        """Return those, or those of `among`, that the config does not switch off."""
+        """Return the enabled servers, or those in `among` that are enabled."""
         names = None if among is None else set(among)
         proxies = self._proxies.items()
         return [name for name, proxy in proxies if proxy.settings.enabled and (names is None or name in names)]
 
     def enabled_of(self, packs: Iterable[str]) -> list[str]:
-        """Return the enabled servers whose tools are in one of these packs, as code or the config names it."""
+        """Return the enabled servers of these packs, given by their names in code or in the config."""
         named = set(packs)
         return [name for name in self.enabled() if named & {(pack := self._proxies[name].pack), as_identifier(pack)}]
 
     def statuses(self, allowed: Collection[str] | None = None) -> list[ServerStatus]:
-        """Return how the servers are doing. With an allow-list: only those that it names a tool of, with these tools
-        alone, and without errors, which may say how a server is reached, and have lines of its log.
+        """Return the state of the servers. With an allow-list, return only the servers of allowed tools, with these
+        tools only and without error messages, which may contain addresses and lines of logs.
         """
         if allowed is None:
             return [self._status(one) for one in self._proxies.values()]
         wanted = {name.partition(".")[0] for name in allowed}
         seen = [self._status(one, allowed) for one in self._proxies.values() if one.pack in wanted]
-        return [replace(one, error=one.error and (WANTS_LOGIN if one.needs_login else DOWN)) for one in seen]
+        return [replace(one, error=one.error and (NEEDS_LOGIN if one.needs_login else DOWN)) for one in seen]
 
     def _status(self, proxy: ServerProxy, allowed: Collection[str] | None = None) -> ServerStatus:
         upstream = None if self._loop is None else self._loop.upstreams.get(proxy.name)
         state: State = "disabled" if not proxy.settings.enabled else "idle" if upstream is None else upstream.state
         if state == "connecting" and upstream is not None and upstream.error:
-            state = "disconnected"  # and it is being tried again
+            state = "disconnected"  # and reconnecting
         error, since = (None, None) if upstream is None else (upstream.error, upstream.since)
-        if upstream is None and (told := self._owners.state(proxy.name)) is not None:
-            state, error, since = told.state, told.error, told.since
+        if upstream is None and (shared := self._owners.state(proxy.name)) is not None:
+            state, error, since = shared.state, shared.error, shared.since
         return ServerStatus(
             name=proxy.name,
             state=state,
@@ -174,7 +174,7 @@ class Servers(Source):
         )
 
     def health(self, allowed: Collection[str] | None = None) -> dict[str, Any]:
-        """Return a short report. `changed` names tools that differ from the approved ones."""
+        """Return a short report on each server. `changed` names tools that differ from the approved ones."""
         statuses = self.statuses(allowed)
         wrong = [status for status in statuses if status.refused or status.state == "disconnected"]
         changed = {status.name: list(status.changed) for status in statuses if status.changed}
@@ -187,20 +187,20 @@ class Servers(Source):
         }
 
     def brief_health(self) -> "dict[str, BriefHealth]":
-        """Return each server's health in a word. One that nobody has needed yet is ok."""
+        """Return each server's health in a word. Servers that were not needed yet are ok."""
         found: dict[str, BriefHealth] = {}
         for one in self.statuses():
             found[one.name] = "changed" if one.changed else "down" if one.state == "disconnected" else "ok"
         return found
 
     def packs(self, allowed: Iterable[str] | None = None) -> list[str]:
-        """Return the packs whose tools are not known yet, as code names them; only those in the allow-list, if any."""
+        """Return the names in code of packs whose tools are not known yet; with an allow-list, only allowed packs."""
         wanted = None if allowed is None else {name.partition(".")[0] for name in allowed}
         packs = [self._proxies[name].pack for name in self.unlisted() if not self._proxies[name].is_listed]
         return [pack for pack in packs if wanted is None or pack in wanted]
 
     def unlisted(self, words: Iterable[str] | None = None) -> list[str]:
-        """Return servers whose tools are not known, or not as approved; of those that some words speak of."""
+        """Return the servers with unknown or refused tools; with `words`, only servers that match a word."""
         spoken = None if words is None else set(words)
         return [
             name
@@ -212,11 +212,11 @@ class Servers(Source):
         ]
 
     def listings(self) -> tuple[Any, ...]:
-        """Return what each has told of its tools, and whether it is refused: it differs when the tools do."""
+        """Return a value that changes whenever the tools of a server change."""
         return tuple((name, proxy.cached.tools, proxy.is_refused) for name, proxy in self._proxies.items())
 
     def missing(self, pack: str) -> ToolFailure | None:
-        """Return why a pack is not there that should be."""
+        """Return why the tools of a pack are missing, if it belongs to a server."""
         for proxy in self._proxies.values():
             if pack not in (proxy.pack, as_identifier(proxy.pack)):
                 continue
@@ -232,28 +232,28 @@ class Servers(Source):
         return self._proxies[name].server_log.lines(lines)
 
     def log_after(self, name: str, position: str, lines: int) -> tuple[list[str], str]:
-        """Return what came after a position in its log, and the position now."""
+        """Return the lines after a position in the server's log, and the new position."""
         return self._proxies[name].server_log.lines_after(position, lines)
 
     def differences(self, name: str, allowed: Collection[str] | None = None) -> dict[str, list[str]]:
-        """Return the differences of each of its tools, or of the allowed ones, from the approved one, line by line."""
+        """Return a line diff of each changed tool of a server, or each allowed one, against its approved definition."""
         return self._proxies[name].differences(allowed)
 
     def approve(self, name: str, seen: Mapping[str, list[str]] | None = None) -> list[str]:
-        """Approve the tools of a server as they are now, if they are as `seen`; return what differed, in words."""
+        """Approve the current tools of a server if their differences match `seen`; return the changed tools as text."""
         told = self._proxies[name].approve(seen)
         self._on_change()
         return told
 
     async def login(self, name: str, say: Callable[[str], None]) -> str | None:
-        """Have a person log in to it; `say` tells where. Return the granted scopes, where the server says so."""
+        """Have a person log in at the address given to `say`. Return the granted scopes, if the server names them."""
         from onetool.sources.mcp_servers.oauth import login
 
         url, auth = self._login_place(name)
         return await login(name, url, auth, self.logins, say)
 
     async def begin_login(self, name: str) -> str:
-        """Return the page where a person logs in to it. What comes of that is kept, and the server connected again."""
+        """Start a login and return its page. The tokens are stored and the server is connected again."""
         from onetool.sources.mcp_servers.oauth import login
 
         (url, auth), loop = self._login_place(name), self._started_loop()
@@ -264,19 +264,19 @@ class Servers(Source):
     def _login_place(self, name: str) -> tuple[str, AuthValue]:
         settings = self._proxies[name].settings
         if settings.url is None:
-            raise ToolFailure(f"the server {name} is started by a command: there is nothing to log in to")
+            raise ToolFailure(f"the server {name} is started by a command, so no login is needed")
         return str(settings.url), settings.auth
 
     def logout(self, name: str) -> bool:
-        """Forget the login; return whether there was one. It is not withdrawn at the server."""
+        """Delete the stored login, and return whether there was one. The login is not revoked at the server."""
         from onetool.http.login import forget
 
         return forget(self.logins, file_name(name))
 
     def copy_state(self, name: str, new: str) -> ServerCache:
-        """Store what is known of a server, what is approved and its login under a new name: a rename approves nothing.
+        """Copy the state, approvals and login of a server to a new name, so that a rename approves nothing.
 
-        Return what is stored under the old name. Raises DatabaseError.
+        Return the stored state of the old name. Raises DatabaseError.
         """
         proxy = self._proxies[name]
         ServerCache(self._documents, new, proxy.settings).write(proxy.cached)
@@ -287,14 +287,14 @@ class Servers(Source):
     def offered(self, name: str) -> Catalogue:
         return self._proxies[name].catalogue()
 
-    # What is done with them
+    # Connections
 
     async def test(self, name: str) -> int:
-        """Connect a server if need be, and ask it for its tools; return how many it has. Raises ToolFailure."""
+        """Connect the server if needed, list its tools and return their number. Raises ToolFailure."""
         return await self.do(name, "tools/list", ServerRequest("tools"), True)
 
     def start(self) -> None:
-        """Connect all of them, side by side, and come back at once."""
+        """Start connecting all servers concurrently, and return at once."""
         loop = self._started_loop()
         loop.stays_connected = True
         enabled = self.enabled()
@@ -306,9 +306,9 @@ class Servers(Source):
     async def wait_connected(
         self, names: Iterable[str] | None = None, retry: bool = False, seconds: float | None = None
     ) -> None:
-        """Connect those, or all, and wait until each has connected or failed. `retry`: also those that have failed.
+        """Connect these servers, or all, and wait until each is connected or has failed, at most `seconds`.
 
-        A slow one is not waited for after `seconds`.
+        `retry`: try failed servers again.
         """
         wanted = self.enabled(names)
         if shared := [name for name in wanted if self._is_shared(name)]:
@@ -328,12 +328,12 @@ class Servers(Source):
         self._follow([name])
 
     def wait_connected_sync(self, names: Iterable[str] | None = None, seconds: float | None = None) -> None:
-        """`wait_connected` for synchronous callers."""
+        """Call `wait_connected` synchronously."""
         if wanted := self.enabled(names):
             self._run(self._started_loop().wait_connected(wanted, False, seconds)).result()
 
     async def do(self, server: str, what: str, work: "Work[T]", may_repeat: bool) -> T:
-        """Do something with the connection to a server, which is opened for it. `may_repeat`: it may be done twice."""
+        """Run `work` with an open connection to a server. `may_repeat`: the work may be done twice."""
         if isinstance(work, ServerRequest) and self._is_shared(server):
             return await self._owners.do(server, work, may_repeat, lambda: self.do_here(server, what, work, may_repeat))
         return await self.do_here(server, what, work, may_repeat)
@@ -341,14 +341,14 @@ class Servers(Source):
     async def do_here(
         self, server: str, what: str, work: "Work[T]", may_repeat: bool, call: "UpstreamCall | None" = None
     ) -> T:
-        """Do the same in this process, whoever else may run the server."""
+        """Run `work` in this process, even if another process runs the server."""
         from onetool.sources.mcp_servers.upstream_calls import UpstreamCall
 
         loop = self._started_loop()
         return await loop.background.run(loop.do(server, what, work, may_repeat, call or UpstreamCall()))
 
     def close(self) -> None:
-        """End everything that was started."""
+        """Close all connections and the event loop."""
         with self._lock:
             self._is_closed = True
             loop, self._loop = self._loop, None
@@ -358,11 +358,11 @@ class Servers(Source):
     # Servers that several processes share
 
     def share(self, owners: ServerOwners) -> None:
-        """Let `owners` say which process runs a stdio server: only one does from now on."""
+        """Share the stdio servers between processes: `owners` assigns each server to one process."""
         self._owners = owners
 
     def tend_shared(self) -> None:
-        """Run the shared servers that nobody runs, and read what others tell of theirs. Called every second."""
+        """Claim shared servers that no process runs, and read the listings of the others. Called every second."""
         owners, loop = self._owners, self._loop
         if self._is_closed:
             return
@@ -376,7 +376,7 @@ class Servers(Source):
         self._follow([name for name in shared if not owners.is_own(name)])
 
     def end_shared(self) -> None:
-        """End those that run here, so that others can run them. It waits until they have ended."""
+        """Close the shared servers of this process and wait for that, so that other processes can run them."""
         owners, loop = self._owners, self._loop
         own = [name for name in self._proxies if owners.is_own(name)]
         if loop is not None:
@@ -385,7 +385,7 @@ class Servers(Source):
         owners.release(own)
 
     def shared_states(self) -> dict[str, SharedState]:
-        """Return how the shared servers are doing that run here."""
+        """Return the states of the shared servers that run in this process."""
         upstreams = {} if self._loop is None else dict(self._loop.upstreams)
         return {
             name: SharedState(state=one.state, error=one.error and self._redact(one.error), since=one.since)
@@ -401,7 +401,7 @@ class Servers(Source):
         return proxy is not None and self._owners.is_shared(proxy.settings)
 
     def follow_others(self, packs: Iterable[str]) -> None:
-        """Read what other processes that run servers of these packs have written down."""
+        """Reload the state of the servers of these packs that run in other processes."""
         named = self.enabled_of(packs)
         self._follow([name for name in named if self._is_shared(name) and not self._owners.is_own(name)])
 
@@ -412,14 +412,14 @@ class Servers(Source):
             self._on_change()
 
     async def _connect_shared(self, names: list[str], retry: bool, seconds: float | None) -> None:
-        """Have the processes that run them connect them, and wait for that."""
+        """Have the processes that run these servers connect them, and wait for that."""
         from asyncio import gather, wait_for
 
         loop = self._started_loop()
 
         async def connect(name: str) -> None:
             request = ServerRequest("connect", args={"retry": retry})
-            with suppress(ToolFailure):  # whoever calls it is told why
+            with suppress(ToolFailure):  # callers of the server get the error
                 await self._owners.do(
                     name, request, True, lambda: loop.background.run(loop.wait_connected([name], retry, None))
                 )
@@ -433,7 +433,7 @@ class Servers(Source):
             if self._is_closed:
                 raise ToolFailure("OneTool is closing, and its MCP servers with it", reason="source_unavailable")
             if self._loop is None:
-                from onetool.sources.mcp_servers.loop import ServerLoop  # listing tools does not need it
+                from onetool.sources.mcp_servers.loop import ServerLoop  # not needed for listing tools
 
                 self._loop = ServerLoop(self)
             return self._loop
@@ -441,23 +441,23 @@ class Servers(Source):
     def _run(self, work: Coroutine[Any, Any, T]) -> Any:
         return self._started_loop().background.submit(work)
 
-    # For the connections
+    # Called by the connections
 
     def proxy(self, name: str) -> ServerProxy | None:
         return self._proxies.get(name)
 
     def listing_received(self, proxy: ServerProxy, listing: ServerListing) -> None:
-        if self._proxies.get(proxy.name) is not proxy:  # it was replaced meanwhile, and speaks for itself no more
+        if self._proxies.get(proxy.name) is not proxy:  # the proxy has been replaced
             return
         offers = {kind: tuple(self._redact(listed)) for kind, listed in msgspec.structs.asdict(listing.offers).items()}
-        clean = replace(  # one may say a secret anywhere
+        clean = replace(  # a listing may contain secrets anywhere
             listing, tools=self._redact(listing.tools), offers=Offers(**offers), version=self._redact(listing.version)
         )
         if proxy.set_listing(clean):
             self._on_change()
 
     def reread_approvals(self) -> None:
-        """Read approvals of other processes."""
+        """Reload the approvals of other processes."""
         for proxy in self._proxies.values():
             proxy.restore()
         looked = [proxy.reread_approvals() for proxy in self._proxies.values() if proxy.changes]

@@ -1,6 +1,7 @@
-"""One block of `servers:` in the config, with its `auth:`, in the form in which other MCP clients write theirs.
+"""The settings of one server in `servers:` of the config, with its `auth:`, in the format of other MCP clients.
 
-It is read with every config, so nothing slow is imported here. No message repeats a value of `auth:`: it may be secret.
+This module is imported with every config, so it imports nothing slow. Messages never contain a value of `auth:`, which
+may be secret.
 """
 
 import re
@@ -25,41 +26,41 @@ Transport = Literal["stdio", "http", "sse"]
 
 PLACEHOLDER = lazy_pattern(r"\$\{([A-Za-z_][A-Za-z0-9_.-]*|file:[^{}\n]+)\}")
 MIN_SECRET = 8
-SSE = ("sse",)  # what clients call the transport of old servers
+SSE = ("sse",)  # the `type` of old servers in other clients' blocks
 
 
 class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """An MCP server to borrow tools from: a command to start, or a url. Blocks are pasted from elsewhere."""
+    """The settings of an MCP server: a command to start, or a URL. Blocks may be copied from other clients."""
 
     lenient: ClassVar[bool] = True
 
-    type: str | None = None  # the transport's name, as other clients' blocks give it
+    type: str | None = None  # the name of the transport in other clients' blocks
     command: Name | None = None
     args: tuple[str, ...] = ()
     env: dict[str, Secret] = {}
-    inherit: bool = True  # its process gets the certificates, proxies and indexes that our environment names
+    inherit: bool = True  # pass our variables for certificates, proxies and package indexes on to its process
     cwd: Path | None = None
     url: Name | None = None
     headers: dict[str, Secret] = {}
     auth: dict[str, Any] | Secret | None = None
-    timeout: Seconds = 60.0  # for a call
-    connect_timeout: Seconds = 30.0  # until it has started and told its tools
+    timeout: Seconds = 60.0  # of a call
+    connect_timeout: Seconds = 30.0  # for starting the server and listing its tools
     enabled: bool = True
-    disabled: bool = False  # other clients' way to say enabled: false; unheeded, it would start what was turned off
-    tools: tuple[str, ...] | None = None  # only these, where * stands for anything; None is all
-    prefix: Name | None = None  # the pack's name, where it is not the server's
-    parallel: bool = False  # calls of its tools may run beside others that a model makes in one step
-    pin: bool = False  # refuse its tools when a definition has changed, until somebody approves
-    strict: bool = True  # refuse code that contradicts a tool's schema before it runs
-    replicate: bool = False  # every worker and every replica runs one; else one of them does, for all
+    disabled: bool = False  # the form of `enabled: false` in other clients
+    tools: tuple[str, ...] | None = None  # patterns with *; None means all tools
+    prefix: Name | None = None  # the name of the pack, if it differs from the server's
+    parallel: bool = False  # its tools may run concurrently with other calls of a model's step
+    pin: bool = False  # refuse the tools after a definition has changed, until a user approves
+    strict: bool = True  # refuse code that contradicts a tool's schema without running it
+    replicate: bool = False  # every worker and replica runs the server; otherwise one of them runs it for all
 
-    docs_url: Name | None = None  # where the server is documented
+    docs_url: Name | None = None  # the server's documentation
 
     mistakes: ClassVar[tuple[Mistake, ...]] = ()
 
     @staticmethod
     def broken(mistakes: tuple[Mistake, ...]) -> "BrokenServer":
-        """Return a block that can't be used: its server is there, and says why it does not work."""
+        """Return settings that stand for an invalid block, so that its server is listed with the mistakes."""
         return BrokenServer(mistakes=mistakes)
 
     def __post_init__(self) -> None:
@@ -73,19 +74,19 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def target(self) -> str:
-        """What a person would recognise it by. Never a secret: args may hold one, and are shown as they are written."""
+        """The command line or URL, for people. Arguments are shown as written, so that their secrets stay hidden."""
         if self.url is not None:
             return re.sub(r"(?<=://)[^/@]*@", "", _shown(self.url))  # without credentials
         return " ".join(self.command_line)
 
     @property
     def command_line(self) -> tuple[str, ...]:
-        """The command and its arguments as they are written, with ${…} for secrets."""
+        """The command and its arguments as written, with ${…} for secrets."""
         return (_shown(self.command or ""), *map(_shown, self.args))
 
     @property
     def written_folder(self) -> str | None:
-        """The working folder as it is written: the same on all machines that have this block."""
+        """The working folder as written, which is the same on all machines with this block."""
         return None if self.cwd is None else str(self.cwd)
 
     def problems(self) -> Iterator[tuple[str, str, str | None]]:
@@ -102,11 +103,11 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PlacedServer(ServerSettings, frozen=True, kw_only=True):
-    """One with a command, whose working folder is that of its config unless the block names one."""
+    """Settings of a server with a command, whose working folder defaults to the folder of its config."""
 
-    written_cwd: str | None = None  # as it stands in the config, which may lie in another folder on each machine
-    project: str | None = None  # the project whose trust the command needs; None: it needs none
-    trusted: Program | None = None  # what the command resolved to when the project was trusted
+    written_cwd: str | None = None  # as written in the config, whose folder may differ between machines
+    project: str | None = None  # the project that must be trusted to run the command, if any
+    trusted: Program | None = None  # the program that the command resolved to when the project was trusted
 
     @property
     def written_folder(self) -> str | None:
@@ -114,33 +115,33 @@ class PlacedServer(ServerSettings, frozen=True, kw_only=True):
 
 
 class BrokenServer(ServerSettings, frozen=True, kw_only=True):
-    """Stands for a server whose block has mistakes."""
+    """A placeholder for a server whose block has mistakes."""
 
-    mistakes: tuple[Mistake, ...] = ()  # pyright: ignore[reportIncompatibleVariableOverride] - of one, not of all
+    mistakes: tuple[Mistake, ...] = ()  # pyright: ignore[reportIncompatibleVariableOverride] - an instance variable here
 
 
 def missing_secret(settings: ServerSettings) -> str | None:
-    """Return the name of a secret in the block that is not set: its placeholder is still there."""
+    """Return the name of a secret in the block that is not set, so that its placeholder remains."""
     auth = settings.auth.values() if isinstance(settings.auth, dict) else (settings.auth,)
     texts = (settings.url, settings.command, *settings.args, *settings.env.values(), *settings.headers.values(), *auth)
-    # A Secret that says how it was written was filled in, and may hold anything.
+    # A Secret that knows its written form was filled in, and its value may contain anything.
     unfilled = (text for text in texts if isinstance(text, str) and getattr(text, "shown", MASK) == MASK)
     found = (PLACEHOLDER.search(text) for text in unfilled)
     return next((match[1] for match in found if match), None)
 
 
 def secrets_in(settings: ServerSettings) -> Iterator[str]:
-    """Yield what of a block must not be shown, though it is written out: blocks are pasted with their tokens."""
+    """Yield the values of a block that must be masked though they are literals: copied blocks often contain tokens."""
     for name, value in (*settings.env.items(), *settings.headers.items()):
         if sounds_secret(name):
             for text in {str(value), str(value).rpartition(" ")[2]}:
-                # Masking words such as `true`, `test` and `postgres` would spoil half of all results.
+                # Masking words such as `true`, `test` and `postgres` would garble many results.
                 if len(text) >= MIN_SECRET and any(map(str.isalpha, text)) and not text.isalpha():
                     yield text
 
 
 def pack_name(name: str, settings: ServerSettings) -> str:
-    """Return the name of the pack. A pack ends at the first dot, so the name has none."""
+    """Return the name of the pack, without dots, because a dot separates a pack from its tools."""
     return (settings.prefix or name).replace(".", "-")
 
 
@@ -152,17 +153,17 @@ def _shown(text: str) -> str:
 
 
 AuthValue = str | Mapping[str, Any] | None
-"""As the config has it."""
+"""The value of `auth:` in the config."""
 
 AuthProblem = tuple[str, str, str | None]
-"""The key it stands at, what is wrong, what to do."""
+"""The key, the mistake and a hint."""
 
 AUTH_KEY = "auth"
 AUTH_FORMS = "write the token itself, usually ${NAME}, or oauth, or {type: bearer | oauth | client_credentials, …}"
 
 
 class _Unprinted(msgspec.Struct, frozen=True, kw_only=True):
-    """Does not show itself: what it holds may be secret."""
+    """A base class whose `repr` shows no values, because they may be secret."""
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(***)"
@@ -173,7 +174,7 @@ class BearerToken(_Unprinted, frozen=True, kw_only=True):
 
 
 class PersonLogin(_Unprinted, frozen=True, kw_only=True):
-    """A person logs in once, in the browser. Without a client_id we register ourselves with the server."""
+    """A login of a person in the browser. Without a client_id, OneTool registers with the server."""
 
     scopes: str | None = None
     client_id: str | None = None
@@ -181,16 +182,16 @@ class PersonLogin(_Unprinted, frozen=True, kw_only=True):
     client_name: str = "OneTool"
     client_metadata_url: str | None = None
     redirect_port: int | None = None
-    issuer: str | None = None  # the only authorization server that may get our credentials
+    issuer: str | None = None  # the only authorization server that may receive our credentials
 
     @property
     def key(self) -> str:
-        """Tokens belong to this: with another one they are not used."""
+        """The key of stored tokens, which are used with the same key only."""
         return f"oauth {self.client_id or self.client_metadata_url or ''}"
 
 
 class ClientCredentials(_Unprinted, frozen=True, kw_only=True):
-    """A program that logs in as itself."""
+    """A login with a program's own credentials."""
 
     client_id: str
     client_secret: str
@@ -212,7 +213,7 @@ AUTH_TYPES: dict[str, type[AuthSettings]] = {
 
 
 def read(auth: AuthValue) -> AuthSettings | None:
-    """Return the settings of a value without `auth_problems`; None where nothing is said."""
+    """Return the settings of a value that has no `auth_problems`, or None if it is empty."""
     if auth is None:
         return None
     if isinstance(auth, str):
@@ -223,14 +224,14 @@ def read(auth: AuthValue) -> AuthSettings | None:
 
 
 def auth_problems(auth: AuthValue) -> Iterator[AuthProblem]:
-    """Yield everything that is wrong with it."""
+    """Yield all problems of the value."""
     if auth is None:
         return
     if isinstance(auth, str):
         if not _is_token(auth):
             yield (
                 AUTH_KEY,
-                "this is not a token: it is empty, or has blanks, line breaks or characters beyond ASCII",
+                "invalid token: it is empty, or contains spaces, line breaks or non-ASCII characters",
                 AUTH_FORMS,
             )
     elif not isinstance(auth, Mapping):
@@ -242,7 +243,7 @@ def auth_problems(auth: AuthValue) -> Iterator[AuthProblem]:
 
 
 def _of_one_name(auth: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return `{type: bearer, value: …}`, as HTTP tools write it, with the key `token`."""
+    """Return `{type: bearer, value: …}`, the form of HTTP tools, with the key `token` instead of `value`."""
     if auth["type"] != "bearer" or "token" in auth or "value" not in auth:
         return auth
     return {"token" if key == "value" else key: value for key, value in auth.items()}
@@ -270,7 +271,7 @@ def _of_kind(kind: str, auth: Mapping[str, Any]) -> Iterator[AuthProblem]:
 
 
 class _Key(msgspec.Struct, frozen=True):
-    """One key: what its value must be, and how it is read."""
+    """The validation and conversion of one key of `auth:`."""
 
     expected: str
     fits: Callable[[Any], bool]
@@ -282,7 +283,7 @@ def _is_token(value: Any) -> bool:
 
 
 def _bare(token: str) -> str:
-    """Return a token without the scheme that some write before it."""
+    """Return a token without the prefix `Bearer`, which some users write."""
     return re.sub(r"^bearer +", "", token.strip(), flags=re.IGNORECASE)
 
 
@@ -300,7 +301,7 @@ def _joined(value: str | Sequence[str]) -> str:
 
 
 def _is_port(value: Any) -> bool:
-    """Return whether it is a port. A config that has only texts gives digits."""
+    """Return whether the value is a port. Values from ${NAME} are strings of digits."""
     digits = str(value) if isinstance(value, int | str) and not isinstance(value, bool) else ""
     return bool(re.fullmatch(r"[0-9]{1,5}", digits)) and 0 < int(digits) < 65_536
 
@@ -310,15 +311,15 @@ def _is_url(value: Any) -> bool:
 
 
 _KEYS = {
-    "token": _Key("a token: one word of ASCII", _is_token, _bare),
-    "scopes": _Key('a text with blanks between the scopes: "read write"', _are_scopes, _joined),
+    "token": _Key("a token: one word of ASCII characters", _is_token, _bare),
+    "scopes": _Key('a text with spaces between the scopes: "read write"', _are_scopes, _joined),
     "client_id": _Key("a text", _is_text),
     "client_secret": _Key("a text, usually ${NAME}", _is_text),
-    "client_name": _Key("a text: what the login page calls us", _is_text),
+    "client_name": _Key("a text: the name that the login page shows", _is_text),
     "client_metadata_url": _Key(
-        "the address of a client's document: https://host/path",
+        "the URL of a client's metadata document: https://host/path",
         lambda value: _is_url(value) and value.startswith("https://") and urlsplit(value).path not in ("", "/"),
     ),
     "redirect_port": _Key("a port: 1 to 65535", _is_port, int),
-    "issuer": _Key("the address of the authorization server: https://host", _is_url),
+    "issuer": _Key("the URL of the authorization server: https://host", _is_url),
 }

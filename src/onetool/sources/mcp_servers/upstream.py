@@ -1,6 +1,6 @@
-"""`Upstream` keeps one connection: opened on demand, opened again when it is lost, closed at the end.
+"""`Upstream`, which keeps one connection: opens it on demand, reopens it when it is lost, and closes it at the end.
 
-Everything here happens on the servers' event loop. The SDK is imported with the first connection, not before.
+All code here runs on the servers' event loop. The SDK is imported with the first connection, not before.
 """
 
 import asyncio
@@ -31,21 +31,21 @@ log = logging.getLogger("onetool.servers")
 
 T = TypeVar("T")
 Work = Callable[["UpstreamConnection", UpstreamCall], Awaitable[T]]
-"""Something to do with a connection."""
+"""Do something with a connection."""
 
 State = Literal["connected", "connecting", "disconnected"]
 
 FIRST_DELAY, MAX_DELAY = 0.5, 60.0  # seconds between two attempts
-STEADY = 10.0  # seconds after which a connection counts as a good one
-FRESH = 1.0  # seconds for which a failure answers for the next attempt, too
-GRACE = 15.0  # seconds beside those of connecting: to import the SDK, and to end a process that did not answer
-PAUSE = 0.1  # seconds; one that changes all the time must not keep us busy
+STEADY = 10.0  # seconds after which a connection counts as stable
+FRESH = 1.0  # seconds during which callers get the last failure without a new attempt
+GRACE = 15.0  # seconds in addition to connect_timeout, to import the SDK and to end a process that did not answer
+PAUSE = 0.1  # seconds between two listings of a server that changes all the time
 MAX_ERROR = 600
-END_TIMEOUT = 4.0  # seconds; a process gets two before it is killed
+END_TIMEOUT = 4.0  # seconds; a process is killed after two
 
 
 class Upstream:
-    """The connection to the server of a proxy. `servers` gets each listing of what the server offers."""
+    """The connection to the server of a proxy. `servers` receives each listing."""
 
     def __init__(self, proxy: ServerProxy, servers: ServerSet, reaper: ChildReaper, logs_errors: bool = False) -> None:
         self.name = proxy.name
@@ -58,11 +58,11 @@ class Upstream:
         self._servers = servers
         self._reaper = reaper
         self.pending_calls = UpstreamCalls()
-        self.calls = 0  # under way, also those that wait for the connection
+        self.calls = 0  # pending calls, including those that wait for the connection
         self.state: State = "connecting"
         self.error: str | None = None
-        self.since = time()  # it is connected, or is not
-        self.needs_login = False  # which is why it is not
+        self.since = time()  # when the connection was opened or lost
+        self.needs_login = False  # the reason for not being connected
         self._logs_errors = logs_errors
         self._connection: UpstreamConnection | None = None
         self._failed_at = -math.inf
@@ -72,15 +72,15 @@ class Upstream:
         self._attempt: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._task = asyncio.create_task(self._run(), name=f"onetool-server-{self.name}")
 
-    # For whoever wants something of it
+    # For callers
 
     async def do(self, what: str, work: "Work[T]", may_repeat: bool, call: UpstreamCall) -> T:
-        """Return the server's answer. If the connection is lost meanwhile, repeat only what may be done twice."""
+        """Run `work` and return the answer. If the connection is lost, repeat only work that may be done twice."""
         self.calls += 1
         try:
             while True:
                 connection = await self._connected()
-                if (refusal := self._proxy.refusal()) is not None:  # its tools were listed before it told them anew
+                if (refusal := self._proxy.refusal()) is not None:  # a new listing may have changed the tools
                     raise refusal
                 try:
                     with self.pending_calls.pending(call):
@@ -92,7 +92,7 @@ class Upstream:
                         reason="timeout",
                         hints=[f"servers.{self.name}.timeout in the config gives it more"],
                     ) from None
-                except Exception as error:  # noqa: BLE001 - the SDK has many
+                except Exception as error:  # noqa: BLE001 - the SDK raises many types
                     was_not_received = connection.was_not_received(error, call)
                     alone = self.pending_calls.is_empty()
                     if connection.ends_connection(error, call) or (alone and was_not_received):
@@ -100,7 +100,7 @@ class Upstream:
                     may_again = may_repeat or was_not_received
                     if connection.was_dropped(error, call) and may_again and not call.is_retry:
                         call.is_retry = True
-                        self.server_log.note(f"{what}: the connection was lost; the call may be tried again, and is")
+                        self.server_log.note(f"{what}: the connection was lost; retrying the call")
                         continue
                     if call.failure.body_text:
                         self.server_log.note(f"{what}: {call.failure.words}")
@@ -109,7 +109,7 @@ class Upstream:
             self.calls -= 1
 
     async def wait_connected(self, retry: bool = False) -> None:
-        """Wait until connected or failed, at most as long as connecting may take. `retry`: also after a failure."""
+        """Wait until connected or failed, at most `connect_timeout`. `retry`: try again after a failure."""
         if self._connection is not None or (self.error and not retry) or monotonic() - self._failed_at <= FRESH:
             return
         self._try_now.set()
@@ -122,15 +122,15 @@ class Upstream:
         if self.state != "connected":
             self._task.cancel()
         _, late = await asyncio.wait({self._task}, timeout=END_TIMEOUT)
-        if late:  # a web server that does not say good-bye, say
+        if late:  # for example a web server that doesn't close the connection
             self._task.cancel()
             await asyncio.wait({self._task}, timeout=END_TIMEOUT)
-        self._settle()  # no call waits for it any more
+        self._settle()  # release waiting calls
 
-    # How it lives
+    # The connection
 
     async def _connected(self) -> "UpstreamConnection":
-        """Return the connection. Without one, try to connect at once, and wait for it."""
+        """Return the connection. If there is none, connect at once and wait."""
         if self._connection is not None:
             if not self._connection.has_ended:
                 return self._connection
@@ -141,7 +141,7 @@ class Upstream:
         return self._connection
 
     def _drop(self, connection: "UpstreamConnection") -> None:
-        """Give the connection up; the next caller waits for a new one."""
+        """Discard the connection. The next caller waits for a new one."""
         connection.mark_unusable()
         if self._connection is connection:
             self._connection = None
@@ -163,10 +163,10 @@ class Upstream:
             try:
                 await self._connect_once()
                 why = None if self._stop.is_set() else "the connection was lost"
-            except BaseException as error:  # noqa: BLE001 - a group of whatever went wrong in the SDK's tasks
+            except BaseException as error:  # noqa: BLE001 - a group of errors in the SDK's tasks
                 task = asyncio.current_task()
                 if task is not None and task.cancelling():
-                    # What else went wrong at the same moment may have replaced it, and nobody asks for that any more.
+                    # Another error at the same time may have replaced the cancellation; that error no longer matters.
                     raise asyncio.CancelledError from None
                 why = self._reason_text(error)
             was_connected, self._connection = self.state == "connected", None
@@ -176,7 +176,7 @@ class Upstream:
             self._failed(why, was_connected)
             if was_connected and monotonic() - began > STEADY:
                 delay = FIRST_DELAY
-                continue  # it was a good one: at once
+                continue  # the connection was stable: reconnect at once
             self._try_now.clear()
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._try_now.wait(), delay * random.uniform(0.8, 1.2))  # noqa: S311
@@ -184,7 +184,7 @@ class Upstream:
         self._settle()
 
     async def _connect_once(self) -> None:
-        """Connect, and stay until it is over."""
+        """Connect, and wait until the connection ends."""
         if mistakes := self.settings.mistakes:
             raise ToolFailure("; ".join(map(str, mistakes)))
         if (secret := missing_secret(self.settings)) is not None:
@@ -194,10 +194,10 @@ class Upstream:
         if self.settings.transport == "stdio":
             self._started = await self.process()
         try:
-            # Beside the process that starts, and beside those of other servers: it takes a second.
+            # Importing takes a second, concurrently with the start of processes.
             opening = await asyncio.to_thread(import_module, "onetool.sources.mcp_servers.opening")
             async with opening.connected(self) as connection:
-                await self._report_listing(connection)  # first: who sees that it is connected may look for its tools
+                await self._report_listing(connection)  # first: callers may list tools once connected
                 self._connection, self.state, self.error = connection, "connected", None
                 self.since, self.needs_login = time(), False
                 self._settle()
@@ -218,12 +218,12 @@ class Upstream:
                 self._started = None
 
     async def process(self) -> ServerProcess:
-        """Return the process that was started already, or a new one."""
+        """Return the started process, or a new one."""
         started, self._started = self._started, None
         return started or await spawned(self.settings, self.server_log, self._reaper)
 
     async def _relist_on_change(self, connection: "UpstreamConnection") -> None:
-        """List again whenever the server says that its tools differ. An error there does not end the connection."""
+        """List the tools again whenever the server reports changes. Errors don't end the connection."""
         pause = PAUSE
         while True:
             await connection.changed.wait()
@@ -233,8 +233,8 @@ class Upstream:
             try:
                 async with asyncio.timeout(self.settings.connect_timeout):
                     await connection.list_all()
-            except Exception as error:  # noqa: BLE001 - the SDK has many
-                self.server_log.note(f"it has other tools than before, and does not tell which: {error!r:.200}")
+            except Exception as error:  # noqa: BLE001 - the SDK raises many types
+                self.server_log.note(f"the changed tools can't be listed: {error!r:.200}")
             else:
                 await self._report_listing(connection)
             pause = min(max(PAUSE, 4 * (monotonic() - began)), MAX_DELAY)
@@ -244,16 +244,16 @@ class Upstream:
             return
         self.way = connection.way
         tools = f"{len(connection.tools)} {'tool' if len(connection.tools) == 1 else 'tools'}"
-        self.server_log.note(f"connected: {connection.version or 'it does not say who it is'}, {tools}")
+        self.server_log.note(f"connected: {connection.version or 'unnamed server'}, {tools}")
         try:
-            # Definitions are checked, which may take a while: not on the loop that all servers share.
+            # In a thread, because checking definitions may take long and all servers share the loop.
             listing = ServerListing(connection.tools, connection.offers, connection.version, connection.way)
             await asyncio.to_thread(self._servers.listing_received, self._proxy, listing)
-        except Exception:  # our own fault, and no reason to lose the connection
+        except Exception:  # a bug of ours, which must not end the connection
             log.exception("the tools of the server %s could not be listed", self.name)
 
     def _failed(self, why: str | None, was_connected: bool) -> None:
-        if self._logs_errors and (was_connected or self.error is None):  # once, not with every attempt
+        if self._logs_errors and (was_connected or self.error is None):  # once, not after every attempt
             log.warning("the MCP server %s is not connected: %s", self.name, why)
         if was_connected:
             self.since = time()
@@ -262,22 +262,22 @@ class Upstream:
         if not was_connected:
             self._failed_at = monotonic()
             self._settle()
-        if self._attempt.done():  # the next one is to be waited for
+        if self._attempt.done():  # callers wait for the next attempt
             self._attempt = asyncio.get_running_loop().create_future()
 
     def _settle(self) -> None:
         if not self._attempt.done():
             self._attempt.set_result(None)
 
-    # What to say
+    # Errors
 
     def _reason_text(self, error: BaseException) -> str:
-        """Return why it could not be connected, or was lost: the first cause in a group, in words."""
+        """Return the message for a failed or lost connection. An exception group counts as its first cause."""
         self.needs_login = isinstance(auth_error_in(error), LoginRequiredError)
         if isinstance(error, ToolFailure):
             words = str(error)
         else:
-            from onetool.sources.mcp_servers.connection import why  # brings the SDK with it
+            from onetool.sources.mcp_servers.connection import why  # imports the SDK
 
             words = why(error)
         last = self.server_log.last_lines()
@@ -298,7 +298,7 @@ class Upstream:
         if connection.has_ended:
             await connection.wait_ended()
         last = self.server_log.last_lines()
-        said = f"; it said: {last}" if last else ""
-        why = f"the MCP server {self.name} ended in the middle of {what}: {connection.why_ended(call)}{said}"
-        hints = ["whether the call had an effect is not known", f"onetool servers logs {self.name}"]
+        output = f"; it said: {last}" if last else ""
+        why = f"the MCP server {self.name} ended in the middle of {what}: {connection.why_ended(call)}{output}"
+        hints = ["the call may or may not have had an effect", f"onetool servers logs {self.name}"]
         return ToolFailure(cut(why, MAX_ERROR), reason="source_unavailable", hints=hints)

@@ -1,8 +1,8 @@
-"""Calls that are pending on a connection: whose they are, and why a transport or a login failed for one of them.
+"""The pending calls of a connection: their callers, and why the transport or the login failed for one of them.
 
-Older servers do not say to which call a question, a progress or a message belongs. Where only one caller has pending
-calls it is clear; where several have, it is dropped: no client sees what is another's. The SDK only says that a request
-failed, so the transport notes the reason here. Nothing here ever holds a token.
+Older servers don't tell which call a request, progress or log message belongs to. If only one caller has pending calls,
+the message is passed to that caller; otherwise it is dropped, so that no client sees another's messages. The SDK only
+reports that a request failed, so the transport records the reason here. No object here ever contains a token.
 """
 
 import asyncio
@@ -27,23 +27,23 @@ class TransportFailure:
     def __init__(self) -> None:
         self.words: str | None = None
         self.status: int | None = None
-        self.body_text = ""  # the first line of the answer, where it says why
-        self.was_not_received = False  # before a byte of the request had left
+        self.body_text = ""  # the first line of a refusal's body
+        self.was_not_received = False  # failed before any byte of the request was sent
 
     def failed(self, error: Exception, was_not_received: bool) -> None:
         self.status, self.body_text = None, ""
         self.was_not_received = was_not_received
-        what = "it can not be reached" if was_not_received else "the connection broke"
+        what = "it can't be reached" if was_not_received else "the connection broke"
         self.words = f"{what}: {str(error) or type(error).__name__}"
 
     def answered(self, status: int, reason: str, body_text: str = "") -> None:
         self.was_not_received = False
         self.status, self.body_text = status, body_text
-        told = f"it answers {status} {reason}".strip()
-        self.words = None if status < 400 else f"{told}: {body_text}" if body_text else told
+        answer = f"it answers {status} {reason}".strip()
+        self.words = None if status < 400 else f"{answer}: {body_text}" if body_text else answer
 
     def refused(self, what: str) -> None:
-        """Note why its answer was not taken."""
+        """Record why the answer was rejected."""
         self.words = f"its answer {what}"
 
 
@@ -52,29 +52,29 @@ class TransportFailure:
 
 T = TypeVar("T")
 
-LATE_SECONDS = 10.0  # seconds for which a call that was given up may still be meant
+LATE_SECONDS = 10.0  # seconds during which messages may still belong to a cancelled call
 
 
 class UpstreamCall:
-    """One pending call. Made on the caller's loop, used on the servers' loop."""
+    """A pending call. Created on the caller's loop, used on the servers' loop."""
 
     def __init__(self, progress: Progress | None = None) -> None:
-        """`progress` takes the place of that of the running call."""
+        """Create the call. `progress` replaces the progress callback of the running call."""
         self._loop = asyncio.get_running_loop()
-        self._context = copy_context()  # with the call that is running
+        self._context = copy_context()  # contains the running call
         self._limit: asyncio.Timeout | None = None
         call = current_call.get()
         self.caller: Caller | None = current_caller.get()
-        self.peer: object = getattr(self.caller, "peer", self.caller)  # where it calls from, where that is known
+        self.peer: object = getattr(self.caller, "peer", self.caller)  # the client, if known
         self.progress = progress or (None if call is None or call.progress is None else self._report)
         self.is_retry = False
         self.failure = TransportFailure()
-        self._questions = 0  # that wait for an answer
-        self._left = 0.0  # seconds, while the clock stands still
+        self._questions = 0  # pending questions to the caller
+        self._left = 0.0  # remaining seconds while the timeout is paused
 
     @asynccontextmanager
     async def within(self, seconds: float) -> AsyncGenerator[None]:
-        """Raise TimeoutError when the server takes longer; the time that its caller takes to answer does not count."""
+        """Raise TimeoutError if the server takes longer, not counting the time in which it waits for the caller."""
         async with asyncio.timeout(seconds) as self._limit:
             try:
                 yield
@@ -82,9 +82,9 @@ class UpstreamCall:
                 self._limit = None
 
     async def on_caller_loop(self, ask: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """Run `ask` on the caller's loop; the call's timeout is paused meanwhile."""
+        """Run `ask` on the caller's loop, with the call's timeout paused."""
         if self._limit is None:
-            raise ToolFailure("the call is over, and nobody is there to be asked")
+            raise ToolFailure("the call has ended, so its caller can't be asked")
         with self._paused():
             done = self._context.copy().run(asyncio.run_coroutine_threadsafe, ask(), self._loop)
             return await asyncio.wrap_future(done)
@@ -100,14 +100,14 @@ class UpstreamCall:
             yield
         finally:
             self._questions -= 1
-            if self._questions == 0 and self._limit is not None:  # else the call has ended meanwhile
+            if self._questions == 0 and self._limit is not None:  # None if the call has ended
                 self._limit.reschedule(here.time() + self._left)
 
     def _report(self, done: float, total: float | None, message: str | None) -> None:
-        self.run_in_context(report_progress, done, total, message)  # which masks secrets
+        self.run_in_context(report_progress, done, total, message)  # masks secrets
 
     def begin_span(self, name: str) -> Span | None:
-        """Begin the span of a request of the caller; None where no spans are exported."""
+        """Begin a span for a request of the caller. Return None if no spans are exported."""
         return self._context.copy().run(begin_span, name)
 
     def run_in_context(self, notify: Callable[..., None], *what: Any) -> None:
@@ -117,7 +117,7 @@ class UpstreamCall:
 class UpstreamCalls:
     def __init__(self) -> None:
         self._calls: list[UpstreamCall] = []
-        # The server may go on with what was given up all the same: who did, and until when something may be theirs.
+        # The server may continue cancelled calls: their callers, and how long messages may be for them.
         self._abandoned: dict[int, tuple[object, float]] = {}
 
     @contextmanager
@@ -135,7 +135,7 @@ class UpstreamCalls:
         return not self._calls
 
     def only(self) -> UpstreamCall | None:
-        """Return the call that a message without a call id belongs to, if it is clear."""
+        """Return the call that a message without a call id belongs to, or None if that is ambiguous."""
         calls, now = self._calls, monotonic()
         self._abandoned = {key: (peer, until) for key, (peer, until) in self._abandoned.items() if until > now}
         peers = [*(call.peer for call in calls), *(peer for peer, _ in self._abandoned.values())]
@@ -145,16 +145,16 @@ class UpstreamCalls:
 
 
 current_upstream_call: ContextVar[UpstreamCall | None] = ContextVar("onetool_current_flight", default=None)
-"""Where a question comes as part of an answer, or on the stream of a request, it is known whose it is."""
+"""The call that a message belongs to, known for messages in a response or in the stream of a request."""
 
 
 # Authentication errors
 
 
 class LoginRequiredError(AuthError):
-    """A person has to log in. Raised in the background instead of asking."""
+    """An error for a missing login of a person, raised in the background instead of a prompt."""
 
-    def __init__(self, name: str, why: str = "wants a login", scopes: str = "") -> None:
+    def __init__(self, name: str, why: str = "requires a login", scopes: str = "") -> None:
         self.server = name
         self.scopes = tuple(scopes.split())
         self.command = f"onetool servers login {shlex.quote(name)}"
@@ -162,7 +162,7 @@ class LoginRequiredError(AuthError):
 
 
 class AuthWatch:
-    """Collects the authentication error of requests sent within `watching_auth`."""
+    """A record of the authentication error of requests sent within `watching_auth`."""
 
     error: AuthError | None = None
 
@@ -172,10 +172,10 @@ _auth_watch: ContextVar[AuthWatch | None] = ContextVar("onetool_auth_watch", def
 
 @contextmanager
 def watching_auth() -> Iterator[AuthWatch]:
-    """Collect in a watch why requests that are sent in here were not let through.
+    """Record why requests within this context were refused.
 
-    A connection is of no use without a login, and ends with the error itself. A single call that wants more rights than
-    the others must not end them: it gets a response that says nothing, and the reason stands here.
+    Without a login, the connection ends with the error itself. A single call that requires more rights must not end
+    other calls: that call gets a bare refusal, and the reason is recorded here.
     """
     watch = AuthWatch()
     before = _auth_watch.set(watch)
@@ -191,7 +191,7 @@ def note_auth_error(error: AuthError) -> None:
 
 
 def auth_error_in(error: BaseException) -> AuthError | None:
-    """Return the authentication error that ended a connection: task groups wrap what was raised in them."""
+    """Return the authentication error that ended a connection, also from inside the exception groups of tasks."""
     if isinstance(error, AuthError):
         return error
     if isinstance(error, BaseExceptionGroup):

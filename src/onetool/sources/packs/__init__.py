@@ -1,7 +1,7 @@
-"""Packs are Python modules whose functions are tools: built in, installed, or in files and folders of the user's.
+"""Packs: Python modules whose functions are tools, either built in, installed, or in the user's files and folders.
 
-`importing` finds packs and imports them, within a limit of time. `reading` gets the tools of a pack out of its source:
-for packs that are slow to import, and for completion, which must not run them.
+`importing` finds packs and imports them, with a time limit. `reading` reads the tools of a pack from its source code,
+for packs that are slow to import, and for shell completion, which must not run packs.
 """
 
 from collections import ChainMap
@@ -33,7 +33,7 @@ def builtin_tools(pack: str) -> tuple[ToolSpec, ...]:
 
 
 class BuiltinFunctions(Mapping[str, Handler]):
-    """The built-in packs' functions by tool name; a pack is imported when one of its names is asked for."""
+    """A mapping from tool names to functions of the built-in packs. Looking up a name imports its pack."""
 
     def __getitem__(self, name: str) -> Handler:
         pack = name.partition(".")[0]
@@ -51,9 +51,9 @@ class BuiltinFunctions(Mapping[str, Handler]):
 
 
 class Registry(ToolRegistry):
-    """Names to tools. `builtins` and `internals` are further handlers that definitions may name.
+    """A registry whose definitions can name functions of the built-in packs, and the given handlers.
 
-    It is here because the core can't import the built-in packs, whose functions definitions may name as well.
+    The class is here because the core can't import the built-in packs.
     """
 
     __slots__ = ()
@@ -64,22 +64,22 @@ class Registry(ToolRegistry):
 
 # The source
 
-IMPORT_TIMEOUT = 10.0  # seconds that we wait for a pack whose source does not tell its tools
-QUICK_IMPORT_SECONDS = 0.5  # that a pack may take to import before its tools are read from its source
+IMPORT_TIMEOUT = 10.0  # seconds, for packs whose tools can't be read from their source
+QUICK_IMPORT_SECONDS = 0.5  # after which the tools are read from the pack's source instead
 
 
 class PackSource(Source):
-    """The built-in packs, the installed ones, and those in the user's files and folders."""
+    """The source of built-in packs, installed packs, and packs in the user's files and folders."""
 
     name = "packs"
 
     def __init__(self, paths: Iterable[Path] = (), fresh: bool = False, imports: bool = True) -> None:
         self._paths = tuple(paths)
         self._fresh = fresh  # the files may have been edited since they were last imported
-        self._imports = imports  # else they are parsed, and no line of them is run
+        self._imports = imports  # otherwise packs are only parsed and none of their code runs
 
     def load(self) -> Catalogue:
-        """Import, read or parse every pack. One that fails is reported with file, line and cause; the others work."""
+        """Import, read or parse every pack. A failed pack is reported with file, line and cause; other packs load."""
         packs = [Catalogue(tools=builtin_tools(pack)) for pack in BUILTIN]
         taken: dict[str, str] = dict.fromkeys((*BUILTIN, "ot"), "built in")
         mistakes = [
@@ -96,7 +96,7 @@ class PackSource(Source):
                 mistakes.append(import_mistake(candidate, error))
                 continue
             if name in taken:
-                message = f"duplicate pack name {name!r}: the first one stays ({taken[name]}), this one is refused"
+                message = f"duplicate pack name {name!r}: the first one stays ({taken[name]}), this one is ignored"
                 hint = 'rename one of them with pack = "…"'
                 mistakes.append(Mistake(message=message, file=candidate.origin, key="packs", hint=hint))
                 continue
@@ -114,14 +114,14 @@ class PackSource(Source):
         seen: set[Path] = set()
         for candidate in in_paths(path for path in self._paths if path.exists()):
             place = candidate.file.resolve() if candidate.file else None
-            if place is None or place not in seen:  # a file may be named by itself and by its folder
+            if place is None or place not in seen:  # both the file and its folder may be configured
                 yield candidate
             if place is not None:
                 seen.add(place)
 
 
 def _load(candidate: PackCandidate, fresh: bool, imports: bool) -> tuple[str, Catalogue]:
-    """Return a pack's name and tools: imported, or read from its source where importing takes long; or parsed."""
+    """Return a pack's name and tools, read from its source if importing takes long, or only parsed."""
     from onetool.sources.packs.reading import imports_are_there, is_heavy, parsed, read_tools
 
     if not imports:

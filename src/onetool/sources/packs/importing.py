@@ -1,7 +1,7 @@
-"""Finds packs (files, folders, entry points `onetool.packs`) and imports their modules, in a thread with a time limit.
+"""Find packs (files, folders, entry points `onetool.packs`) and import their modules, in a thread with a time limit.
 
-A pack may take long to import, or never end: then it goes on in the background, and a call of one of its tools waits.
-`check_packs` imports packs to check them: what would fail, and what a model could not understand. It calls no tool.
+An import that exceeds the limit continues in the background, and calls of the pack's tools wait for it. `check_packs`
+imports packs and reports what would fail and what a model could not understand. It calls no tool.
 """
 
 import inspect
@@ -33,21 +33,21 @@ from onetool.core.spec import ToolSpec
 from onetool.sdk.pack import pack_name, tools_of
 
 GROUP = "onetool.packs"
-HOME = os.path.realpath(os.path.join(os.path.dirname(__file__), *[os.pardir] * 3))  # where we are installed
+HOME = os.path.realpath(os.path.join(os.path.dirname(__file__), *[os.pardir] * 3))  # where onetool is installed
 MAX_FILE_BYTES = 1024 * 1024
 
 
 class PackCandidate(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that may be a pack: a file to run, or a module to import."""
+    """A possible pack: a file to run or a module to import."""
 
-    name: str  # unless the module says otherwise
-    origin: str  # what to call it in a complaint
+    name: str  # unless the module sets `pack`
+    origin: str  # for error messages
     file: Path | None = None
     module: str | None = None
 
 
 def in_paths(paths: Iterable[Path]) -> Iterator[PackCandidate]:
-    """Yield the packs: a file, or a folder with an `__init__.py`, is one; any other folder holds packs."""
+    """Yield the packs at these paths. A file or a package is a pack; any other folder contains packs."""
     for path in paths:
         if path.is_dir() and not (path / "__init__.py").exists():
             yield from in_paths(_inside(path))
@@ -57,7 +57,7 @@ def in_paths(paths: Iterable[Path]) -> Iterator[PackCandidate]:
 
 
 def _inside(folder: Path) -> list[Path]:
-    """Return what in a folder may be a pack: modules and packages, but nothing private and no tests."""
+    """Return the modules and packages in a folder, except private ones and tests."""
     return sorted(
         path
         for path in folder.iterdir()
@@ -68,21 +68,19 @@ def _inside(folder: Path) -> list[Path]:
 
 
 class PackPart(msgspec.Struct, frozen=True):
-    """A file or a folder that packs may be made of."""
+    """A file or folder that may belong to a pack."""
 
     path: Path
-    place: (
-        str  # where it really is: the path of the packs, or what a link in there leads to; empty for what is not a pack
-    )
+    place: str  # the resolved path of the packs, or of a symbolic link among them; empty for files outside any pack
     is_folder: bool
 
 
 def parts_of(path: Path) -> Iterator[PackPart]:
-    """Yield all that packs at this path are made of, and what lies beside them. Raises OSError where it can't be
+    """Yield the files and folders of the packs at this path, and their neighbours. Raises OSError if a folder can't be
     listed.
 
-    Links are followed where importing would: to a pack, and whatever lies in a package. Bytecode that Python keeps is
-    left out: nobody has to have seen it, because it is not read (see `take_source`).
+    Links are followed where importing would follow them: to a pack, and anywhere in a package. Python's bytecode cache
+    is left out: nobody has to review it, because packs are loaded without it (see `take_source`).
     """
     place = os.path.realpath(path)
     holds_packs = path.is_dir() and not (path / "__init__.py").exists()
@@ -98,12 +96,12 @@ def parts_of(path: Path) -> Iterator[PackPart]:
         if found is not None:
             yield found
             if found.is_folder:
-                with suppress(OSError):  # where we may not look nothing can be imported, and the rest is looked at
+                with suppress(OSError):  # nothing can be imported from an unreadable folder
                     waiting += [(part / name, found.place) for name in sorted(os.listdir(part), reverse=True)]
 
 
 def _part(path: Path, place: str, seen: set[tuple[int, int]]) -> PackPart | None:
-    """None for what is not there, was there already, or is not a pack's."""
+    """Return the part at this path, or None if the path doesn't exist, was seen, or can't belong to a pack."""
     if os.path.islink(path):
         if not place:
             return None
@@ -111,10 +109,10 @@ def _part(path: Path, place: str, seen: set[tuple[int, int]]) -> PackPart | None
         place = place if real == place or real.startswith(os.path.join(place, "")) else real
     try:
         status = os.stat(path)
-    except OSError:  # it is missing, or may not be read
+    except OSError:  # missing or unreadable
         return None
     if not S_ISDIR(status.st_mode):
-        # `__pycache__/name.cpython-311.pyc`. A plain `name.pyc` is a module of its own.
+        # `__pycache__/name.cpython-311.pyc`. A plain `name.pyc` is a module.
         is_bytecode = path.parent.name == "__pycache__" and path.suffix == ".pyc" and "." in path.stem
         return PackPart(path, place, False) if S_ISREG(status.st_mode) and not is_bytecode else None
     if (status.st_dev, status.st_ino) in seen:
@@ -124,10 +122,10 @@ def _part(path: Path, place: str, seen: set[tuple[int, int]]) -> PackPart | None
 
 
 def installed() -> Iterator[PackCandidate]:
-    """Entry points of installed distributions.
+    """Yield the packs among the entry points of installed distributions.
 
-    Not by importlib.metadata, whose import alone takes longer than all of our start: only files that name our group
-    are parsed. The folder that one stands in is often on the path, and nothing is installed there, but us perhaps.
+    importlib.metadata is avoided because importing it takes longer than our whole start. Only files that name our group
+    are parsed. The current folder, often on the path, is skipped unless onetool itself is installed there.
     """
     folders = dict.fromkeys(os.path.realpath(folder) for folder in sys.path)
     here = os.path.realpath("")
@@ -143,7 +141,7 @@ def installed() -> Iterator[PackCandidate]:
 def _entry_point_files(folder: str) -> Iterator[str]:
     try:
         with os.scandir(folder or ".") as entries:
-            yield from sorted(  # of two packs with one name the first stays: always the same one
+            yield from sorted(  # so that of two packs with one name the same one always wins
                 os.path.join(entry.path, "entry_points.txt")
                 for entry in entries
                 if entry.name.endswith((".dist-info", ".egg-info"))
@@ -153,7 +151,7 @@ def _entry_point_files(folder: str) -> Iterator[str]:
 
 
 def _entries(file: str) -> list[tuple[str, str]]:
-    # Not by `open`, which does more: there may be a hundred files. A pipe would keep us waiting.
+    # `os.open` is faster than `open`, and there may be a hundred files. Reading a pipe would block.
     try:
         number = os.open(file, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
     except OSError:  # most distributions have none
@@ -192,7 +190,7 @@ class PackImport:
         self._lock = Lock()
 
     def wait(self, seconds: float | None = None) -> bool:
-        """Begin, if it has not begun, and wait; whether it is done."""
+        """Start the import if needed and wait for it. Return whether it has finished."""
         with self._lock:
             if self._thread is None:
                 self._thread = Thread(target=self._run, name=f"import {self.candidate.name}", daemon=True)
@@ -201,15 +199,15 @@ class PackImport:
         return not self._thread.is_alive()
 
     def module(self, seconds: float | None = None) -> ModuleType:
-        """Return the module, when it is done; raises what the import raised, or TimeoutError."""
+        """Wait for the module and return it. Raises TimeoutError, or the exception of the import."""
         if not self.wait(seconds):
-            raise TimeoutError(f"still importing after {seconds:g} s; it may be waiting for something")
+            raise TimeoutError(f"still importing after {seconds:g} s; the pack may be waiting for something")
         if self._module is None:
             raise self._error or ImportError(f"{self.candidate.origin} gave no module")
         return self._module
 
     def module_for_a_call(self) -> ModuleType:
-        """Return the module for a call of a tool: a failed import is a failure of that tool."""
+        """Return the module for a tool call. Raises ToolFailure if the import failed."""
         try:
             return self.module()
         except BaseException as error:  # noqa: BLE001 - a pack may raise anything
@@ -224,7 +222,7 @@ class PackImport:
             if not hasattr(module, "pack"):
                 module.pack = self.candidate.name  # pyright: ignore[reportAttributeAccessIssue]
             self._module = module
-        except KeyboardInterrupt as error:  # raised by the pack: a person's goes to the main thread
+        except KeyboardInterrupt as error:  # raised by the pack: Ctrl-C is raised in the main thread
             self._error = ImportError("KeyboardInterrupt").with_traceback(error.__traceback__)
         except BaseException as error:  # noqa: BLE001 - a pack may raise anything, SystemExit included
             self._error = error
@@ -233,9 +231,9 @@ class PackImport:
 def _run_file(file: Path, fresh: bool) -> ModuleType:
     from importlib.util import module_from_spec, spec_from_file_location
 
-    # Two files may have one name; each is a module of its own.
+    # Files of the same name in different folders get different modules.
     name = f"{PREFIX}{file.parent.name if file.name == '__init__.py' else file.stem}_{crc32(bytes(file)):08x}"
-    for loaded in list(sys.modules):  # a copy: other threads import meanwhile
+    for loaded in list(sys.modules):  # a copy: other threads may import at the same time
         if loaded == name or loaded.startswith(f"{name}."):
             sys.modules.pop(loaded, None)
     inside = [str(file.parent)] if file.name == "__init__.py" else None
@@ -251,24 +249,24 @@ def _run_file(file: Path, fresh: bool) -> ModuleType:
 
 
 def pack_modules() -> dict[str, ModuleType]:
-    """Return the modules of packs that come from files, and what is inside of them."""
+    """Return the modules and submodules of the packs loaded from files."""
     return {name: module for name, module in list(sys.modules.items()) if name.startswith(PREFIX)}
 
 
 def restore_modules(modules: dict[str, ModuleType]) -> None:
-    """Restore these modules in sys.modules, after a reload that was not applied: packs look their own parts up there.
+    """Restore these modules in sys.modules after a reload that was not applied: packs find their submodules there.
 
-    Others are left: another app in this process may have imported them.
+    Other modules are kept: another app in this process may have imported them.
     """
     sys.modules.update(modules)
 
 
 def import_mistake(candidate: PackCandidate, error: BaseException) -> Mistake:
-    """Return what went wrong, and in which line of the pack's own file."""
+    """Return the error as a mistake with the last line of the pack's own file that led to it."""
     file = candidate.file
     line = error.lineno if isinstance(error, SyntaxError) else None
     trace = None if isinstance(error, SyntaxError) else error.__traceback__
-    while trace is not None:  # the last line of that file on the way to the error
+    while trace is not None:
         if trace.tb_frame.f_code.co_filename == str(file):
             line = trace.tb_lineno
         trace = trace.tb_next
@@ -281,7 +279,7 @@ def import_mistake(candidate: PackCandidate, error: BaseException) -> Mistake:
 
 
 class FromSource(SourceFileLoader):
-    """As Python loads a source file, without the cache."""
+    """A source file loader that ignores the bytecode cache."""
 
     def get_code(self, fullname: str) -> CodeType:
         path = self.get_filename(fullname)
@@ -292,7 +290,7 @@ _WAYS = ((ExtensionFileLoader, EXTENSION_SUFFIXES), (FromSource, SOURCE_SUFFIXES
 
 
 class Finder:
-    """Finds what is inside of packs that are loaded from source. All else is left to Python."""
+    """A finder of the submodules of packs that are loaded from source. Python finds all other modules."""
 
     def __init__(self) -> None:
         self.packs: set[str] = set()
@@ -311,7 +309,7 @@ _finder = Finder()
 
 
 def take_source(spec: ModuleSpec) -> None:
-    """Have a pack's module, and later those inside of it, loaded from source."""
+    """Make Python load a pack's module, and later its submodules, from source."""
     if isinstance(spec.loader, SourceFileLoader):
         spec.loader = FromSource(spec.name, spec.loader.path)
     _finder.packs.add(spec.name)
@@ -323,7 +321,7 @@ def take_source(spec: ModuleSpec) -> None:
 
 
 def check_packs(path: Path, known: Snapshot) -> list[Mistake]:
-    """Everything about the pack, or the folder of packs, at this path. `known` are the tools that there are already."""
+    """Return the mistakes of the pack, or of all packs in the folder, at this path. `known` has the existing tools."""
     candidates = list(in_paths([path]))
     if not candidates:
         return [Mistake(message="there is no pack here: no Python file that could be one", file=str(path))]
@@ -339,10 +337,10 @@ def _check(candidate: PackCandidate, known: Snapshot) -> Iterator[Mistake]:
         return
     yield from found.mistakes
     if not (found.tools or found.prompts or found.resources or found.mistakes):
-        yield Mistake(message="it has no tools: no public function", file=candidate.origin, key=name)
+        yield Mistake(message="the pack has no tools: it has no public function", file=candidate.origin, key=name)
     others = {spec.defined_in.rpartition(":")[0] for spec in known.packs().get(name, {}).values() if spec.defined_in}
     others -= {candidate.origin, str(Path(candidate.origin).resolve())}
-    if others:  # the one that comes first would win
+    if others:  # the first pack would win
         message = f"the pack name {name!r} is taken by {', '.join(sorted(others))}"
         yield Mistake(message=message, file=candidate.origin, key=name, hint='choose another with pack = "…"')
     first: dict[str, ToolSpec] = {}
@@ -352,8 +350,9 @@ def _check(candidate: PackCandidate, known: Snapshot) -> Iterator[Mistake]:
             yield Mistake(message=duplicate(first[spec.name], spec), file=file, line=int(line), key=spec.name)
         first.setdefault(spec.name, spec)
     if not name.isidentifier():
-        message = f"the pack name {name!r} can't be written in code as it is"
-        yield Mistake(message=message, file=candidate.origin, key=name, hint="take a word", severity="warning")
+        message = f"the pack name {name!r} can't be used in code"
+        hint = "use letters, digits and underscores"
+        yield Mistake(message=message, file=candidate.origin, key=name, hint=hint, severity="warning")
     for spec in found.tools:
         yield from _check_tool(spec, module)
 
@@ -368,14 +367,14 @@ def _check_tool(spec: ToolSpec, module: ModuleType) -> Iterator[Mistake]:
     place = {"file": file, "line": int(line), "key": spec.name, "severity": "warning"}
     if not inspect.getdoc(function):
         yield Mistake(
-            message="has no docstring: a model sees only its name", hint="say what it does in a line", **place
+            message="has no docstring: a model sees only its name", hint="describe the tool in one line", **place
         )
     for parameter in inspect.signature(function).parameters.values():
         described = spec.input_schema.get("properties", {}).get(parameter.name, {})
         if parameter.annotation is parameter.empty and parameter.kind is not parameter.VAR_KEYWORD:
-            yield Mistake(message=f"{parameter.name} has no type hint: it takes anything", **place)
+            yield Mistake(message=f"{parameter.name} has no type hint: any value is accepted", **place)
         elif parameter.name in spec.input_schema.get("properties", {}) and not described.get("description"):
             yield Mistake(message=f"{parameter.name} is not described in the docstring", **place)
     returns = inspect.signature(function).return_annotation
     if spec.output_schema is None and returns not in (inspect.Signature.empty, None, "None", Any, "Any"):
-        yield Mistake(message=f"what it returns ({returns}) has no form in JSON that could be checked", **place)
+        yield Mistake(message=f"the return type {returns} has no JSON schema, so results can't be checked", **place)

@@ -1,8 +1,8 @@
-"""Gets the tools of a pack out of its source, without importing it.
+"""Read the tools of a pack from its source, without importing the pack.
 
-`read_tools` runs only what a signature needs: light imports, classes, constants, and functions without their bodies. If
-that does not work (a hint that needs a heavy library, an unknown decorator) the pack has to be imported. `parsed` runs
-nothing: it knows names, first lines of docstrings and places, but no schemas, and nothing that is made at run time.
+`read_tools` runs only what signatures need: light imports, classes, constants, and functions without their bodies. If
+that fails (a type hint that needs a heavy library, an unknown decorator) the pack has to be imported. `parsed` runs
+nothing: it finds names, first lines of docstrings and line numbers, but no schemas and no tools created at run time.
 """
 
 import ast
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 OUTLINE_SECONDS = 2.0
-# What hints are made of, and quick to import.
+# Modules that type hints use and that are quick to import.
 # fmt: off
 LIGHT = frozenset({
     "__future__", "abc", "collections", "dataclasses", "datetime", "decimal", "enum", "fractions", "functools", "math",
@@ -40,11 +40,11 @@ _KNOWN_DECORATORS = frozenset({"tool", "requires_cli", "requires_lib"})
 
 
 def is_heavy(file: Path) -> bool:
-    """Return whether the module imports libraries that are not Python's own: those may take seconds."""
+    """Return whether the module imports third-party libraries, which may take seconds."""
     try:
         lines = file.read_text(encoding="utf-8").splitlines() if file.is_file() else []
     except (OSError, UnicodeDecodeError):
-        return False  # importing it will say what is wrong
+        return False  # importing the file reports the error
     for line in lines:
         if line.startswith(("import ", "from ")):
             _, *names = line.replace(",", " ").split()
@@ -55,21 +55,21 @@ def is_heavy(file: Path) -> bool:
 
 
 def read_tools(file: Path, started: PackImport) -> tuple[ToolSpec, ...]:
-    """Read the pack's tools; each imports the pack when it is first called. None if the source doesn't tell enough."""
+    """Return the pack's tools, which import the pack when first called; empty if the source isn't enough."""
     found: list[Catalogue] = []
 
     def read() -> None:
-        with suppress(BaseException):  # whatever it is, importing the pack will tell better
+        with suppress(BaseException):  # importing the pack reports the error better
             found.append(tools_of(_outline(file, started.candidate.name)))
 
     thread = Thread(target=read, name="read a pack", daemon=True)
     thread.start()
-    thread.join(OUTLINE_SECONDS)  # even the body of a class may run for ever
+    thread.join(OUTLINE_SECONDS)  # even a class body may never finish
     return () if not found or found[0].mistakes else tuple(_lazy(spec, started) for spec in found[0].tools)
 
 
 def imports_are_there(file: Path) -> bool:
-    """Return whether every library that the module imports can be found; if not, importing it tells which."""
+    """Return whether every library that the module imports is installed; if not, importing names the missing one."""
     from importlib.util import find_spec
 
     try:
@@ -88,9 +88,9 @@ def _outline(file: Path, name: str) -> ModuleType:
     tree = ast.parse(file.read_bytes(), str(file))
     tree.body = [statement for node in tree.body if (statement := _needed(node)) is not None]
     module = ModuleType(f"onetool_outline_{file.stem}")
-    module.pack = name  # pyright: ignore[reportAttributeAccessIssue] - the file may say otherwise
+    module.pack = name  # pyright: ignore[reportAttributeAccessIssue] - the file may set its own name
     sys.modules[module.__name__] = module  # dataclasses and type hints look their module up there
-    exec(compile(ast.fix_missing_locations(tree), file, "exec"), module.__dict__)  # noqa: S102 - running packs is what we do
+    exec(compile(ast.fix_missing_locations(tree), file, "exec"), module.__dict__)  # noqa: S102 - packs are trusted code
     return module
 
 
@@ -103,7 +103,7 @@ def _needed(node: ast.stmt) -> ast.stmt | None:
                 called.id if isinstance(called, ast.Name) else called.attr if isinstance(called, ast.Attribute) else ""
             )
             if name not in _KNOWN_DECORATORS and not node.name.startswith("_"):
-                raise ValueError(f"{node.name} is decorated with something that could change it")
+                raise ValueError(f"{node.name} has an unknown decorator, which could change its signature")
         documented = node.body[:1] if ast.get_docstring(node) is not None else []
         node.body = [*documented, ast.Expr(ast.Constant(...))]
         return node
@@ -119,11 +119,11 @@ def _needed(node: ast.stmt) -> ast.stmt | None:
         return None if made else node
     if isinstance(node, ast.Expr) or _is_guard(node):
         return None
-    raise ValueError(f"line {node.lineno} could do anything")
+    raise ValueError(f"line {node.lineno} is a statement that could define tools")
 
 
 def _is_guard(node: ast.stmt) -> bool:
-    """Return whether it makes no tools: `if TYPE_CHECKING:`, `if __name__ == …:`, or trying to import something."""
+    """Return whether a statement is `if TYPE_CHECKING:`, `if __name__ == …:` or a `try` of imports: no tools."""
     if isinstance(node, ast.If) and not node.orelse:
         names = {part.id for part in ast.walk(node.test) if isinstance(part, ast.Name)}
         return bool(names & {"TYPE_CHECKING", "__name__"})
@@ -132,21 +132,21 @@ def _is_guard(node: ast.stmt) -> bool:
 
 @cache
 def _import_threads() -> "Threads":
-    """Return the threads where async tools wait for their pack: the process would wait for those of the loop."""
+    """Return the threads in which async tools wait for their pack: exiting would wait for the event loop's threads."""
     from onetool.core.threads import Threads
 
     return Threads()
 
 
 def _lazy(spec: ToolSpec, started: PackImport) -> ToolSpec:
-    """Return the same tool, whose handler is found in the real module when it is called."""
+    """Return the tool with a handler that imports the real module when called."""
 
     @cache
     def real() -> Any:
         for found in tools_of(started.module_for_a_call()).tools:
             if found.name == spec.name:
                 return found.handler
-        raise LookupError(f"{spec.name} is gone")
+        raise LookupError(f"{spec.name} no longer exists in its pack")
 
     if spec.is_async:
 
@@ -164,18 +164,18 @@ def _lazy(spec: ToolSpec, started: PackImport) -> ToolSpec:
 # Reading tools without importing the pack
 
 ANYTHING: Mapping[str, Any] = {"type": "object"}
-OFFERS = ("prompt", "resource")  # decorators of what is not a tool
+OFFERS = ("prompt", "resource")  # decorators of functions that aren't tools
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 def parsed(candidate: PackCandidate, handler: Handler | None = None) -> tuple[str, Catalogue]:
-    """Return a pack's name and tools. Raises OSError, SyntaxError or ValueError. `handler` is what calls meet."""
+    """Return a pack's name and tools, with `handler` for calls. Raises OSError, SyntaxError or ValueError."""
     file = candidate.file or _file_of(candidate.module or candidate.name)
     if file is None:
-        raise ValueError(f"the source of {candidate.origin} is not found without importing it")
-    if not file.is_file() or file.stat().st_size > MAX_FILE_BYTES:  # a pipe would keep us waiting
-        raise ValueError(f"{file.name} is not a file, or larger than {MAX_FILE_BYTES:,} bytes")
+        raise ValueError(f"can't find the source of {candidate.origin} without importing it")
+    if not file.is_file() or file.stat().st_size > MAX_FILE_BYTES:  # reading a pipe would block
+        raise ValueError(f"{file.name} is not a file, or is larger than {MAX_FILE_BYTES:,} bytes")
     body = list(_statements(ast.parse(file.read_bytes(), str(file)).body))
     constants = dict(_constants(body))
     pack = constants.get("pack")
@@ -185,11 +185,11 @@ def parsed(candidate: PackCandidate, handler: Handler | None = None) -> tuple[st
 
 
 def _not_imported(**_: Any) -> NoReturn:
-    raise ToolFailure("its pack was not imported: only the names of its tools are known", reason="source_unavailable")
+    raise ToolFailure("the tool's pack was not imported, so its tools can't be called", reason="source_unavailable")
 
 
 def _statements(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
-    """Yield the statements of the module itself, also inside of `if` and `try`."""
+    """Yield the top-level statements, including those inside `if` and `try`."""
     for node in body:
         if isinstance(node, ast.If):
             yield from _statements((*node.body, *node.orelse))
@@ -200,7 +200,7 @@ def _statements(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
 
 
 def _constants(body: Iterable[ast.stmt]) -> Iterator[tuple[str, Any]]:
-    """`pack` and `__all__`, where they are written out."""
+    """Yield the values of `pack` and `__all__` that are literals."""
     for node in body:
         if not isinstance(node, ast.Assign | ast.AnnAssign) or node.value is None:
             continue
@@ -211,7 +211,7 @@ def _constants(body: Iterable[ast.stmt]) -> Iterator[tuple[str, Any]]:
 
 
 def _functions(body: Iterable[ast.stmt], constants: Mapping[str, Any]) -> Iterator[tuple[str, Function | None]]:
-    """Yield the functions as they are called, in the order of the file; of a lambda the name alone."""
+    """Yield tool names with their functions, in the order of the file. A lambda has no function."""
     listed = constants.get("__all__")
     listed = listed if isinstance(listed, list | tuple) else None
     found: dict[str, Function | None] = {}
@@ -228,7 +228,7 @@ def _functions(body: Iterable[ast.stmt], constants: Mapping[str, Any]) -> Iterat
 
 
 def _mark(decorator: ast.expr) -> tuple[str, str | None]:
-    """Return a decorator's name, and the name that it gives the tool."""
+    """Return a decorator's name and its `name` argument, if given."""
     called = decorator.func if isinstance(decorator, ast.Call) else decorator
     name = called.id if isinstance(called, ast.Name) else called.attr if isinstance(called, ast.Attribute) else ""
     given = next((one.value for one in getattr(decorator, "keywords", ()) if one.arg == "name"), None)
@@ -249,7 +249,7 @@ def _tool(pack: str, name: str, node: Function | None, file: Path, handler: Hand
 
 
 def _file_of(module: str) -> Path | None:
-    """Return the source of an installed module. `importlib.util.find_spec` would import the packages around it."""
+    """Return the source file of an installed module. `importlib.util.find_spec` would import its parent packages."""
     path, name, spec = list(sys.path), "", None
     for part in module.partition(":")[0].split("."):
         name = f"{name}.{part}" if name else part

@@ -106,7 +106,7 @@ def test_a_broken_file_of_switches_opens_nothing_where_none_were_known(opened, f
     shutil.rmtree(folder / state_folder.STATE)  # as in a fresh copy
     store = opened((mine, tools))
     assert store.bundles() == store.tools() == []
-    assert "switched off" in reasons(store)["builtin.json"]
+    assert "are disabled" in reasons(store)["builtin.json"]
     with pytest.raises(ConflictError, match=r"builtin\.json can't be used"):
         store.patch_bundle(mine.id, True)
     (folder / "builtin.json").write_text('{"tools": {"fs/read-file@1": false}}')

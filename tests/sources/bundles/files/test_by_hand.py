@@ -155,8 +155,8 @@ BROKEN = {
     "no time": (json.dumps(BY_HAND | {"createdAt": "yesterday"}), "/createdAt"),
     "an unknown key": (json.dumps(BY_HAND | {"descripton": ""}), "description"),
     "nan": ('{"limits": NaN}', "NaN is not a number"),
-    "half a character in its title": (json.dumps(BY_HAND | {"displayName": "a\ud800"}), "half a character"),
-    "half a character in a tag": (json.dumps(BY_HAND | {"tags": ["\udc00"]}), "half a character"),
+    "half a character in its title": (json.dumps(BY_HAND | {"displayName": "a\ud800"}), "lone surrogate"),
+    "half a character in a tag": (json.dumps(BY_HAND | {"tags": ["\udc00"]}), "lone surrogate"),
     "of two types": (json.dumps(BY_HAND | {"httpImpl": {}}), "another type"),
 }
 
@@ -166,7 +166,7 @@ def test_a_bundle_with_half_a_character_is_set_aside_and_others_are_taken_in(sto
     write(folder / "other" / "bundle.json", '{"slug": "other", "displayName": "x\\ud83d"}')
     write(folder / "third" / "bundle.json", '{"slug": "third", "displayName": "x\\ud83d\\ude00"}')
     assert store.sync()
-    assert "half a character" in reasons(store)["bundle.json"]
+    assert "lone surrogate" in reasons(store)["bundle.json"]
     assert {one.slug for one in store.bundles(ListQuery(include_disabled=True)) if not one.is_built_in} >= {"third"}
     assert store.tool(id, kept.slug, kept.version)
 

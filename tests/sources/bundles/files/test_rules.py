@@ -256,7 +256,7 @@ def test_so_many_tools_and_no_more(opened):
     store = opened(max_tools=2)
     id, _ = with_tool(store)
     store.put_tool(id, "forecast", "2", tool())
-    with pytest.raises(ForbiddenError, match="more than 2") as caught:
+    with pytest.raises(ForbiddenError, match="the limit of 2 tools") as caught:
         store.put_tool(id, "forecast", "3", tool())
     assert caught.value.code == "too_many_tools"
     store.delete_tool(id, "forecast", "1")

@@ -162,12 +162,12 @@ def whys(schema, **more):
 def test_why_arguments_are_in_outline_only():
     properties = {f"p{n}": {"enum": ["x" * 400]} for n in range(190)}
     (large,) = whys({"type": "object", "properties": properties})
-    assert re.fullmatch(r".* in outline only: it is too large \(\d+ KiB; 64 KiB are taken\)", large)
+    assert re.fullmatch(r".* in outline only: it is too large \(\d+ KiB; the limit is 64 KiB\)", large)
     schemas = {
         f"S{n}": {"type": "object", "properties": {"x": {"$ref": f"#/components/schemas/S{n + 1}"}}} for n in range(20)
     }
     (deep,) = whys(schemas["S0"], components={"schemas": {**schemas, "S20": {}}})
-    assert "outline only: it goes on behind 10 references" in deep
+    assert "outline only: it continues after 10 references" in deep
     arms = {f"A{n}": {"anyOf": [{"$ref": f"#/components/schemas/A{n + 1}"}] * 4} for n in range(8)}
     (costly,) = whys(
         {"type": "object", "properties": {"a": {"$ref": "#/components/schemas/A0"}}},

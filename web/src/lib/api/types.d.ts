@@ -141,11 +141,11 @@ export interface components {
         Bundle: {
             /** @description Letters, digits, dashes, in NFC. */
             slug: string;
-            /** @description What people see. No part of any name. */
+            /** @description The title that people see. Not part of any name. */
             displayName: string;
-            /** @description What it is good for, for people and models. */
+            /** @description The purpose, for people and models. */
             description: string;
-            /** @description What is disabled can't be called; a disabled bundle can't be changed. */
+            /** @description Disabled tools can't be called; disabled bundles can't be changed. */
             isEnabled: boolean;
             /** @description A UUIDv7 in lower case. */
             readonly id: string;
@@ -155,12 +155,12 @@ export interface components {
             readonly createdAt: string;
             /**
              * Format: date-time
-             * @description The last change of its content; enabling it is not a change.
+             * @description The last change of the content. Enabling and disabling don't count.
              */
             readonly modifiedAt: string;
             /** Format: date-time */
             readonly softDeletedAt: string | null;
-            /** @description Only of a read-only bundle. */
+            /** @description For read-only bundles only. */
             readonly source?: components["schemas"]["BundleSource"];
         };
         /** @description Where a read-only bundle comes from: a pack, the tools that a config declares, or an MCP server. */
@@ -779,28 +779,28 @@ export interface components {
         Tool: {
             /** @enum {unknown} */
             type: "go" | "http" | "python" | "script";
-            /** @description What people see. No part of any name. */
+            /** @description The title that people see. Not part of any name. */
             displayName: string;
-            /** @description What it is good for, for people and models. */
+            /** @description The purpose, for people and models. */
             description: string;
-            /** @description Words to find it by, and to list by. */
+            /** @description Words for search and filters. */
             tags: string[];
-            /** @description What is disabled can't be called; a disabled bundle can't be changed. */
+            /** @description Disabled tools can't be called; disabled bundles can't be changed. */
             isEnabled: boolean;
-            /** @description Whether calls of one step of a model may run together. */
+            /** @description Whether calls in one step of a model may run concurrently. */
             parallel?: boolean;
             /** @description JSON Schema (2020-12) of the arguments. */
             argSchema: Record<string, never>;
-            /** @description JSON Schema of the value; empty: any. */
+            /** @description JSON Schema of the result; empty: any value. */
             outputSchema: Record<string, never>;
             httpImpl?: components["schemas"]["HttpImpl"];
             pythonImpl?: components["schemas"]["FunctionImpl"];
             goImpl?: components["schemas"]["FunctionImpl"];
             scriptImpl?: components["schemas"]["ScriptImpl"];
             limits: Record<string, never>;
-            /** @description They change the arguments before validation. */
+            /** @description Code that changes the arguments before validation. */
             preProcessors?: components["schemas"]["PreProcessor"][];
-            /** @description Changing them is not a change of the tool. */
+            /** @description Changes don't count as changes of the tool. */
             examples?: components["schemas"]["ToolExample"][];
             /** @description A UUIDv7 in lower case. */
             readonly id: string;
@@ -816,11 +816,11 @@ export interface components {
             readonly createdAt: string;
             /**
              * Format: date-time
-             * @description The last change of its content; enabling it is not a change.
+             * @description The last change of the content. Enabling and disabling don't count.
              */
             readonly modifiedAt: string;
             readonly schemaVersion: string;
-            /** @description Only of a read-only bundle. */
+            /** @description For read-only bundles only. */
             readonly source?: components["schemas"]["BundleSource"];
             readonly bundleSlug?: string | null;
             readonly callCount?: number;
@@ -860,7 +860,7 @@ export interface components {
         };
         /** @description Arguments that the tool can be called with, for people and models to go by. */
         ToolExample: {
-            /** @description What people see. */
+            /** @description The title that people see. */
             name: string;
             /** @description The arguments of the call. */
             args: Record<string, never>;
@@ -968,9 +968,9 @@ export interface components {
             versions: {
                 /** @description Letters, digits, dashes, dots, in NFC. */
                 version: string;
-                /** @description What people see. No part of any name. */
+                /** @description The title that people see. Not part of any name. */
                 displayName: string;
-                /** @description What is disabled can't be called; a disabled bundle can't be changed. */
+                /** @description Disabled tools can't be called; disabled bundles can't be changed. */
                 isEnabled: boolean;
                 /** @description Whether its name in code stands for this version. */
                 isDefault: boolean;
@@ -978,7 +978,7 @@ export interface components {
                 readonly createdAt: string;
                 /**
                  * Format: date-time
-                 * @description The last change of its content; enabling it is not a change.
+                 * @description The last change of the content. Enabling and disabling don't count.
                  */
                 readonly modifiedAt: string;
                 readonly callCount: number;

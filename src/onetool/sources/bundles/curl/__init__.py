@@ -1,9 +1,9 @@
-"""Converts a curl command into an HTTP tool that sends the same request, with arguments: `from_curl`. Nothing is run.
+"""Convert a curl command into an HTTP tool that sends the same request, with arguments: `from_curl`. Nothing is run.
 
-What becomes an argument: every placeholder (`{id}`, `:id`, `<id>`, `$CITY`), every value of the query or of a form, and
-every member of a JSON body; those have the command's own value as their default, so that a call without arguments is
-the command. What stays: the method, the headers, and members of a body that have a secret inside of them. No credential
-stays: each becomes a secret, and `secrets` has its value.
+These become arguments: placeholders (`{id}`, `:id`, `<id>`, `$CITY`), values of the query or of a form, and members of
+a JSON body. Values have the command's own value as default, so that a call without arguments sends the same request.
+The method, the headers, and members of a body that contain a secret are fixed. Credentials become secrets, whose values
+are in `secrets`.
 """
 
 import re
@@ -43,14 +43,14 @@ _NOISE = re.compile(
 
 class FromCurl(NamedTuple):
     slug: str  # a suggestion
-    tool: dict[str, Any]  # as PUT takes it
-    hosts: list[str]  # that `allowedHosts` has to allow
-    secrets: dict[str, str | None]  # None where the command has no value, only a place for one
-    notes: list[str]  # what is left out or taken otherwise
+    tool: dict[str, Any]  # as the body of a PUT
+    hosts: list[str]  # to be allowed in `allowedHosts`
+    secrets: dict[str, str | None]  # None if the command has no value for it
+    notes: list[str]  # on omitted and changed parts
 
 
 def from_curl(command: str) -> FromCurl:
-    """Raises InvalidError with what can't be understood."""
+    """Convert a curl command. Raises InvalidError for unsupported parts."""
     read, given = read_command(words(command))
     return _ToolMaker(read, given).made()
 
@@ -101,14 +101,14 @@ class _ToolMaker:
         _check(tool)
         return FromCurl(slug, tool, [self._host], self._secrets.found, self._notes)
 
-    # Where it goes
+    # URL
 
     def _split(self, url: str) -> tuple[str, str, str, str, str]:
         if not re.match(r"(?i)[a-z][a-z0-9+.-]*://", url):
             near = re.match(r"(?i)(localhost|127\.|0\.0\.0\.0|\[)", url)
             url = f"{'http' if near else 'https'}://{url}"
             if not near:
-                self._notes.append("the URL has no scheme; https:// is taken")
+                self._notes.append("the URL has no scheme; https:// is used")
         found = _URL.fullmatch(url)
         if found is None:
             raise InvalidError(
@@ -123,7 +123,7 @@ class _ToolMaker:
         return found[1].lower(), found[2] or "", host, found[4], found[5] or ""
 
     def _read_path(self) -> tuple[str, str]:
-        """Return the path as a template, and for people."""
+        """Return the path as a template and as text for people."""
         if re.search(r"\{[^{}]*,[^{}]*\}|\[\d+-\d+", self._path):
             raise InvalidError("the URL stands for several ({a,b} or [1-9]): a tool has one")
         segments = [self._segment(one) for one in self._path.split("/")]
@@ -136,7 +136,7 @@ class _ToolMaker:
         if BEGIN not in segment and looks_random(segment):
             kept = "bot" if re.match(r"bot\d+:", segment) else ""
             secret = self._secrets.take(segment.removeprefix(kept), "TOKEN")
-            self._notes.append("a part of the path looks like a secret, and is taken for one")
+            self._notes.append("a part of the path looks like a secret, and becomes one")
             return kept + secret, f"{kept}{{{secret[2:-1]}}}"
         placeholders: list[str] = []
 
@@ -150,7 +150,7 @@ class _ToolMaker:
         template = re.sub("\ue002(\\d+)\ue003", lambda found: placeholders[int(found[1])], template)
         return template, re.sub(r"\$\{([^{}]*)\}", r"{\1}", template)
 
-    # Who asks
+    # Authentication
 
     def _basic(self, text: str) -> None:
         user, colon, password = text.partition(":")
@@ -159,10 +159,10 @@ class _ToolMaker:
                 "username": self._secrets.take(user, "USERNAME"),
                 "password": self._secrets.take(password, "PASSWORD"),
             }
-        else:  # a key in place of a user, as some APIs have it
+        else:  # some APIs expect a key instead of a user
             auth = {"username": self._secrets.take(user, "API_KEY")}
             if not colon:
-                self._notes.append("-u has no password; it is taken to be empty")
+                self._notes.append("-u has no password; an empty password is used")
         self._auth = {"type": "basic", **auth}
 
     def _read_header(self, name: str, value: str) -> None:
@@ -204,7 +204,7 @@ class _ToolMaker:
         else:
             self._headers[name] = secret
 
-    # What it sends
+    # Method and body
 
     def _method(self) -> str:
         command = self._command
@@ -233,7 +233,7 @@ class _ToolMaker:
             return query, {"bodyFile": self._filling.file("file", self._command.file)}
         if self._command.fields:
             for name in [name for name in self._headers if name.lower() == "content-type"]:
-                del self._headers[name]  # it is set with the boundary
+                del self._headers[name]  # set later with the boundary
             fields, encoding = multipart_of(self._command.fields, self._filling, self._secrets)
             return query, {"multipart": fields} | ({"bodyEncoding": encoding} if encoding else {})
         if not data:
@@ -268,7 +268,7 @@ class _ToolMaker:
 
 
 def _decoded(text: str) -> str | None:
-    """Decode the login in a Basic header; None for a variable or anything else."""
+    """Decode the login in a Basic header, or return None if it is a variable or malformed."""
     try:
         login = b64decode(text, validate=True).decode()
     except ValueError:
@@ -277,14 +277,14 @@ def _decoded(text: str) -> str | None:
 
 
 def _check(tool: dict[str, Any]) -> None:
-    """Check the tool as a store would."""
+    """Validate the tool like a store."""
     try:
         http_tool_of(tool)
     except TemplateError as error:
-        raise InvalidError(f"no tool can be made of it: {error} ({error.pointer})") from None
+        raise InvalidError(f"the command can't be converted into a tool: {error} ({error.pointer})") from None
 
 
-# curl commands, as people paste them, -> HTTP tools: `from_curl`.
+# Conversion
 
 
 __all__ = ["FromCurl", "from_curl"]

@@ -1,7 +1,7 @@
-"""Finds the arguments and the secrets of a curl command, and makes templates of its query, its form and its body.
+"""Find the arguments and secrets of a curl command, and create templates for its query, form and body.
 
-When in doubt a value is a secret: one that isn't can be given any value, but a key in a file of tools is soon on
-somebody else's disk.
+If in doubt, a value counts as a secret: a harmless value does no harm as a secret, but tool files with keys in them are
+soon shared.
 """
 
 import re
@@ -40,7 +40,7 @@ _STAND_IN = re.compile(
 
 
 def is_credential(name: str, value: str) -> bool:
-    """Return whether a value of this name is a credential."""
+    """Return whether a value with this name is a credential."""
     return names_credential(name) or looks_secret(value)
 
 
@@ -54,25 +54,25 @@ def looks_secret(value: str) -> bool:
 
 
 def looks_random(segment: str) -> bool:
-    """Return whether a part of a path is a long word of letters and digits. (With dashes it is mostly an id.)"""
+    """Return whether a path segment is a long word of letters and digits. (With dashes it is usually an id.)"""
     return bool(_LOOKS.search(segment) or _RANDOM.fullmatch(segment))
 
 
 def is_stand_in(value: str) -> bool:
-    """`YOUR_API_KEY`, `<token>`, `xxx`: what documentation writes for the reader's own."""
+    """Return whether a value is a stand-in from documentation: `YOUR_API_KEY`, `<token>`, `xxx`."""
     return bool(_STAND_IN.fullmatch(value.strip()))
 
 
 class CommandSecrets:
-    """The secrets of a command by name; None for a value that the command does not contain."""
+    """The secrets of a command by name. A value is None if the command does not contain it."""
 
     def __init__(self, host: str, given: dict[str, str]) -> None:
         self._prefix = secret_prefix(_word_of(host))
-        self._given = given  # variables that were set in the command itself
+        self._given = given  # variables set in the command itself
         self.found: dict[str, str | None] = {}
 
     def take(self, value: str, word: str, taken: set[str] | frozenset[str] = frozenset()) -> str:
-        """Return the placeholder for a value: a variable keeps its name, anything else is named after the host."""
+        """Return the placeholder for a value. Variables keep their names; other values are named after the host."""
         names = variables(value)
         if len(names) == 1 and len(pieces(value)) == 1:
             return self.variable(names[0])
@@ -91,14 +91,14 @@ class CommandSecrets:
 
 
 def word_for(name: str) -> str:
-    """Return the part of a secret's name after the host: `x-api-key` -> `API_KEY`."""
+    """Return the part of a secret's name after the host: `API_KEY` for `x-api-key`."""
     word = re.sub(r"[^A-Z0-9]+", "_", re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).upper()).strip("_")
     word = word.removeprefix("X_")
     return {"KEY": "API_KEY", "APIKEY": "API_KEY", "APPID": "API_KEY"}.get(word, word[:40]) or "SECRET"
 
 
 def _word_of(host: str) -> str:
-    """`api.openai.com` -> `openai`, `localhost:9000` -> `localhost`."""
+    """Return the main word of a host: `openai` for `api.openai.com`, `localhost` for `localhost:9000`."""
     labels = host.rpartition("@")[2].split(":")[0].split(".")
     if labels[-1].isdigit() or "[" in host:
         return "api"
@@ -121,16 +121,16 @@ class ArgumentCollector:
         self._unquoted: set[str] = set()
 
     def unquoted(self, name: str) -> None:
-        """Note a variable without quotes in JSON: most likely a number."""
+        """Record a variable without quotes in JSON, which is probably a number."""
         self._unquoted.add(name)
 
     def template(self, text: str, required: bool) -> str:
-        """Convert a text: shell variables become secrets where their names say so, else arguments."""
+        """Convert a text. Shell variables become secrets if their names suggest that, else arguments."""
         parts = (self.placeholder(part, required) if is_name else literal(part) for part, is_name in pieces(text))
         return "".join(parts)
 
     def placeholder(self, name: str, required: bool) -> str:
-        """Return the placeholder of an argument. The same name is the same argument everywhere."""
+        """Return the placeholder of an argument. Equal names give the same argument."""
         if names_credential(name):
             return self._secrets.variable(argument_name(name).upper())
         if name not in self._placeholders:
@@ -177,12 +177,12 @@ class ArgumentCollector:
 
 
 def shell_text(text: str) -> str:
-    """Write a text for people, with variables as they wrote them."""
+    """Return a text for people, with variables as written."""
     return "".join(f"${part}" if is_name else part for part, is_name in pieces(text))
 
 
 def number_in(text: str) -> Any:
-    """Read a query value as what it looks like; `007` is a text."""
+    """Return a query value as a number if it looks like one; `007` stays a text."""
     if text in ("true", "false"):
         return text == "true"
     for kind in (int, float):
@@ -215,7 +215,7 @@ _BARE = re.compile(f"(?<=[:,\\[])\\s*({BEGIN}[^{END}]*{END})\\s*(?=[,}}\\]])")
 
 
 class CommandPairs:
-    """`a=1&b=2`, as it is written or by name, collected into a template."""
+    """A collector of pairs (`a=1&b=2`), escaped or by name, into a template."""
 
     def __init__(self, filling: ArgumentCollector, secrets: CommandSecrets) -> None:
         self._filling = filling
@@ -280,7 +280,7 @@ def body_of(
     secrets: CommandSecrets,
     notes: list[str],
 ) -> tuple[Any, str | None]:
-    """Return the body as a template, and its Content-Type where the command leaves that to curl."""
+    """Return the body as a template, and its Content-Type if the command doesn't set one."""
     kinds = {kind for kind, _ in data}
     joined = "".join(text for _, text in data) if "json" in kinds else "&".join(text for _, text in data)
     media = (content_type or "").partition(";")[0].strip().lower()
@@ -295,7 +295,7 @@ def body_of(
                 notes.append("the body is JSON, and is sent as JSON")
             return _json_body(found[0], filling, secrets, media)
         if is_json:
-            raise InvalidError("the body is not JSON, and the command says it is; check its quotes")
+            raise InvalidError("the body is not JSON, though the command says so; check its quotes")
     if media in ("", FORM):
         pairs = CommandPairs(filling, secrets)
         for kind, text in data:
@@ -309,7 +309,7 @@ def body_of(
 
 
 def _json(text: str) -> tuple[Any] | None:
-    """Parse JSON; a bare variable is a text for now."""
+    """Parse JSON, with unquoted variables as texts for now."""
     try:
         return (msgspec.json.decode(_BARE.sub(r'"\1"', text)),)
     except (msgspec.DecodeError, RecursionError, ValueError):
@@ -326,7 +326,7 @@ def _json_body(value: Any, filling: ArgumentCollector, secrets: CommandSecrets, 
 
 
 def _member(name: str, value: Any, filling: ArgumentCollector, secrets: CommandSecrets) -> Any:
-    """Make an argument of a member, unless it contains a secret or a placeholder."""
+    """Convert a member into an argument, unless it contains a secret or a placeholder."""
     if _is_fixed(name, value, 0):
         return _inside(name, value, filling, secrets, 0)
     return filling.sample(name, value)
@@ -355,7 +355,7 @@ def _inside(name: str, value: Any, filling: ArgumentCollector, secrets: CommandS
 
 
 def _unescaped(text: str) -> str:
-    """Remove its escapes; marks of variables stay."""
+    """Decode the escapes of a text, and keep the marks of variables."""
     return "".join(f"{BEGIN}{part}{END}" if is_name else unquote_plus(part) for part, is_name in pieces(text))
 
 

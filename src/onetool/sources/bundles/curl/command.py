@@ -1,8 +1,8 @@
-"""Parses a curl command: first into words as bash would, then into what curl would send. Nothing is run or looked up.
+"""Parse a curl command, first into words like bash, then into the request of curl. Nothing is run or looked up.
 
-A variable of the shell (`$TOKEN`, `${CITY}`) is kept as a mark in the word. Documentation has those in single quotes,
-too, where bash would not expand them: there only `${NAME}` and names in capitals count, because `$ref` is JSON. Options
-that only matter to curl itself are left out.
+Shell variables (`$TOKEN`, `${CITY}`) are kept as marks in the words. Documentation also has variables in single quotes,
+where bash would not expand them: there only `${NAME}` and names in capitals count, because `$ref` is JSON. Options that
+matter only to curl itself are ignored.
 """
 
 import re
@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple
 from onetool.sources.bundles.errors import InvalidError
 
 MAX_COMMAND = 1024**2
-BEGIN, END = "\ue000", "\ue001"  # around the name of a variable; of a plane for private use
+BEGIN, END = "\ue000", "\ue001"  # around the name of a variable; private-use characters
 
 _VARIABLE = re.compile(r"\$(?:\{([A-Za-z_][A-Za-z0-9_]{0,99})\}|([A-Za-z_][A-Za-z0-9_]{0,99}))")
 _QUOTED_VARIABLE = re.compile(r"\$(?:\{([A-Za-z_][A-Za-z0-9_]{0,99})\}|([A-Z][A-Z0-9_]{2,99})(?![a-z]))")
@@ -23,11 +23,11 @@ _CODE = re.compile(r"x([0-9A-Fa-f]{1,2})|u([0-9A-Fa-f]{1,4})|U([0-9A-Fa-f]{1,8})
 
 
 def words(text: str) -> list[str]:
-    """Split off the words of the first command in the text. Raises InvalidError for what can't be understood."""
+    """Return the words of the first command in the text. Raises InvalidError for unsupported syntax."""
     if len(text) > MAX_COMMAND:
         raise InvalidError("the command is longer than 1 MiB")
     if BEGIN in text or END in text or "\0" in text:
-        raise InvalidError("the command has characters in it that no command has (U+E000, U+E001 or NUL)")
+        raise InvalidError("the command contains invalid characters (U+E000, U+E001 or NUL)")
     text = text.replace("\r\n", "\n").strip()
     if re.search(r"\^\s*\n|\^\"", text):
         raise InvalidError("this is a command for Windows (with ^); copy it as cURL for bash instead")
@@ -72,7 +72,7 @@ class _WordReader:
         yield from self._taken()
 
     def _goes_on(self) -> bool:
-        """Options on a line of their own belong to the command, also where a \\ was lost on the way."""
+        """Return whether the next line continues the command: it starts with an option, though a \\ was lost."""
         return self._text[self._at :].lstrip()[:1] == "-"
 
     def _taken(self) -> Iterator[str]:
@@ -106,7 +106,7 @@ class _WordReader:
         elif self._text.startswith("$'", self._at):
             self._ansi()
         elif sign == "`" or self._text.startswith("$(", self._at):
-            raise InvalidError("the command runs another one inside of it ($(…) or `…`); put its result there instead")
+            raise InvalidError("the command contains another command ($(…) or `…`); replace it by its result")
         elif sign == "$" and (found := _VARIABLE.match(self._text, self._at)):
             self._word.append(marked(found[1] or found[2]))
             self._at = found.end()
@@ -115,7 +115,7 @@ class _WordReader:
             self._at += 1
 
     def _add(self, text: str, behind: int) -> None:
-        assert self._word is not None  # noqa: S101 - for the type checker: _read has begun one
+        assert self._word is not None  # noqa: S101 - for the type checker: _read has started a word
         self._word.append(text)
         self._at += behind
 
@@ -134,8 +134,8 @@ class _WordReader:
             self._at += 2
             return
         rest = self._text[self._at + 1 :]
-        if following in (" ", "\t") and re.match(r"[ \t]+\n", rest):  # a line goes on, and spaces slipped in
-            raise InvalidError("there are spaces behind a \\ at the end of a line; remove them")
+        if following in (" ", "\t") and re.match(r"[ \t]+\n", rest):  # a continued line with accidental spaces
+            raise InvalidError("there are spaces after a \\ at the end of a line; remove them")
         self._add(following, 2)
 
     def _double(self) -> None:
@@ -148,9 +148,7 @@ class _WordReader:
             if sign == "\\" and following in ('"', "\\", "$", "`", "\n"):
                 self._add("" if following == "\n" else following, 2)
             elif sign == "`" or self._text.startswith("$(", self._at):
-                raise InvalidError(
-                    "the command runs another one inside of it ($(…) or `…`); put its result there instead"
-                )
+                raise InvalidError("the command contains another command ($(…) or `…`); replace it by its result")
             elif sign == "$" and (found := _VARIABLE.match(self._text, self._at)):
                 self._add(marked(found[1] or found[2]), len(found[0]))
             else:
@@ -158,7 +156,7 @@ class _WordReader:
         self._at += 1
 
     def _ansi(self) -> None:
-        """$'…', as browsers write what has line ends in it."""
+        """Read $'…', which browsers use for texts with line breaks."""
         start = self._at
         self._at += 2
         found: list[str] = []
@@ -176,7 +174,7 @@ class _WordReader:
             self._at = code.end()
             number = int(code[1] or code[2] or code[3] or "0", 16) if not code[4] else int(code[4], 8)
             if number == 0 or number > 0x10FFFF:
-                raise InvalidError("the command has a character in it that does not exist")
+                raise InvalidError("the command contains an invalid character escape")
             return chr(number)
         sign = self._text[self._at : self._at + 1]
         self._at += 1
@@ -188,11 +186,11 @@ def _quoted(text: str) -> str:
 
 
 def _joined(text: str) -> str:
-    r"""Join two halves of a character, as \ud83d\ude00; half of one alone is not a character."""
+    r"""Join surrogate pairs such as \ud83d\ude00. Raises InvalidError for a lone surrogate."""
     try:
         return text.encode("utf-16", "surrogatepass").decode("utf-16")
     except UnicodeDecodeError:
-        raise InvalidError("the command has half of a character in it (a lone surrogate)") from None
+        raise InvalidError("the command contains a lone surrogate") from None
 
 
 # Options of curl
@@ -208,7 +206,7 @@ _FIELD_KINDS: dict[str, FieldKind] = {"": "text", "@": "file", "<": "text_file"}
 
 
 class FormField(NamedTuple):
-    """A field of -F. `value` is a text, the path of a file to send (`file`), or of a text file (`text_file`)."""
+    """A field of -F. `value` is a text, or the path of a file to send (`file`) or of a text file (`text_file`)."""
 
     name: str
     value: str
@@ -218,7 +216,7 @@ class FormField(NamedTuple):
 
 
 class Command:
-    """What a curl command says, in curl's own terms."""
+    """A parsed curl command, in curl's terms."""
 
     def __init__(self) -> None:
         self.url = ""
@@ -243,7 +241,7 @@ class Command:
         return bool(self.file) or any(field.kind == "file" for field in self.fields)
 
 
-# Options with a value that we ignore: they are about the connection, the output, or curl itself.
+# Ignored options with a value, which affect the connection, the output, or curl itself.
 # fmt: off
 _IGNORED = frozenset((
     "-o", "--output", "-w", "--write-out", "-c", "--cookie-jar", "-D", "--dump-header", "--connect-timeout",
@@ -292,7 +290,7 @@ _FLAGS = frozenset((
 
 
 def read_command(words: list[str]) -> tuple[Command, dict[str, str]]:
-    """Parse the command, and the variables set before it: `TOKEN=abc curl …`. Raises InvalidError."""
+    """Parse the command and the variables set before it (`TOKEN=abc curl …`). Raises InvalidError."""
     given: dict[str, str] = {}
     rest = list(words)
     while rest and "=" in rest[0] and rest[0].partition("=")[0].isidentifier():
@@ -353,7 +351,7 @@ class _Options:
                 self._short(word)
 
     def _short(self, word: str) -> None:
-        """`-sSL`, `-XPOST`, `-H "a: b"`: the first letter that takes a value takes the rest."""
+        """Read short options (`-sSL`, `-XPOST`, `-H "a: b"`). The first with a value takes the rest of the word."""
         for at, letter in enumerate(word[1:], 1):
             rest = word[at + 1 :]
             if self._option(f"-{letter}", rest or None):
@@ -363,7 +361,7 @@ class _Options:
                 raise _unknown(f"-{letter}")
 
     def _option(self, name: str, value: str | None) -> bool:
-        """Take an option. Returns whether there is one of that name."""
+        """Read an option. Return whether the option is known."""
         name = _SAME.get(name, name)
         if name in _REFUSED:
             raise InvalidError(f"{name}: {_REFUSED[name]}")
@@ -379,10 +377,10 @@ class _Options:
             return False
         if value is None:
             if not self._words:
-                raise InvalidError(f"{name} needs a value behind it")
+                raise InvalidError(f"{name} needs a value")
             value = self._words.pop(0)
         if name in _NOTED:
-            self._command.notes.append(f"{_NOTED[name]} is left out: how tools reach the network is not theirs to say")
+            self._command.notes.append(f"{_NOTED[name]} is left out: tools can't choose how they reach the network")
         elif name in self._takes:
             self._takes[name](value)
         return True
@@ -399,7 +397,7 @@ class _Options:
         if text.startswith("@"):
             raise InvalidError(f"-H {text[:40]}: a file of headers is not read; write them one by one")
         name, colon, value = text.partition(":")
-        if colon and value.strip():  # `Name:` tells curl to send none
+        if colon and value.strip():  # `Name:` tells curl not to send the header
             self._command.headers.append((name.strip(), value.strip()))
 
     def _data(self, kind: str, text: str) -> None:
@@ -417,7 +415,7 @@ class _Options:
             self._command.data.append(("raw", text))
 
     def _form(self, text: str) -> None:
-        """`name=text`, `name=@path` or `name=<path`, each with `;type=image/png;filename=a.png`."""
+        """Read `name=text`, `name=@path` or `name=<path`, each with optional `;type=image/png;filename=a.png`."""
         name, value = _name_and_value(text)
         sign = value[:1] if value[:1] in ("@", "<") else ""
         value = value.removeprefix(sign)
@@ -469,4 +467,4 @@ def _number(name: str, text: str) -> Any:
 
 
 def _unknown(name: str) -> InvalidError:
-    return InvalidError(f"the option {name[:40]} is not known here; remove it if the request does not need it")
+    return InvalidError(f"unknown option {name[:40]}; remove it if the request does not need it")

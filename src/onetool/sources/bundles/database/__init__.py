@@ -1,11 +1,11 @@
-"""`DatabaseStore` keeps bundles in the database that replicas share, and reads from memory.
+"""`DatabaseStore`, which stores bundles in the database that replicas share, and reads from memory.
 
-The tables are the truth (see `tables`). Each replica has their contents in memory, and in a file for its next start.
-`catch_up` asks for the tables' revision and takes in what is new: who must see what another replica has just written
-begins with it. All others read what was taken in last: by `watch`, which hears of each change, and looks every second
-besides. While the database is away, reading goes on, and changes are refused at once.
+The tables are authoritative (see `tables`). Each replica has a copy in memory, and in a file for its next start.
+`catch_up` queries the revision of the tables and loads changes: callers that must see the latest changes of other
+replicas call it first. Other callers read the last known state, which `watch` updates after notifications and every
+second. While the database is unavailable, reading continues and changes are refused at once.
 
-How often tools were called is counted in the database by all replicas together.
+All replicas count calls of tools in the database together.
 """
 
 import logging
@@ -48,14 +48,14 @@ log = logging.getLogger("onetool.bundles")
 CONTENTS = "bundles.cache"
 AWAY, UNKNOWN_CHANGE, REFUSED = "database_away", "change_unknown", "database_refused"
 REPEAT = (
-    "the connection to the database was lost while the change was being written: nobody knows whether it happened. "
+    "the connection to the database was lost while the change was being written, so it may have happened. "
     "Send it again: the same PUT of a bundle, PATCH, or PUT of examples changes nothing more; a PUT of a tool that "
     "says then that it exists, and a DELETE that says then that nothing is there, have happened"
 )
 
 
 class DatabaseStore(BundleStore):
-    """`state` is a folder for what is known of this database alone. Where there is none, it is in memory only."""
+    """A store in a database. `state` is the folder for the cache of this database; without it, nothing is cached."""
 
     def __init__(
         self,
@@ -70,11 +70,11 @@ class DatabaseStore(BundleStore):
         super().__init__(built_in, now or database.now, max_tools, derived)
         self._database = database
         self._state, self._foreign = state, foreign
-        self._lock = RLock()  # of opening and following
+        self._lock = RLock()  # for opening and following
         self._contents: Contents | None = None
         self._snapshot = BundleCache(min_changed=1)
-        self._seen: Followed | None = None  # what the contents have followed to
-        self._behind: DatabaseError | None = None  # why the last `catch_up` saw nothing
+        self._seen: Followed | None = None  # the revision of the contents
+        self._outdated: DatabaseError | None = None  # why the last `catch_up` failed
         self._synced = -1  # the revision at the last sync
         self.counter = UsageCounter(database, self._now)
         self._key: bytes | None = None
@@ -84,7 +84,7 @@ class DatabaseStore(BundleStore):
     # Reading
 
     def contents(self) -> Contents:
-        """Raises UnavailableError if nothing is known of the bundles, and the database is away."""
+        """Return the contents. Raises UnavailableError if nothing is cached and the database is unavailable."""
         if self._contents is None:
             with self._lock:
                 if self._contents is None:
@@ -98,7 +98,7 @@ class DatabaseStore(BundleStore):
         try:
             known = self._followed(known)
         except DatabaseError as error:
-            self._behind = error
+            self._outdated = error
             if not known.note:
                 raise _away(error) from error
         return known
@@ -112,7 +112,7 @@ class DatabaseStore(BundleStore):
             log.warning("%s can't be written (%s): the bundles are in memory only", self._state, error.strerror)
             return None
         mistakes = [self._foreign(path) for path in (self._state, *self._state.iterdir())]
-        for mistake in filter(None, mistakes):  # callers of a tool trust everybody who can write this
+        for mistake in filter(None, mistakes):  # whoever can write this folder could change tools
             log.warning("%s; the bundles are in memory only", mistake)
             return None
         return self._state
@@ -121,7 +121,7 @@ class DatabaseStore(BundleStore):
         return None
 
     def mistakes(self) -> list[Mistake]:
-        """Rows that this version can't read."""
+        """Return the rows that this version can't read."""
         return [Mistake(message=f"in the database: {one.file}: {one.message}") for one in self.contents().mistakes()]
 
     def state(self) -> int:
@@ -136,23 +136,23 @@ class DatabaseStore(BundleStore):
     def must_ask(self) -> bool:
         return not self._watching
 
-    # Keeping in step
+    # Synchronization
 
     def catch_up(self) -> None:
         self.contents()
         self._try(self._follow_changes)
 
     def require_current(self) -> None:
-        if (behind := self._behind) is not None:
+        if (behind := self._outdated) is not None:
             raise _away(behind)
 
     def _try(self, job: Callable[[], None]) -> None:
-        """Read what is new. While the database is away, it is as it was known last."""
+        """Run `job`, which loads changes. If the database is unavailable, the last known state remains."""
         try:
             job()
-            self._behind = None
+            self._outdated = None
         except DatabaseError as error:
-            self._behind = error
+            self._outdated = error
 
     def sync(self) -> bool:
         before = self._synced
@@ -163,12 +163,12 @@ class DatabaseStore(BundleStore):
         return before != self._synced
 
     def watch(self, call: Callable[[], None]) -> None:
-        def told(detail: str) -> None:
+        def notified(detail: str) -> None:
             is_known = detail.isdecimal() and self._seen is not None and int(detail) <= self._seen.revision
             if not is_known:
                 call()
 
-        self._watching.append(self._database.on_change(TOPIC, told))
+        self._watching.append(self._database.on_change(TOPIC, notified))
 
     def reap(self) -> list[str]:
         return [] if self._database.is_away else super().reap()
@@ -178,12 +178,12 @@ class DatabaseStore(BundleStore):
         return Followed(born, revision)
 
     def _follow_changes(self) -> None:
-        """Ask whether there are changes, which takes one statement, and read them. Raises DatabaseError."""
+        """Check for changes by one statement, and read them. Raises DatabaseError."""
         if self._ask() != self._seen:
             self._follow()
 
     def _follow(self) -> None:
-        """Raises DatabaseError."""
+        """Load all changes. Raises DatabaseError."""
         with self._lock:
             self._contents = self._followed(self.contents())
 
@@ -208,10 +208,10 @@ class DatabaseStore(BundleStore):
         ):
             self._snapshot.write(state / CONTENTS, contents)
 
-    # Beside
+    # Other
 
     def key(self) -> bytes:
-        """While it can't be read, it is this process's own."""
+        """Return the shared key, or this process's own key while the database is unavailable."""
         if self._key is not None:
             return self._key
         try:
@@ -243,13 +243,13 @@ class DatabaseStore(BundleStore):
         except DatabaseError as error:
             raise _away(error) from error
         except UnicodeEncodeError as error:
-            raise InvalidError("there is half a character in a text: it can't be the name of anything") from error
+            raise InvalidError("a name contains a lone surrogate") from error
         if done.has_changed:
             self._know(done.changes)
         return done.result
 
     def _know(self, changes: TableChanges) -> None:
-        """Take in a change of our own, so that whoever made it reads it. It counts, whatever becomes of it here."""
+        """Load our own change, so that its author can read it. Errors are logged, since the change is committed."""
         try:
             with self._lock:
                 known = self.contents()

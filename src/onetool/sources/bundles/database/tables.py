@@ -1,7 +1,7 @@
-"""The tables of bundles: `TableTransaction` is one change of them, and `take_in` takes changes into a replica's memory.
+"""The tables of bundles: `TableTransaction` changes them, and `take_in` applies changes to a replica's contents.
 
-A transaction remembers what it did, so that the replica need not ask for it. A note in the contents says how far they
-have followed. A row that this version can't read is left out, and told.
+A transaction records its changes, so that the replica need not read them again. A note in the contents records their
+revision. Rows that this version can't read are left out and reported.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -22,18 +22,18 @@ from onetool.sources.bundles.transaction import StoreTransaction
 
 read_bundle = msgspec.json.Decoder(Bundle).decode
 TOPIC = "bundles"
-KEPT_REVISIONS = 10_000  # for which it is known what is gone
+KEPT_REVISIONS = 10_000  # for which removed ids are recorded
 
 
 class Followed(NamedTuple):
-    """Which store, and its revision."""
+    """The identity of a store, and a revision."""
 
     born: str
     revision: int
 
 
 class TableRow(NamedTuple):
-    """Of a bundle or a tool: its JSON, and the revision that it was written at."""
+    """The row of a bundle or tool: its JSON, and the revision of its last change."""
 
     id: str
     body: bytes
@@ -41,15 +41,15 @@ class TableRow(NamedTuple):
 
 
 class TableChanges(NamedTuple):
-    """What has changed between two revisions; with `is_whole` all there is."""
+    """The changes between two revisions, or with `is_whole` all rows."""
 
-    base: Followed | None  # what the contents must have followed to
+    base: Followed | None  # the revision that the contents must have
     to: Followed
     is_whole: bool
     bundles: list[TableRow]
     tools: list[TableRow]
-    gone: list[tuple[str, bool]]  # ids, and whether it is a bundle
-    has_switches: bool  # `switches` is what is set now
+    gone: list[tuple[str, bool]]  # removed ids, with True for bundles
+    has_switches: bool  # `switches` has the current settings
     switches: bytes | None
 
     def is_nothing(self) -> bool:
@@ -57,7 +57,7 @@ class TableChanges(NamedTuple):
 
 
 def read_changes(work: Transaction, base: Followed | None, with_switches: bool = False) -> TableChanges:
-    """Read what has changed since the contents were at `base`. The transaction must be a snapshot."""
+    """Read the changes since the revision `base`. The transaction must be a snapshot."""
     to = read_followed(work)
     is_whole = base is None or base.born != to.born or not 0 <= to.revision - base.revision <= KEPT_REVISIONS
     since = (-1 if base is None or is_whole else base.revision,)
@@ -83,15 +83,15 @@ def read_changes(work: Transaction, base: Followed | None, with_switches: bool =
 
 
 def read_followed(work: Transaction, how: str = "") -> Followed:
-    ((born, revision),) = work.execute(f"SELECT born, revision FROM bundle_store{how}")  # noqa: S608 - our own words
+    ((born, revision),) = work.execute(f"SELECT born, revision FROM bundle_store{how}")  # noqa: S608 - constant SQL
     return Followed(born, revision)
 
 
 class TableTransaction(StoreTransaction):
-    """Places are ids. It begins by locking the row of the revision: one change at a time, among all replicas."""
+    """A change of the tables. Places are ids. It locks the row of the revision: one change at a time."""
 
     def __init__(self, work: Transaction, built_in: Collection[str] = ()) -> None:
-        """`built_in` are ids of tools that are not in the tables."""
+        """Lock the store. `built_in` are ids of tools outside the tables."""
         super().__init__()
         self._work = work
         self._built_in = built_in
@@ -100,7 +100,7 @@ class TableTransaction(StoreTransaction):
         self.changes = TableChanges(base, base._replace(revision=self._revision), False, [], [], [], False, None)
 
     def finish(self) -> None:
-        """After the last change, and before the commit."""
+        """Write the new revision, after the last change and before the commit."""
         if self.has_changed:
             self._work.execute("UPDATE bundle_store SET revision = %s", (self._revision,))
             self._work.notify(TOPIC, str(self._revision))
@@ -110,7 +110,7 @@ class TableTransaction(StoreTransaction):
         changes = self.changes
         return bool(changes.bundles or changes.tools or changes.gone or changes.has_switches)
 
-    # What is there
+    # Reading
 
     def bundle(self, id: str) -> tuple[Bundle, str] | None:
         found = self._work.execute("SELECT body FROM bundles WHERE id = %s", (id,))
@@ -155,9 +155,9 @@ class TableTransaction(StoreTransaction):
         try:
             return read_overlay(found[0][0]) if found else Overlay()
         except InvalidError as error:
-            raise _unreadable("what is set of built-in bundles", error) from None
+            raise _unreadable("the settings of built-in bundles", error) from None
 
-    # What becomes of it
+    # Writing
 
     def add_bundle(self, bundle: Bundle, tools: Sequence[Tool] = (), texts: Sequence[bytes] = ()) -> None:
         row = self._bundle_row(bundle)
@@ -182,7 +182,7 @@ class TableTransaction(StoreTransaction):
         return True
 
     def replace_tool(self, tool: Tool, place: str, /, *, is_renamed: bool = False) -> None:
-        tool_text(tool)  # it refuses what a file could not have
+        tool_text(tool)  # refuses data that a file can't contain
         row = TableRow(tool.id, encode_tool(tool), self._revision)
         sql = "UPDATE bundle_tools SET slug = %s, version = %s, body = %s, revision = %s WHERE id = %s"
         self._work.execute(sql, (tool.slug, tool.version, row.body, row.revision, place))
@@ -201,10 +201,10 @@ class TableTransaction(StoreTransaction):
         self._work.execute(sql, (body, self._revision))
         self.changes = self.changes._replace(has_switches=True, switches=body)
 
-    # How it is done
+    # Helpers
 
     def _bundle_row(self, bundle: Bundle) -> TableRow:
-        bundle_text(bundle)  # it refuses what a file could not have
+        bundle_text(bundle)  # refuses data that a file can't contain
         row = TableRow(bundle.id, msgspec.json.encode(bundle), self._revision)
         self.changes.bundles.append(row)
         return row
@@ -281,7 +281,7 @@ def _put(change: ContentsChange, row: TableRow, is_bundle: bool) -> None:
         _check_row(row, tool)
         other = change.tool(tool.bundle_id, tool.slug, tool.version)
         if other is not None and other.path != path:
-            change.drop(other.path)  # it has got another name, and comes later
+            change.drop(other.path)  # this tool was renamed, and its row follows
         change.put_tool(tool, path, _stamp(row), row.body)
     except (msgspec.DecodeError, RecursionError, PathTakenError, InvalidError) as error:
         why = str(error) if isinstance(error, PathTakenError | InvalidError) else f"{error}; {NEWER}"
@@ -289,9 +289,9 @@ def _put(change: ContentsChange, row: TableRow, is_bundle: bool) -> None:
 
 
 def _check_row(row: TableRow, thing: Bundle | Tool) -> None:
-    """Raise InvalidError or DecodeError for a row that no OneTool writes: others may have write access."""
+    """Raise InvalidError or DecodeError for a row that OneTool didn't write."""
     if thing.id != row.id or thing.is_built_in or thing.source is not None:
-        raise InvalidError(f"the row of {row.id} says that it is {thing.id}, built in, or of a config")
+        raise InvalidError(f"the row {row.id} contains {thing.id}, or a built-in or derived item")
     check_slug(thing.slug)
     if isinstance(thing, Tool):
         check_version(thing.version)
@@ -301,7 +301,7 @@ def _check_row(row: TableRow, thing: Bundle | Tool) -> None:
 
 
 def _switch(change: ContentsChange, found: TableChanges) -> None:
-    """Apply the switches. Unreadable ones stay as they were; if nothing is known of them, everything is disabled."""
+    """Apply the switches. If they are unreadable, the known switches remain, or else everything is disabled."""
     try:
         overlay = Overlay() if found.switches is None else read_overlay(found.switches)
     except InvalidError:
@@ -314,7 +314,7 @@ def _switch(change: ContentsChange, found: TableChanges) -> None:
 
 
 def _path(id: str, is_bundle: bool) -> str:
-    """Return the path by which the contents know a row."""
+    """Return the path of a row in the contents."""
     return f"bundles/{id}" if is_bundle else f"tools/{id}"
 
 

@@ -1,11 +1,11 @@
-"""The store that keeps bundles in a folder of files, which people can read, edit, and keep under git.
+"""The store of bundles in a folder of files, which people can read, edit, and keep under git.
 
     bundles/
-        weather-b302099a8057/       the slug it was made with, and the end of its id
+        weather-b302099a8057/       the original slug and the end of the id
             bundle.json
-            tools/forecast@1.json   one file a tool
+            tools/forecast@1.json   one file per tool
         builtin.json                switches of built-in bundles and tools
-        .state/                     of this machine alone: caches, the log of changes, usage, the key of page tokens
+        .state/                     local to this machine: caches, the log of changes, usage, the key of page tokens
 
-What a file says counts, not its name: only what is written here is named as above.
+The content of a file counts, not its name. Only files written by the store are named as above.
 """

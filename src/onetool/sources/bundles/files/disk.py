@@ -1,8 +1,8 @@
-"""The folder of bundles on disk: how files are named, which ones are there, and how a file is read.
+"""The folder of bundles on disk: naming, scanning and reading files.
 
-Paths are texts relative to the folder, with slashes. Names begin with the slug. One that is long, or that some file
-system could take for another (case, Unicode normalization), is cut and gets a hash behind a `~`, which no slug and no
-version can have. A file is read if it is regular, no link, and not too large; other files in the folder are left alone.
+Paths are texts relative to the folder, with slashes. Names begin with the slug. A name that is too long, or that some
+file system could confuse with another (case, Unicode normalization), is cut and gets a hash after a `~`, which slugs
+and versions can't contain. Only regular files of limited size are read; links and other files are ignored.
 """
 
 import errno
@@ -29,14 +29,14 @@ CONTENTS = f"{STATE}/bundles.cache"
 CHANGES = f"{STATE}/changes.log"
 USAGE = f"{STATE}/state.db"
 KEY = f"{STATE}/page.key"
-DRAFT = ".onetool-"  # how names of what is not finished begin
+DRAFT = ".onetool-"  # the prefix of unfinished files
 
-MAX_FILE_NAME = 120  # bytes of a name, without its hash and its end; file systems take 255 in all
+MAX_FILE_NAME = 120  # bytes of a name, without hash and suffix; file systems allow 255 in all
 _PLAIN = re.compile(r"[a-z0-9.@-]+")
 
 
 def bundle_folders(slug: str, id: str) -> tuple[str, str]:
-    """Names for a new bundle: the usual one, and one for when that is taken."""
+    """Return the usual folder name for a new bundle, and an alternative if that is taken."""
     readable = cut(slug, MAX_FILE_NAME)
     return f"{readable}-{id[-12:]}", f"{readable}-{id}"
 
@@ -78,13 +78,13 @@ def parent(path: str) -> str:
     return path.rpartition("/")[0] or "."
 
 
-def cut(text: str, most: int) -> str:
-    """So many bytes of it at the most, between two characters."""
-    return text.encode()[:most].decode(errors="ignore")
+def cut(text: str, limit: int) -> str:
+    """Return at most so many bytes of a text, without splitting a character."""
+    return text.encode()[:limit].decode(errors="ignore")
 
 
 class Stamp(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """What a file looked like when it was read."""
+    """The mtime, size and inode of a file when it was read."""
 
     mtime_ns: int
     size: int
@@ -95,14 +95,14 @@ class Stamp(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 MAX_FILE_BYTES = 8 * 1024 * 1024
-MAX_TRIES = 5  # for a file that is written to while we read
+MAX_TRIES = 5  # for a file that is written while we read
 
 READ = os.O_RDONLY | NO_WAIT
 
 
 def read_bytes(path: str | os.PathLike[str], root: OpenFolder | None = None) -> tuple[bytes, Stamp]:
-    """Read the bytes and the stamp of a file, consistent with each other. Raises InvalidError for what can't be one of
-    ours, and OSError.
+    """Read the bytes of a file and a stamp that matches them. Raises InvalidError for files that can't belong to a
+    bundle, and OSError.
     """
     file = open_no_link(path, READ) if root is None else root.open(os.fspath(path), READ)
     try:
@@ -120,21 +120,21 @@ def read_bytes(path: str | os.PathLike[str], root: OpenFolder | None = None) -> 
 
 def check_regular(status: os.stat_result) -> None:
     if stat.S_ISLNK(status.st_mode):
-        raise InvalidError("it is a link, and links are not followed: put the file itself here")
+        raise InvalidError("it is a symbolic link, which is not followed: put the file itself here")
     if not stat.S_ISREG(status.st_mode):
         raise InvalidError("it is not a regular file")
     if status.st_size > MAX_FILE_BYTES:
-        raise InvalidError(f"it has {status.st_size:,} bytes; {MAX_FILE_BYTES:,} is the most")
+        raise InvalidError(f"it has {status.st_size:,} bytes; the limit is {MAX_FILE_BYTES:,}")
 
 
 def stamp_of(status: os.stat_result) -> Stamp:
     return Stamp(status.st_mtime_ns, status.st_size, status.st_ino)
 
 
-def _bytes(file: int, said: int) -> bytes:
-    """Whatever its size is said to be. Where it is that, as of nearly all, one step reads it."""
-    part = os.read(file, said + 1)
-    if len(part) == said:
+def _bytes(file: int, expected: int) -> bytes:
+    """Read all bytes, in one step if the size is correct, as it nearly always is."""
+    part = os.read(file, expected + 1)
+    if len(part) == expected:
         return part
     parts: list[bytes] = []
     size = 0
@@ -150,29 +150,29 @@ def _bytes(file: int, said: int) -> bytes:
 # Scanning the folder, without reading files
 
 
-NO_STAMP = Stamp(0, 0, 0)  # of what should be there, or can't be looked at
-# These say nothing of the files: a look that met one is not taken for "they are gone".
+NO_STAMP = Stamp(0, 0, 0)  # of a missing or unreadable file
+# After one of these errors, missing files don't count as removed.
 TEMPORARY_ERRORS = frozenset(
     (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EIO, errno.ESTALE, errno.ETIMEDOUT, errno.EINTR)
 )
 
-WRITABLE = 0o022  # by others than its owner
+WRITABLE = 0o022  # by users other than the owner
 _EUID = os.geteuid() if hasattr(os, "geteuid") else 0
 
 Entry = os.DirEntry[str]
 Foreign = Callable[[Path], Mistake | None]
-"""What is wrong with the owner of something, or with who can write it; None if it counts."""
+"""Return why the owner or the permissions of a path are untrusted, or None."""
 
 
 def anybody(_: Path) -> None:
-    """Accepts files of any owner."""
+    """Accept files of any owner."""
 
 
 class FolderScan:
-    """The stamps of all files of the folder, or of these `paths` alone.
+    """The stamps of all files in the folder, or of `paths` only.
 
-    `is_whole` is false when something could not be looked at for a while; then nothing is said to be gone. Raises
-    UnavailableError for what is `foreign`: callers of a tool trust everybody who can write it.
+    `is_whole` is false after a temporary error; then no file counts as removed. Raises UnavailableError for `foreign`
+    files, because whoever can write a file can change its tools.
     """
 
     def __init__(self, folder: Path, foreign: Foreign = anybody, paths: Collection[str] | None = None) -> None:
@@ -189,7 +189,7 @@ class FolderScan:
         self._check_state()
         for entry in self._entries(""):
             if entry.name == OVERLAY or (entry.is_symlink() and os.path.isdir(entry.path)):
-                self._add(entry.name, entry.stat)  # a link is refused when it is read
+                self._add(entry.name, entry.stat)  # links are refused when read
             elif entry.is_dir(follow_symlinks=False):
                 self._check_folder("", entry)
                 self._bundle(entry.name)
@@ -198,7 +198,7 @@ class FolderScan:
         file = f"{folder}/{BUNDLE}"
         for entry in self._entries(folder):
             if entry.name == BUNDLE or (entry.name == TOOLS and entry.is_symlink()):
-                self._add(f"{folder}/{entry.name}", entry.stat)  # a link is refused when it is read
+                self._add(f"{folder}/{entry.name}", entry.stat)  # links are refused when read
             elif entry.name == TOOLS:
                 self._check_folder(folder, entry)
                 for tool in self._entries(f"{folder}/{TOOLS}"):
@@ -206,7 +206,7 @@ class FolderScan:
                         self._add(f"{folder}/{TOOLS}/{tool.name}", tool.stat)
         found = self.files.get(folder, {})
         if file not in found and any(map(is_tool, found)):
-            found[file] = NO_STAMP  # tools without a bundle: that it is missing is told
+            found[file] = NO_STAMP  # tools without a bundle file, which is reported
 
     def _add(self, path: str, stat: Callable[..., os.stat_result]) -> None:
         try:
@@ -229,11 +229,11 @@ class FolderScan:
             self._check(STATE, name, status)
 
     def _check_folder(self, above: str, entry: Entry) -> None:
-        with suppress(OSError):  # it has gone meanwhile
+        with suppress(OSError):  # removed concurrently
             self._check(above, entry.name, entry.stat(follow_symlinks=False))
 
     def _check(self, folder: str, name: str, status: os.stat_result) -> None:
-        """Ask only about files unlike the others of their folder: most are ours."""
+        """Check a file only if its owner or mode differs from the other files in its folder."""
         like = (folder, status.st_uid, status.st_gid, status.st_mode & WRITABLE)
         if (status.st_uid != _EUID or status.st_mode & WRITABLE) and like not in self._fine:
             mistake = self._foreign(Path(self._root, folder, name))
@@ -255,7 +255,7 @@ class FolderScan:
         return ours
 
     def _skip(self, path: str, error: OSError) -> None:
-        """Ignore a vanished file; other errors are reported when it is read."""
+        """Ignore a vanished file. Other errors are reported when the file is read."""
         if error.errno in TEMPORARY_ERRORS or not path:
             self.is_whole = False
         elif not isinstance(error, FileNotFoundError):

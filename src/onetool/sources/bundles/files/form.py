@@ -1,8 +1,8 @@
-"""Bundles and tools as the text of their files, and back.
+"""Conversion of bundles and tools to the text of their files and back.
 
-Written: what a person gives first, in a fixed order, what the store knows last. Read: strictly, since a file comes from
-anywhere; but a file that is written by hand may leave out what the store would know. An id is then derived from the
-file's place and names, and its times are those of the file.
+Files are written in a fixed order: first the fields of users, then the fields of the store. Files are untrusted and
+read strictly, but handwritten files may leave out the store's fields. The id is then derived from the file's place and
+names, and the times are the file's.
 """
 
 import json
@@ -30,13 +30,13 @@ def time_text(seconds: float) -> str:
     return f"{_second_text(second)}.{microsecond // 1000:03d}Z"
 
 
-@lru_cache(16)  # each call notes its time: most are within the same second
+@lru_cache(16)  # each call needs a time, and many are in the same second
 def _second_text(second: int) -> str:
     return f"{datetime.fromtimestamp(second, UTC):%Y-%m-%dT%H:%M:%S}"
 
 
 def time_seconds(text: str) -> float:
-    """Read a time, which may be short or in another zone; without a zone it is UTC. Raises ValueError."""
+    """Parse a time, which may be short or in any zone; the default is UTC. Raises ValueError."""
     at = datetime.fromisoformat(text)
     return (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp()
 
@@ -49,18 +49,18 @@ def fields_of(content: msgspec.Struct) -> dict[str, Any]:
 
 
 def structure(bundle: Bundle) -> tuple[str, str, str]:
-    """Return what `modifiedAt` is about: switching, deleting and restoring don't change it."""
+    """Return the fields that `modifiedAt` covers: switching, deleting and restoring don't change it."""
     return bundle.slug, bundle.display_name, bundle.description
 
 
 def refuse_stale(thing: Bundle | Tool | None, match: ETag | None) -> None:
     if match is not None and (thing is None or (match != "*" and match != tag_of(thing))):
         what = "it is not there" if thing is None else "somebody has changed it since"
-        raise OutdatedError(f"{what}: get it again, and decide anew")
+        raise OutdatedError(f"{what}: get it again, then repeat the change")
 
 
 def not_empty(bundle: Bundle, tools: list[str], where: str = "") -> str:
-    """Say that a bundle has tools, and `where` if they have a folder."""
+    """Return the message for a bundle with tools, which are in the folder `where`, if any."""
     some = ", ".join(tools[:3]) + (" …" if len(tools) > 3 else "")
     where = f"{where}: {some}" if where else some
     return f"the bundle {bundle.slug} is not empty: delete its {len(tools)} tools first ({where})"
@@ -86,7 +86,7 @@ def check_set(tools: Sequence[Tool]) -> None:
 
 
 def check_format(data: Mapping[str, Any]) -> None:
-    """Raise InvalidError for a file of another version of the format. One without a version is of this one."""
+    """Raise InvalidError for another version of the format. Files without a version have the current one."""
     version = str(data.get("schemaVersion", SCHEMA_VERSION))
     if version == SCHEMA_VERSION:
         return
@@ -103,12 +103,12 @@ def check_format(data: Mapping[str, Any]) -> None:
 
 Thing = TypeVar("Thing", Bundle, Tool)
 
-MAX_DEPTH = 120  # levels; schemas have 100 at the most
+MAX_DEPTH = 120  # levels; schemas have at most 100
 _BUNDLE_KEYS = ("slug", "displayName", "description", "isEnabled", "id", "createdAt", "modifiedAt", "softDeletedAt")
 _FIRST = ("slug", "version", "type", "displayName", "description", "tags", "isEnabled", "parallel")
 _SCHEMAS = ("argSchema", "outputSchema")
 _IMPLS = ("httpImpl", "pythonImpl", "goImpl", "scriptImpl")
-_LOSSY = "it has values that JSON does not: NaN, infinity, tuples, or keys that are no texts"
+_LOSSY = "it contains values that JSON can't express: NaN, infinity, tuples, or keys other than texts"
 _TOOL_KEYS = (*_FIRST, *_SCHEMAS, "preProcessors", *_IMPLS, "limits", "examples", "id", "createdAt", "modifiedAt")
 _SWITCHED = (
     "isEnabled",
@@ -121,7 +121,7 @@ _SWITCHED = (
 
 
 def _digested(shape: type[Bundle | Tool], keys: tuple[str, ...]) -> list[tuple[str, str, bool]]:
-    """Return the keys and fields of a digest, and whether they are written where empty, as in `shown`."""
+    """Return the keys and fields of a digest, and whether empty values are written, as in `shown`."""
     names = {key: field for field, key in zip(shape.__struct_fields__, shape.__struct_encode_fields__, strict=True)}
     return [(key, names[key], key not in UNSAID) for key in keys if key not in _SWITCHED]
 
@@ -134,7 +134,7 @@ _TOOL_DIGESTED = _digested(Tool, _TOOL_KEYS)
 
 
 def bundle_text(bundle: Bundle) -> bytes:
-    """Raises InvalidError for one that could not be read again."""
+    """Return the text of a bundle's file. Raises InvalidError if it couldn't be read again."""
     text = _text(bundle, _BUNDLE_KEYS)
     if read_bundle_file(text, "", 0) != bundle:
         raise InvalidError(_LOSSY, "")
@@ -142,7 +142,7 @@ def bundle_text(bundle: Bundle) -> bytes:
 
 
 def tool_text(tool: Tool, is_kept: bool = False) -> bytes:
-    """Write a tool. The schemas of a stored one need not be checked again."""
+    """Return the text of a tool's file. The schemas of stored tools (`is_kept`) are not checked again."""
     text = _text(tool, _TOOL_KEYS)
     read = _tool if is_kept else read_tool_file
     if read(text, tool.bundle_id, "", 0) != tool:
@@ -151,7 +151,7 @@ def tool_text(tool: Tool, is_kept: bool = False) -> bytes:
 
 
 def with_times(thing: Thing) -> Thing:
-    """Rewrite the times of foreign data the way we write them."""
+    """Return foreign data with its times in our format."""
     return msgspec.structs.replace(
         thing, created_at=_time(thing.created_at, "/createdAt"), modified_at=_time(thing.modified_at, "/modifiedAt")
     )
@@ -166,7 +166,7 @@ def _text(thing: Bundle | Tool, keys: tuple[str, ...]) -> bytes:
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
         raise InvalidError(f"it can't be written as JSON: {error}", "") from None
     if len(text) > MAX_FILE_BYTES:
-        raise InvalidError(f"it has {len(text):,} bytes; {MAX_FILE_BYTES:,} is the most", "")
+        raise InvalidError(f"it has {len(text):,} bytes; the limit is {MAX_FILE_BYTES:,}", "")
     return text
 
 
@@ -174,7 +174,7 @@ def _text(thing: Bundle | Tool, keys: tuple[str, ...]) -> bytes:
 
 
 def read_bundle_file(text: bytes, folder: str, mtime_ns: int) -> Bundle:
-    """Raises InvalidError. `folder` is the name of the bundle's folder."""
+    """Read a bundle's file in the folder named `folder`. Raises InvalidError."""
     data = parsed(text)
     check_format(data)
     content = read_bundle(data)
@@ -190,7 +190,7 @@ def read_bundle_file(text: bytes, folder: str, mtime_ns: int) -> Bundle:
 
 
 def read_tool_file(text: bytes, bundle_id: str, folder: str, mtime_ns: int) -> Tool:
-    """Raises InvalidError. `bundle_id` is that of the bundle in whose folder it lies, whatever it says of itself."""
+    """Read a tool's file. `bundle_id`, of the bundle in its folder, overrides the file. Raises InvalidError."""
     tool = _tool(text, bundle_id, folder, mtime_ns)
     check_schemas(tool)
     return tool
@@ -215,7 +215,7 @@ def _tool(text: bytes, bundle_id: str, folder: str, mtime_ns: int) -> Tool:
 
 
 def parsed(text: bytes) -> dict[str, Any]:
-    """Parse a JSON object that all programs read alike. Raises InvalidError with the place of a fault."""
+    """Parse a strict JSON object, which all programs read alike. Raises InvalidError with the place of the mistake."""
     data = _read_plain(text)
     if data is None:
         data = _read_strictly(text)
@@ -227,8 +227,8 @@ def parsed(text: bytes) -> dict[str, Any]:
 
 
 def _read_plain(text: bytes) -> Any:
-    """Parse in a third of the time, but only what is written again as it was read: no key is there twice. None for all
-    else, which the strict reader reads or explains.
+    """Parse JSON in a third of the time, if writing the value gives the same text, so that no key is duplicated.
+    Otherwise return None, and the strict reader reads the text or reports the mistake.
     """
     try:
         data = msgspec.json.decode(text)
@@ -292,23 +292,23 @@ def _times(data: Mapping[str, Any], mtime_ns: int) -> dict[str, Any]:
 
 def _as_edited(thing: Thing, data: Mapping[str, Any], mtime_ns: int) -> Thing:
     """Set the modification time of a file that was edited by hand to the time when it was saved."""
-    said = data.get("digest")
-    if said is None or data.get("modifiedAt") is None or said == _digest(thing):
+    stored = data.get("digest")
+    if stored is None or data.get("modifiedAt") is None or stored == _digest(thing):
         return thing
     return msgspec.structs.replace(thing, modified_at=max(thing.modified_at, time_text(mtime_ns / 1e9)))
 
 
 def _digest(thing: Bundle | Tool) -> str | None:
-    """Return a digest of what `modifiedAt` is about. Equal for equal data; None if it is not JSON."""
+    """Return a digest of the fields that `modifiedAt` covers, or None if they are not JSON."""
     fields = _BUNDLE_DIGESTED if isinstance(thing, Bundle) else _TOOL_DIGESTED
     about: dict[str, Any] = {}
-    for key, field, is_said in fields:
+    for key, field, keeps_empty in fields:
         value = getattr(thing, field)
-        if value or (is_said and value is not None):
+        if value or (keeps_empty and value is not None):
             about[key] = value
     try:
         return sha256(msgspec.json.encode(about, order="sorted")).hexdigest()[:16]
-    except (ValueError, RecursionError):  # half of a character
+    except (ValueError, RecursionError):  # a lone surrogate
         return None
 
 
@@ -316,11 +316,9 @@ def _time(text: Any, pointer: str) -> str:
     try:
         return _as_written(text)
     except (TypeError, ValueError, OverflowError):
-        raise InvalidError(
-            f"{pointer}: {text!r:.60} is not a time, as 2026-11-15T16:00:00.000Z is one", pointer
-        ) from None
+        raise InvalidError(f"{pointer}: {text!r:.60} is not a time such as 2026-11-15T16:00:00.000Z", pointer) from None
 
 
-@lru_cache(256)  # what came together has one time
+@lru_cache(256)  # bundles imported together share their times
 def _as_written(time: str) -> str:
     return time_text(time_seconds(time))

@@ -1,4 +1,4 @@
-"""`builtin.json`: what people set of built-in and derived bundles and tools: switches, and examples of tools."""
+"""`builtin.json`: the users' settings of built-in and derived bundles and tools: switches, and examples."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -12,8 +12,8 @@ from onetool.sources.bundles.files.form import check_format, parsed
 from onetool.sources.bundles.model import SCHEMA_VERSION, Bundle, Tool, ToolExample
 from onetool.sources.bundles.validation import converted
 
-MAX_EXAMPLE_BYTES = MAX_FILE_BYTES // 2  # bytes of JSON, of all tools; so there is always room for switches
-KIND_SIGN = ":"  # between the kind and the name of a derived bundle; no slug has it
+MAX_EXAMPLE_BYTES = MAX_FILE_BYTES // 2  # bytes of JSON of all tools, which leaves room for switches
+KIND_SIGN = ":"  # between the kind and the name of a derived bundle; not allowed in slugs
 
 
 T = TypeVar("T")
@@ -34,11 +34,11 @@ class Overlay(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_
         return msgspec.structs.replace(self, tools=_switched(self.tools, tool_key(bundle, tool), is_enabled))
 
     def with_examples(self, bundle: Bundle, tool: Tool, examples: tuple[ToolExample, ...]) -> "Overlay":
-        """Raises InvalidError if there are too many."""
+        """Return the overlay with these examples of a tool. Raises InvalidError if there are too many."""
         found = {**self.examples, tool_key(bundle, tool): examples}
         if examples and len(msgspec.json.encode(found)) > MAX_EXAMPLE_BYTES:
-            what = f"all examples of built-in and derived tools would have more than {MAX_EXAMPLE_BYTES:,} bytes"
-            raise InvalidError(f"/examples: {what}, which is the most: remove some, or make them shorter", "/examples")
+            what = f"all examples of built-in and derived tools would exceed {MAX_EXAMPLE_BYTES:,} bytes"
+            raise InvalidError(f"/examples: {what}; remove or shorten some", "/examples")
         return msgspec.structs.replace(self, examples={key: one for key, one in sorted(found.items()) if one})
 
     def bundle(self, bundle: Bundle) -> Bundle:
@@ -55,23 +55,23 @@ class Overlay(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_
         return [(self.bundle(bundle), [self.tool(bundle, tool) for tool in tools]) for bundle, tools in built_in]
 
     def of_derived(self) -> "Overlay":
-        """Return the settings of derived bundles alone."""
+        """Return the settings of derived bundles only."""
         return Overlay(
             bundles=_of_derived(self.bundles), tools=_of_derived(self.tools), examples=_of_derived(self.examples)
         )
 
 
 class UnknownOverlay(Overlay, frozen=True, kw_only=True):
-    """Stands for a file that can't be read: all may have been switched off, and so all is."""
+    """An overlay for an unreadable file: everything is disabled, because anything may have been."""
 
     def bundle(self, bundle: Bundle) -> Bundle:
         return msgspec.structs.replace(bundle, is_enabled=False)
 
 
 def overlay_text(overlay: Overlay) -> bytes:
-    """Switches stand one below the other, for people; the examples of a tool are one line.
+    """Return the text of the file, with one line for each switch and for the examples of each tool.
 
-    Raises InvalidError for what could not be read again.
+    Raises InvalidError if it couldn't be read again.
     """
     data = msgspec.to_builtins(overlay)
     lines = [msgspec.json.encode(key) + b": " + msgspec.json.encode(one) for key, one in data.pop("examples").items()]
@@ -79,21 +79,21 @@ def overlay_text(overlay: Overlay) -> bytes:
     if lines:
         text = text.removesuffix(b"\n}") + b',\n  "examples": {\n    ' + b",\n    ".join(lines) + b"\n  }\n}"
     if len(text) >= MAX_FILE_BYTES:
-        raise InvalidError(f"the file of switches would have {len(text):,} bytes; {MAX_FILE_BYTES:,} is the most", "")
+        raise InvalidError(f"the file of switches would have {len(text):,} bytes; the limit is {MAX_FILE_BYTES:,}", "")
     if read_overlay(text) != overlay:
         raise InvalidError("it has values that JSON does not have", "")
     return text + b"\n"
 
 
 def read_overlay(text: bytes) -> Overlay:
-    """Raises InvalidError."""
+    """Parse the file. Raises InvalidError."""
     data = parsed(text)
     check_format(data)
     return converted({**data, "schemaVersion": SCHEMA_VERSION}, Overlay)
 
 
 def bundle_key(bundle: Bundle) -> str:
-    """Return the key of a bundle. A derived one has its kind and name: configs that share a folder may reuse a slug."""
+    """Return the key of a bundle: kind and name if derived, because configs that share a folder may reuse a slug."""
     return bundle.slug if bundle.source is None else f"{bundle.source.kind}{KIND_SIGN}{bundle.source.name}"
 
 
@@ -106,7 +106,7 @@ def _of_derived(settings: dict[str, T]) -> dict[str, T]:
 
 
 def check_built_in(built_in: BuiltIn) -> None:
-    """Raise if two built-in tools have one name: they would share a switch."""
+    """Raise InvalidError if two built-in tools have the same name, and would share a switch."""
     keys = [key for bundle, tools in built_in for key in (bundle.slug, *(tool_key(bundle, tool) for tool in tools))]
     for key, count in Counter(keys).items():
         if count > 1:

@@ -1,7 +1,7 @@
-"""What a machine keeps beside a folder of bundles, in `.state`, and git does not.
+"""The folder `.state` of a folder of bundles, which is local to the machine and not in git.
 
-It is the log of changes, the key of page tokens, and what can be made anew: the contents of the folder in one file, and
-the words of the search.
+It contains the log of changes, the key of page tokens, and caches: the contents of the folder in one file, and the
+search index.
 """
 
 import os
@@ -20,10 +20,10 @@ from onetool.sources.bundles.files.writing import create, ensure_folder, exists,
 
 
 def make_state(folder: Path) -> Path | None:
-    """Return the state folder; None where nothing can be written, or the folder is not there."""
+    """Return the state folder, or None if the folder is missing or read-only."""
     state = folder / STATE
     if os.path.islink(state):
-        return None  # what we keep would lie somewhere else
+        return None  # a link would store our files elsewhere
     try:
         if not is_marked(state):
             with OpenFolder.at(folder) as root:
@@ -36,7 +36,7 @@ def make_state(folder: Path) -> Path | None:
 
 
 def key_of(folder: Path, root: OpenFolder) -> bytes:
-    """Return the shared key; created on first use, under the lock."""
+    """Return the shared key, which is created on first use, under the lock."""
     _make(root)
     found = read_key(folder)
     if found is not None:
@@ -66,7 +66,7 @@ def _make(root: OpenFolder) -> None:
         mark_folder(state)
 
 
-# What other processes change
+# The log of changes
 
 
 MAX_LOG_BYTES = 1 << 20
@@ -74,17 +74,17 @@ APPEND = os.O_WRONLY | os.O_CREAT | os.O_APPEND | NO_WAIT
 
 
 class ChangeLog:
-    """The paths that processes have changed, a line for each change, written under the lock of the folder.
+    """A log of the paths that processes have changed, one line per change, written under the lock of the folder.
 
-    Whoever reads it need not look at all files. It is a hint: without it, changes are found by a look at the folder.
+    Its readers need not scan all files. It is an optimization: without it, a scan of the folder finds changes.
     """
 
     def __init__(self, folder: Path) -> None:
         self._folder, self._file = folder, folder / CHANGES
-        self.seen: Hashable = None  # the stamp when everything that was told had been taken in
+        self.seen: Hashable = None  # the stamp up to which all changes were loaded
 
     def stamp(self) -> Hashable:
-        """Differs after every line. Without a log, it says whether there is a folder."""
+        """Return a value that changes with every line, and if there is no log, with the existence of the folder."""
         try:
             found = os.stat(self._file)
         except OSError:
@@ -95,7 +95,7 @@ class ChangeLog:
         return self.seen != self.stamp()
 
     def news(self, now: Hashable) -> set[str] | None:
-        """Return the paths that were changed from `seen` to `now`; None if only a look at the folder tells."""
+        """Return the paths changed between `seen` and `now`, or None if a scan of the folder is needed."""
         before = self.seen
         if before == now:
             return set()
@@ -109,11 +109,11 @@ class ChangeLog:
                 os.close(file)
             paths = {path for line in lines.splitlines() for path in _decode_paths(line)}
             return paths if paths and all(map(_PATH.fullmatch, paths)) else None
-        except (OSError, msgspec.DecodeError):  # of a process that was killed while it wrote a line
+        except (OSError, msgspec.DecodeError):  # a process was killed while it wrote a line
             return None
 
     def add(self, paths: Iterable[str]) -> None:
-        """Tell others of a change of our own. Raises OSError."""
+        """Add our own change for other processes. Raises OSError."""
         try:
             line = msgspec.json.encode([*paths]) + b"\n"
         except UnicodeEncodeError:  # a name that isn't UTF-8

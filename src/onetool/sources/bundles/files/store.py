@@ -1,13 +1,13 @@
-"""`FileStore` keeps bundles in a folder. What may be changed is in `sources.bundles.rules`.
+"""`FileStore`, which stores bundles in a folder. The rules for changes are in `sources.bundles.rules`.
 
 Nothing is created before the first write: a folder that does not exist is an empty store. A bundle keeps its folder's
-name when its slug changes. A tool whose file can't be read can be deleted, if the file is named as the store would name
-it.
+name when its slug changes. A tool whose file can't be read can be deleted if the file has the name that the store would
+give it.
 
-All bundles and tools are in memory. They are read from one file, and from those whose stamps differ from what it says;
-then the folder is looked at by `sync`, and other processes tell what they change in a log. `FileTransaction` is one
-change of the store: files and contents together, under the lock. What counts is what the files say, not what is known
-of them: where a file is not what it was, `OutOfDate` asks for a sync and another try.
+All bundles and tools are in memory. They are loaded from a cache file, and from files with new stamps. Later, `sync`
+scans the folder, and other processes record their changes in a log. `FileTransaction` changes files and contents
+together, under the lock. The files are authoritative: if a file is not as expected, `OutOfDate` requests a sync and
+another attempt.
 """
 
 import logging
@@ -63,14 +63,14 @@ log = logging.getLogger("onetool.bundles")
 T = TypeVar("T")
 
 
-class OutOfDate(Exception):  # noqa: N818 - nothing is wrong: a look puts it right
-    """A file that is known is not there, or is another one."""
+class OutOfDate(Exception):  # noqa: N818 - not an error: a scan resolves it
+    """A signal that a known file is missing or has changed."""
 
 
 class FileTransaction(StoreTransaction):
-    """`is_done`: the files are written durably; `result` is returned whatever comes then.
+    """A change of files and contents. `is_done`: the files are durable; later errors don't prevent returning `result`.
 
-    `is_known`: the contents have the change, too.
+    `is_known`: the contents contain the change, too.
     """
 
     def __init__(self, root: OpenFolder, changes: ContentsChange) -> None:
@@ -78,9 +78,9 @@ class FileTransaction(StoreTransaction):
         self._root = root
         self._changes = changes
         self.is_done, self.is_known = False, True
-        self.paths: list[str] = []  # of files that were changed
+        self.paths: list[str] = []  # changed files
 
-    # What is there
+    # Reading
 
     def bundle(self, id: str) -> tuple[Bundle, str] | None:
         """Return the bundle and the name of its folder."""
@@ -123,12 +123,12 @@ class FileTransaction(StoreTransaction):
                 raise ConflictError(f"there is another tool with the id {tool.id} already", "exists")
 
     def refuse_full(self, bundle: Bundle, folder: str) -> None:
-        """Raise if the store is full. Files that could be tools count, also unreadable ones."""
+        """Raise ConflictError if the bundle has tools. Unreadable files that could be tools count as well."""
         names = [name for name in writing.names_in(self._root, tools_of(folder)) if name.endswith(".json")]
         if names:
             raise ConflictError(not_empty(bundle, names, f"bundles/{folder}/tools"), "not_empty")
 
-    # What becomes of it
+    # Writing
 
     def add_bundle(self, bundle: Bundle, tools: Sequence[Tool] = (), texts: Sequence[bytes] = ()) -> None:
         files = [(BUNDLE, bundle_text(bundle))]
@@ -173,9 +173,9 @@ class FileTransaction(StoreTransaction):
             self._put_tool(tool, path, stamp)
 
     def replace_tool(self, tool: Tool, path: str, *, is_renamed: bool = False) -> None:
-        """Write the tool into its file, and then give the file the name of a tool that `is_renamed`.
+        """Write the tool to its file, and rename the file if the tool `is_renamed`.
 
-        The first step is the change. A file whose name is that of before is a tool like any other.
+        The write is the change. If renaming fails, the file with the old name is still valid.
         """
         new = tool_file(folder_of(path), tool.slug, tool.version) if is_renamed else path
         if new != path and writing.exists(self._root, new):
@@ -197,7 +197,7 @@ class FileTransaction(StoreTransaction):
         self.is_done = True
         self._drop(path)
 
-    # What is built in
+    # Built-in and derived bundles
 
     def overlay(self) -> Overlay:
         if not writing.exists(self._root, OVERLAY):
@@ -212,7 +212,7 @@ class FileTransaction(StoreTransaction):
         self._changes.keep_overlay(OVERLAY, stamp)
         self._changes.put_overlay(overlay)
 
-    # How it is done
+    # Helpers
 
     def _put_bundle(self, bundle: Bundle, path: str, stamp: Stamp) -> None:
         self.paths.append(path)
@@ -232,27 +232,23 @@ class FileTransaction(StoreTransaction):
                 return folder, writing.create_folder(self._root, folder, files)
             except FileExistsError:
                 if self._is_in_the_way(folder, bundle):
-                    advice = "its bundle.json can't be used: mend it, or move it away"
+                    advice = "its bundle.json can't be used: repair it, or move it away"
                     raise ConflictError(f"bundles/{folder} is in the way: {advice}", "broken") from None
         raise ConflictError(f"there are folders for a bundle {bundle.id} already: move them away", "exists")
 
     def _is_in_the_way(self, folder: str, bundle: Bundle) -> bool:
-        """Return whether that folder may be this bundle's own, and not that of another one with a similar id."""
+        """Return whether the folder may belong to this bundle instead of a bundle with a similar id."""
         try:
             return self._bundle(folder).id == bundle.id
         except (OutOfDate, BrokenFileError):
             return True
 
     def _refuse_file(self, tool: Tool, path: str) -> None:
-        """Refuse to overwrite a file that is not known: a killed process may have left it, or a user has put
-        it there.
-        """
+        """Refuse to overwrite an unknown file, which a killed process or a user may have created."""
         found = self._tool(tool.bundle_id, path)
         if (found.slug, found.version) == (tool.slug, tool.version):
             raise ConflictError(f"there is a tool {tool.slug}@{tool.version} already", "exists")
-        raise ConflictError(
-            f"bundles/{path} is in the way: it says of itself that it is {found.slug}@{found.version}", "exists"
-        )
+        raise ConflictError(f"bundles/{path} is in the way: it contains {found.slug}@{found.version}", "exists")
 
     def _bundle(self, folder: str) -> Bundle:
         return self._read(bundle_file(folder), lambda data, stamp: read_bundle_file(data, folder, stamp.mtime_ns))
@@ -273,11 +269,11 @@ class FileTransaction(StoreTransaction):
 # The store
 
 
-MAX_TRIES = 3  # where the contents turn out to be out of step
-MIN_SAVED = 50  # files: fewer are read as quickly one by one
-LOCK_SECONDS = 2.0  # for writers; then changes are taken in without the lock: the next look puts right what that misses
-READ_SECONDS = 1.0  # that readers wait for a change of our own
-FIRST_SECONDS = 60.0  # that others wait for a look that has to read everything
+MAX_TRIES = 3  # if the contents turn out to be outdated
+MIN_SAVED = 50  # files; fewer are read as quickly without the cache
+LOCK_SECONDS = 2.0  # for writers; then changes are loaded without the lock, and the next scan corrects mistakes
+READ_SECONDS = 1.0  # for readers that wait for our own change
+FIRST_SECONDS = 60.0  # for callers that wait for the first scan
 
 
 class FileStore(BundleStore):
@@ -291,14 +287,14 @@ class FileStore(BundleStore):
         database: Database | None = None,
         derived: DerivedBundles | None = None,
     ) -> None:
-        """`database` has the counts of calls; None: a file of the folder."""
+        """Create the store. `database` stores the counts of calls; None: a file in the folder."""
         super().__init__(built_in, now, max_tools, derived)
         self._folder, self._foreign = folder, foreign
         self._contents: Contents | None = None
-        self._settled: Contents | None = None  # after the last look at the folder
-        self._synced = -1  # the revision that the last sync told
+        self._settled: Contents | None = None  # after the last scan of the folder
+        self._synced = -1  # the revision of the last sync
         self._snapshot, self._log = BundleCache(MIN_SAVED), ChangeLog(folder)
-        # In this order: one look at a time, one writer among all processes, one change of the contents.
+        # Lock order: one scan at a time, one writer in all processes, one change of the contents.
         self._syncing, self._lock, self._changing = Lock(), FolderLock(folder), RLock()
         self._own_database = own = SqliteDatabase(folder / USAGE)
         self.counter = UsageCounter(database or own, now)
@@ -310,7 +306,7 @@ class FileStore(BundleStore):
     def contents(self) -> Contents:
         if self._contents is None or (self._log.has_news() and not self._take_news()):
             self._look()
-        assert self._contents is not None  # noqa: S101 - a first look that fails raises
+        assert self._contents is not None  # noqa: S101 - a failed first scan raises
         return self._contents
 
     def stamp(self) -> Hashable:
@@ -321,17 +317,17 @@ class FileStore(BundleStore):
         return None if row is None else str(self._folder / row.path)
 
     def mistakes(self) -> list[Mistake]:
-        """Return the broken files. Tools whose only mistake is their bundle's are not listed one by one."""
+        """Return the broken files, without tools that are broken only because of their bundle."""
         return [
             msgspec.structs.replace(mistake, file=str(self._folder / (mistake.file or "")))
             for mistake in self.contents().mistakes()
             if mistake.message != NO_BUNDLE
         ]
 
-    # Keeping in step
+    # Synchronization
 
     def catch_up(self) -> None:
-        """Whoever reads reads the log, too."""
+        """Do nothing: every read also reads the log."""
 
     def watch(self, call: Callable[[], None]) -> None:
         """Do nothing: files don't notify of changes."""
@@ -343,14 +339,14 @@ class FileStore(BundleStore):
         return before != self._synced
 
     def _look(self, is_wanted: bool = False) -> None:
-        """Look at the whole folder. Raises UnavailableError; once the store is open, only if the look `is_wanted`."""
-        was_open, told = self._contents is not None, self._log.stamp()
+        """Scan the whole folder. Raises UnavailableError; if the store is open, only if `is_wanted`."""
+        was_open, log_stamp = self._contents is not None, self._log.stamp()
         if not self._syncing.acquire(timeout=FIRST_SECONDS):
             raise UnavailableError(f"{self._folder} is being read by another thread; try again later")
         try:
             if not was_open and self._contents is not None and not is_wanted:
                 return  # another thread has opened it
-            told = self._log.stamp()  # what others tell from now on comes after the look
+            log_stamp = self._log.stamp()  # later entries are loaded after the scan
             saved = None if os.path.islink(self._folder / STATE) else self._folder / CONTENTS
             known = self._contents or self._snapshot.read(saved, self.reserved)
             found = find_changes(self._folder, known, self._foreign, is_settled=known is self._settled)
@@ -362,23 +358,23 @@ class FileStore(BundleStore):
                             writing.remove_quietly(root, draft)  # we hold the lock: no writer owns it
                 stack.enter_context(self._changing)
                 self._settled = self._take_in(self._contents or known, found)
-                self._log.seen = told
+                self._log.seen = log_stamp
             if not was_open:
                 self._synced = self._settled.revision
             self._save()
         except UnavailableError:
             if is_wanted or self._contents is None:
                 raise
-            self._log.seen = told  # else every reader would look again
+            self._log.seen = log_stamp  # otherwise every reader would scan again
         finally:
             self._syncing.release()
 
     def _take_news(self) -> bool:
-        """Take in what other processes have told; False if only a look at the folder tells what has changed."""
+        """Load changes from the log. Return False if a scan of the folder is needed."""
         if not self._changing.acquire(timeout=READ_SECONDS):
-            return True  # a large change of our own is being written: what is known is read
+            return True  # our own large change is being written: use the known contents
         try:
-            assert self._contents is not None  # noqa: S101 - else nobody comes here
+            assert self._contents is not None  # noqa: S101 - the store is open
             now = self._log.stamp()
             paths = self._log.news(now)
             if paths is None:
@@ -409,10 +405,10 @@ class FileStore(BundleStore):
     def _state_folder(self) -> Path | None:
         return make_state(self._folder)
 
-    # Beside
+    # Other
 
     def key(self) -> bytes:
-        """Return the shared key; where none can be stored, this process's own."""
+        """Return the shared key, or this process's own key if none can be stored."""
         if self._key is not None:
             return self._key
         key = read_key(self._folder)
@@ -433,18 +429,18 @@ class FileStore(BundleStore):
     # Changing
 
     def change(self, job: Callable[[StoreTransaction], None], makes: bool = False) -> Any:
-        """Under the lock. What the job leaves as its `result`; all errors are BundleErrors.
+        """Run the job under the lock, and return its `result`. All errors are BundleErrors.
 
-        Only one that `makes` something new has to do with a folder that is not there.
+        Only a job that `makes` something new may create the folder.
         """
         if not makes and not self._folder.exists():
-            raise NotFoundError("there is no such bundle: there are none yet")
+            raise NotFoundError("there is no such bundle: the store is empty")
         try:
             ensure_folders(self._folder)
             self.contents()
             for _ in range(MAX_TRIES):
                 if self._state_folder() is None:
-                    self._look(is_wanted=True)  # there is no log: what others do is seen in no other way
+                    self._look(is_wanted=True)  # without a log, only a scan finds other changes
                 work = None
                 with self._lock.held() as root, self._changing:
                     if self._take_news():
@@ -460,7 +456,7 @@ class FileStore(BundleStore):
         raise ConflictError(f"files in {self._folder} are being changed all the time; try again", "unsteady")
 
     def _try(self, job: Callable[[StoreTransaction], None], root: OpenFolder) -> FileTransaction:
-        assert self._contents is not None  # noqa: S101 - whoever changes it has read it
+        assert self._contents is not None  # noqa: S101 - `change` has loaded the contents
         change = ContentsChange(self._contents, self.reserved)
         work = FileTransaction(root, change)
         try:
@@ -473,6 +469,6 @@ class FileStore(BundleStore):
             return work
         self._keep(change)
         if work.paths:
-            with suppress(OSError):  # others find it by a look at the folder
+            with suppress(OSError):  # other processes find the change by a scan
                 self._log.add(work.paths)
         return work

@@ -1,9 +1,9 @@
-"""Brings the contents of a store up to date with its folder: what people, git and other processes have changed there.
+"""Update the contents of a store with the changes in its folder by people, git and other processes.
 
-`find_changes` compares files by their stamps (mtime, size, inode), and reads only changed ones; it holds no lock.
-`take_in` makes the next contents of them. A file that was written in the last moments may be written again without its
-stamp changing: it gets a stamp that no file has, and so is read again the next time. A tool needs the bundle in whose
-folder it lies: where that can't be used, its tools are set aside with it, unread.
+`find_changes` compares files by their stamps (mtime, size, inode) and reads only changed files, without a lock.
+`take_in` applies the changes to the contents. A file that was written just now may be written again with the same
+stamp, so it gets an impossible stamp and is read again next time. A tool needs the bundle of its folder: if the bundle
+can't be used, its tools are recorded as broken without reading them.
 """
 
 import errno
@@ -39,13 +39,13 @@ from onetool.sources.bundles.model import Bundle, Tool
 
 NO_BUNDLE = "its bundle can't be used"
 AS_BEFORE = "until it can be read, switches stay as they were"
-ALL_OFF = "until it can be read, all packs, servers and tools of the config are switched off: it may say so of any"
+ALL_OFF = "until it can be read, all packs, servers and tools of the config are disabled, because it may disable any"
 
 ParsedContent = Bundle | Tool | Overlay
 
 
 class ReadFile(NamedTuple):
-    """What a file says, or the reason why that can't be used."""
+    """The content of a file, or the reason why it can't be used."""
 
     path: str
     stamp: Stamp
@@ -58,9 +58,9 @@ Stamps = Mapping[str, Mapping[str, Stamp]]
 
 
 def read_files(folder: Path, stamps: Stamps, paths: Iterable[str]) -> Iterator[ReadFile]:
-    """Read the files, bundles before their tools. `stamps` are those that the look has seen.
+    """Read the files, bundles before their tools. `stamps` are from the scan.
 
-    Left out is what is not there any more, or can't be read for a while; and tools whose bundle is left out.
+    Files that vanished or are temporarily unreadable are left out, as are the tools of such bundles.
     """
     bundles: dict[str, ReadFile | None] = {}  # by folder
     for path in sorted(paths, key=lambda path: (path.count("/"), path)):
@@ -86,7 +86,7 @@ def read_files(folder: Path, stamps: Stamps, paths: Iterable[str]) -> Iterator[R
 
 def _read_one(folder: Path, path: str, seen: Stamp, bundle: Bundle | None) -> ReadFile | None:
     try:
-        data, stamp = disk.read_bytes(f"{folder}/{path}")  # a Path would take as long as opening it
+        data, stamp = disk.read_bytes(f"{folder}/{path}")  # creating a Path would take as long as opening the file
     except InvalidError as error:
         return ReadFile(path, seen, reason=str(error))
     except OSError as error:
@@ -98,14 +98,12 @@ def _read_one(folder: Path, path: str, seen: Stamp, bundle: Bundle | None) -> Re
 
 
 def _whole_texts(data: bytes, content: ParsedContent) -> ParsedContent:
-    """Refuse half a character, which only an escape can say: nothing that keeps or shows it could write it."""
+    """Return the content. Raises InvalidError for lone surrogates (from escapes), which can't be stored or shown."""
     if b"\\ud" in data or b"\\uD" in data:
         try:
             msgspec.json.encode(content)
         except UnicodeEncodeError as error:
-            raise InvalidError(
-                "there is half a character in a text (an escape such as \\ud800): take it out"
-            ) from error
+            raise InvalidError("a text contains a lone surrogate (an escape such as \\ud800): remove it") from error
     return content
 
 
@@ -119,23 +117,23 @@ def _content_of(path: str, data: bytes, stamp: Stamp, bundle: Bundle | None) -> 
 
 def _unreadable(path: str, seen: Stamp, error: OSError) -> ReadFile | None:
     if error.errno in TEMPORARY_ERRORS:
-        return None  # it says nothing of the file: the next look will
+        return None  # temporary: the next scan tries again
     if error.errno == errno.ELOOP:
-        return ReadFile(path, seen, reason="it is a link, and links are not followed: put the file itself here")
+        return ReadFile(path, seen, reason="it is a symbolic link, which is not followed: put the file itself here")
     if isinstance(error, FileNotFoundError):
         if seen != NO_STAMP:
-            return None  # it has gone meanwhile: the next look sees that
+            return None  # removed concurrently: the next scan handles it
         return ReadFile(path, seen, reason="it is missing, and there are tools in its folder")
     return ReadFile(path, seen, reason=f"it can't be read: {os.strerror(error.errno or 0)}")
 
 
-# What has changed
+# Finding changes
 
 
 class FolderChanges(NamedTuple):
     read: list[ReadFile]
     gone: list[str]
-    drafts: list[str]  # what processes that were killed have left
+    drafts: list[str]  # left by killed processes
 
 
 def find_changes(
@@ -145,10 +143,10 @@ def find_changes(
     paths: Collection[str] | None = None,
     is_settled: bool = False,
 ) -> FolderChanges:
-    """Compare the folder, or only these paths, with what is known of it.
+    """Compare the folder, or only these paths, with the known contents.
 
-    Files that could not be used are read again, since others may have been in their way; not if nothing has changed,
-    and `is_settled`: they were read with the same contents.
+    Unusable files are read again, because another file may have caused the problem, unless nothing has changed and
+    `is_settled`: the files were read with the same contents.
     """
     scan = FolderScan(folder, foreign, paths)
     changed, gone = set[str](), list[str]()
@@ -164,7 +162,7 @@ def find_changes(
 
 
 def _read_changed(folder: Path, known: Contents, files: Stamps, changed: set[str]) -> Iterator[ReadFile]:
-    """Yield what has changed. Where a bundle was replaced, or became usable or unusable, its tools come as well."""
+    """Yield the changed files, and all tools of bundles that were replaced or became usable or unusable."""
     heads = [*read_files(folder, files, (one for one in changed if not is_tool(one)))]
     yield from heads
     for head in heads:
@@ -176,15 +174,15 @@ def _read_changed(folder: Path, known: Contents, files: Stamps, changed: set[str
     yield from read_files(folder, files, filter(is_tool, changed))
 
 
-# Taking in
+# Applying changes
 
 
 RACY_SECONDS = 2.0
-UNSETTLED = -1  # as a size: what no file has
+UNSETTLED = -1  # an impossible size
 
 
 def take_in(folder: Path, change: ContentsChange, found: FolderChanges) -> None:
-    """Change the contents by what was found, as far as it is still there."""
+    """Apply the changes to the contents, except files that have changed again."""
     for path in found.gone:
         if not os.path.lexists(folder / path):
             change.drop(path)
@@ -201,7 +199,7 @@ def take_in(folder: Path, change: ContentsChange, found: FolderChanges) -> None:
 
 
 def _switch(change: ContentsChange, read: ReadFile) -> None:
-    """Apply the switches. Unreadable ones stay as they were, if that is known: disabled tools stay disabled."""
+    """Apply the switches. If they are unreadable, the known switches remain, so that disabled tools stay disabled."""
     if isinstance(read.content, Overlay):
         change.keep_overlay(OVERLAY, _stamp_to_keep(read))
         change.put_overlay(read.content)
@@ -227,7 +225,7 @@ def _put_all(change: ContentsChange, reads: list[ReadFile]) -> None:
 
 
 def _is_known(change: ContentsChange, read: ReadFile, taken: PathTakenError) -> bool:
-    """Return whether it was refused for the same reason before."""
+    """Return whether the file was refused for the same reason before."""
     known, reason = change.file(read.path), _clash_reason(read, taken)
     if known is None or known.reason != reason:
         return False
@@ -258,7 +256,7 @@ def _stamp_to_keep(read: ReadFile) -> Stamp:
 
 
 def _is_still(folder: Path, read: ReadFile) -> bool:
-    """Return whether the file is as it was read: another process may have had the lock before us."""
+    """Return whether the file is unchanged since it was read: another process may have had the lock before us."""
     try:
         stamp = stamp_of(os.stat(f"{folder}/{read.path}", follow_symlinks=False))
     except OSError:
@@ -267,14 +265,14 @@ def _is_still(folder: Path, read: ReadFile) -> bool:
 
 
 def _is_usual(read: ReadFile) -> bool:
-    """Return whether the file has the name that we would give it; it wins over a copy."""
+    """Return whether the file has the name that the store would give it, and thus wins over a copy."""
     thing = read.content
     return not isinstance(thing, Tool) or read.path == tool_file(folder_of(read.path), thing.slug, thing.version)
 
 
 def _clash_reason(read: ReadFile, taken: PathTakenError) -> str:
-    """Return why the later of two files with one id can't be used. A copied file has the id of the original."""
+    """Return why the second of two files with the same id, such as a copy, can't be used."""
     text = str(taken)
     if read.content is not None and not isinstance(read.content, Overlay) and read.content.id in text:
-        return f'{text}; take the line "id" out of this file, and it gets one of its own'
+        return f'{text}; remove the line "id" from this file to give it a new id'
     return f"{text}; give this one another name, or remove it"

@@ -1,9 +1,9 @@
-"""Durable file operations, and the lock under which they are done: durable when they return, undone when they raise.
+"""Durable file operations and their lock. Operations are durable when they return, and undone when they raise.
 
-One writer at a time, among all threads and processes: the lock is a flock on the folder of bundles, which the system
-releases when its holder ends. `root` is that folder, open; paths are relative to it, so that the holder stays in it
-when it is moved. A new file is written under a name that begins with a dot, synced, and then moved into place: readers
-see the old one or the new one. What a killed process leaves begins with that dot, and is removed by the next scan.
+There is one writer at a time among all threads and processes: the lock is a flock on the folder of bundles, which the
+system releases when its holder ends. `root` is the open folder, and paths are relative to it, so that moving the folder
+doesn't matter. A new file is written under a name with a leading dot, synced, and then renamed: readers see either the
+old or the new file. The next scan removes files with leading dots that killed processes have left.
 """
 
 import errno
@@ -22,11 +22,11 @@ from onetool.sources.bundles.errors import UnavailableError
 from onetool.sources.bundles.files.disk import DRAFT, Stamp, parent, stamp_of
 from onetool.sources.bundles.files.disk import new_draft as new_draft_name
 
-LOCK_PATIENCE = 10.0  # seconds; a write holds it for some milliseconds
+LOCK_TIMEOUT = 10.0  # seconds; a write holds the lock for some milliseconds
 
 
 class FolderLock:
-    """`held()` gives the open folder, and can be nested. Raises UnavailableError after a long wait, and OSError."""
+    """The lock of a folder. `held()` gives the open folder and can be nested. Raises UnavailableError and OSError."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -34,8 +34,8 @@ class FolderLock:
         self._root: OpenFolder | None = None
 
     @contextmanager
-    def alone(self, seconds: float = LOCK_PATIENCE) -> Iterator[None]:
-        """Among the threads of this process only."""
+    def alone(self, seconds: float = LOCK_TIMEOUT) -> Iterator[None]:
+        """Hold the lock among the threads of this process only."""
         if not self._mine.acquire(timeout=seconds):
             raise UnavailableError(self._busy(seconds))
         try:
@@ -44,7 +44,7 @@ class FolderLock:
             self._mine.release()
 
     @contextmanager
-    def held(self, seconds: float = LOCK_PATIENCE) -> Iterator[OpenFolder]:
+    def held(self, seconds: float = LOCK_TIMEOUT) -> Iterator[OpenFolder]:
         deadline = time.monotonic() + seconds
         with self.alone(seconds):
             if self._root is not None:
@@ -65,24 +65,24 @@ class FolderLock:
 
     def _busy(self, seconds: float) -> str:
         who = flock.holder(self._folder) or flock.UNKNOWN
-        return f"{self._folder} is being written by {who}, for more than {seconds:g} s; try again later"
+        return f"{self._folder} has been locked by {who} for more than {seconds:g} s; try again later"
 
 
-# Changes of files: durable on return, undone on failure. Stamps are of what was written, whatever lies there by then.
+# Changes of files: durable on return, undone on failure. Stamps are of the written files, not of later changes.
 
 
-MAX_SYNCS = 16  # files that are written at the same time
+MAX_SYNCS = 16  # files that are written concurrently
 NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL
 _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 
 
 def create(root: OpenFolder, path: str, data: bytes) -> Stamp:
-    """Create a file. Raises FileExistsError if it is there."""
+    """Create a file. Raises FileExistsError."""
     return create_all(root, [(path, data)])[0]
 
 
 def create_all(root: OpenFolder, files: Sequence[tuple[str, bytes]]) -> list[Stamp]:
-    """Create files of one folder, all or none. Raises FileExistsError with the path of one that is there already."""
+    """Create files in one folder, all or none. Raises FileExistsError with the path of an existing file."""
     if not files:
         return []
     drafts = [(beside(path), data) for path, data in files]
@@ -105,7 +105,7 @@ def create_all(root: OpenFolder, files: Sequence[tuple[str, bytes]]) -> list[Sta
 
 
 def replace(root: OpenFolder, path: str, data: bytes) -> Stamp:
-    """Replace a file, as a whole. What was there is kept under a second name until the new one is safe."""
+    """Replace a file atomically. The old file is kept under a second name until the new file is durable."""
     draft, before = beside(path), beside(path)
     stamp = _written(root, draft, data)
     try:
@@ -143,7 +143,7 @@ def remove(root: OpenFolder, path: str) -> None:
 
 
 def create_folder(root: OpenFolder, path: str, files: Iterable[tuple[str, bytes]]) -> list[Stamp]:
-    """Create a folder with files in it (names may have one folder before them), all or nothing; FileExistsError."""
+    """Create a folder with files (also one level below), all or nothing. Raises FileExistsError."""
     if exists(root, path):
         raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
     draft = beside(path)
@@ -163,7 +163,7 @@ def create_folder(root: OpenFolder, path: str, files: Iterable[tuple[str, bytes]
 
 
 def ensure_folder(root: OpenFolder, path: str) -> bool:
-    """Make the folder if it is missing, and return whether it was."""
+    """Create the folder if it is missing, and return whether it was."""
     try:
         root.mkdir(path)
     except FileExistsError:
@@ -179,7 +179,7 @@ def ensure_folder(root: OpenFolder, path: str) -> bool:
 
 
 def ensure_folders(folder: Path) -> None:
-    """Make the folder of bundles and its parents."""
+    """Create the folder of bundles and its parents."""
     if os.path.isdir(folder):
         return
     ensure_folders(folder.parent)
@@ -197,7 +197,7 @@ def exists(root: OpenFolder, path: str) -> bool:
 
 
 def names_in(root: OpenFolder, path: str) -> list[str]:
-    """List a folder without unfinished files. None: it is not there."""
+    """Return the names in a folder, without unfinished files; empty if the folder is missing."""
     try:
         folder = root.folder(path)
     except FileNotFoundError:
@@ -207,7 +207,7 @@ def names_in(root: OpenFolder, path: str) -> list[str]:
 
 
 def remove_quietly(root: OpenFolder, path: str) -> None:
-    """Tried twice; what stays all the same is cleared later."""
+    """Remove a file or folder, in two attempts. Remains are removed later."""
     for _ in range(2):
         with suppress(OSError):
             _removed(root, path)
@@ -243,9 +243,9 @@ def _written(root: OpenFolder, path: str, data: bytes) -> Stamp:
 
 
 def _write_all(root: OpenFolder, files: Sequence[tuple[str, bytes]]) -> list[Stamp]:
-    """Write and sync new files. Several are synced at once: a file system commits those together.
+    """Write and sync new files, several concurrently, because file systems commit concurrent syncs together.
 
-    One after the other, the thousand tools of a large API would take a disk that needs 30 ms half a minute.
+    On a disk with 30 ms per sync, the thousand tools of a large API would take half a minute one by one.
     """
     if len(files) == 1:
         return [_written(root, *files[0])]
@@ -270,7 +270,7 @@ def _filled(root: OpenFolder, draft: str, files: Iterable[tuple[str, bytes]]) ->
 
 
 def _link(root: OpenFolder, path: str, other: str, or_copy: bool = False) -> None:
-    """Link a file to a second name. Without hard links: copy it, or move it to where nothing may be."""
+    """Link a file to a second name. Without hard links: copy the file, or move it if the target is free."""
     try:
         root.link(path, other)
     except OSError as error:

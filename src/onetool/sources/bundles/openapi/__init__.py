@@ -1,8 +1,8 @@
-"""Converts an OpenAPI 3 document into a bundle with one HTTP tool per operation: `OpenApiImport`. Nothing is fetched.
+"""Convert an OpenAPI 3 document into a bundle with one HTTP tool per operation: `OpenApiImport`. Nothing is fetched.
 
-A document is untrusted: nothing that it refers to is fetched; it can't name a secret, nor hide a host. Which hosts and
-secrets its tools need is reported, for a person to allow and give them. An operation that can't be a tool is skipped,
-with the reason.
+Documents are untrusted: their references are not fetched, and they can't choose secrets or hide hosts. The hosts and
+secrets that the tools need are reported, so that a person can allow and set them. Operations that can't be converted
+are skipped, with the reason.
 """
 
 import re
@@ -49,19 +49,19 @@ _ANY_PARAMETER = re.compile(r"\$*\{[^{}]*\}")
 
 
 class ImportNote(NamedTuple):
-    """Something about one operation (`GET /pets/{petId}`), or about the document (an empty text)."""
+    """A note on an operation (`GET /pets/{petId}`), or on the document (an empty text)."""
 
     operation: str
     why: str
 
 
 class ImportedBundle(NamedTuple):
-    bundle: dict[str, Any]  # as PUT takes it
-    tools: list[tuple[str, str, dict[str, Any]]]  # slug, version, and the tool as PUT takes it
-    hosts: list[str]  # that `allowedHosts` has to allow
-    secrets: list[str]  # that are needed
-    skipped: list[ImportNote]  # what is not a tool
-    notes: list[ImportNote]  # what is not quite as the document has it
+    bundle: dict[str, Any]  # as the body of a PUT
+    tools: list[tuple[str, str, dict[str, Any]]]  # slug, version, and the tool as the body of a PUT
+    hosts: list[str]  # to be allowed in `allowedHosts`
+    secrets: list[str]  # to be set
+    skipped: list[ImportNote]  # operations without a tool
+    notes: list[ImportNote]  # on differences from the document
 
 
 def url_key(method: str, url: str) -> str:
@@ -71,12 +71,11 @@ def url_key(method: str, url: str) -> str:
 
 
 class OpenApiImport:
-    """An OpenAPI document (JSON or YAML, 3.0 or 3.1) that was read, to be converted into a bundle.
+    """An import of an OpenAPI document (JSON or YAML, 3.0 or 3.1) into a bundle.
 
-    Raises InvalidError for a document that can't be read at all. `document_url` is what relative servers are relative
-    to; `base_url` is where the API is, whatever host the document names; `slug` the bundle's, where it shall have
-    another one; `token` sends a bearer token with every call where the document says nothing about auth. Only what is
-    in the `selection` is built.
+    Raises InvalidError for an unreadable document. `document_url` is the base of relative server URLs; `base_url`
+    overrides the document's server; `slug` overrides the bundle's slug; `token` sends a bearer token with every call
+    if the document doesn't define authentication. Only operations in the `selection` are converted.
     """
 
     def __init__(
@@ -96,14 +95,14 @@ class OpenApiImport:
         self._info: dict[str, Any] = info if isinstance(info, dict) else {}
         self._version = version_label(self._info.get("version"))
         self.slug = check_slug(slug) if slug else bundle_slug(printable(self._info.get("title"), 200), self._host())
-        self._now = ""  # the operation that is being made
+        self._now = ""  # the operation being converted
         self._notes: dict[ImportNote, None] = {}
         self._skipped: list[ImportNote] = []
         security = SecuritySchemes(document, self.slug, self._base, self._note)
         self._maker = OperationConverter(document, security, self._where, token, self._note)
 
     def convert(self, stored: Mapping[str, Sequence[str]]) -> ImportedBundle:
-        """Return the bundle. A stored tool keeps its name: `stored` has their slugs by `url_key`, oldest first."""
+        """Return the bundle. Stored tools keep their names: `stored` has their slugs by `url_key`, oldest first."""
         tools: list[tuple[str, str, dict[str, Any]]] = []
         hosts: dict[str, None] = {}
         secrets: dict[str, None] = {}
@@ -124,12 +123,12 @@ class OpenApiImport:
             hosts.update(dict.fromkeys(map(host_of, urls)))
             secrets.update(dict.fromkeys(sorted(needed)))
         if (left := len(operations) - MAX_OPERATIONS) > 0:
-            why = f"{left:,} more operations: {MAX_OPERATIONS:,} are taken at once; {IMPORT_A_PART}"
+            why = f"{left:,} more operations: an import is limited to {MAX_OPERATIONS:,}; {IMPORT_A_PART}"
             skipped.append(ImportNote("", why))
         return ImportedBundle(self._bundle(), tools, list(hosts), list(secrets), skipped, list(self._notes))
 
     def _named(self, stored: Mapping[str, Sequence[str]]) -> list[tuple[Operation, str]]:
-        """Return all operations with their slugs, selected or not, so that a tool has the same name in each part."""
+        """Return all operations with their slugs, selected or not, so that names don't depend on the selection."""
         operations = list(islice(self._operations(), MAX_NAMED + 1))
         if len(operations) > MAX_NAMED:
             raise InvalidError(f"the document has more than {MAX_NAMED:,} operations: remove paths that you don't need")
@@ -149,11 +148,11 @@ class OpenApiImport:
         best = next(operation.slugs())
         if best in slugs:
             return taken.take([best])
-        # Operations that only `#` tells apart share a URL: it doesn't say which of them a tool is.
+        # Operations that differ only after `#` share a URL, which can't identify their tools.
         return taken.take(slugs) if slugs and "#" not in operation.path else None
 
     def _operations(self) -> Iterator[Operation]:
-        """Yield the operations with their heads only: `_decoded` decodes the rest."""
+        """Yield the operations with their heads only; `_decoded` decodes the rest."""
         for path, item in self._document.paths():
             if path.startswith("x-"):
                 continue

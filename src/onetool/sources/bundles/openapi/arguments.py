@@ -1,7 +1,7 @@
-"""Turns the parameters of an operation into arguments of a tool, and says where they go in the request.
+"""Convert the parameters of an operation into arguments of a tool and their places in the request.
 
-Lists and objects in a query are encoded as the document says. Lists in paths, headers and cookies are one text, with
-commas, which is reported. What has no form is left out where it is optional, and else skips the operation.
+Lists and objects in a query are encoded as the document specifies. Lists in paths, headers and cookies become one text
+with commas, which is reported. Unsupported parameters are left out if optional; otherwise the operation is skipped.
 """
 
 import re
@@ -22,16 +22,16 @@ MAX_DEFAULT = 80
 
 
 class ToolArguments:
-    """Collects them. The first of a name keeps it; another one says where it goes: `body_id` beside `id`."""
+    """The arguments of a tool. The first with a name keeps it; others are named after their place: `body_id`."""
 
     def __init__(self, reserved: tuple[str, ...] = ()) -> None:
-        self._reserved = frozenset(reserved)  # names of secrets: an argument of that name would stand for it
+        self._reserved = frozenset(reserved)  # names of secrets, which arguments must not replace
         self.properties: dict[str, Any] = {}
         self.required: list[str] = []
         self._uses: list[str] = []
 
     def add(self, name: str, place: Place, definition: Definition, required: bool) -> str:
-        """Take one more, and give the placeholder for it."""
+        """Add an argument, and return its placeholder."""
         chosen = self._free(argument_name(name), place)
         self.properties[chosen] = _without_default(definition.schema)
         self._uses += definition.uses
@@ -55,7 +55,7 @@ class ToolArguments:
 
 
 def _without_default(schema: Any) -> Any:
-    """Remove the default: the server applies it, and sending it would be a change."""
+    """Remove the default, which the server applies itself, and describe it instead."""
     if not isinstance(schema, dict) or "default" not in schema:
         return schema
     words = printable(msgspec.json.encode(schema["default"]).decode(), MAX_DEFAULT)
@@ -70,7 +70,7 @@ MAX_PARAMETERS = 200
 
 _IN_PATH = re.compile(r"\{([^{}/]{1,100})\}")
 _UNFIT_IN_PATH = re.compile(r"[\x00-\x20\x7f-\x9f\\{}]")
-_OURS = frozenset(("accept", "content-type", "authorization"))  # what OpenAPI says to ignore as parameters
+_OURS = frozenset(("accept", "content-type", "authorization"))  # ignored as parameters, as OpenAPI requires
 _COOKIE_NAME = re.compile(r"[A-Za-z0-9!#%&'*+.^_`|~-]{1,100}")
 _ANY_TEXT = Definition({"type": "string"}, ())
 
@@ -79,7 +79,7 @@ class Parameter(NamedTuple):
     name: str
     place: Place
     given: dict[str, Any]
-    schema: dict[str, Any]  # as the document has it, resolved
+    schema: dict[str, Any]  # from the document, resolved
 
     @property
     def required(self) -> bool:
@@ -97,7 +97,7 @@ class Parameter(NamedTuple):
 
 
 class ParameterConverter:
-    """Those of one operation, put into a request."""
+    """A converter of one operation's parameters into parts of a request."""
 
     def __init__(self, document: OpenApiDocument, schemas: Schemas, note: Callable[[str], None]) -> None:
         self._document = document
@@ -109,7 +109,7 @@ class ParameterConverter:
         self._cookies: list[str] = []
 
     def put(self, path: str, lists: list[Any], arguments: ToolArguments) -> str:
-        """Take all of them; the path as a template comes back."""
+        """Convert all parameters, and return the path as a template."""
         found = self._read(lists)
         path = self._put_path(path, found, arguments)
         for parameter in found.values():
@@ -126,7 +126,7 @@ class ParameterConverter:
         return path
 
     def _read(self, lists: list[Any]) -> dict[tuple[str, str], Parameter]:
-        """Read the parameters by place and name; those of the operation replace those of its path."""
+        """Return the parameters by place and name. Parameters of the operation replace those of its path."""
         found: dict[tuple[str, str], Parameter] = {}
         for one in [one for some in lists if isinstance(some, list) for one in some][:MAX_PARAMETERS]:
             given = self._document.object(one)
@@ -144,7 +144,7 @@ class ParameterConverter:
             return {}
 
     def _put_path(self, path: str, found: dict[tuple[str, str], Parameter], arguments: ToolArguments) -> str:
-        # The fragment tells operations on one URL apart, and isn't sent. A dollar would escape a placeholder.
+        # The fragment only distinguishes operations and isn't sent. A dollar sign would escape a placeholder.
         path = path.partition("#")[0].replace("${", "%24{")
         if not path.startswith("/") or _UNFIT_IN_PATH.search(_IN_PATH.sub("", path)):
             raise UnresolvedError(f"{path[:100]!r} isn't a path: it must begin with / and can't have unseen characters")
@@ -173,7 +173,7 @@ class ParameterConverter:
             raise UnresolvedError("no header can have this name")
         if parameter.place == "cookie" and (
             not _COOKIE_NAME.fullmatch(parameter.name) or (self._cookies and not parameter.required)
-        ):  # cookies share one header, which is left out when one value is absent
+        ):  # all cookies share a header, which is omitted if any value is missing
             raise UnresolvedError("several cookies can only be sent where all of them are required")
         value = arguments.add(parameter.name, parameter.place, self._scalar(parameter), parameter.required)
         if parameter.place == "header":
@@ -212,7 +212,7 @@ class ParameterConverter:
         return True
 
     def _scalar(self, parameter: Parameter) -> Definition:
-        """Return the schema of one text or number. Structures are given as the text that is sent."""
+        """Return the schema of a text or number. Callers pass structures as the text that is sent."""
         if isinstance(content := parameter.given.get("content"), dict) and content:
             media = self._document.object(next(iter(content.values())))
             if kind_of(self._resolved(media.get("schema", {}))) in ("object", "array", None):

@@ -1,8 +1,8 @@
-"""Puts a schema and the definitions that it needs together, within a limit of size and of the validator's cost.
+"""Assemble a schema with its definitions, within limits of size and validation cost.
 
-Definitions that are used once are inlined; the others stay in `$defs`. Where the whole is too large or too costly, it
-is cut where references are farthest from its root, then where it is nested deepest: what is cut off may be anything, so
-that the schema only says less. Patterns that the validator does not take are left out.
+Definitions that are used once are inlined; others stay in `$defs`. If the schema is too large or too costly, the
+references farthest from the root are cut first, then the deepest levels. The cut parts accept anything, so that the
+schema is only less specific. Patterns that the validator rejects are left out.
 """
 
 from collections import Counter
@@ -47,22 +47,22 @@ def _is_taken(pattern: str) -> bool:
 
 MAX_INPUT_BYTES = 64 * 1024
 MAX_OUTPUT_BYTES = 16 * 1024
-REACHES = (10, 4, 3, 2, 1, 0)  # references from the root on, one behind the other
+REACHES = (10, 4, 3, 2, 1, 0)  # numbers of references followed from the root
 LEVELS = (4, 3, 2, 1)
 MAX_DEFINITIONS = 500
-INLINE = 3  # definitions put into each other's places
+INLINE = 3  # levels of inlined definitions
 
 _SAID_BESIDE = frozenset(("$ref", "description", "default"))
 
 
 class Assembled(NamedTuple):
     schema: dict[str, Any]
-    outline: str | None = None  # why it is an outline only; None: it is all of it
+    outline: str | None = None  # why the schema is only an outline; None: complete
     dropped: tuple[str, ...] = ()  # patterns that are left out
 
 
 class SchemaAssembler:
-    """Makes schemas whole with the definitions of one document."""
+    """An assembler of schemas with the definitions of one document."""
 
     def __init__(self, definitions: Mapping[str, Definition]) -> None:
         self._definitions = definitions
@@ -70,25 +70,25 @@ class SchemaAssembler:
         self._done: dict[tuple[bool, bytes], str | None] = {}
 
     def input(self, root: Definition) -> Assembled | None:
-        """Assemble a schema for arguments; None where not even its outline is accepted."""
+        """Assemble a schema for arguments, or return None if not even its outline is accepted."""
         return self._best(root, MAX_INPUT_BYTES, is_input=True)
 
     def output(self, root: Definition) -> Assembled | None:
-        """Assemble a schema for a value. It has to be cheap: a costly one would refuse large values."""
+        """Assemble a schema for a value. The schema must be cheap, because a costly one would refuse large values."""
         return self._best(root, MAX_OUTPUT_BYTES, is_input=False)
 
     def _best(self, root: Definition, most: int, is_input: bool) -> Assembled | None:
         own = _size(root.schema)
         before: frozenset[str] | None = None
-        why: str | None = None  # the first reason counts: what comes after it is less than the whole
+        why: str | None = None  # keep the first reason: later attempts are partial
         for reach in REACHES:
             near, whole = self._near(root, reach)
             if not whole:
-                why = why or f"it goes on behind {reach} references, or has more than {MAX_DEFINITIONS} definitions"
+                why = why or f"it continues after {reach} references, or has more than {MAX_DEFINITIONS} definitions"
             if near != before:
                 size = own + sum(self._size(name) for name in near)
                 if size > most:
-                    why = why or f"it is too large ({size // 1024:,} KiB; {most // 1024} KiB are taken)"
+                    why = why or f"it is too large ({size // 1024:,} KiB; the limit is {most // 1024} KiB)"
                 else:
                     schema, refused, dropped = self._taken(self._whole(root, near), is_input)
                     if refused is None:
@@ -102,7 +102,7 @@ class SchemaAssembler:
         return None
 
     def _taken(self, schema: dict[str, Any], is_input: bool) -> tuple[dict[str, Any], str | None, tuple[str, ...]]:
-        """Return the schema, or else the schema without unusable patterns; and why neither can be used, if so."""
+        """Return the schema, if needed without unusable patterns, the reason if it can't be used, and the patterns."""
         refused = self._refused(schema, is_input)
         if refused is None:
             return schema, None, ()
@@ -124,7 +124,7 @@ class SchemaAssembler:
         return self._done[key]
 
     def _near(self, root: Definition, reach: int) -> tuple[frozenset[str], bool]:
-        """Return the definitions within so many steps, and whether those are all."""
+        """Return the definitions within so many references, and whether these are all."""
         found: set[str] = set()
         edge = set(root.uses)
         for _ in range(reach):
@@ -154,7 +154,7 @@ class SchemaAssembler:
 
 
 class _Inliner:
-    """Puts definitions that are used once into their place, and leaves out those that are too far away."""
+    """A transformation that inlines definitions used once, and drops definitions that are too far away."""
 
     def __init__(self, definitions: Mapping[str, Definition], near: frozenset[str], uses: Counter[str]) -> None:
         self._definitions = definitions
@@ -181,7 +181,7 @@ class _Inliner:
 
 
 def _is_simple(schema: dict[str, Any]) -> bool:
-    """Return whether it is a text or a number: shorter in its place than a reference."""
+    """Return whether the schema is a plain text or number, which is shorter than a reference."""
     return isinstance(schema.get("type"), str) and schema["type"] not in ("object", "array") and _size(schema) < 200
 
 

@@ -1,7 +1,7 @@
-"""Turns the body of an operation into arguments of a tool, and says how the body is made of them.
+"""Convert the body of an operation into arguments of a tool and a template for the body.
 
-The members of a body that is an object become arguments beside the parameters. Any other body (a list, alternatives, a
-map of anything) is one argument, `body`. Fields of forms are encoded as the document says. Binary bodies, and binary
+The members of an object become arguments beside the parameters. Any other body (a list, alternatives, a map of
+anything) becomes one argument, `body`. Form fields are encoded as the document specifies. Binary bodies, and binary
 fields of multipart bodies, are files.
 """
 
@@ -42,7 +42,7 @@ class BodyMembers(NamedTuple):
 
 class BodyTemplateParts(NamedTuple):
     template: Any = None
-    content_type: str | None = None  # where the template alone does not say it
+    content_type: str | None = None  # if the template doesn't imply it
     key: Literal["body", "multipart", "bodyFile"] = "body"
     encoding: dict[str, Any] | None = None
 
@@ -54,7 +54,7 @@ class BodyTemplateParts(NamedTuple):
 
 
 class BodyConverter:
-    """Converts the body of one operation, and adds its members to the arguments of the tool."""
+    """A converter of one operation's body, which adds its members to the arguments of the tool."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class BodyConverter:
         self._schemas = schemas
         self._arguments = arguments
         self._note = note
-        # With the schema that has that id, so that it keeps it.
+        # With the schema, so that its id is not reused.
         self._known_members: dict[tuple[int, int], tuple[dict[str, Any], BodyMembers | None]] = {}
 
     def convert(self) -> BodyTemplateParts:
@@ -107,7 +107,7 @@ class BodyConverter:
         return BodyTemplateParts(self._add_body({"type": "string"}), name)
 
     def _convert_form(self, media: dict[str, Any], multipart: bool) -> BodyTemplateParts:
-        """Convert a form: urlencoded, or multipart, which may have files."""
+        """Convert a urlencoded form, or a multipart form, which may have files."""
         schema = self._document.object(media.get("schema", {}))
         content_type: str | None = None if multipart else FORM
         key: Literal["body", "multipart"] = "multipart" if multipart else "body"
@@ -132,7 +132,7 @@ class BodyConverter:
         return BodyTemplateParts(template, content_type, key, encoding)
 
     def _encoding(self, media: dict[str, Any], name: str, schema: Any, multipart: bool) -> dict[str, Any]:
-        """Return what the document says of the encoding of a field, as httpImpl has it."""
+        """Return the document's encoding of a field in the format of httpImpl."""
         given = media.get("encoding")
         found = given.get(name) if isinstance(given, dict) else None
         if not isinstance(found, dict):
@@ -167,7 +167,7 @@ class BodyConverter:
         return FILE_SCHEMA | ({"description": f"{own} {FILE_SCHEMA['description']}"} if own else {})
 
     def _choose_media_type(self) -> str:
-        """Return the media type to send: multipart if it has files, else what a template can write best."""
+        """Return the media type to send: multipart if it has files, else the type that suits templates best."""
         content = self._content
         if not content:
             raise UnresolvedError("its body has no content")
@@ -214,15 +214,15 @@ class BodyConverter:
         for name, schema in members.schemas.items():
             definition = self._schemas.read(schema, "in")
             found = definition.schema if isinstance(definition.schema, dict) else {}
-            said = [one[name] for one in samples if isinstance(one, dict) and name in one]
-            if said and "examples" not in found and "default" not in found and "enum" not in found:
-                found = {**found, "examples": said[:1]}
+            examples = [one[name] for one in samples if isinstance(one, dict) and name in one]
+            if examples and "examples" not in found and "default" not in found and "enum" not in found:
+                found = {**found, "examples": examples[:1]}
             needed = self._required and name in members.required
             template[literal(name)] = self._arguments.add(name, "body", Definition(found, definition.uses), needed)
         return template
 
     def _members(self, schema: Any, levels: int = MAX_ALL_OF_DEPTH) -> BodyMembers | None:
-        """Return the members of a plain object; None for anything else, and for objects with unknown members."""
+        """Return the members of a plain object, or None for other schemas and objects with unknown members."""
         found = self._document.object(schema if schema is not None else {})
         key = (id(found), levels)
         if key not in self._known_members:
@@ -252,7 +252,7 @@ class BodyConverter:
         return BodyMembers(few, frozenset(required)) if len(few) <= MAX_MEMBERS else None
 
     def _part(self, part: Any, levels: int) -> BodyMembers | None:
-        """Return the members of one part of allOf, which may also be only a list of required names."""
+        """Return the members of a part of allOf, which may have only a list of required names."""
         found = self._document.object(part)
         if found.keys() <= _ONLY_REQUIRED:
             return BodyMembers({}, frozenset(name for name in found.get("required") or () if isinstance(name, str)))
@@ -260,11 +260,11 @@ class BodyConverter:
 
 
 def _says_only_required(arms: Any) -> bool:
-    """Return whether alternatives only require members, as `anyOf: [{required: [a]}]`: the server checks these."""
+    """Return whether alternatives only require members, such as `anyOf: [{required: [a]}]`, which the server checks."""
     return isinstance(arms, list) and all(isinstance(arm, dict) and arm.keys() <= _ONLY_REQUIRED for arm in arms)
 
 
 def _is_binary(media: str, schema: dict[str, Any]) -> bool:
-    """Return whether a body is a file. A plain string is a text, unless its media type is always binary."""
-    is_said = kind_of(schema) != "string" or schema.get("format") == "binary"
-    return encoding_of(media) == "binary" and (is_said or media.startswith(_ALWAYS_BINARY))
+    """Return whether a body is a file. A plain string is text, unless its media type is always binary."""
+    is_explicit = kind_of(schema) != "string" or schema.get("format") == "binary"
+    return encoding_of(media) == "binary" and (is_explicit or media.startswith(_ALWAYS_BINARY))

@@ -1,10 +1,10 @@
-"""Reads an OpenAPI document, JSON or YAML, within bounds, and resolves its references. Nothing is fetched.
+"""Read an OpenAPI document, JSON or YAML, within limits, and resolve its references. Nothing is fetched.
 
-Of a JSON document only the parts that are asked for are decoded, so that a few tools can be taken out of a large one.
+Only the needed parts of a JSON document are decoded, so that a few tools can be imported from a large document.
 
-YAML is read by the rules of YAML 1.2, as OpenAPI says: `no` and `2026-11-15` are texts, and every key is one. The
-parser's events are taken one by one, without recursion. An alias counts as often as it stands, so that a bomb of them
-is refused before anything walks through it.
+YAML is read by the rules of YAML 1.2, as OpenAPI requires: `no` and `2026-11-15` are texts, and all keys are texts. The
+parser's events are processed without recursion. Aliases count with their whole content each time, so that alias bombs
+are refused before anything traverses them.
 """
 
 import codecs
@@ -23,7 +23,7 @@ from onetool.sources.bundles.errors import InvalidError
 MAX_DEPTH = 200
 MAX_VALUES = 4_000_000
 
-# A leading zero makes it a text: a code, or part of a telephone number.
+# A number with a leading zero is a text: a code, or part of a telephone number.
 _INTEGER = re.compile(r"[-+]?(0|[1-9][0-9]{0,40})")
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|(0|[1-9][0-9]*)(\.[0-9]*)?)([eE][-+]?[0-9]{1,3})?")
 _WORDS = {
@@ -37,7 +37,7 @@ _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class _Open:
-    """A mapping or list whose end has not come yet."""
+    """An unfinished mapping or list."""
 
     __slots__ = ("anchor", "key", "size", "value")
 
@@ -49,7 +49,7 @@ class _Open:
 
 
 def read_yaml(text: str) -> Any:
-    """Parse the one document in this text. Raises InvalidError with the line."""
+    """Parse a text with one document. Raises InvalidError with the line."""
     try:
         loader = _LOADER(text)
     except yaml.YAMLError as error:
@@ -95,7 +95,7 @@ class _Builder:
             above.key = event.value
             self._remember(event.anchor, event.value, 1)
             return
-        # The info's version and the like stand near the top.
+        # Only near the top, such as `info.version`.
         kept = above is not None and above.key in _AS_WRITTEN and len(self._open) <= 2
         plain = event.implicit[0] and not kept
         value = _plain_scalar(event.value) if plain else event.value
@@ -149,7 +149,7 @@ class _Builder:
             above.value[key] = value
 
     def _merge(self, into: dict[str, Any], value: Any, event: Any) -> None:
-        """Merge without replacing what is there; a key that comes later replaces it."""
+        """Merge a mapping without replacing existing keys. Later keys replace merged ones."""
         for source in value if isinstance(value, list) else [value]:
             if not isinstance(source, dict):
                 raise _wrong(event, "'<<' takes a mapping, or a list of them")
@@ -198,32 +198,32 @@ _NOWHERE = object()
 
 
 class UnresolvedError(Exception):
-    """A reference that leads to nothing here. The message says which, and why."""
+    """An error for a part of a document that can't be resolved or converted."""
 
 
 class BadDocumentError(InvalidError):
-    """The document is not JSON, too large, or takes too long: nothing of it can be imported."""
+    """An error for a document that is not JSON, too large, or too slow to read, so that nothing can be imported."""
 
 
 class OperationHead(msgspec.Struct):
     """The members of an operation that choose and name its tool."""
 
-    operationId: Any = None  # noqa: N815 - as documents have it
+    operationId: Any = None  # noqa: N815 - the name in documents
     summary: Any = None
     tags: Any = None
     servers: Any = None
 
 
 class OpenApiDocument:
-    """The whole document. `version` is (3, 0) or (3, 1).
+    """An OpenAPI document. `version` is (3, 0) or (3, 1).
 
-    The parts of a JSON document are decoded when they are first needed: `msgspec.Raw` stands for the others.
+    The parts of a JSON document are decoded when first needed; until then they are `msgspec.Raw`.
     """
 
     def __init__(self, root: dict[str, Any]) -> None:
         self.root = root
         self._end = thread_time() + MAX_SECONDS
-        self._complete: set[int] = set()  # ids of nodes near the root that are decoded to the end
+        self._complete: set[int] = set()  # ids of completely decoded nodes near the root
         for name in _READ_AT_ONCE:
             self.member(root, name)
         _check_root(root)
@@ -235,7 +235,7 @@ class OpenApiDocument:
             raise BadDocumentError(f"the document takes more than {MAX_SECONDS:.0f} s to read: {IMPORT_A_PART}")
 
     def paths(self) -> Iterator[tuple[str, dict[str, Any] | UnresolvedError]]:
-        """Yield each path with its item, whose members may not be decoded yet, or with the error that it has."""
+        """Yield each path with its item, whose members may not be decoded yet, or with its error."""
         paths = self.member(self.root, "paths", 1)
         if not isinstance(paths, dict):
             what = "expected an object with a path for each key; without it there is nothing to import"
@@ -247,14 +247,14 @@ class OpenApiDocument:
                 yield path, error
 
     def head(self, item: dict[str, Any], method: str) -> dict[str, Any] | None:
-        """Return the head of an operation without decoding the rest; None if there is no such operation."""
+        """Return the head of an operation without decoding the rest, or None if the operation doesn't exist."""
         given = item.get(method)
         if not isinstance(given, msgspec.Raw):
             return given if isinstance(given, dict) else None
         return msgspec.structs.asdict(_decoded(given, OperationHead)) if _is_object(given) else None
 
     def member(self, node: dict[str, Any], name: str, level: int = LAZY_LEVELS) -> Any:
-        """Return a member of an object, decoded in place when it is first needed."""
+        """Return a member of an object, decoded in place when first needed."""
         value = node.get(name)
         if isinstance(value, msgspec.Raw):
             is_lazy = level < LAZY_LEVELS and _is_object(value)
@@ -262,7 +262,7 @@ class OpenApiDocument:
         return value
 
     def at(self, ref: str) -> Any:
-        """Return what a reference points to. Raises BadDocumentError if the import takes too long."""
+        """Return the target of a reference. Raises BadDocumentError if the import takes too long."""
         self.check_time()
         if not ref.startswith("#"):
             raise UnresolvedError(
@@ -285,14 +285,14 @@ class OpenApiDocument:
         return node
 
     def is_marked(self, schema: Any, mark: str) -> bool:
-        """Return whether a schema, or the one it refers to, is `readOnly` or `writeOnly`, as `mark` says."""
+        """Return whether a schema, or the schema that it refers to, has the `mark` `readOnly` or `writeOnly`."""
         try:
             return self.object(schema).get(mark) is True
         except UnresolvedError:
             return False
 
     def object(self, value: Any) -> dict[str, Any]:
-        """Resolve an object that may be a reference to one, or to a reference."""
+        """Return an object, following references."""
         for _ in range(MAX_STEPS):
             if not isinstance(value, dict):
                 raise UnresolvedError("expected an object")
@@ -310,7 +310,7 @@ class OpenApiDocument:
 
 
 def read_document(data: bytes | str, is_part: bool = False) -> OpenApiDocument:
-    """Read a document. Raises InvalidError. `is_part`: only some of its operations are wanted, so it may be larger."""
+    """Read a document. Raises InvalidError. `is_part`: only some operations are imported, so it may be larger."""
     data = data.encode("utf-8", "surrogatepass") if isinstance(data, str) else data
     is_json = data[:CHUNK].removeprefix(_BOM).lstrip()[:1] == b"{"
     # Decoded as one text, the document could take four times its size.
@@ -321,7 +321,7 @@ def read_document(data: bytes | str, is_part: bool = False) -> OpenApiDocument:
             raise InvalidError(f"{size}: remove paths that you don't need from it")
         advice = IMPORT_A_PART if is_json else "convert it to JSON, and " + IMPORT_A_PART
         raise InvalidError(f"{size}: {advice}. Up to {MAX_INPUT_BYTES // 1024**2} MiB of JSON are read then")
-    # Every value but the first stands behind a bracket or a comma.
+    # Every value except the first follows a bracket or a comma.
     if is_json and data.count(b"[") + data.count(b"{") + data.count(b",") > MAX_JSON_VALUES:
         raise InvalidError(f"the document has more than {MAX_JSON_VALUES:,} values: remove parts that you don't need")
     start = 0

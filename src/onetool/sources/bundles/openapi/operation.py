@@ -1,7 +1,7 @@
-"""Converts one operation of a document into one tool: its server, its authentication, its arguments, its response.
+"""Convert an operation of a document into a tool: its server, authentication, arguments and response.
 
-Nothing of a document becomes a placeholder but names of secrets, which begin with the bundle's: a document can't ask
-for a secret that is another's.
+The only texts of a document in placeholders are names of secrets, which begin with the bundle's name, so that a
+document can't use the secrets of others.
 """
 
 import re
@@ -39,12 +39,12 @@ _VARIABLE = re.compile(r"\{([^{}]{1,100})\}")
 class ApiLocation(NamedTuple):
     """URLs of the document and the API, as given by the caller."""
 
-    document: str | None = None  # its URL: relative servers are relative to it
-    api: str | None = None  # where it is, whatever host the document names
+    document: str | None = None  # the URL of the document, for relative server URLs
+    api: str | None = None  # overrides the servers of the document
 
 
 def base_of(servers: Any, where: ApiLocation) -> str:
-    """Return the first server's URL, without a slash at its end. Raises UnresolvedError with what is wrong."""
+    """Return the first server's URL, without a trailing slash. Raises UnresolvedError."""
     base_url = where.api or where.document
     given = [one for one in servers if isinstance(one, dict)] if isinstance(servers, list) else []
     url = _filled(given[0]) if given else "/"
@@ -62,7 +62,7 @@ def base_of(servers: Any, where: ApiLocation) -> str:
 
 
 def checked_url(url: str) -> str:
-    """Check a URL for a template: nothing in it is a placeholder, and no two readers see different hosts."""
+    """Check a URL for a template: it must contain no placeholders, and its host must be unambiguous."""
     if "{" in url or "?" in url or "#" in url:
         raise UnresolvedError(f"its server {url[:100]!r} has a part that can't stand before a path")
     try:
@@ -73,7 +73,7 @@ def checked_url(url: str) -> str:
 
 
 def host_of(url: str) -> str:
-    """Return the host as `allowedHosts` has it."""
+    """Return the host in the format of `allowedHosts`."""
     return parse_url(url).authority
 
 
@@ -97,13 +97,13 @@ def _filled(server: dict[str, Any]) -> str:
 
 
 class RequiredAuth(NamedTuple):
-    """The auth of a request. The first scheme is `auth`; keys of others are headers or query parameters."""
+    """The auth of a request. The first scheme is `auth`; API keys of other schemes are headers or query parameters."""
 
     auth: dict[str, Any] | None = None
     headers: Mapping[str, str] = MappingProxyType({})
     query: Mapping[str, str] = MappingProxyType({})
     secrets: tuple[str, ...] = ()
-    urls: tuple[str, ...] = ()  # asked for a token
+    urls: tuple[str, ...] = ()  # token endpoints
 
 
 NO_AUTH = RequiredAuth()
@@ -111,7 +111,7 @@ MAX_ALTERNATIVES = 20  # of `security`
 
 
 class SecuritySchemes:
-    """The schemes of one document."""
+    """The security schemes of one document."""
 
     def __init__(
         self, document: OpenApiDocument, slug: str, base: Callable[[], str], note: Callable[[str], None]
@@ -138,7 +138,7 @@ class SecuritySchemes:
         return found
 
     def token(self) -> RequiredAuth:
-        """Require a bearer token, where a document says nothing and its user knows better."""
+        """Require a bearer token, for documents without security schemes."""
         name = f"{self._prefix}_TOKEN"
         return RequiredAuth({"type": "bearer", "value": f"${{{name}}}"}, secrets=(name,))
 
@@ -147,7 +147,7 @@ class SecuritySchemes:
         return not self._schemes
 
     def of(self, operation: dict[str, Any]) -> RequiredAuth:
-        """Return the first of the alternatives that can be met."""
+        """Return the first supported alternative."""
         alternatives = operation.get("security", self._default)
         if not isinstance(alternatives, list) or not alternatives:
             return NO_AUTH
@@ -186,7 +186,7 @@ class SecuritySchemes:
         if kind == "token":
             token = self._secret(name, kind, "TOKEN")
             return RequiredAuth({"type": "bearer", "value": f"${{{token}}}"}, secrets=(token,))
-        raise UnresolvedError(f"the security scheme {name[:60]!r} is of a kind that is not known here")
+        raise UnresolvedError(f"the security scheme {name[:60]!r} is of an unknown kind")
 
     def _api_key(self, name: str, scheme: dict[str, Any]) -> RequiredAuth:
         key, place = scheme.get("name"), scheme.get("in")
@@ -205,7 +205,7 @@ class SecuritySchemes:
         return RequiredAuth({**auth, **_scope(scopes)}, secrets=(client, secret), urls=(url,))
 
     def _login(self, name: str, flow: dict[str, Any], scopes: Any) -> RequiredAuth:
-        """Require `onetool bundles login`. A public client: users of one with a secret add `clientSecret`."""
+        """Require `onetool bundles login` with a public client. Users of a confidential client add `clientSecret`."""
         keys = ("authorizationUrl", "tokenUrl")
         urls = {key: checked_url(urljoin(f"{self._base()}/", flow[key].strip())) for key in keys}
         if not all(parse_url(url).is_unseen for url in urls.values()):
@@ -215,7 +215,7 @@ class SecuritySchemes:
         return RequiredAuth(auth, secrets=(client,), urls=(urls["tokenUrl"],))
 
     def _secret(self, scheme: str, kind: str, word: str) -> str:
-        """`PETSTORE_TOKEN`; with the scheme's name where there are several of a kind."""
+        """Return the name of a secret: `PETSTORE_TOKEN`, with the scheme's name if there are several of a kind."""
         if kind in self._single:
             return f"{self._prefix}_{word}"
         own = secret_prefix(slug_of(scheme) or "scheme")
@@ -242,13 +242,13 @@ def _scheme_kind(scheme: dict[str, Any]) -> str:
         flows = scheme["flows"] if isinstance(scheme.get("flows"), dict) else {}
         if _has_urls(flows.get("clientCredentials"), "tokenUrl"):
             return "oauth2"
-        # Whoever has gone through one of the other flows has a token.
+        # With the other flows, users get a token themselves.
         return "login" if _has_urls(flows.get("authorizationCode"), "authorizationUrl", "tokenUrl") else "token"
     return "token" if kind == "openIdConnect" else "unknown"
 
 
 def _both(first: RequiredAuth, second: RequiredAuth) -> RequiredAuth:
-    """Combine two. The second one's key goes to where keys can stand beside an `auth`."""
+    """Combine two kinds of auth. The second must be an API key, sent as a header or query parameter."""
     secrets, urls = first.secrets + second.secrets, first.urls + second.urls
     if first.auth is None:
         return second._replace(secrets=secrets, urls=urls)
@@ -256,7 +256,7 @@ def _both(first: RequiredAuth, second: RequiredAuth) -> RequiredAuth:
     if auth.get("type") != "apiKey":
         first, auth = first._replace(auth=second.auth), first.auth
     if auth.get("type") != "apiKey" or auth["in"] == "cookie":
-        raise UnresolvedError("it wants two kinds of auth at once")
+        raise UnresolvedError("it requires two kinds of auth at once")
     headers, query = {**first.headers}, {**first.query}
     (headers if auth["in"] == "header" else query)[auth["name"]] = auth["value"]
     return RequiredAuth(first.auth, headers, query, secrets, urls)
@@ -265,7 +265,7 @@ def _both(first: RequiredAuth, second: RequiredAuth) -> RequiredAuth:
 # Responses
 
 
-MAX_MEDIA_TYPES = 4  # descriptions of what may come
+MAX_MEDIA_TYPES = 4  # of a response
 _ORDER = ("json", "sse", "text", "binary")
 _ANYTHING = Definition({}, ())
 
@@ -274,11 +274,11 @@ class OperationResponse(NamedTuple):
     encoding: str | None  # None: nothing is stated
     schema: Definition
     accept: str | None = None  # the media type to ask for
-    redirects: bool = False  # it says only where the answer is
+    redirects: bool = False  # the only responses are redirects
 
 
 def response_of(given: Any, document: OpenApiDocument, schemas: Schemas) -> OperationResponse:
-    """Choose the response of an operation: of its successful ones, JSON first."""
+    """Return the expected response of an operation: a successful response, JSON first."""
     responses = _successful(given, document)
     found: dict[str, list[tuple[str, dict[str, Any]]]] = {}
     for response in responses:
@@ -315,7 +315,7 @@ def _successful(given: Any, document: OpenApiDocument) -> list[dict[str, Any]]:
 
 
 def _response_schema(media: list[dict[str, Any]], schemas: Schemas, empty: bool) -> Definition:
-    """Return the only schema, or any of several."""
+    """Return the only schema, or a union of several."""
     read = [schemas.read(one["schema"], "out") for one in media if "schema" in one]
     if len(read) < len(media):
         return _ANYTHING
@@ -327,7 +327,7 @@ def _response_schema(media: list[dict[str, Any]], schemas: Schemas, empty: bool)
 
 
 def _not_null(definition: Definition, schemas: Schemas) -> Definition:
-    """Inside of an answer everything may be null, but the answer itself is something."""
+    """Remove null from the top level of a response schema: only parts of a response may be null."""
     ref = definition.schema.get("$ref")
     if isinstance(ref, str):
         definition = schemas.definitions[ref.removeprefix("#/$defs/")]
@@ -349,16 +349,16 @@ class Operation(NamedTuple):
     method: str
     path: str
     given: dict[str, Any]
-    item: dict[str, Any]  # what its path says for all of its operations
+    item: dict[str, Any]  # the path item, shared by all operations of the path
 
     @property
     def name(self) -> str:
-        """`GET /pets/{petId}`, for people."""
+        """The name for people, such as `GET /pets/{petId}`."""
         return f"{self.method.upper()} {printable(self.path, 200)}"
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names that users may choose it by: method and path, and its id."""
+        """The names for selecting the operation: method and path, and its id."""
         id = self.given.get("operationId")
         return (f"{self.method.upper()} {self.path}", *([id] if isinstance(id, str) else []))
 
@@ -368,7 +368,7 @@ class Operation(NamedTuple):
         return [tag for tag in tags if isinstance(tag, str)] if isinstance(tags, list) else []
 
     def slugs(self) -> Iterator[str]:
-        """Yield the best slug first, then longer ones for when another operation has it."""
+        """Yield slugs: the best first, then longer ones in case another operation has it."""
         method = "replace" if self.method == "put" and "patch" in self.item else self.method
         given = self.given
         yield operation_slug(given.get("operationId"), self.method, self.path, method, given.get("summary"))
@@ -394,7 +394,7 @@ class OperationConverter:
         self._assembly = SchemaAssembler(self._schemas.definitions)
 
     def make(self, operation: Operation) -> tuple[dict[str, Any], list[str]]:
-        """Make the tool, and list the URLs whose hosts it calls. Raises UnresolvedError for what can't be a tool."""
+        """Return the tool and the URLs whose hosts it calls. Raises UnresolvedError for unsupported operations."""
         given = operation.given
         needed = self._needed(given)
         base = self.base(operation)
@@ -437,7 +437,7 @@ class OperationConverter:
     def _arguments(self, arguments: ToolArguments) -> dict[str, Any]:
         found = self._assembly.input(arguments.schema())
         if found is None:
-            raise UnresolvedError("its arguments make a schema that the validator does not take")
+            raise UnresolvedError("its arguments need a schema that the validator refuses")
         if found.outline:
             self._note(f"its arguments are described in outline only: {printable(found.outline, MAX_REASON)}")
         for pattern in found.dropped:

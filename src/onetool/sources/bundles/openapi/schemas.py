@@ -1,10 +1,10 @@
-"""Converts the schemas of a document into current JSON Schema: a strict one for arguments, a lenient one for results.
+"""Convert the schemas of a document into current JSON Schema: strict for arguments, lenient for results.
 
-Each schema is converted once. A reference becomes one into `$defs`, which also keeps recursive ones; `assembly` puts a
-schema and its definitions together. A keyword is only taken over with a value that it can have: documents say
-`required: true`, `type: file` and the like, and a schema that says less accepts more. Results are described, hardly
-checked, since APIs differ from their documents all the time: only types and places are kept, nothing is required,
-everything may be null, values of an enumeration are examples, and further members are accepted.
+Each schema is converted once. References become references into `$defs`, also recursive ones; `assembly` joins a schema
+with its definitions. Keywords with invalid values are dropped: documents contain `required: true`, `type: file` and the
+like, and a less specific schema accepts more. Results are described but hardly checked, because APIs often differ from
+their documents: only types and structure are kept, nothing is required, everything may be null, values of an
+enumeration are examples, and additional members are accepted.
 """
 
 import re
@@ -22,7 +22,7 @@ _MEDIA = re.compile(r"[a-z0-9!#$&^_.+*-]{1,60}/[a-z0-9!#$&^_.+*-]{1,80}")
 
 
 def known_media(text: str) -> str:
-    """Return a media type without its parameters, in lower case; "*/*" for a body is taken to be JSON."""
+    """Return a media type without its parameters, in lower case. "*/*" counts as JSON."""
     media = text.partition(";")[0].strip().lower()
     if not _MEDIA.fullmatch(media):
         return ""
@@ -39,7 +39,7 @@ def is_multipart(text: str) -> bool:
 
 
 def encoding_of(text: str) -> str:
-    """Return how an answer of this type is read."""
+    """Return the encoding for reading a response of this media type."""
     media = known_media(text)
     if is_json(media):
         return "json"
@@ -49,7 +49,7 @@ def encoding_of(text: str) -> str:
 
 
 def kind_of(schema: dict[str, Any]) -> str | None:
-    """Return the schema's only type, beside null."""
+    """Return the schema's only type apart from null, or None."""
     types = schema.get("type")
     if isinstance(types, list):
         types = next((one for one in types if one != "null"), None)
@@ -60,7 +60,7 @@ def kind_of(schema: dict[str, Any]) -> str | None:
     return types if isinstance(types, str) else None
 
 
-# Keywords that are taken over, if their values are valid
+# Keywords that are copied if their values are valid
 
 
 MAX_DESCRIPTION = 500
@@ -78,7 +78,7 @@ NAMED = ("dependentSchemas", "patternProperties", "properties")
 
 
 def plain_keywords(schema: dict[str, Any]) -> dict[str, Any]:
-    """Return all keywords but sub-schemas and references."""
+    """Return all keywords except sub-schemas and references."""
     found = {name: value for name, fits in _FITS.items() if (value := schema.get(name)) is not None and fits(value)}
     if "const" in schema and is_small(schema["const"]):
         found["const"] = schema["const"]
@@ -98,7 +98,7 @@ def plain_keywords(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def samples_of(thing: dict[str, Any]) -> list[Any]:
-    """`example`, and `examples` as a list (of a schema) or as a map of `{value}` (of parameters and bodies)."""
+    """Return `example` and `examples`, a list (in schemas) or a map of `{value}` (in parameters and bodies)."""
     found = [thing["example"]] if "example" in thing else []
     more = thing.get("examples")
     if isinstance(more, list):
@@ -154,35 +154,35 @@ _FITS: dict[str, Callable[[Any], bool]] = {
 # Conversion to JSON Schema: strict for requests, lenient for responses
 
 
-MAX_DEPTH = 40  # sub-schemas inside of each other; what is deeper may be anything
+MAX_DEPTH = 40  # levels of sub-schemas; deeper ones accept anything
 MAX_EXAMPLES = 8  # of an enumeration
-MAX_OUTPUT_DESCRIPTION = 160  # characters of a description of what comes out
+MAX_OUTPUT_DESCRIPTION = 160  # characters of a description in a result's schema
 
 Way = Literal["in", "out"]
 _KEPT_OUT = ("type", "format", "description", "examples")
 
 
 class Definition(NamedTuple):
-    """A schema that others refer to."""
+    """A converted schema with its references."""
 
     schema: Any
-    uses: tuple[str, ...]  # definitions that it refers to, as often as it does
+    uses: tuple[str, ...]  # referenced definitions, with repetitions
 
 
 class Schemas:
-    """All schemas of one document, as they are asked for."""
+    """The schemas of one document, converted on demand."""
 
     def __init__(self, document: OpenApiDocument, note: Callable[[str], None]) -> None:
         self._document = document
         self._note = note
         self._names: dict[tuple[Way, str], str] = {}
         self._taken = UniqueSlugs()
-        self._known: dict[tuple[Way, int], tuple[Any, Definition]] = {}  # with what has that id, so that it keeps it
+        self._known: dict[tuple[Way, int], tuple[Any, Definition]] = {}  # with the schema, so that its id is not reused
         self._waiting: list[tuple[Way, str]] = []
         self.definitions: dict[str, Definition] = {}
 
     def read(self, schema: Any, direction: Way) -> Definition:
-        """Convert the schema and what it refers to into the current draft; all further ones are in `definitions`."""
+        """Convert a schema into the current draft. Schemas that it refers to are added to `definitions`."""
         definition = self._convert(schema, direction)
         while self._waiting:
             way_there, ref = self._waiting.pop()
@@ -201,12 +201,12 @@ class Schemas:
         try:
             target = self._document.at(ref)
         except UnresolvedError as error:
-            self._note(f"{error}; anything is taken in its place")
+            self._note(f"{error}; any value is accepted instead")
             target = {}
         self.definitions[name] = self._convert(target, direction)
 
     def _reference(self, direction: Way, ref: str) -> str:
-        """Return the name of the definition that a reference means."""
+        """Return the name of the definition for a reference."""
         key = (direction, ref)
         if key not in self._names:
             last = ref.rpartition("/")[2].replace("~1", "-")
@@ -217,7 +217,7 @@ class Schemas:
 
 
 class _Conversion:
-    """Converts one schema, in one direction."""
+    """The conversion of one schema, in one direction."""
 
     def __init__(self, document: OpenApiDocument, direction: Way, reference: Callable[[Way, str], str]) -> None:
         self._document = document
@@ -251,7 +251,7 @@ class _Conversion:
         return found
 
     def _referring(self, schema: dict[str, Any], ref: str) -> dict[str, Any]:
-        """Make a reference with the keywords beside it, as 3.1 has it. In 3.0 only words count there."""
+        """Return a reference with its sibling keywords, which 3.1 allows. In 3.0 only descriptions are kept."""
         found: dict[str, Any] = {"$ref": f"#/$defs/{self._reference(self._direction, ref)}"}
         if text := printable(schema.get("description"), MAX_OUTPUT_DESCRIPTION if self._direction == "out" else 500):
             found["description"] = text
@@ -264,7 +264,7 @@ class _Conversion:
         )
 
     def _one_way_only(self, properties: dict[str, Any], found: dict[str, Any]) -> None:
-        """Members that only answers have are not asked for, and those that only requests have not promised."""
+        """Remove read-only members from schemas of requests, and write-only members from schemas of responses."""
         mark = "readOnly" if self._direction == "in" else "writeOnly"
         gone = {name for name, one in properties.items() if self._document.is_marked(one, mark)}
         if gone:
@@ -274,7 +274,7 @@ class _Conversion:
 
 
 def references(schema: Any) -> Iterator[str]:
-    """Yield the definitions that a converted schema refers to, as often as it does."""
+    """Yield the definitions that a converted schema refers to, with repetitions."""
     waiting = [schema]
     while waiting:
         one = waiting.pop()
@@ -285,7 +285,7 @@ def references(schema: Any) -> Iterator[str]:
 
 
 def _nullable(schema: dict[str, Any]) -> dict[str, Any]:
-    """3.0 says `nullable: true` where JSON Schema has a type of its own for it."""
+    """Convert `nullable: true` of 3.0 into the type null of JSON Schema."""
     types = schema.get("type")
     if types is None:
         about = {key: schema.pop(key) for key in ("description", "default", "examples") if key in schema}

@@ -1,4 +1,4 @@
-"""Chooses the operations of a document to import: by patterns, tags, and names of operations."""
+"""Select the operations of a document to import, by patterns, tags and names of operations."""
 
 import re
 from collections.abc import Callable, Iterable, Sequence
@@ -14,18 +14,18 @@ MAX_PATTERNS = 100
 MAX_SHOWN_TAGS = 10
 
 NamedOperation = tuple[Operation, str]
-"""An operation, and the slug of its tool."""
+"""An operation with the slug of its tool."""
 
 
 class Selection(NamedTuple):
-    """The part of a document to import. Values of one field add up; each field narrows down the others. Empty: all."""
+    """The part of a document to import. Values of a field are alternatives; all fields must match. Empty: all."""
 
     only: tuple[str, ...] = ()  # patterns for a path (`/users/*`) or for the name of a tool (`list-*`)
-    tag: tuple[str, ...] = ()  # in any case
+    tag: tuple[str, ...] = ()  # case-insensitive
     operation: tuple[str, ...] = ()  # an operationId, the name of a tool, or `GET /users/{id}`
 
     def choose(self, operations: Sequence[NamedOperation], check_time: Callable[[], None]) -> Sequence[NamedOperation]:
-        """Return the operations that are wanted. Raises InvalidError for a value that no operation has."""
+        """Return the selected operations. Raises InvalidError for a value that no operation matches."""
         if not any(self):
             return operations
         if len(self.only) > MAX_PATTERNS:
@@ -56,7 +56,7 @@ EVERYTHING = Selection()
 
 
 def _key(field: str, value: str) -> str:
-    """Return a value in the form that is compared: tags and methods (`get /users`) in any case."""
+    """Return a value in the form for comparison, in which tags and methods (`get /users`) are case-insensitive."""
     if field == "tag":
         return value.casefold()
     method, _, path = value.partition(" ")
@@ -64,7 +64,7 @@ def _key(field: str, value: str) -> str:
 
 
 def _keys(field: str, patterns: list[tuple[str, re.Pattern[str]]], operation: Operation, slug: str) -> list[str]:
-    """Return the values that an operation has, in the form that is compared."""
+    """Return the values of an operation in the form for comparison."""
     if field == "only":
         return [value for value, one in patterns if one.match(operation.path if value[:1] == "/" else slug)]
     return [_key(field, value) for value in (operation.tags if field == "tag" else (*operation.names, slug))]
