@@ -97,7 +97,7 @@ def test_a_command_of_a_newer_version_changes_no_database_of_an_older_one(folder
 @pytest.mark.parametrize("args", [(), ("--workers", "2")], ids=["alone", "workers"])
 def test_serve_makes_them_and_says_so_once(folder, database_url, args):
     log = served(folder, *args)
-    assert log.count("tables of the database were missing, and were made: documents, bundles") == 1
+    assert log.count("created missing tables of the database: documents, bundles") == 1
     assert tables(database_url) > 10
     assert "were made" not in served(folder, *args)
 
