@@ -138,7 +138,7 @@ def test_tokens_that_are_not_taken_over_keep_the_server_closed(config, tmp_path,
         with open_token_store(config) as store:
             assert (store.find(token_digest(SHOWN)), store.guards) == (None, True)
             assert why in store.problem
-            with pytest.raises(Exception, match="is not taken over"):
+            with pytest.raises(Exception, match="was not imported"):
                 store.add("x")
     assert why in caplog.text
     assert os.path.lexists(file)
@@ -150,7 +150,7 @@ def test_a_name_that_no_text_can_hold_keeps_nothing_else_back(config, tmp_path, 
     write(tmp_path, os.fsdecode(b"own_examples/\xff.json"), b"{}")
     with open_token_store(config) as store:
         assert store.find(token_digest(SHOWN))
-    assert "is not taken over" in caplog.text
+    assert "was not imported" in caplog.text
 
 
 def test_where_nothing_can_be_written_the_server_stays_closed(config, tmp_path, caplog, monkeypatch):

@@ -292,7 +292,7 @@ def test_who_is_told_can_not_have_another_one(place):
 
     place.app.on_change(again)
     place.app.reload()
-    assert "in this very thread" in wrong[0]
+    assert "this thread is already reloading" in wrong[0]
     place.app.reload()
 
 

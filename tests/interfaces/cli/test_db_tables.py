@@ -132,7 +132,7 @@ def test_check_says_what_is_not_set_and_for_whom(team):
 def test_tokens_are_encrypted_and_so_need_the_key(team):
     lacking = said(team, "tokens", "add", "ci")
     assert (lacking.returncode, lacking.stdout) == (1, "")
-    assert "what is encrypted in the database needs cluster.key" in lacking.stderr
+    assert "encrypted documents in the database need cluster.key" in lacking.stderr
     assert "CLUSTER_KEY is not set on this machine" in lacking.stderr
     made = said(team, "tokens", "add", "ci", env={"CLUSTER_KEY": KEY})
     assert made.returncode == 0, made.stderr
