@@ -407,9 +407,9 @@ class ToolCatalog:
         """Explain an error of code that uses these names by a missing server, folder, or target of an alias."""
         if (error := result.error) is None:
             return result
-        servers, told = self.servers, dict.fromkeys(WORD.findall(error.message))
-        both = () if servers is None else (one for one in words if one in told and one not in self.registry.packs())
-        aliases = (self._missing_alias_target(word) for word in told if word in self._config.aliases)
+        servers, named = self.servers, dict.fromkeys(WORD.findall(error.message))
+        both = () if servers is None else (one for one in words if one in named and one not in self.registry.packs())
+        aliases = (self._missing_alias_target(word) for word in named if word in self._config.aliases)
         why = next(filter(None, chain(map(servers.missing, both) if servers else (), aliases)), None)
         if why is None and self.untrusted is not None and NO_NAME.search(error.message):
             why = ToolFailure(self.untrusted.short)

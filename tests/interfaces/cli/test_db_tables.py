@@ -124,7 +124,7 @@ def test_check_says_what_is_not_set_and_for_whom(team):
     done = said(team, "check")
     found = {one["key"]: (one["message"], one["hint"], one["severity"]) for one in json.loads(done.stdout)}
     address, key = found["cluster.address"], found["cluster.key"]
-    assert address == ("REPLICA_ADDRESS is not set on this machine", "it is for `onetool serve`", "warning")
+    assert address == ("REPLICA_ADDRESS is not set on this machine", "needed by `onetool serve`", "warning")
     assert (key[0], key[2]) == ("CLUSTER_KEY is not set on this machine", "warning")
     assert done.returncode == 0
 
