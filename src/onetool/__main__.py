@@ -26,7 +26,7 @@ def main() -> None:
 
 
 def _import_msgspec() -> None:
-    """Import msgspec without typing_extensions, even if that is installed. msgspec works without it from Python 3.11 on,
+    """Import msgspec without typing_extensions, even if that is installed: msgspec works without it since Python 3.11,
     and loading it takes 4 % of a short command's time.
     """
     name = "typing_extensions"

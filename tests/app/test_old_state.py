@@ -124,7 +124,7 @@ REFUSED = {
     "pipe": ("it is not a regular file", lambda file: (file.unlink(), os.mkfifo(file, 0o600))),
     "damaged": ("it is damaged", lambda file: file.write_bytes(b"{")),
     "large": ("more than", lambda file: file.write_bytes(b" " * (4 * 1024**2 + 1))),
-    "sealed by somebody": ("has not written it", lambda file: file.write_bytes(sealed(TOKENS, b"x" * 32))),
+    "sealed by somebody": ("was not written by this user", lambda file: file.write_bytes(sealed(TOKENS, b"x" * 32))),
 }
 
 
@@ -179,7 +179,7 @@ def test_tokens_of_a_project_count_with_the_seal_of_this_person(tmp_path, own_ho
     file = write(project, ".onetool/access_tokens/tokens.json", TOKENS)
     config = load_config(find(cwd=project))
     with open_token_store(config) as store:  # it came with the project
-        assert (store.find(token_digest(SHOWN)), "has not written it" in store.problem) == (None, True)
+        assert (store.find(token_digest(SHOWN)), "was not written by this user" in store.problem) == (None, True)
     file.write_bytes(sealed(TOKENS, key))
     with open_token_store(config) as store:
         assert store.find(token_digest(SHOWN)).name == "ci"

