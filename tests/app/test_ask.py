@@ -90,7 +90,7 @@ def test_a_question_is_put_once(harness):
 
 
 def test_an_empty_question_is_none(harness):
-    with pytest.raises(ValueError, match="no question"):
+    with pytest.raises(ValueError, match="the prompt is empty"):
         harness.app.ask("  \n")
 
 
