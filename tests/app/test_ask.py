@@ -85,7 +85,7 @@ def test_a_question_is_put_once(harness):
         await asking
         await asking
 
-    with pytest.raises(RuntimeError, match="once"):
+    with pytest.raises(RuntimeError, match="already asked"):
         asyncio.run(twice())
 
 

@@ -287,7 +287,7 @@ class Approval:
         if now is not None and now.enabled:
             return None
         self.not_run.add(call.id)
-        return ToolFailure(f"{spec.name} was disabled before it was approved", reason="denied", hints=[GO_ON])
+        return ToolFailure(f"{spec.name} was switched off before it was approved", reason="denied", hints=[GO_ON])
 
     def _refusal_text(self, spec: ToolSpec) -> str:
         if self._approve == "never":

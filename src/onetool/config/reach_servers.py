@@ -15,7 +15,7 @@ from onetool.sources.mcp_servers.program import ServerProgram, canonical_path, h
 ADDRESS = "://"
 UNPINNED_KEYS = {"timeout", "connect_timeout", "enabled", "disabled", "tools", "prefix", "replicate", "type"}
 SHOWN_KEYS = {"command", "args", "cwd", "url", "env", "headers"}  # in the line, or as separate details
-FILE_REFUSED = "${file:…} is allowed only in text that you write into the config or the secrets file yourself"
+FILE_REFUSED = "${file:…} is allowed only in text that you write into the config or the secrets file by hand"
 WARN = "! "  # prefix of a detail that decides which code runs
 LOADS_CODE = re.compile(r"PATH|LD_.*|DYLD_.*|PYTHON.*|NODE_OPTIONS", re.IGNORECASE)
 
