@@ -119,7 +119,7 @@ def test_it_happens_once_and_brings_nothing_back(config, tmp_path):
 
 
 REFUSED = {
-    "open": ("others can read or write it", lambda file: file.chmod(0o644)),
+    "open": ("other users can read or write it", lambda file: file.chmod(0o644)),
     "link": ("it is a link", lambda file: (file.rename(file.with_name("real")), file.symlink_to("real"))),
     "pipe": ("it is not a regular file", lambda file: (file.unlink(), os.mkfifo(file, 0o600))),
     "damaged": ("it is damaged", lambda file: file.write_bytes(b"{")),

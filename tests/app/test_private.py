@@ -39,7 +39,7 @@ def test_stored_results_are_read_by_their_handle_and_in_no_other_way(app, tmp_pa
     database = state_file(app.config)
     for name in ("state.db", "state.db-wal"):
         assert database.with_name(name).exists()
-        assert "OneTool's own" in failure(app, f"fs.read_file(path='.onetool/{name}', encoding='base64')")
+        assert "belongs to OneTool" in failure(app, f"fs.read_file(path='.onetool/{name}', encoding='base64')")
     (tmp_path / "link").symlink_to(tmp_path / ".onetool" / "state.db")
     assert not asyncio.run(app.run("fs.read_file(path='link')")).ok
     assert value(app, f"ot.result(handle={stored.handle!r})['lines']") == ["somebody's own text"]
@@ -48,12 +48,12 @@ def test_stored_results_are_read_by_their_handle_and_in_no_other_way(app, tmp_pa
 def test_what_was_counted_is_not_read_as_a_file(app):
     value(app, "time.now()")
     app.runtime.stats.flush()
-    assert "OneTool's" in failure(app, "fs.read_file(path='.onetool/state.db', encoding='base64')")
+    assert "belongs to OneTool" in failure(app, "fs.read_file(path='.onetool/state.db', encoding='base64')")
 
 
 def test_the_config_and_what_it_includes_are_closed(app, tmp_path):
-    assert "OneTool's own" in failure(app, "fs.read_file(path='.onetool/onetool.yaml')")
-    assert "OneTool's own" in failure(app, "fs.list_dir(path='.onetool')")
+    assert "belongs to OneTool" in failure(app, "fs.read_file(path='.onetool/onetool.yaml')")
+    assert "belongs to OneTool" in failure(app, "fs.list_dir(path='.onetool')")
 
 
 def test_also_where_they_lie_in_the_middle_of_a_project(tmp_path, monkeypatch):
@@ -62,7 +62,7 @@ def test_also_where_they_lie_in_the_middle_of_a_project(tmp_path, monkeypatch):
     (tmp_path / "more.yaml").write_text("http: {token: tok-0123456789abcdef}\n")
     with App.open(tmp_path / "onetool.yaml") as app:
         for name in ("onetool.yaml", "more.yaml"):
-            assert "OneTool's own" in failure(app, f"fs.read_file(path={name!r})")
+            assert "belongs to OneTool" in failure(app, f"fs.read_file(path={name!r})")
 
 
 def project(tmp_path, roots):

@@ -150,7 +150,7 @@ def test_a_server_that_is_for_calls_only_says_so(browser, tmp_path):
         file = served.server.folder / "onetool.yaml"
         file.write_text(json.dumps(json.loads(file.read_text()) | {"http": {"admin": False}}))
         reload(served)
-        person = Person(page, served.url).open("#/build").see("Build needs the role edit.", "for calls only")
+        person = Person(page, served.url).open("#/build").see("Build needs the role edit.", "only accepts calls")
         assert not {"build", "health", "audit"} & {*links(person)}
         assert person.faults() == []
 
@@ -167,7 +167,7 @@ def test_an_admin_of_a_server_that_becomes_one_for_calls_only_is_told_so(browser
         person.forgive("status of 403")
         person.click("Switch weather on or off", role="switch")
         person.until("document.querySelector('nav [data-screen=build]') === null")
-        person.open("#/build").see("Build needs the role edit.", "for calls only").see_no("ask an admin")
+        person.open("#/build").see("Build needs the role edit.", "only accepts calls").see_no("ask an admin")
         assert person.faults() == []
 
 

@@ -228,11 +228,13 @@ def test_messages_of_other_windows_are_nothing_to_it(person, served, message):
 
 
 def test_it_tells_no_other_server_where_it_is(person, served, enemy):
-    person.open("#/tools?q=secret").see("No tool fits")
+    person.open("#/tools?q=secret").see("No tool matches")
     person.page.ask("Page.navigate", url=enemy["url"])
     person.until("location.port !== '' && document.readyState === 'complete'")
     assert enemy["seen"]
     assert not [head for _, head in enemy["seen"] if "Referer" in head]
+    person.page.ask("Page.navigate", url="about:blank")  # before the other server ends
+    person.until("location.href === 'about:blank'")
 
 
 # Drops and pastes

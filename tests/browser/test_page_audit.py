@@ -65,7 +65,7 @@ def asked(person):
 
 
 def test_the_log_is_read_page_after_page(admin):
-    person = admin(ANSWERS).see("3 entries, the newest first", "web.get", "ci", "tool_not_found", "123 ms")
+    person = admin(ANSWERS).see("3 entries, newest first", "web.get", "ci", "tool_not_found", "123 ms")
     person.see("10.1.2.3 · mcp · claude-code", "args 3fa9c1d2e4b5a697 · run r-77aa", "this machine")
     person.see("<b>web</b>⟨U+202E⟩.get")
     assert person.value("document.querySelector('main td b') === null")
@@ -113,7 +113,7 @@ def test_what_has_failed_is_red_and_nothing_else_is(admin):
     ("said", "place", "seen"),
     [
         (USUAL | {"records": [], "nextPageToken": None}, "#/audit", ["Nothing is logged yet"]),
-        (USUAL | {"records": [], "nextPageToken": None}, "#/audit?who=x", ["Nothing fits these filters"]),
+        (USUAL | {"records": [], "nextPageToken": None}, "#/audit?who=x", ["No entry matches these filters"]),
         (USUAL | {"records": []}, "#/audit?who=x", ["Nothing found so far", "Older entries"]),
         ({"enabled": False, "records": [], "nextPageToken": None, "lost": 0}, "#/audit", ["The audit log is off"]),
         (USUAL | {"lost": 3, "problem": "No space <b>left</b>"}, "#/audit", ["3 entries could not be", "<b>left</b>"]),

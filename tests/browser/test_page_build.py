@@ -41,7 +41,7 @@ def test_a_bundle_and_an_http_tool_are_built_and_a_draft_survives_a_reload(perso
     person.click("New bundle")
     person.type_into("Name", "shop")
     person.press("Control+s")
-    person.see("Saved: shop", "No tools are in it yet")
+    person.see("Saved: shop", "This bundle has no tools yet")
     bundle = bundle_of(served, "shop")
     assert person.place == f"#/build?bundle={bundle}"
 
@@ -174,7 +174,7 @@ def test_what_is_dropped_or_pasted_is_shown_before_it_comes(person, served, tmp_
     for place, target in (("#/tools", "Settings"), ("#/stats", "Settings"), ("#/build", "New bundle")):
         person.open(place)
         person.drop(target, file)
-        person.see("An OpenAPI document", "pets.json", "list-pets", "What would come")
+        person.see("An OpenAPI document", "pets.json", "list-pets", "What would be imported")
     person.type_into("Name of the bundle", "pets")
     person.see("pets\tBundle\tnew", f"onetool auth set PETS_API_KEY --host {served.upstream.url}")
     assert bundle_of(served, "pets") is None
@@ -184,7 +184,7 @@ def test_what_is_dropped_or_pasted_is_shown_before_it_comes(person, served, tmp_
 
     person.open("#/build?import=1")
     person.type_into("Or paste", f"curl {served.upstream.url}/v1/rates?base=EUR -H 'X-Api-Key: k-8f3a'")
-    person.see("A curl command", "rates", "What would come")
+    person.see("A curl command", "rates", "What would be imported")
     person.type_into("Or paste", "neither this nor that")
     person.see("Expected a ZIP archive")
 
@@ -207,7 +207,7 @@ def test_what_is_built_in_is_duplicated_into_a_bundle(person, served):
 def test_a_script_is_made_and_renamed_and_its_bundle_is_exported_deleted_and_comes_back(person, served, tmp_path):
     served.put_bundle(SHOES, "shoes")
     person.open(f"#/build?bundle={SHOES}")
-    person.see("No tools are in it yet")
+    person.see("This bundle has no tools yet")
     person.click("New script", nth=1)
     person.type_into("Name", "double")
     person.click("Add an argument")
@@ -235,7 +235,7 @@ def test_a_script_is_made_and_renamed_and_its_bundle_is_exported_deleted_and_com
 
     person.open("#/build?import=1")
     person.attach("input[type=file]", tmp_path / "shoes.zip")
-    person.see("The archive of a bundle", "twice", "is here already")
+    person.see("A bundle archive", "twice", "already here")
     person.type_into("Name of the bundle", "boots")
     person.see("boots\tBundle\tnew")
     person.click("Import this")

@@ -144,7 +144,7 @@ def test_denied_broken_off_and_stopped(chat, model):
     chat.ask("Talk.")
     chat.see("word word")
     chat.click("Stop", role="button")
-    chat.see("Stopped. What came", "word word", "Ask again")
+    chat.see("Stopped. The part received", "word word", "Ask again")
     model.will(Says("Enough said."))
     chat.ask("And now?")
     chat.see("Enough said.")

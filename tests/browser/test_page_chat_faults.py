@@ -36,7 +36,7 @@ def test_a_server_that_vanishes_and_comes_back(browser, model, tmp_path):
         person.see("word word")
         served.vanish()
         person.see("The answer broke off", "I add them.", "numbers.add", "word word", "Ask again").see_no(
-            "The model works"
+            "The model is working"
         )
         person.ask("Are you there?")
         person.see("Ask again")
@@ -54,7 +54,7 @@ def test_a_server_that_vanishes_and_comes_back(browser, model, tmp_path):
 def test_silence_is_no(chat, model):
     model.will(Says(calls=[Wants("numbers__fail", {"reason": "it ran"})]), Says("Then not."))
     chat.ask("Fail, please.")
-    chat.see("The model wants to call numbers.fail", "left; silence is no")
+    chat.see("The model wants to call numbers.fail", "left; no reply means no")
     chat.see("not approved", "Then not.").see_no("The model wants", "Approve")
     chat.click("numbers.fail")
     chat.see('"reason": "it ran"')

@@ -53,7 +53,7 @@ def test_a_call_that_never_ran_reads_the_same_after_a_reload(chat, model, how):
     chat.ask("Add them, if I may.")
     chat.see("The model wants to call")
     chat.click(how, role="button")
-    seen = ["Then not."] if how == "Deny" else ["Stopped. What came", "Ask again"]
+    seen = ["Then not."] if how == "Deny" else ["Stopped. The part received", "Ask again"]
     for _ in range(2):
         chat.see("Let me add.", "not approved", *seen).see_no("Failed", "not known", "broke off")
         if how == "Stop":
@@ -129,11 +129,11 @@ def test_a_form_that_is_closed_or_has_to_wait_calls_nothing(chat, model, served)
     chat.click("Call a tool", role="button")
     chat.write("numbers.table")
     chat.press("Enter")
-    chat.see("An answer is under way")
+    chat.see("Wait for the answer to be complete")
     assert chat.reads("rows") == "3"
     chat.press("Escape")
     chat.click("Stop", role="button")
-    chat.see("Stopped. What came")
+    chat.see("Stopped. The part received")
 
 
 def test_the_form_of_a_call_takes_ctrl_enter(chat):

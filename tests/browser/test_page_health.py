@@ -25,7 +25,7 @@ def test_nothing_is_wrong_until_something_is(browser, tmp_path, token):
         person.forgive("status of 4")  # the broken pack is refused
         if token:
             person.sign_in(token)
-        person.see("Trust of this folder", "OneTool ", "Nothing is wrong")
+        person.see("Trust in this folder", "OneTool ", "Nothing is wrong")
         (served.server.folder / "packs" / "broken.py").write_text("def one(:\n")
         person.click("Check again", role="button")
         if token:
@@ -91,7 +91,7 @@ def test_a_folder_is_trusted_by_who_has_seen_what_it_reaches(browser, project):
             person.type_into("Token", token)
             person.press("Enter")
         person.see(
-            "Trust of this folder",
+            "Trust in this folder",
             "Not trusted",
             "It would reach 1 thing",
             "It runs",
@@ -165,21 +165,23 @@ def test_who_serves_and_whether_the_database_is_reached(browser, postgres, repli
         person = Person(page, url)
         person.forgive("status of 401")
         person.open("#/health")
-        person.sign_in(TOKEN).see("Database", "Reached", "2 processes serve", "answers now", f"127.0.0.1:{second.port}")
+        person.sign_in(TOKEN).see(
+            "Database", "Reached", "2 serving processes", "answers now", f"127.0.0.1:{second.port}"
+        )
         assert wrong(person) == []
         person.open("#/servers?server=ok").see("runs once for all, in ")
-        person.open("#/health").see("2 processes serve")
+        person.open("#/health").see("2 serving processes")
         second.process.terminate()
-        person.see("stops soon").see("1 process serves").see_no("stops soon")
+        person.see("stops soon").see("1 serving process").see_no("stops soon")
         person.forgive("status of 503")
         postgres.stop()
         try:
-            person.see("Not reached", "Tools, lists and search go on.", "1 process serves")
+            person.see("Not reached", "Tools, lists and search continue.", "1 serving process")
             assert person.value("document.querySelector('main').innerText.split(\"can't be reached\").length") == 2, (
                 "once"
             )
             assert wrong(person) == []
-            person.open("#/results").see("It could not be read", "Try again")
+            person.open("#/results").see("Could not be read", "Try again")
         finally:
             until(postgres.start_again, 60)  # somebody else may have its port for a moment
         person.see("No result is stored")  # it has tried again by itself
@@ -189,7 +191,7 @@ def test_who_serves_and_whether_the_database_is_reached(browser, postgres, repli
 
 def test_replicas_in_other_looks(browser, replicas):
     url, session = f"http://127.0.0.1:{replicas[0].port}/", None
-    for language, scheme, seen in (("zh-CN", "dark", "2 个进程提供服务"), ("en", "light", "2 processes serve")):
+    for language, scheme, seen in (("zh-CN", "dark", "2 个进程提供服务"), ("en", "light", "2 serving processes")):
         with browser.page() as page:
             person = Person(page, url)
             session = session or httpx.post(f"{url}login", json={"token": TOKEN}).json()["session"]

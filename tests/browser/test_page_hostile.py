@@ -100,7 +100,7 @@ def test_a_notice(person, hostile):
 def test_an_address_that_somebody_sends(person, served):
     person.forgive("status of 4")
     person.open(f"#/tools?q={MARKUP}&tag={MARKUP}&source={MARKUP}&tool={MARKUP}/x/y&tab={MARKUP}")
-    person.see("No tool fits")
+    person.see("No tool matches")
     nothing_ran(person)
 
 

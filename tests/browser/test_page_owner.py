@@ -71,13 +71,13 @@ def test_a_tool_with_a_key_is_built_allowed_set_tried_called_and_switched_off(br
         person.click("New bundle")
         person.type_into("Name", "meteo")
         person.press("Control+s")
-        person.see("Saved: meteo", "No tools are in it yet")
+        person.see("Saved: meteo", "This bundle has no tools yet")
         person.click("New HTTP tool", nth=1)
         person.type_into("URL", f"{api.url}/now")
         person.click("Auth")
         person.choose("Kind of auth", "Bearer token")
         person.type_into("Token", "${METEO_KEY}")
-        person.click("It is a secret", role="button")
+        person.click("Make it a secret", role="button")
         person.see("key METEO_KEY")
         person.press("Control+s")
         person.type_into("Name", "now")
@@ -163,7 +163,7 @@ def test_what_is_set_in_the_terminal_works_at_the_next_try(someone, team):
 def test_an_admin_lists_and_revokes_tokens_and_the_owner_adds_them(someone, team, browser):
     someone.open().sign_in(BOSS)
     someone.click("Settings", role="button")
-    someone.see("Tokens", "editor", "Tokens are added on a page that this command opens:", "onetool page")
+    someone.see("Tokens", "editor", "To add tokens, open the page with this command:", "onetool page")
     assert someone.axe() == []
     folder = team.server.folder
     link = cli("page", cwd=folder, env={"ONETOOL_HOME": str(folder / "home")}).stdout.strip()
@@ -178,7 +178,7 @@ def test_an_admin_lists_and_revokes_tokens_and_the_owner_adds_them(someone, team
         token = re.search(r"ot_[A-Za-z0-9_-]{43}", owner.text())[0]
         assert team.api.get("/tools/tools", headers={"Authorization": f"Bearer {token}"}).status_code == 200
         owner.click("Revoke ci", role="button")
-        owner.click("Revoke ci for good", role="button")
+        owner.click("Revoke ci permanently", role="button")
         owner.see("revoked")
         assert team.api.get("/tools/tools", headers={"Authorization": f"Bearer {token}"}).status_code == 401
         assert owner.faults() == []

@@ -12,8 +12,8 @@ JSON = {"Content-Type": "application/json"}
 TOKEN, OTHER = "sesame-token-0123456789", "other-token-0123456789"
 PAST = "{place}.getItem('onetool.history') ?? ''"
 WORDS = {
-    "en": ("History", "Compare with the last one", "Clear"),
-    "zh-CN": ("历史记录", "与最近一次比较", "清除"),
+    "en": ("History", "Compare with the last result", "Clear"),
+    "zh-CN": ("历史记录", "与最近的结果比较", "清除"),
 }
 SECRET = {
     "type": "script",

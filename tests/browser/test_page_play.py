@@ -68,13 +68,13 @@ def test_a_run_is_stopped_and_what_others_say_is_text(person, served):
         assert told.wait(15)
         person.see("<img src=x onerror=alert(1)>⟨U+202E⟩gpj", "meteo.forecast", "runs")
         person.click("Stop")
-        person.see("how it ended is not known", "Stopped.").see_no("Nothing has run yet")
+        person.see("outcome unknown", "Stopped.").see_no("Nothing has run yet")
         person.see_no("runs\n")
     finally:
         waits.set()
     person.type_into(CODE, '{"rows": ["x" * 1000] * 50}')
     person.press("Control+Enter")
-    person.see("This is its beginning", "kept as")
+    person.see("This is the beginning", "stored as")
     person.click("Open it in Results", role="link")
     person.see("Value of code", "rows:")
 
@@ -97,7 +97,7 @@ def test_a_server_that_goes_away_while_code_runs_is_told(browser, tmp_path):
             assert told.wait(15)
             person.see("before")
             served.vanish()
-            person.see("The server stopped answering while this ran", "before", "how it ended is not known")
+            person.see("The server stopped answering while this ran", "before", "outcome unknown")
         finally:
             waits.set()
         assert person.overflow() == []

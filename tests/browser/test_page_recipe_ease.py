@@ -55,7 +55,7 @@ def test_without_a_bundle_saving_makes_one(tmp_path, browser):
         person.see("Unsaved draft")
         person.press("Control+s")
         is_at(person, "Name")
-        person.see("this becomes a new one")
+        person.see("this becomes a new version")
         person.press("Enter")
         person.see("Saved: evening 2")
         assert person.faults() == []
@@ -95,7 +95,7 @@ def test_a_list_says_how_it_is_typed_and_an_empty_one_that_nothing_is_done(perso
     add(person, "meteo.forecast")
     person.click("For each item of a list")
     person.type_into("The list", "Rome, Oslo")
-    person.see("One item a line")
+    person.see("One item per line")
     person.type_into("The list", "")
     person.click("Run to here")
     person.see("Nothing to do, so nothing was called").see_no("OK")

@@ -168,14 +168,14 @@ def test_an_argument_that_a_step_uses_is_renamed_and_removed(person, shop):
     for name in ("step1", "item", "str", "table", "shop", "class", "a b"):
         person.type_into("Name of argument 1", name)
         person.press("Tab")
-        person.see(f"{name} can't be said in code, or means something else there")
+        person.see(f"{name} can't be used in code, or means something else there")
         assert person.reads("Name of argument 1") == "township"
     person.click("Remove township")
-    person.see("township is not a step before this one, and no argument")
+    person.see("township is neither an earlier step nor an argument")
     assert person.value("[...document.querySelectorAll('article button')].at(-1).disabled")
     assert person.axe() == []
     person.reload()
-    person.see("township is not a step before this one, and no argument")
+    person.see("township is neither an earlier step nor an argument")
     argument(person, "township")
     person.see_no("township is not a step before this one")
     person.click("Code")
@@ -194,7 +194,7 @@ def test_what_items_gave_is_kept_when_a_later_one_fails(person, shop):
     person.click("Pick word from a step", nth=1)
     person.click("Use this")  # of step 1, as it is not known yet
     person.click("Run to here")
-    person.see("Ended at item 3 of 4: c. Those before it are not called again")
+    person.see("Ended at item 3 of 4: c. Earlier items are not called again")
     first = list(shop.asked)
     assert first[:3] == ["a", "b", "c"]
     assert set(first[3:]) <= {"c"}
@@ -253,13 +253,13 @@ def test_no_secret_stays_in_the_browser(person, served, shop):
     person.type_into("pin", "hunter2")
     person.type_into("Description", "Logs in with a pin.")
     person.click("Run to here")
-    person.see("not kept over a reload")
+    person.see("lost when the page is reloaded")
     person.until("JSON.stringify(localStorage).includes('Logs in with a pin.')")
     assert "hunter2" not in kept(person) + kept(person, "sessionStorage")
     person.click("Clear pin", nth=1)
-    person.see("It would stand in the script")
+    person.see("Everyone could read it in the script")
     person.open(f"#/build?tool={METEO}/pinned/1")
-    person.type_into("Arguments to preview with", '{"pin": "hunter3"}')
+    person.type_into("Arguments of the preview", '{"pin": "hunter3"}')
     person.type_into("Description", "Other words.")
     person.until("JSON.stringify(localStorage).includes('Other words.')")
     assert "hunter" not in kept(person) + kept(person, "sessionStorage")

@@ -35,7 +35,7 @@ def test_a_server_is_added_edited_renamed_tested_switched_removed_and_brought_ba
     person.type_into(PASTE, json.dumps({"mcpServers": {"uno": block}}))
     person.see("uno runs:", f"{sys.executable} {SERVER} 'a b'", "env GREETING=hi\\u200bthere")
     person.see("env API_TOKEN=${UNO_API_TOKEN}")
-    person.see("Kept in the secrets file: UNO_API_TOKEN")
+    person.see("Stored in the secrets file: UNO_API_TOKEN")
     assert person.axe() == []
     assert "uno" not in served_names(served), "nothing is started before it is confirmed"
     person.click("Add and start", role="button")
@@ -92,7 +92,7 @@ def test_a_server_is_added_by_the_form_with_a_value_kept_as_a_secret(guarded, tm
     person.type_into("Environment: name 1", "GREETING")
     person.type_into("Value of GREETING", "kept-value-1")
     person.click("Keep it as a secret", role="checkbox")
-    person.see("uno runs:", "env GREETING=${GREETING}", "Kept in the secrets file: GREETING")
+    person.see("uno runs:", "env GREETING=${GREETING}", "Stored in the secrets file: GREETING")
     assert person.axe() == []
     person.click("Add and start", role="button")
     person.see("uno was added", "Connected")
@@ -130,7 +130,7 @@ def test_on_another_machine_the_page_gives_the_command_for_a_login(browser, tmp_
     ):
         person = Person(page, served.url.replace("127.0.0.1", host))
         person.open("#/servers?server=vault").sign_in(TOKEN)
-        person.see("Needs a login", "Run this there:", "onetool servers login vault")
+        person.see("Needs a login", "Run this command there:", "onetool servers login vault")
         assert "Log in" not in person.names("button")
 
 

@@ -35,7 +35,7 @@ def test_a_server_a_tool_and_a_model_on_a_fresh_home(browser, tmp_path):
             command = f"curl -H 'Authorization: Bearer {SECRET}' '{api.url}/v1/sky?city=Rome'"
             person.type_into("A URL, a curl command or an OpenAPI document", command)
             person.click("Continue", role="button")
-            person.see("What would come")
+            person.see("What would be imported")
             assert person.reads("Bundle") == "local"
             assert person.axe() == []
             person.type_into("Name of secret 1", "SKY_KEY")

@@ -38,7 +38,7 @@ def test_tools_are_found_by_words_and_by_where_they_come_from(person):
     person.reload()
     person.see("1 tool", "meteo.forecast")
     person.type_into("Filter tools", "nothing of the kind")
-    person.see("No tool fits")
+    person.see("No tool matches")
     person.click("Clear filters")
     person.see("numbers.add")
 
@@ -200,7 +200,7 @@ def test_ctrl_k_finds_tools_screens_and_actions(person):
     person.press("Control+k")
     person.until("__person.focused()[1] === 'Find anything'")
     person.write("nums add")
-    person.see("Nothing has these words")
+    person.see("Nothing matches these words")
     person.type_into("Find anything", "lamp")
     person.see("Switches a lamp.")
     person.press("Enter")

@@ -165,9 +165,9 @@ def test_a_secret_is_sent_and_not_kept_and_json_and_form_are_in_step(person, ser
     person.click("Arguments as JSON")
     person.press("Control+End")
     person.write(",")
-    person.see("column 2: , can't stand here.")
+    person.see("column 2: , is not allowed here.")
     person.click("Form", role="tab")
-    person.see("The form shows the last arguments that were valid.")
+    person.see("The form shows the last valid arguments.")
     assert person.reads("title") == "tea"
     person.click("JSON", role="tab")
     person.type_into("Arguments as JSON", '{"order": {"title": "milk", "count": 2, "pin": "hunter2"}}')

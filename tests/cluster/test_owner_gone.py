@@ -51,7 +51,7 @@ def test_everything_that_was_alive_in_it(owner, other, tmp_path):
     lost = calls.result("tasks/get", under_way)
     assert (lost["status"], lost["error"]["message"]) == (
         "failed",
-        "the replica that ran this task is gone; what the task has done is not known",
+        "the replica that ran this task is gone; the outcome of the task is unknown",
     )
     assert "is gone" in calls.error("tasks/cancel", under_way)["message"]
     assert calls.result("tasks/get", done)["result"] == result

@@ -76,7 +76,7 @@ def test_pointers_are_there_for_programs():
         ({"anyOf": [{"type": "string"}, {"type": "integer"}]}, 1.5, "string or integer"),
         ({"oneOf": [{"type": "integer"}, {"minimum": 3}]}, 5, "exactly one"),
         ({"type": "object", "propertyNames": {"maxLength": 1}}, {"ab": 1}, "property names"),
-        (False, 1, "nothing here"),
+        (False, 1, "no value"),
         ({"enum": list(range(50))}, 99, "and 38 more"),
         ({"type": "integer"}, "x" * 500, "…"),
         ({"type": "object", "dependentRequired": {"a": ["b"]}}, {"a": 1}, "b: expected a value (required)"),

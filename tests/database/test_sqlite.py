@@ -131,12 +131,12 @@ def test_a_read_only_folder_can_be_read(opened, file):
     with as_nobody(file.parent):
         database = SqliteDatabase(file)
         assert (names(database), database.is_read_only) == (["one"], True)
-        with pytest.raises(DatabaseError, match=r"readonly database .fix: let this user write the file and its folder"):
+        with pytest.raises(DatabaseError, match=r"readonly database .fix: make the file and its folder writable"):
             database.write(put("two"))
         assert names(database) == ["one"]
         database.close()
         absent = SqliteDatabase(file.with_name("none.db"))
-        with pytest.raises(DatabaseError, match=r"Permission denied .fix: let this user write"):
+        with pytest.raises(DatabaseError, match=r"Permission denied .fix: make the file and its folder writable"):
             absent.write(put("two"))
     assert os.listdir(file.parent) == ["state.db"]
 
@@ -308,7 +308,7 @@ def test_a_damaged_file_that_can_not_be_set_aside(file):
     file.chmod(0o600)
     with as_nobody(file.parent), pytest.raises(DamagedDatabaseError) as told:
         names(SqliteDatabase(file))
-    assert "it can't be set aside: Permission denied (fix: let this user write" in str(told.value)
+    assert "it can't be set aside: Permission denied (fix: make the file and its folder writable" in str(told.value)
     assert os.listdir(file.parent) == ["state.db"]
 
 

@@ -118,7 +118,7 @@ def test_a_read_only_folder(file, store):
     write(file, store, "before")
     with as_nobody(file.parent):
         assert names_in(file, store) == ["before"]
-        with pytest.raises(OneToolError, match="let this user write the file and its folder"):
+        with pytest.raises(OneToolError, match="make the file and its folder writable"):
             write(file, store, "never")
         assert names_in(file, store) == ["before"]
     write(file, store, "after")

@@ -189,7 +189,7 @@ def test_a_bundle_forgets_also_the_logins_that_no_tool_needs_any_more(harness, c
     assert harness.logins().keys() == [other]
     again = cli(*command, cwd=harness.config.parent)
     assert again.returncode == 1
-    assert "there is no login for vault" in again.stderr
+    assert "There is no login for vault" in again.stderr
 
 
 def test_a_token_that_has_ended_is_refreshed_once_for_all_who_wait(harness):

@@ -63,7 +63,7 @@ def test_reads_exactly_the_limit(root: Path) -> None:
 def test_over_the_limit_is_an_error_that_says_the_size_and_what_to_do(root: Path) -> None:
     failure = failure_of(fs.read_file, "a.txt", maxBytes=4)
     assert failure.reason == "too_large"
-    assert str(failure) == "'a.txt' has 5 bytes; the limit is 4. Give a larger maxBytes, up to 16,777,216."
+    assert str(failure) == "'a.txt' has 5 bytes; the limit is 4. Pass a larger maxBytes, up to 16,777,216."
 
 
 def test_what_no_limit_allows_says_so(root: Path) -> None:
@@ -113,14 +113,14 @@ def test_not_found_offers_what_is_near(root: Path, path: str, message: str) -> N
 def test_not_found_without_anything_near(root: Path) -> None:
     failure = failure_of(fs.read_file, "docs/qqqqqqqq")
     assert str(failure) == "'docs/qqqqqqqq' does not exist: there is no 'qqqqqqqq' in the folder 'docs'."
-    assert failure.hints == ("fs.list_dir(path='docs') shows what is there",)
+    assert failure.hints == ("fs.list_dir(path='docs') lists the folder",)
 
 
 def test_a_link_to_nothing(root: Path) -> None:
     (root / "stale").symlink_to("gone")
     failure = failure_of(fs.read_file, "stale")
     assert failure.reason == "not_found"
-    assert "is a link to something that is not there" in str(failure)
+    assert "is a broken link" in str(failure)
 
 
 def test_messages_hold_no_control_characters_and_no_long_paths(root: Path) -> None:

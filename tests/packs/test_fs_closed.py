@@ -78,8 +78,8 @@ def test_whatever_the_roots_are(home: Path, monkeypatch: pytest.MonkeyPatch, roo
 
 
 def test_folders_of_ours_anywhere(home: Path) -> None:
-    assert "OneTool's own" in denied(fs.read_file, "work/.onetool/shared.yaml")
-    assert "OneTool's own" in denied(fs.list_dir, "work/.onetool")
+    assert "belongs to OneTool" in denied(fs.read_file, "work/.onetool/shared.yaml")
+    assert "belongs to OneTool" in denied(fs.list_dir, "work/.onetool")
     denied(fs.read_file, "work/.onetool/shared.yaml/../shared.yaml")
 
 
@@ -117,7 +117,7 @@ def test_what_is_there_is_not_told(home: Path) -> None:
 def test_a_list_shows_the_name_and_nothing_in_it(home: Path) -> None:
     listed = {entry["path"]: entry for entry in fs.list_dir(".", recursive=True)}
     assert "closed to tools" in listed[".ssh"].get("error", "")
-    assert "OneTool's own" in listed["work/.onetool"].get("error", "")
+    assert "belongs to OneTool" in listed["work/.onetool"].get("error", "")
     assert "closed to tools" in listed[".netrc"].get("error", "")
     assert listed[".netrc"]["size"] is None
     assert not [path for path in listed if path.endswith(("id_rsa", "shared.yaml", "hosts.yml"))]

@@ -298,8 +298,8 @@ def test_list_unreadable(root: Path) -> None:
         with pytest.raises(ToolFailure) as caught:
             fs.read_file("file")
     assert [entry["path"] for entry in flat] == ["closed", "file", "open"]
-    assert "permissions" in flat[0].get("error", "")
-    assert "permissions" in deep[0].get("error", "")
+    assert "permission" in flat[0].get("error", "")
+    assert "permission denied" in deep[0].get("error", "")
     assert not any("error" in entry for entry in [*flat[1:], *deep[1:]])
     assert caught.value.reason == "no_permission"
 

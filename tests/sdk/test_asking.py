@@ -146,7 +146,10 @@ def test_who_can_not_be_asked_is_not_asked(work, capability, whom):
     with pytest.raises(CannotAsk) as caught:
         asked(None, work)
     assert caught.value.capability == capability
-    assert str(caught.value) == f"this tool needs to ask {whom}, which can't be done from here: it takes {capability}"
+    assert (
+        str(caught.value)
+        == f"this tool needs to ask {whom}, which can't be done from here: {capability} is not supported"
+    )
     caller = Caller(*{"elicitation", "sampling", "roots"} - {capability})
     with pytest.raises(CannotAsk, match="which can't be done through this client"):
         asked(caller, work)

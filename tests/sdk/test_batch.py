@@ -386,7 +386,7 @@ def test_a_hanging_item_does_not_lose_the_others(kind):
     result = with_a_deadline(1, work)
     assert ended == []  # it still hangs
     stop.set()
-    assert result == {"a": "a", "hangs": {"error": "not finished when the time was up"}, "b": "b"}
+    assert result == {"a": "a", "hangs": {"error": "not finished before the deadline"}, "b": "b"}
 
 
 @pytest.mark.parametrize("seconds", [float("inf"), 1e300])

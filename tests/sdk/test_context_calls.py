@@ -74,7 +74,7 @@ def test_a_pack_proxy():
         assert pack.add(2) == pack.add(a=2, b=1) == pack.add(1, b=2) == 3
         with pytest.raises(AttributeError, match=r"no tool 'addd'; did you mean add"):
             _ = pack.addd
-        with pytest.raises(TypeError, match="at the most"):
+        with pytest.raises(TypeError, match="at most"):
             pack.add(1, 2, 3)
         with pytest.raises(TypeError, match="twice"):
             pack.add(1, a=2)

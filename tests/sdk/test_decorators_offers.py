@@ -48,7 +48,7 @@ def test_a_function_stays_what_it_is():
 
 @each("uri", ["", "today", "://today", "notes:", "no tes://x", "notes://a b", "1x://a", "x:\ny", None, 7])
 def test_an_address_has_a_scheme_and_no_blanks(uri):
-    with pytest.raises(ValueError, match="uri: expected an address with a scheme, such as notes://today"):
+    with pytest.raises(ValueError, match="uri: expected a URI with a scheme, such as notes://today"):
         resource(uri)
 
 

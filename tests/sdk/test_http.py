@@ -148,7 +148,7 @@ def test_an_answer_to_head_has_no_data(server, get):
         ("/long-error", f"HTTP error (500): {'x' * 200}"),
         ("/empty-error", "HTTP error (503): Service Unavailable"),
         ("/bad-json-error", "HTTP error (400): <html>"),
-        ("/elsewhere", "HTTP error (301): redirects to /json; follow_redirects=True goes there"),
+        ("/elsewhere", "HTTP error (301): redirects to /json; pass follow_redirects=True to follow"),
     ],
 )
 def test_http_errors(server, get, path, message):
@@ -167,7 +167,7 @@ def test_not_modified_is_no_error(server, get):
 def test_bad_json(server, get, path):
     ok, message = get(server + path)
     assert not ok
-    assert message.startswith("Request failed: the answer is not valid JSON: ")
+    assert message.startswith("Request failed: the response is not valid JSON: ")
 
 
 def test_json_that_is_too_deep(server, get):

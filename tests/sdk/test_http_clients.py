@@ -102,5 +102,5 @@ def test_an_async_factory_is_refused():
     async def factory():
         return object()
 
-    with pytest.raises(TypeError, match="plain function"):
+    with pytest.raises(TypeError, match="sync function"):
         lazy_client(factory)()

@@ -325,7 +325,7 @@ def test_outside_of_an_app_the_decorated_functions_are_the_tools_and_it_says_so(
     assert list(check_deps("ripgrep")) == ["ripgrep.search"]
     assert list(check_deps(tool="list_module.list")) == ["list_module.list"]
     assert check_deps("ripgre") == {}
-    assert "there is no app here" in caplog.text
+    assert "no app is running" in caplog.text
 
 
 def test_a_name_that_the_decorator_gave_counts():

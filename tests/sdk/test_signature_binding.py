@@ -193,7 +193,11 @@ REFUSALS = [
     (Annotated[Decimal, annotated_types.Ge(1)], "0.5", 'x: expected at least 1, got "0.5"'),
     (Annotated[set[int], annotated_types.MinLen(2)], [1, 1], "x: expected a length of at least 2, got array of 2"),
     (Annotated[bytes, annotated_types.MaxLen(2)], "YWJj", 'x: expected a length of at most 2, got "YWJj"'),
-    (Annotated[datetime, msgspec.Meta(tz=True)], "2026-01-31", 'x: expected a time zone with it, got "2026-01-31"'),
+    (
+        Annotated[datetime, msgspec.Meta(tz=True)],
+        "2026-01-31",
+        'x: expected a value with a time zone, got "2026-01-31"',
+    ),
     (Annotated[str, annotated_types.Predicate(str.islower)], "A", 'x: expected a value that passes islower, got "A"'),
     (date, "x" * 100, f'x: expected a date like 2026-01-31, got "{"x" * 58}…'),
 ]

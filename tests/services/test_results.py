@@ -480,7 +480,7 @@ def test_away_is_told_in_words():
 
 
 def test_a_put_whose_end_is_unknown_is_not_taken_for_one_that_is_kept():
-    with pytest.raises(NotStoredError, match="nobody knows whether it happened"):
+    with pytest.raises(NotStoredError, match="may or may not have happened"):
         ResultStore(Lost(ChangeUnknownError()), 3600, 1).put("x")
 
 

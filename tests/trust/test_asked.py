@@ -38,7 +38,7 @@ def test_what_changes_while_somebody_looks_is_shown_again(config, monkeypatch):
     monkeypatch.setattr(click, "confirm", answer)
     shown = CliRunner().invoke(trust.trust).output
     assert asked == [MILD, EVIL]
-    assert "changed meanwhile" in shown.partition("evil.example")[0]
+    assert "changed in the meantime" in shown.partition("evil.example")[0]
     assert find().untrusted is None
 
 

@@ -130,7 +130,7 @@ def test_a_refused_import_says_that_nothing_was_taken(clone, own_config):
     put(clone / ".mcp.json", github=EVIL)
     done = cli("servers", "import", "--from", "claude-code", "--project", cwd=clone)
     assert done.returncode == 2
-    assert "there is no terminal to ask at: say --yes" in done.stderr
+    assert "There is no terminal to ask at: use --yes" in done.stderr
     assert "From .mcp.json, to be imported:" in done.stderr
     assert ", taken" not in done.stderr
 
@@ -177,7 +177,7 @@ def test_a_block_that_would_replace_the_users_own_says_so(clone, own_config):
     kept = cli("servers", "import", "--from", "claude-code", "--project", "--yes", cwd=clone)
     assert (kept.returncode, "command: mine" in own_config.read_text()) == (0, True)
     asked = cli("servers", "import", "--from", "claude-code", "--project", "--replace", cwd=clone)
-    assert "in place of the one that is there" in asked.stderr
+    assert "replacing the existing one" in asked.stderr
     assert "command: mine" in own_config.read_text()
 
 

@@ -1,1 +1,1 @@
-"""The core: tools, calls, results and the executor. It imports no other package of OneTool."""
+"""The core: tools, calls, results and the executor. The core imports no other package of OneTool."""

@@ -1,16 +1,15 @@
-"""A call: ToolCall and ToolResult, the input and the output of the executor, and Caller, who is at the other end.
+"""ToolCall and ToolResult, the input and the output of the executor, and Caller, the person or program that calls.
 
-All interfaces make the same of a call. Where the caller can be talked to while the call runs, as a client of ours or a
-terminal can, a handler may ask: the person, the model behind the client, or which folders the client works in. How a
-question travels is the interface's business; what it is, is said here. Time spent waiting for an answer counts for
-nobody.
+All interfaces use these types. If the interface can reach the caller during the call (an MCP client, a terminal), a
+handler may ask questions: to the person, to the client's model, or about the client's folders. This module defines the
+questions; each interface transports them. Time spent waiting for an answer doesn't count towards the call's deadline.
 """
 
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from itertools import count
-from os import urandom  # not `secrets`, which takes longer to load than most of us
+from os import urandom  # not `secrets`, which is slow to import
 from time import monotonic
 from typing import Annotated, Any, Literal, NotRequired, Protocol, Self, TypedDict
 
@@ -24,29 +23,29 @@ Code = Literal["tool_not_found", "invalid_args", "execution_error"]
 
 
 ToolVersion = tuple[str, str, str]
-"""The ID of a bundle, the slug of a tool in it, and a version. It may have no name in code."""
+"""A bundle's ID, a tool's slug in the bundle, and a version. Not every such tool has a name that code can use."""
 
 
-DRAFT = "draft"  # the source of a call that tries a tool which is not stored: logged and audited, counted nowhere
+DRAFT = "draft"  # the source of calls that try out an unsaved tool: logged and audited, but not counted
 
 
 class ToolCall(msgspec.Struct, frozen=True):
     """A request to run a tool. `source` is the interface that the call came through.
 
-    As JSON it has `id`, `name`, `args` and `source`: the others are left out unless they are set.
+    The JSON form has `id`, `name`, `args` and `source`; the other fields are present only if set.
     """
 
     id: str
     name: str
     args: Mapping[str, Any] = msgspec.field(default_factory=dict[str, Any])
     source: str = "python"
-    timeout: float | msgspec.UnsetType | None = msgspec.UNSET  # seconds, if the caller wants another deadline
-    version: ToolVersion | msgspec.UnsetType = msgspec.UNSET  # of a bundle's tool: `App.call` finds its name
-    called_via: str | msgspec.UnsetType = msgspec.UNSET  # the tool that code named this one to: `ot.call`
+    timeout: float | msgspec.UnsetType | None = msgspec.UNSET  # seconds; overrides the tool's own timeout
+    version: ToolVersion | msgspec.UnsetType = msgspec.UNSET  # names a bundle's tool instead of `name`: see `App.call`
+    called_via: str | msgspec.UnsetType = msgspec.UNSET  # the tool that passed on this call: `ot.call`
 
 
 def is_seconds(value: Any) -> bool:
-    """Return whether the value can be a time limit. NaN is refused: it would break the timers of the event loop."""
+    """Return whether the value is a valid time limit. NaN is not: it would break the timers of the event loop."""
     return isinstance(value, int | float) and not isinstance(value, bool) and value > 0
 
 
@@ -58,13 +57,13 @@ def is_retries(value: Any) -> bool:
 
 
 class WrongArgument(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One wrong argument: where it is, what was expected, what came, and what may have been meant."""
+    """One wrong argument: its path, the expected and the actual value, and a hint such as a similar name."""
 
-    path: Annotated[str, Meta(description="As a person writes it: `options.limit[0]`.")]
+    path: Annotated[str, Meta(description="The argument's path in dotted form: `options.limit[0]`.")]
     expected: str
     got: str
     hint: str | None = None
-    pointer: Annotated[str, Meta(description="JSON pointer into the arguments: `/options/limit/0`.")] = ""
+    pointer: Annotated[str, Meta(description="The same path as a JSON pointer: `/options/limit/0`.")] = ""
 
     def __str__(self) -> str:
         text = f"{self.path}: {self.got}" if self.path else self.got
@@ -74,14 +73,14 @@ class WrongArgument(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 
 
 class ToolError(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Why a call failed. `code` is one of three; a finer cause goes into `reason`."""
+    """The failure of a call. `reason` may give a finer cause than `code`."""
 
-    code: Annotated[Code, Meta(description="One of three. The finer cause is in `reason`.")]
+    code: Annotated[Code, Meta(description="The kind of failure. `reason` may give a finer cause.")]
     message: str
     reason: Annotated[str | None, Meta(description="timeout, denied, rate_limited … or the tool's own.")] = None
-    hints: Annotated[tuple[str, ...], Meta(description="What could be done about it.")] = ()
-    details: Annotated[tuple[WrongArgument, ...], Meta(description="Of `invalid_args`: each wrong argument.")] = ()
-    needs: Annotated[tuple[Need, ...], Meta(description="What has to be allowed or set before it can work.")] = ()
+    hints: Annotated[tuple[str, ...], Meta(description="What the caller can do.")] = ()
+    details: Annotated[tuple[WrongArgument, ...], Meta(description="The wrong arguments, for `invalid_args`.")] = ()
+    needs: Annotated[tuple[Need, ...], Meta(description="What has to be allowed or set for the call to work.")] = ()
 
     def cleaned(self, clean: Callable[[Any], Any]) -> "ToolError":
         """Return a copy with secrets masked in every text."""
@@ -89,12 +88,12 @@ class ToolError(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def wrong_arguments(tool: object) -> str:
-    """Return the beginning of the message for a call with wrong arguments."""
+    """Return the prefix of the message for a call with wrong arguments."""
     return f"Invalid arguments for {tool}:"
 
 
 class ToolResult(msgspec.Struct, frozen=True, kw_only=True):
-    """The outcome of one call: `data` when ok, `error` when not. `meta` has tool, source and duration_ms."""
+    """The outcome of one call: `data` on success, `error` on failure. `meta` has tool, source and duration_ms."""
 
     ok: bool
     data: Any = None
@@ -106,7 +105,7 @@ class ToolResult(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(self, data=clean(self.data), error=self.error and self.error.cleaned(clean))
 
     def value(self) -> Any:
-        """Return the data. Raises ToolFailure for an error: RefusedArguments where the arguments were wrong."""
+        """Return the data. Raises ToolFailure for a failed call: RefusedArguments if the arguments were wrong."""
         if self.error is not None:
             kind = RefusedArguments if self.error.code == "invalid_args" else ToolFailure
             raise kind(self.raised, reason=self.error.reason, hints=self.error.hints, needs=self.error.needs)
@@ -114,8 +113,9 @@ class ToolResult(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def raised(self) -> str:
-        """The text of the exception that code gets for a failure. What a handler said of its arguments is in its own
-        words: the tool's name stands before them only for those who see no more than the message."""
+        """The message of the exception that code gets for a failure. A handler's own message about its arguments comes
+        without the prefix that names the tool: code knows the tool.
+        """
         if self.error is None:
             return ""
         if self.error.code != "invalid_args" or self.error.details:
@@ -128,9 +128,9 @@ class ToolResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ServerResult(ToolResult, frozen=True, kw_only=True):
-    """The result or the error of an MCP server. `sent` gives its answer as it came, with secrets masked.
+    """The result or error of an MCP server. `sent` returns the server's original answer, with secrets masked.
 
-    The MCP interface uses `sent`. All others use the plain result.
+    The MCP interface uses `sent`; all others use the plain result.
     """
 
     sent: Callable[[], ServerAnswer]
@@ -150,24 +150,24 @@ class ServerResult(ToolResult, frozen=True, kw_only=True):
 
 
 class Next(TypedDict):
-    """Where a page that was cut goes on."""
+    """The position where a truncated page continues."""
 
     offset: int
     column: int
 
 
 class Page(TypedDict):
-    """Some lines of a result. `total_lines` counts all that there are, `has_more` means those that were asked for."""
+    """Some lines of a result. `total_lines` counts all lines of the result; `has_more` is about the requested ones."""
 
     lines: list[str]
-    numbers: NotRequired[list[int]]  # of a search: which lines of the result these are
+    numbers: NotRequired[list[int]]  # for a search: the line numbers of the matches
     total_lines: int
     returned: int
     offset: int
-    column: NotRequired[int]  # where the first line begins, unless that is its beginning
+    column: NotRequired[int]  # the offset into the first line, if not 0
     has_more: bool
-    cut: NotRequired[bool]  # it was too large to be sent …
-    next: NotRequired[Next]  # … and goes on here
+    cut: NotRequired[bool]  # the page was truncated …
+    next: NotRequired[Next]  # … and continues here
 
 
 # Ids, unique across processes
@@ -180,7 +180,7 @@ def new_id() -> str:
     return f"{_process}-{next(_numbers)}"
 
 
-# Whoever is at the other end
+# The caller
 
 Level = Literal["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"]
 
@@ -192,14 +192,14 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ForPerson(Question, frozen=True, kw_only=True):
-    """A form: a message, and the schema of the object that is wanted. The answer is that object."""
+    """A form: a message, and the schema of the requested object. The answer is that object."""
 
     message: str
     schema: Mapping[str, Any]
 
 
 class ForModel(Question, frozen=True, kw_only=True):
-    """Messages for the model behind the client. The answer is its text."""
+    """Messages for the client's model. The answer is the model's text."""
 
     messages: tuple[Mapping[str, Any], ...]
     max_tokens: int
@@ -207,11 +207,11 @@ class ForModel(Question, frozen=True, kw_only=True):
 
 
 class ForRoots(Question, frozen=True, kw_only=True):
-    """Which folders and files the client works on. The answer is a list of them."""
+    """A request for the folders and files that the client works on. The answer is a list."""
 
 
 class CannotAsk(ToolFailure):
-    """The caller has no way to answer such a question. `capability` is what it lacks."""
+    """The caller can't answer this kind of question. `capability` is the missing capability."""
 
     def __init__(self, capability: str, message: str) -> None:
         super().__init__(message, reason="cannot_ask")
@@ -219,7 +219,7 @@ class CannotAsk(ToolFailure):
 
 
 class Declined(ToolFailure):
-    """The person said no, or nothing."""
+    """The person declined or cancelled."""
 
     def __init__(self, action: str) -> None:
         super().__init__(f"the person {'declined' if action == 'decline' else 'cancelled'}", reason="declined")
@@ -229,9 +229,9 @@ class Declined(ToolFailure):
 class Pauses(msgspec.Struct, eq=False):
     """The total time that a call has waited for its caller. Updated on the event loop, read by any thread.
 
-    A call that waits holds up those that called it, so that the clocks of all of these stand still; what runs beside it
-    goes on. Callbacks are for holders of things that others could use meanwhile: they get True when a pause begins, and
-    False when it ends.
+    While a call waits, the clocks of the calls that made it stop, too; the clocks of parallel calls continue. Callbacks
+    get True when a pause begins and False when it ends: a slot that is held by the call can be used by others during
+    the pause.
     """
 
     _outer: "Pauses | None" = None
@@ -269,7 +269,7 @@ class Pauses(msgspec.Struct, eq=False):
         if self._outer is not None:
             self._outer.__exit__()
         if self._depth == 1:
-            self._total, self._since = self._total + monotonic() - self._since, monotonic()  # before it counts no more
+            self._total, self._since = self._total + monotonic() - self._since, monotonic()  # before `_depth` is 0
         self._depth -= 1
         if self._depth == 0:
             for callback in self._callbacks:
@@ -277,14 +277,14 @@ class Pauses(msgspec.Struct, eq=False):
 
 
 class Caller(Protocol):
-    """What a running call can do with the one who made it."""
+    """What a running call can ask of, and send to, its caller."""
 
     def can(self, what: str) -> bool:
-        """Return whether the caller has a capability: elicitation, sampling, roots, or an extension by its id."""
+        """Return whether the caller has a capability: elicitation, sampling, roots, or the ID of an extension."""
         ...
 
     def lacks(self, error: CannotAsk) -> None:
-        """Record a capability that a tool wanted and the caller lacks, for the reply."""
+        """Record a capability that a tool needed and the caller lacks, for the reply."""
         ...
 
     def log(self, level: Level, data: Any, logger: str | None) -> None: ...
@@ -298,7 +298,7 @@ current_caller: ContextVar[Caller | None] = ContextVar("onetool_current_caller",
 
 
 def client_name() -> str:
-    """Return the client's own name; empty for people, Python code, and clients that did not give one."""
+    """Return the client's name; empty for people, Python code, and clients that sent no name."""
     caller = current_caller.get()
     return "" if caller is None else getattr(caller, "client_name", "")
 

@@ -1,7 +1,7 @@
-"""CallContext, a context variable with the call that is running now, and the events that are recorded when calls end.
+"""CallContext, a context variable with the running call, and the events that are recorded when calls end.
 
-The executor sets the context around every handler and the SDK reads it. It is a context variable and not a global, so
-that concurrent calls each see their own, also in threads, and code outside of any call sees none.
+The executor sets the context around every handler, and the SDK reads it. With a context variable, concurrent calls each
+see their own context, also in threads, and code outside of a call sees none.
 """
 
 from collections.abc import Awaitable, Callable, Collection, Mapping
@@ -22,28 +22,28 @@ from onetool.core.spec import ToolSpec
 from onetool.core.trace import RequestTrace, Span, current_trace
 
 Progress = Callable[[float, float | None, str | None], None]
-"""Told how far a call has come: done, of how many (if known), and what it is doing."""
+"""Receives the progress of a call: steps done, total steps (if known), and a message."""
 
 Gate = Callable[[ToolCall, ToolSpec], Awaitable[ToolFailure | None]]
-"""Asked before a call is carried out that could be, where somebody wants to be: None lets it pass."""
+"""Decides on a valid call before its handler runs: None lets the call pass."""
 
 
 class CallWatch(Protocol):
-    """Told of each call that the code of a run makes, in any thread: it must be quick and must not raise."""
+    """Watches the calls that the code of a run makes, in any thread. Its methods must be quick and must not raise."""
 
     def began(self, call: ToolCall) -> None: ...
     def ended(self, call: ToolCall, result: ToolResult) -> None: ...
 
 
 class ToolLookup(Protocol):
-    """Where the executor finds tools: a registry, a snapshot of one, or a single tool."""
+    """A source of tools for the executor: a registry, a snapshot of one, or a single tool."""
 
     def get(self, name: str) -> ToolSpec | None: ...
     def names(self) -> Collection[str]: ...
 
 
 class CallTool(Protocol):
-    """The way in for every call: `App.call`, or `Executor.execute` where there is no app."""
+    """The entry point of every call: `App.call`, or `Executor.execute` without an app."""
 
     async def __call__(
         self,
@@ -58,7 +58,7 @@ class CallTool(Protocol):
 
 
 class Environment(Protocol):
-    """What a running tool can use of the app: the settings and secrets of its pack, and other tools."""
+    """The parts of the app that a running tool can use: the settings and secrets of its pack, and other tools."""
 
     def settings(self, pack: str) -> Mapping[str, Any]: ...
     def secret(self, name: str) -> str | None: ...
@@ -71,30 +71,30 @@ class Environment(Protocol):
 
 
 class CallContext(msgspec.Struct, frozen=True, kw_only=True):
-    """One running call: its tool, its caller, its deadline, and what it may use."""
+    """One running call: its tool, its arguments, its deadline and its limits."""
 
     spec: ToolSpec
     call: ToolCall
     environment: Environment | None = None
-    tools: Snapshot | None = None  # the catalogue that its caller began with, where that is not the one of now
-    chain: tuple[str, ...] = ()  # the tools that called each other until here, this one last
-    seconds: float = float("inf")  # how long it may take …
-    deadline: float = float("inf")  # … and until when that is, on the clock of time.monotonic
-    pauses: Pauses | None = None  # time that does not count; none where there is nobody to wait for
+    tools: Snapshot | None = None  # the caller's catalogue, if it is not the current one
+    chain: tuple[str, ...] = ()  # the nested tools, outermost first
+    seconds: float = float("inf")  # the timeout …
+    deadline: float = float("inf")  # … and the deadline, in terms of time.monotonic
+    pauses: Pauses | None = None  # waiting time that does not count; None without a caller to wait for
     allowed: Collection[str] | None = None
-    outer_args: Mapping[str, Any] | None = None  # the arguments of the tool whose function made this call, if one did
+    outer_args: Mapping[str, Any] | None = None  # the arguments of the tool that made this call, if any
     progress: Progress | None = None
-    run: str | None = None  # the id of the run that this is, if it is one: what its code calls is counted to it
-    gate: Gate | None = None  # of a run: what its code calls has to pass; not what tools call in their turn
-    watch: CallWatch | None = None  # of a run: told of the same calls
+    run: str | None = None  # the run's ID, if this call is a run
+    gate: Gate | None = None  # for a run: checks the calls of its code, but not the calls that tools make
+    watch: CallWatch | None = None  # for a run: sees the same calls
     loop: Any = None  # the event loop that async tools of this chain of calls run on
-    retries: int = 0  # further tries, if its handler fails
-    span: str = ""  # the id of its span in the trace of the request
-    notes: dict[str, Any] = msgspec.field(default_factory=dict[str, Any])  # what the meta of its result says beside
+    retries: int = 0  # further attempts after a failure
+    span: str = ""  # the call's span ID in the request's trace
+    notes: dict[str, Any] = msgspec.field(default_factory=dict[str, Any])  # additions to the result's meta
 
     @property
     def in_code(self) -> bool:
-        """Whether code of a run has made this call, or one that led to it."""
+        """Whether the code of a run made this call, directly or through other tools."""
         return "run" in self.chain
 
     def left(self) -> float:
@@ -106,13 +106,13 @@ current_call: ContextVar[CallContext | None] = ContextVar("onetool_current_call"
 
 
 def note_call(key: str, value: Any) -> None:
-    """Say something of the running call in the meta of its result."""
+    """Add an entry to the meta of the running call's result."""
     if (context := current_call.get()) is not None:
         context.notes[key] = value
 
 
 def begin_span(name: str) -> Span | None:
-    """Begin the span of a request that the running call sends to another system; None where no spans are exported."""
+    """Begin the span of a request to another system for the running call. Return None if spans are not exported."""
     if (trace := current_trace.get()) is None or trace.record_span is None:
         return None
     context = current_call.get()
@@ -120,7 +120,7 @@ def begin_span(name: str) -> Span | None:
 
 
 def paused_for_caller() -> AbstractContextManager[None]:
-    """Return a context in which the running call waits for its caller and its time does not count."""
+    """Return a context in which the running call waits for its caller, so that time does not count."""
     context = current_call.get()
     return nullcontext() if context is None or context.pauses is None else context.pauses
 
@@ -129,27 +129,27 @@ def paused_for_caller() -> AbstractContextManager[None]:
 
 
 class CallEvent(msgspec.Struct, frozen=True):
-    """One call that ended: a span named after the tool. It holds nothing that others could still change."""
+    """A finished call: a span named after the tool. All parts are immutable."""
 
     id: str
     tool: str
     source: str
     spec: ToolSpec | None
-    args: bytes  # as sorted JSON. They may have secrets: to be hashed, or to be shown as by `shown_args`
+    args: bytes  # as sorted JSON; may contain secrets, so hash them or use `shown_args`
     bytes_in: int
-    bytes_out: int  # of the value as its caller gets it, or of the error
+    bytes_out: int  # of the value as the caller gets it, or of the error
     duration_ms: float
     error: ToolError | None
-    client: str  # the program that called, where it has said its name
-    run: str | None  # the run whose code called; none for what tools call in their turn
-    principal: Principal  # who called …
-    address: str  # … and from where, over HTTP
-    value: Any = None  # of a tool whose return type is learned: only the names and types in it are looked at
-    trace: RequestTrace | None = None  # the request that it belongs to …
-    span: str = ""  # … its own span there …
-    parent: str = ""  # … and that of the call, the run or the request that made it
+    client: str  # the calling program's name, if it sent one
+    run: str | None  # the run whose code made the call; None for calls made by tools
+    principal: Principal  # the caller …
+    address: str  # … and its address, over HTTP
+    value: Any = None  # for tools whose return type is inferred: only names and types are read
+    trace: RequestTrace | None = None  # the call's request …
+    span: str = ""  # … the call's span …
+    parent: str = ""  # … and the parent span: a call, a run or the request
     ended_at: float = msgspec.field(default_factory=time)  # seconds since 1970
-    is_wrapper: bool = False  # `ot.call` around another call: counted in the usage, but not a call of its own
+    is_wrapper: bool = False  # `ot.call` around another call: counted in the usage, but not as a call
 
     @classmethod
     def of(
@@ -167,7 +167,7 @@ class CallEvent(msgspec.Struct, frozen=True):
         span: str = "",
         parent: str = "",
     ) -> "CallEvent":
-        """Measure the arguments and the value now: a pack may change them when the call is over."""
+        """Make an event. The arguments and the value are measured now: a pack may change them after the call."""
         args, bytes_in = sorted_json(call.args)
         bytes_out = size_of(value if error is None else error)
         # Clients may have sent a credential in place of a name.
@@ -182,10 +182,10 @@ class CallEvent(msgspec.Struct, frozen=True):
         return self.error is None
 
     def shown_args(self) -> Mapping[str, Any]:
-        """Return the arguments as a record may show them. Computed when asked for: most calls are only counted."""
+        """Return the arguments as a record may show them. Computed on demand: most calls are only counted."""
         try:
             args: Any = msgspec.json.decode(self.args or b"{}")
-        except msgspec.DecodeError:  # half of a surrogate pair, which JSON can have
+        except msgspec.DecodeError:  # a lone surrogate, which is valid JSON
             import json
 
             args = json.loads(self.args)
@@ -195,7 +195,7 @@ class CallEvent(msgspec.Struct, frozen=True):
 def shown_args(call: ToolCall, spec: ToolSpec | None) -> Mapping[str, Any]:
     """Return the arguments of a call as others may see them.
 
-    Of an unknown tool or argument nobody knows whether it is secret, so it is not shown.
+    Arguments of unknown tools and unknown arguments may be secret, so they are masked.
     """
     args: Any = call.args
     if spec is None or not isinstance(args, Mapping):
@@ -206,51 +206,52 @@ def shown_args(call: ToolCall, spec: ToolSpec | None) -> Mapping[str, Any]:
 
 
 def kept_value(value: Any, args: Any, spec: ToolSpec | None) -> Any:
-    """Return the value of a call as it may be kept or shown to others: without the secrets among its arguments."""
+    """Return the value of a call without the secrets among its arguments, for storing or showing it to others."""
     return mask_values(value, secret_values(args, frozenset() if spec is None else spec.secrets))
 
 
 class RunEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """One finished run. Each of its calls has an event of its own, with the id of the run."""
+    """A finished run. Each of its calls has an event of its own, with the run's ID."""
 
     id: str
     door: str
     client: str = ""
     duration_ms: float
-    code_bytes: int  # of the code, as it was sent
-    code: str = ""  # itself: to be hashed, and never to be kept
+    code_bytes: int  # of the code as sent
+    code: str = ""  # only for hashing, never stored
     calls: int = 0
-    made: str = ""  # what its calls came to, if it was cancelled: names of tools, and how often
-    error: ToolError | None = None  # as its caller gets it: only its code is to be kept
-    principal: Principal = LOCAL  # who called …
-    address: str = ""  # … and from where, over HTTP
-    trace: RequestTrace | None = None  # as of a CallEvent
+    made: str = ""  # for a cancelled run: the tools called, with counts
+    error: ToolError | None = None  # as the caller gets it; only its code is stored
+    principal: Principal = LOCAL  # the caller …
+    address: str = ""  # … and its address, over HTTP
+    trace: RequestTrace | None = None  # as in CallEvent
     span: str = ""
     parent: str = ""
     ended_at: float = msgspec.field(default_factory=time)
 
 
 class RequestEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """One HTTP request that has ended."""
+    """A finished HTTP request."""
 
     method: str
-    route: str = ""  # a path of ours; empty if there is none
+    route: str = ""  # the matching route; empty if there is none
     status: int
     seconds: float
     ended_at: float = msgspec.field(default_factory=time)  # seconds since 1970
-    mcp: str = ""  # the method of MCP, where it is such a message, as the client wrote it
+    mcp: str = ""  # the MCP method as the client sent it, for MCP messages
     trace: RequestTrace | None = None
 
 
 Recorder = Callable[[CallEvent], None]
-"""Called once for every call, on the event loop: it must be quick and must not raise."""
+"""Called once for every finished call, on the event loop: it must be quick and must not raise."""
 
 RunRecorder = Callable[[RunEvent], None]
-"""The same for every run."""
+"""Called once for every finished run, under the same rules."""
 
 Journal = Callable[[ToolCall], Callable[[], None] | None]
-"""Asked for every call that would be carried out. What it gives is run first, in a thread: if that raises, nothing is
-called. None: there is nothing to do first."""
+"""Called before every permitted call. The function that it returns, if any, runs in a thread before the handler; if
+that function raises, the call fails and the handler does not run.
+"""
 
 RunJournal = Callable[[RunEvent], Callable[[], None] | None]
-"""The same for every run, whose event has no outcome yet."""
+"""The same for runs. The event has no outcome yet."""

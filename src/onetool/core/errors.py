@@ -28,16 +28,16 @@ class OneToolError(Exception):
 
 
 class DefinitionError(OneToolError, ValueError):
-    """A definition that can't become a tool. `tool` is its name, where it has one."""
+    """An invalid tool definition. `tool` is its name, if it has one."""
 
     def __init__(self, message: str, tool: str | None = None, hint: str | None = None) -> None:
         super().__init__(message)
         self.tool = tool
-        self.hint = hint  # more help than the message may carry, where a document fixes the message's exact text
+        self.hint = hint  # further help, for messages whose exact text is specified
 
 
 class SchemaError(DefinitionError):
-    """A JSON Schema that is wrong, too costly, or points outside of itself."""
+    """A JSON Schema that is invalid, too costly, or refers to another document."""
 
 
 class DuplicateToolError(DefinitionError):
@@ -45,27 +45,27 @@ class DuplicateToolError(DefinitionError):
 
 
 class UnknownProviderError(OneToolError, ValueError):
-    """No format of that name."""
+    """An unknown provider format."""
 
 
 class Need(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Something that has to be allowed or set before a tool can work: a host, or a secret."""
+    """A host to be allowed or a secret to be set before a tool can work."""
 
-    command: Annotated[str, Meta(description="The command that does it.")]
-    host: Annotated[str | None, Meta(description="The host that has to be allowed.")] = None
-    private: Annotated[bool, Meta(description="The host is, or leads to, this machine or its network.")] = False
-    secret: Annotated[str | None, Meta(description="The name of the secret that has to be set.")] = None
-    hosts: Annotated[tuple[str, ...], Meta(description="The hosts that the secret gets bound to.")] = ()
-    stored: Annotated[bool, Meta(description="It is stored, but not for these hosts: only the command binds it.")] = (
+    command: Annotated[str, Meta(description="The command that allows the host or sets the secret.")]
+    host: Annotated[str | None, Meta(description="The host to be allowed.")] = None
+    private: Annotated[bool, Meta(description="The host is, or resolves to, this machine or its network.")] = False
+    secret: Annotated[str | None, Meta(description="The name of the secret to be set.")] = None
+    hosts: Annotated[tuple[str, ...], Meta(description="The hosts that the secret will be bound to.")] = ()
+    stored: Annotated[bool, Meta(description="The secret is stored, but not bound to these hosts (use `command`).")] = (
         False
     )
 
 
 class ToolFailure(OneToolError):  # noqa: N818 - a tool that fails is an outcome, not a bug
-    """Raise this in a handler to fail on purpose: the message reaches the caller as it is.
+    """Raised by a handler to fail with a message that reaches the caller unchanged. `reason` is a finer cause than the
+    error code: timeout, denied, rate_limited, source_unavailable, not_found … `hints` say what the caller can do.
 
-    `reason` is a finer cause than the fixed error code: timeout, denied, rate_limited, source_unavailable, not_found …
-    `hints` are things the caller could do about it. `needs` are what a person has to allow or set first.
+    `needs` lists what a person has to allow or set first.
     """
 
     reason: str | None = None
@@ -82,22 +82,23 @@ class ToolFailure(OneToolError):  # noqa: N818 - a tool that fails is an outcome
 
 
 class BadArguments(ToolFailure):
-    """Raise this for an argument that the schema could not rule out: the result's code is `invalid_args`.
+    """Raised by a handler for an argument that the schema could not rule out. The result's code is `invalid_args`.
 
-    `argument` is its name, where nothing has been done yet: then the call was refused like one that the schema refuses.
+    Pass the argument's name as `argument` only if the handler has not changed anything yet: the call then counts as
+    refused, as if the schema had refused it.
     """
 
     argument: str | None = None
 
 
 class RefusedArguments(ToolFailure, ValueError):  # noqa: N818 - like its parent
-    """Another tool was called with arguments that it does not take. For the caller of the outer tool it is a failure
-    like any other: its own arguments were right.
+    """Raised when a tool called another tool with wrong arguments. The outer tool's caller sees an ordinary failure,
+    because its own arguments were right.
     """
 
 
 class Mistake(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing that is wrong in a file: where, what, and what to do."""
+    """One mistake in a file: where, what, and how to fix it."""
 
     message: str
     file: str | None = None
@@ -106,7 +107,7 @@ class Mistake(msgspec.Struct, frozen=True, kw_only=True):
     hint: str | None = None
     severity: str = "error"
     needs: tuple[Need, ...] = ()
-    reason: str = ""  # what kind of finding it is, for programs
+    reason: str = ""  # the kind of mistake, for programs
 
     def __str__(self) -> str:
         place = ":".join(str(part) for part in (self.file, self.line) if part is not None)
@@ -115,7 +116,7 @@ class Mistake(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ConfigError(OneToolError):
-    """The config can't be used. It lists every mistake, not only the first."""
+    """An invalid config. Lists every mistake, not only the first."""
 
     def __init__(self, mistakes: Iterable[Mistake]) -> None:
         self.mistakes = tuple(mistakes)
@@ -130,9 +131,10 @@ MAX_MESSAGE = 2_000
 
 
 def describe_error(error: BaseException, depth: int = 0) -> str:
-    """Return an exception as one line. Its own text may be missing, huge or broken, and it may hold others without end.
+    """Return an exception as one line. The exception's text may be missing, huge or broken, and its causes may be
+    nested without end.
 
-    What OneTool itself raises speaks for itself: the name of its class tells a reader nothing.
+    The class name is left out for OneTool's own exceptions, whose messages are complete.
     """
     text, name = message_of(error), type(error).__name__
     if isinstance(error, SystemExit):
@@ -146,7 +148,7 @@ def describe_error(error: BaseException, depth: int = 0) -> str:
 
 
 def message_of(error: BaseException) -> str:
-    """Return the message of the exception; empty if str() itself fails."""
+    """Return the message of the exception; empty if str() fails."""
     try:
         return str(error)[:MAX_MESSAGE]
     except BaseException:  # noqa: BLE001 - a broken __str__ must not hide the failure, nor end the process
@@ -154,7 +156,7 @@ def message_of(error: BaseException) -> str:
 
 
 def raised_at(error: BaseException) -> tuple[str, ...]:
-    """Return file and line of the last frame outside of OneTool."""
+    """Return the file and line of the last frame outside of OneTool."""
     place, trace = None, error.__traceback__
     while trace is not None:
         file = trace.tb_frame.f_code.co_filename
@@ -168,5 +170,5 @@ MAX_SHOWN_VALUE = 60  # characters of a wrong value in a message
 
 
 def cut(text: str, most: int) -> str:
-    """Cut a text to at most so many characters, with an ellipsis where there were more."""
+    """Truncate a text to `most` characters, ending in an ellipsis."""
     return text if len(text) <= most else f"{text[: most - 1]}…"

@@ -1,4 +1,4 @@
-"""Executor: runs a ToolCall and returns a ToolResult.
+"""The executor, which runs a ToolCall and returns a ToolResult.
 
 Each call is looked up, checked against the allow-list, prepared, validated, run within its deadline, validated again
 (its output) and recorded. Every interface (`run`, the command line, REST, MCP, `ask`, other tools) calls the executor,
@@ -66,7 +66,7 @@ from onetool.core.trace import current_trace, new_span_id
 
 
 class CallRefused(Exception):  # noqa: N818 - carries a result, is never seen outside of the executor
-    """Why a call fails. `sent` gives the answer of its server as it came, where there is one."""
+    """The failure of a call. `sent` returns the server's original answer, if there is one."""
 
     def __init__(self, code: Code, message: str, **more: Any) -> None:
         super().__init__(message)
@@ -75,23 +75,23 @@ class CallRefused(Exception):  # noqa: N818 - carries a result, is never seen ou
 
 
 DEFAULT_TIMEOUT = 8.0
-MAX_CHAIN = 16  # tools that call each other
-MISSING_DEPENDENCY = (ImportError, FileNotFoundError)  # what a library or command that is not there looks like
-MAX_TIMEOUT = 10.0**9  # seconds; what loops and threads can count
+MAX_CHAIN = 16  # of nested tools
+MISSING_DEPENDENCY = (ImportError, FileNotFoundError)  # raised for a missing library or command
+MAX_TIMEOUT = 10.0**9  # seconds that event loops and threads can handle
 
 log = logging.getLogger("onetool.executor")
 
 
 class Redact(Protocol):
-    """Masks the secrets in some data, except those that its reader sent itself."""
+    """Masks the secrets in `value`, except those that the reader sent (`sent`)."""
 
     def __call__(self, value: Any, sent: Any = None) -> Any: ...
 
 
 class Executor:
-    """Runs calls against a registry. `timeout` and `retries` are for tools that do not say.
+    """Runs calls against a registry. `timeout` and `retries` are defaults for tools that set none.
 
-    `retries` only counts for local tools that may be repeated: what a server says of its tools is not enough.
+    `retries` applies only to idempotent local tools: a server's claim that its tools are idempotent is not trusted.
     """
 
     def __init__(
@@ -128,12 +128,11 @@ class Executor:
         gate: Gate | None = None,
         for_tool: bool = False,
     ) -> ToolResult:
-        """Run the call. Never raises for what a tool does; only cancelling it raises.
+        """Run the call. Failures of the tool never raise; only cancellation does.
 
-        `allowed` is this caller's allow-list, where it has one of its own; `progress` is told how far the tool is;
-        `tools` are those that this caller began with, where a reload in between must not matter. A call that is all
-        right has to pass the `gate`. With `for_tool` the caller is a function of a pack, and its value isn't masked:
-        that happens when the calling tool returns.
+        `allowed` is this caller's allow-list. `progress` receives the tool's progress. `tools` is the caller's
+        snapshot, for callers that a reload must not affect. A valid call has to pass the `gate`. With `for_tool` the
+        caller is a function of a pack, and the value isn't masked until that tool returns.
         """
         tools = self._registry if tools is None else tools
         spec = tools.get(call.name)
@@ -147,7 +146,7 @@ class Executor:
                 await self._write_journal(context, first)
             if context.spec.prepare is not None:
                 context = await self._prepared(context)
-            _ = context.spec.output  # so that a bad one is told before anything has run
+            _ = context.spec.output  # an invalid output schema is reported before the handler runs
             if problems := context.spec.arguments.check(context.call.args):
                 context, findings = _accepted(context, problems)
             refused = None if gate is None else await _ask_gate(gate, context)
@@ -195,10 +194,10 @@ class Executor:
         if outer is not None:
             chain, loop, left = (*outer.chain, call.name), loop or outer.loop, min(left, outer.left())
             if len(chain) > MAX_CHAIN:
-                message = f"tools call each other too deep: {' -> '.join(chain)}"
+                message = f"tool calls are nested too deep: {' -> '.join(chain)}"
                 raise CallRefused("execution_error", message, reason="recursion")
             if left <= 0:
-                message = f"the time of {outer.call.name}, which calls it, is up"
+                message = f"the deadline of {outer.call.name}, the calling tool, has passed"
                 raise CallRefused("execution_error", message, reason="timeout")
             pauses = None if outer.pauses is None else Pauses(outer.pauses)
         elif current_caller.get() is not None:
@@ -210,7 +209,7 @@ class Executor:
             spec=spec,
             call=call,
             environment=self._environment,
-            tools=tools if type(tools) is Snapshot else None,  # a registry is the one of now
+            tools=tools if type(tools) is Snapshot else None,  # a registry is always current
             chain=chain,
             seconds=seconds,
             deadline=monotonic() + left,
@@ -224,14 +223,14 @@ class Executor:
         )
 
     async def _write_journal(self, context: CallContext, first: Callable[[], None]) -> None:
-        """Write what has to be on record before the call. Raises CallRefused if that fails."""
+        """Write the record that is required before the call. Raises CallRefused on failure."""
         spec = ToolSpec(name=context.spec.name, description="", handler=first)
         _, raised = await self._runner.run(replace(context, spec=spec, call=replace(context.call, args={}), retries=0))
         if raised is not None:
             raise self._failure(context.call, context.spec, raised)
 
     async def _prepared(self, context: CallContext) -> CallContext:
-        """Return the context with the arguments that the tool's pre-processors make, within the call's own deadline."""
+        """Run the tool's pre-processors within the call's deadline. Return the context with the new arguments."""
         call, spec = context.call, context.spec
         is_named = isinstance(call.args, Mapping)  # pyright: ignore[reportUnnecessaryIsInstance] - from outside
         if is_named and (problems := spec.arguments.long_names(call.args)):
@@ -246,7 +245,7 @@ class Executor:
             why, hints, reason = message_of(raised), raised.hints, raised.reason
             step = getattr(raised, "argument", None) or step
         else:
-            why = "gave no arguments" if raised is None else describe_error(raised)
+            why = "returned no arguments" if raised is None else describe_error(raised)
         wrong = WrongArgument(path=step, expected="", got=why)
         message = f"{wrong_arguments(spec.name)} {wrong}"
         raise CallRefused("invalid_args", message, reason=_text(reason), hints=_texts(hints), details=(wrong,))
@@ -259,9 +258,9 @@ class Executor:
         findings: tuple[str, ...],
         for_tool: bool,
     ) -> tuple[Any, Callable[[], ServerAnswer] | None]:
-        """Return the handler's value, masked unless it is for another tool, and its server's answer as it was sent.
+        """Return the handler's value, masked unless it is for another tool, and the server's original answer.
 
-        Raises CallRefused if the handler failed or its output does not fit.
+        Raises CallRefused if the handler failed or the output does not match its schema.
         """
         call, spec = context.call, context.spec
         if raised is None:
@@ -269,15 +268,15 @@ class Executor:
             try:
                 if spec.output is not None and (problems := spec.output.check(value)):
                     listed = "; ".join(map(str, problems))
-                    message = f"returned what its output schema does not allow: {listed}"
+                    message = f"returned a value that does not match its output schema: {listed}"
                     raise ToolFailure(message, reason="output_invalid")
                 if self._redact is not None and not for_tool:
                     value = self._redact(value, call.args)
                 return value, None if answer is None else partial(self._masked, answer, call)
-            except Exception as failure:  # noqa: BLE001 - whoever waits for a result gets one
+            except Exception as failure:  # noqa: BLE001 - the caller always gets a result
                 raised = failure
         if isinstance(raised, ServerFailure):
-            raised.hints = findings  # its server may have refused what the schema does not allow
+            raised.hints = findings  # the server may have refused these arguments
         refused = self._failure(call, spec, raised)
         if isinstance(raised, ServerFailure):
             refused.sent = partial(self._masked, raised.sent, call, spec)
@@ -286,7 +285,7 @@ class Executor:
         raise refused
 
     def _masked(self, sent: ServerAnswer, call: ToolCall, failed: ToolSpec | None = None) -> ServerAnswer:
-        """Return an answer as it was sent, without secrets; also without those of the arguments, if the tool failed."""
+        """Return a server's answer without secrets; if the tool failed, also without the secrets in the arguments."""
         if failed is not None:
             passed = [*secret_values(call.args, failed.secrets)]
             return ServerAnswer(*self._without_secrets([*sent], passed, call.args))
@@ -310,7 +309,7 @@ class Executor:
                 "execution_error", message, reason=_text(error.reason), hints=_texts(error.hints), needs=needs
             )
         if isinstance(error, OneToolError) and hasattr(error, "reason"):
-            # Such as that the database is away: no line of the tool is to blame.
+            # For example, the database is unavailable: pointing at a line of the tool would mislead.
             return CallRefused("execution_error", describe_error(error), reason=_text(getattr(error, "reason", None)))
         installs = tuple(
             need.install for need in spec.requires if need.install and isinstance(error, MISSING_DEPENDENCY)
@@ -318,12 +317,12 @@ class Executor:
         return CallRefused("execution_error", describe_error(error), hints=(*installs, *raised_at(error)))
 
     def _without_secrets(self, value: Any, passed: list[str], sent: Any = None) -> Any:
-        """Mask the secrets of the app, and those that were passed as arguments, in text or data.
+        """Mask the secrets of the app and those in `passed`, in text or data.
 
-        For the caller, `sent` is what it sent itself. That is not masked: a mask would confirm a guess.
+        Secrets in `sent`, the caller's own data, stay visible: a mask would confirm a guess.
         """
         if self._redact is not None:
-            # The app's come first: a part of one that was passed as an argument must not break it up.
+            # The app's secrets come first: masking a passed part of such a secret would break it up.
             value = self._redact(value, sent)
             passed = [*passed, *(self._redact(secret, sent) for secret in passed)]
         return mask_values(value, passed)
@@ -339,7 +338,7 @@ class Executor:
         sent: Callable[[], ServerAnswer] | None,
         for_tool: bool,
     ) -> ToolResult:
-        """Record the call and return its result. Time spent waiting for a person's answer is not the tool's."""
+        """Record the call and return its result. Time spent waiting for the caller is not part of the duration."""
         call = call if context is None else context.call
         waited = 0.0 if context is None or context.pauses is None else context.pauses.waited()
         elapsed = round((perf_counter() - started - waited) * 1000, 3)
@@ -364,7 +363,7 @@ class Executor:
                 parent=outer.span if outer is not None else "" if trace is None else trace.span_id,
             )
             events = [event]
-            if call.called_via is not UNSET:  # it is counted, too; the run has made one call
+            if call.called_via is not UNSET:  # count `ot.call` too, but as one call of the run
                 nothing: dict[str, Any] = {"spec": None, "args": b"{}", "bytes_in": 0, "bytes_out": 0, "value": None}
                 events.append(replace(event, tool=call.called_via, run=None, is_wrapper=True, **nothing))
             for record, one in product(self._recorders, events):
@@ -395,9 +394,9 @@ def _denied(spec: ToolSpec, allowed: Collection[str] | None) -> CallRefused:
 
 
 def _accepted(context: CallContext, problems: list[WrongArgument]) -> tuple[CallContext, tuple[str, ...]]:
-    """Return the context with what a lenient tool gets, whose server decides about it, and what is wrong with that.
+    """Return the context with the arguments for a lenient tool, and a description of what is wrong with them.
 
-    Raises CallRefused for other tools.
+    Raises CallRefused for wrong arguments of other tools.
     """
     call, spec = context.call, context.spec
     given = taken(spec, call.args, problems)
@@ -414,19 +413,19 @@ def _invalid(spec: ToolSpec, problems: list[WrongArgument]) -> CallRefused:
 
 
 def _finding(spec: ToolSpec, problems: list[WrongArgument]) -> tuple[str, ...]:
-    """Return what is wrong with the arguments of a call, and the signature of the tool; nothing without problems."""
+    """Return a message about wrong arguments and the tool's signature; an empty tuple without problems."""
     more = "; and more" if len(problems) >= MAX_PROBLEMS else ""
     listed = "; ".join(map(str, problems))
     return (f"{wrong_arguments(spec.name)} {listed}{more}", signature(spec)) if problems else ()
 
 
 async def _ask_gate(gate: Gate, context: CallContext) -> ToolFailure | None:
-    """Return the gate's answer. Waiting for it does not count; a gate that fails has refused."""
+    """Return the gate's answer. The wait does not count; a gate that raises refuses the call."""
     try:
         with context.pauses or nullcontext():
             return await gate(context.call, context.spec)
     except Exception as error:  # noqa: BLE001 - somebody else's function
-        return ToolFailure(f"nobody could allow it: {describe_error(error)}", reason="denied")
+        return ToolFailure(f"The call could not be approved: {describe_error(error)}", reason="denied")
 
 
 def _text(value: Any) -> str | None:
@@ -439,6 +438,6 @@ def _text(value: Any) -> str | None:
 
 
 def _texts(values: Any) -> tuple[str, ...]:
-    """Return hints as texts: a handler may have given anything."""
+    """Return hints as texts. A handler may have passed anything."""
     listed = cast(list[Any], values) if isinstance(values, list | tuple) else [values]
     return tuple(text for value in listed if (text := _text(value)))

@@ -1,4 +1,4 @@
-"""Facts about a file that decide whether it may be used: who owns it, who can write it, and whether it has changed."""
+"""Checks that decide whether a file may be used: its owner, who can write to it, and whether it has changed."""
 
 import os
 import stat
@@ -25,17 +25,17 @@ def is_writable_by_others(status: os.stat_result) -> bool:
 
 
 def _is_private_group(owner: int, group: int) -> bool:
-    """Return whether the owner is the group's only member; root's group counts, too."""
+    """Return whether the owner is the group's only member, or the group is root's."""
     if group == ROOT:
         return True
     try:
         import grp
         import pwd
-    except ImportError:  # there are no names of users: the numbers are compared
+    except ImportError:  # no user database: compare the numbers
         return owner == group
     try:
         name = pwd.getpwuid(owner).pw_name
-    except KeyError:  # a user without a name, as in a container: the numbers have to do
+    except KeyError:  # a user without a name, as in containers: compare the numbers
         name = None
     try:
         found = grp.getgrgid(group)
@@ -46,7 +46,7 @@ def _is_private_group(owner: int, group: int) -> bool:
 
 # Whether files have changed
 
-MAX_DIGEST_BYTES = 4 * 1024 * 1024  # bytes that a person could have written
+MAX_DIGEST_BYTES = 4 * 1024 * 1024  # larger files are hardly written by hand
 NO_FILE = "none"
 
 
@@ -55,9 +55,9 @@ def is_unchanged(files: Mapping[str, str]) -> bool:
 
 
 def stamp_of(file: Path) -> str:
-    """Return a string that changes whenever the file does. It includes ctime, which a writer can't set.
+    """Return a string that changes whenever the file does. The string includes ctime, which a writer can't set.
 
-    Windows has no ctime, so there it is a hash of the content.
+    Windows has no ctime, so there the string is a hash of the content.
     """
     if not HAS_OWNERS:
         return digest_of(file)
@@ -69,8 +69,8 @@ def stamp_of(file: Path) -> str:
 
 
 def digest_of(file: Path) -> str:
-    """Return a hash of the file's content; size and times for very large or special files."""
-    from hashlib import sha256  # most only look at stamps
+    """Return a hash of the file's content, or size and times for very large and special files."""
+    from hashlib import sha256  # most processes only compare stamps
 
     try:
         found = file.stat()

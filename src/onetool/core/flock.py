@@ -1,9 +1,8 @@
-"""Locks (flock) on files and folders: taken at once, or waited for as long as their caller says.
+"""Locks (flock) on files and folders, taken immediately or with a timeout. The system releases a lock when its holder
+ends, even after a crash.
 
-The system gives a lock back when its holder ends, however that ends. Who has taken it looks whether the path still
-leads there: what is locked may have been deleted, or moved away, in the moment before.
-
-At the end stands a random key in a file, which is made under a lock because several processes may want it at once.
+After taking a lock, the holder checks that the path still leads to the locked file, which may have been deleted or
+moved just before.
 """
 
 import os
@@ -17,7 +16,7 @@ from onetool.core import system
 from onetool.core.os_files import OpenFolder, UnsafeFileError, private, read_private, replace_file
 from onetool.core.system import HAS_FLOCK, lock, stand_ins, unlock
 
-PAUSE = 0.001  # seconds between two attempts; each is a little longer than the one before
+PAUSE = 0.001  # seconds between the first two attempts; later pauses are longer
 MAX_PAUSE = 0.005
 UNKNOWN = "another process"
 
@@ -26,22 +25,22 @@ T = TypeVar("T", int, OpenFolder)
 
 
 def take(file: Opened, *, shared: bool = False) -> bool:
-    """Take the lock without waiting; whether it is held now. Raises OSError."""
+    """Take the lock without waiting. Return whether it is held now. Raises OSError."""
     return lock(file, shared=shared)
 
 
 def pauses(seconds: float, pause: float = PAUSE, longest: float = MAX_PAUSE) -> Iterator[float]:
-    """Yield how long to sleep after each failed attempt, until so many seconds have passed."""
+    """Yield the pause after each failed attempt, until `seconds` have passed."""
     from random import uniform
 
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
-        yield uniform(pause / 2, pause)  # noqa: S311 - so that those who wait do not march in step
+        yield uniform(pause / 2, pause)  # noqa: S311 - jitter, so that waiting processes do not retry in step
         pause = min(pause * 1.1, longest)
 
 
 def wait(file: Opened, seconds: float) -> bool:
-    """Take the lock, and wait for so many seconds at the most. Return whether it is held now. Raises OSError."""
+    """Take the lock, waiting at most `seconds`. Return whether it is held now. Raises OSError."""
     between = pauses(seconds)
     while not (taken := take(file)) and (pause := next(between, None)):
         time.sleep(pause)
@@ -49,9 +48,9 @@ def wait(file: Opened, seconds: float) -> bool:
 
 
 def take_path(path: Path, opener: Callable[[Path], T], seconds: float, *, shared: bool = False) -> T | None:
-    """Open what the path leads to, and lock it. None if others hold it for so many seconds. Raises OSError.
+    """Open and lock the file or folder at a path. Return None if it stays locked for `seconds`. Raises OSError.
 
-    What others held, and then have moved away, may be about to get a successor: that is waited for, too.
+    If another process held the file and moved it away, this function also waits for a new file at the path.
     """
     between, was_there = pauses(seconds), False
     while True:
@@ -82,10 +81,10 @@ def give_back(file: Opened) -> None:
 
 
 def remove(path: Path, file: int) -> None:
-    """Delete the file, which we have locked, and release the lock. Raises OSError."""
+    """Delete a file that this process has locked, and release the lock. Raises OSError."""
     stand_in = stand_ins.pop(file, None)
     try:
-        if stand_in is not None:  # Windows deletes nothing that is open
+        if stand_in is not None:  # Windows can't delete open files
             os.close(file)
         path.unlink()
     finally:
@@ -93,13 +92,13 @@ def remove(path: Path, file: int) -> None:
 
 
 def lock_beside(file: Path) -> AbstractContextManager[None]:
-    """Hold the lock that lets one writer change the file at a time, also among processes."""
+    """Hold a lock that lets one writer at a time change the file, across processes."""
     return held(file.with_name(f".{file.name}.lock"))
 
 
 @contextmanager
 def held(file: Path) -> Generator[None]:
-    """Hold the lock of a file that is there for nothing else; it is made, and never deleted. Waits for the lock."""
+    """Hold a lock on a dedicated lock file, which is created and never deleted. Waits for the lock."""
     with open(file, "a", opener=private) as opened:
         if not lock(opened.fileno(), wait=True):
             raise TimeoutError(f"another process has held {file} for more than {system.MAX_WAIT_S:g} s")
@@ -119,8 +118,8 @@ def leads_to(path: Path, file: Opened, *, follow_symlinks: bool = True) -> bool:
 
 
 def holder(path: Path, us: str = "another thread of this process") -> str | None:
-    """Describe the process that holds the lock; None if there is none, or the system does not tell."""
-    if not HAS_FLOCK:  # nobody tells who it is; that there is one is seen by trying
+    """Describe the process that holds the lock. Return None if there is none, or the system can't tell."""
+    if not HAS_FLOCK:  # the holder can't be identified, only detected by trying
         try:
             file = os.open(path, os.O_RDONLY) if not path.is_dir() else OpenFolder.at(path)
         except OSError:
@@ -135,14 +134,14 @@ def holder(path: Path, us: str = "another thread of this process") -> str | None
         status = os.stat(path)
         place = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}:{status.st_ino}"
         for line in Path("/proc/locks").read_text().splitlines():
-            words = line.split()  # 1: FLOCK ADVISORY WRITE 4711 fe:01:1234 0 EOF; who waits has `->` before FLOCK
+            words = line.split()  # 1: FLOCK ADVISORY WRITE 4711 fe:01:1234 0 EOF; `->` before FLOCK: waiting
             if words[1] == "FLOCK" and words[5] == place:
                 return us if words[4] == str(os.getpid()) else _process(words[4])
     return None
 
 
 def _process(pid: str) -> str:
-    if not pid.isdigit() or pid == "0":  # one that can't be seen from here
+    if not pid.isdigit() or pid == "0":  # a process that is not visible from here
         return UNKNOWN
     try:
         name = Path(f"/proc/{pid}/comm").read_text(errors="replace").strip()
@@ -152,19 +151,19 @@ def _process(pid: str) -> str:
     return f"process {pid} ({name}{', which is stopped' if state in 'Tt' else ''})"
 
 
-# A random key in a file: made when it is first needed, then shared by all processes of this person
+# A random key in a file, created on first use and shared by all processes of the user
 
-KEY_BYTES = 32  # of every random key
+KEY_BYTES = 32  # length of a key
 
 
 def key_in(file: Path, make: bool = False) -> bytes:
-    """Return the key; empty if there is none and `make` is False. Raises OSError: UnsafeFileError for a file
-    that others could have written, or that is damaged.
+    """Return the key; empty if there is none and `make` is False. Raises UnsafeFileError for a file that other users
+    could have written or that is damaged, and OSError.
     """
     key = read_private(file, KEY_BYTES + 1)
     if key is None and make:
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with lock_beside(file):  # two processes may want it at once
+        with lock_beside(file):  # two processes may create it at once
             key = read_private(file, KEY_BYTES + 1)
             if key is None:
                 key = os.urandom(KEY_BYTES)

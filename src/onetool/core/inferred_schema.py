@@ -1,9 +1,9 @@
-"""Infers the output schema of a tool that declares none from the values that it has returned.
+"""Infers the output schema of a tool without a declared one from the values that it returns.
 
-The inferred schema is shown in help texts and never checked. It holds types and field names, no values: a key that
-could be data (an id, an e-mail address), or that another result doesn't have, makes a map of its object, of which only
-the type of the values is kept. The items of an array may lack some fields. All of it is bounded: how deep, how wide and
-how far a value is read.
+The inferred schema is shown in help texts and never enforced. The schema contains types and field names, but no values.
+If a key could be data (an ID, an e-mail address) or is missing in another result, the object becomes a map, for which
+only the type of the values is kept. Items of an array may lack some fields. The depth, width and size of the inspected
+part of a value are bounded.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,9 +17,9 @@ import msgspec
 from onetool.core.json_data import freeze
 from onetool.core.text import lazy_pattern
 
-MAX_DEPTH = 6  # of objects and arrays inside of each other
-MAX_FIELDS = 20  # of one object; with more keys than that it is a map
-MAX_ITEMS = 20  # of one array, from its beginning
+MAX_DEPTH = 6  # nested objects and arrays
+MAX_FIELDS = 20  # of one object; an object with more keys is a map
+MAX_ITEMS = 20  # inspected at the start of an array
 MAX_VALUE_PARTS = 1_000  # of one value
 MAX_FIELD_NAME = 64  # characters
 
@@ -27,7 +27,7 @@ Kind = Literal["object", "array", "string", "integer", "number", "boolean", "nul
 
 _NAME = lazy_pattern(r"[@$]?[^\W\d][\w-]*")
 _WORD = lazy_pattern(r"[A-Z]?[a-z]+|[A-Z]+|\d+|[^\W\d_a-zA-Z]+")
-# Ids and tokens: many digits, a run of hex digits, digits among letters, more letters or consonants than words have.
+# IDs and tokens: many digits, a run of hex digits, digits among letters, more letters or consonants than in words.
 _DATA = lazy_pattern(
     r"(?:\d\D*){4}|[0-9a-fA-F]{8}|\d[a-zA-Z].*\d[a-zA-Z]|[a-z]{21}|[A-Z]{21}"
     r"|(?=[a-z]*\d)[a-z\d]{16}|(?=[A-Z]*\d)[A-Z\d]{16}"
@@ -36,13 +36,13 @@ _DATA = lazy_pattern(
 
 
 class ValueShape(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Which kinds of values there were. One of no kind at all says nothing."""
+    """The kinds of values that were seen. Without any kind, nothing is known."""
 
     kinds: frozenset[Kind] = frozenset()
-    items: "ValueShape | None" = None  # of all arrays; None: nothing is known of any
-    fields: dict[str, "ValueShape"] = {}  # of all objects
-    required: frozenset[str] = frozenset()  # the fields that every object had
-    others: "ValueShape | None" = None  # the values of all objects, once one of them was a map
+    items: "ValueShape | None" = None  # the items of all arrays; None: unknown
+    fields: dict[str, "ValueShape"] = {}  # the fields of all objects
+    required: frozenset[str] = frozenset()  # fields that all objects have
+    others: "ValueShape | None" = None  # the values of all objects, if one object was a map
 
 
 NOTHING = ValueShape()
@@ -58,7 +58,7 @@ _OBJECT: frozenset[Kind] = frozenset({"object"})
 
 
 def shape_of(value: Any, levels: int = MAX_DEPTH, left: list[int] | None = None) -> ValueShape:
-    """Return the shape of one plain value, down to so many levels. `left` counts the parts that are still looked at."""
+    """Return the shape of one plain value, down to `levels`. `left` is the remaining number of parts to read."""
     scalar = _SCALARS.get(type(value))
     if scalar is not None:
         return scalar
@@ -84,15 +84,15 @@ def shape_of(value: Any, levels: int = MAX_DEPTH, left: list[int] | None = None)
 
 
 def join_shapes(one: ValueShape, other: ValueShape, is_item: bool = False) -> ValueShape:
-    """Return the smallest shape that covers both. Objects with different keys are maps, unless they are items of one
-    array that have some keys in common.
+    """Return the smallest shape that covers both. Objects with different keys become maps, unless they are items of one
+    array with some keys in common.
     """
     if one is other or other is NOTHING or one == other:
         return one
     if one is NOTHING:
         return other
     kinds = one.kinds | other.kinds
-    items = _either(one.items, other.items)  # which are items in any case
+    items = _either(one.items, other.items)  # always merged as items
     if "object" not in kinds:
         return ValueShape(kinds, items)
     others, fields = _either(one.others, other.others), dict(one.fields)
@@ -122,10 +122,10 @@ def _all_names(*keys: str) -> bool:
 
 
 def is_name(key: str) -> bool:
-    """Return whether a key is what people call a field: a guess, because names and tokens overlap."""
+    """Return whether a key looks like a field name: a guess, because names and tokens overlap."""
     if len(key) > MAX_FIELD_NAME or not _NAME.fullmatch(key) or _DATA.search(key):
         return False
-    # `dQw4w9WgXcQ`: what is made by chance changes its kind of character all the time.
+    # Random texts such as `dQw4w9WgXcQ` often switch between kinds of characters.
     words = _WORD.findall(key)
     letters = sum(map(len, words))
     return letters < 8 or letters >= (2.5 if letters < 16 else 3) * len(words)
@@ -144,7 +144,7 @@ def cut_to_depth(shape: ValueShape, levels: int) -> ValueShape:
 
 
 def is_within_bounds(shape: ValueShape, levels: int = MAX_DEPTH) -> bool:
-    """Return whether a shape, which may come from a file, is within all bounds."""
+    """Return whether a shape, for example from a file, is within all bounds."""
     if len(shape.fields) > MAX_FIELDS or not _all_names(*shape.fields) or not shape.required <= shape.fields.keys():
         return False
     inside = _inside(shape)
@@ -152,9 +152,9 @@ def is_within_bounds(shape: ValueShape, levels: int = MAX_DEPTH) -> bool:
 
 
 def shared_shape(shapes: Sequence[ValueShape], own: ValueShape | None = None, is_item: bool = False) -> ValueShape:
-    """Return the smallest shape that covers all of these, with the field names that `own` or two of them have.
+    """Return the smallest shape that covers all shapes, with the field names that occur in `own` or in two shapes.
 
-    An object of which no name is left is a map.
+    An object without any remaining name becomes a map.
     """
     whole = reduce(partial(join_shapes, is_item=is_item), shapes, NOTHING)
     items = others = None
@@ -171,7 +171,7 @@ def shared_shape(shapes: Sequence[ValueShape], own: ValueShape | None = None, is
 
 
 def _values(shape: ValueShape) -> ValueShape:
-    """Return the shape of the values of all objects."""
+    """Return the shape that covers the values of an object."""
     return join_items((*_present((shape.others,)), *shape.fields.values()))
 
 
@@ -181,16 +181,16 @@ def _present(shapes: Iterable[ValueShape | None]) -> list[ValueShape]:
 
 # Learning from values; the result is shown as inferred, and never enforced
 
-MAX_RESULTS = 20  # that are looked at
-MAX_SHAPE_PARTS = 300  # of what is known of one tool; deeper levels go first
-MAX_ALTERNATIVES = 3  # kinds of values in one place, apart from null; with more than that nothing is worth saying
-ALIKE = 8  # fields of one shape that make a map
+MAX_RESULTS = 20  # results of a tool that are inspected
+MAX_SHAPE_PARTS = 300  # of one tool's shape; the deepest levels are dropped first
+MAX_ALTERNATIVES = 3  # kinds of values in one place, apart from null; with more, the schema says nothing
+ALIKE = 8  # an object with so many fields of one shape is a map
 
 _KINDS: tuple[Kind, ...] = ("object", "array", "string", "integer", "number", "boolean", "null")
 
 
 class _StoredShape(msgspec.Struct, frozen=True):
-    """What a state file holds of it."""
+    """The serialised form in a state file."""
 
     results: Annotated[int, msgspec.Meta(ge=0)]
     levels: Annotated[int, msgspec.Meta(ge=1, le=MAX_DEPTH)]
@@ -198,7 +198,7 @@ class _StoredShape(msgspec.Struct, frozen=True):
 
 
 class ObservedValues:
-    """What was learnt of one tool's values. Any thread may tell it of a result."""
+    """The inferred shape of one tool's values. Thread-safe."""
 
     def __init__(self) -> None:
         self._results = 0
@@ -208,7 +208,7 @@ class ObservedValues:
 
     @property
     def results(self) -> int:
-        """The number of results that were looked at."""
+        """The number of inspected results."""
         return self._results
 
     @property
@@ -220,11 +220,11 @@ class ObservedValues:
         return self.results >= MAX_RESULTS
 
     def learns_from(self, owner: str) -> bool:
-        """Return whether a further result is looked at, if it is that of this owner."""
+        """Return whether another result of this owner would be inspected."""
         return not self.is_full
 
     def note(self, value: Any) -> bool:
-        """Learn from one of the first results. Return whether the schema has changed."""
+        """Learn from a result. Return whether the schema has changed."""
         with self._lock:
             if self.is_full:
                 return False
@@ -233,7 +233,7 @@ class ObservedValues:
             return joined != self._known and self._learn(joined)
 
     def _learn(self, shape: ValueShape) -> bool:
-        # Levels go for good: else what is known would come and go.
+        # Levels are dropped permanently, so that the schema does not keep changing.
         level, total = [shape], 1
         for levels in range(self._levels):
             level = [inner for one in level for inner in _inside(one)]
@@ -246,14 +246,14 @@ class ObservedValues:
         return before != self._schema
 
     def schema(self) -> Mapping[str, Any] | None:
-        """Return a JSON Schema (draft 2020-12) that every value looked at fits; None while there is nothing to say."""
+        """Return a JSON Schema (draft 2020-12) that all inspected values match; None while nothing is known."""
         return self._schema
 
     def dump(self) -> dict[str, Any]:
         return cast(dict[str, Any], msgspec.to_builtins(_StoredShape(self.results, self._levels, self._known)))
 
     def add(self, data: Any) -> None:
-        """Learn what was dumped of other results of the same tool. Anything else is ignored."""
+        """Learn from dumped results of the same tool. Invalid data is ignored."""
         try:
             kept = msgspec.convert(data, _StoredShape)
         except (msgspec.ValidationError, RecursionError):
@@ -266,7 +266,7 @@ class ObservedValues:
 
 
 def schema_of(shape: ValueShape) -> dict[str, Any]:
-    """Return a JSON Schema (draft 2020-12) of the shape; empty if there is nothing to say."""
+    """Return a JSON Schema (draft 2020-12) of the shape; empty if nothing is known."""
     kinds = [kind for kind in _KINDS if kind in shape.kinds]
     if "number" in kinds and "integer" in kinds:
         kinds.remove("integer")
@@ -294,7 +294,7 @@ def _members(shape: ValueShape) -> dict[str, Any]:
 
 
 def _is_map(shape: ValueShape) -> bool:
-    """Return whether the fields look like entries: many, alike, and either they come and go, or each is an object."""
+    """Return whether the fields look like map entries: many, of one kind, and either all objects or some optional."""
     fields = [*shape.fields.values()]
     if len(fields) < ALIKE or any(one.kinds != fields[0].kinds for one in fields):
         return False

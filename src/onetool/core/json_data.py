@@ -1,8 +1,8 @@
-"""JSON data: values of handlers become plain data, shared data is frozen, and JSON that comes from outside is bounded.
+"""JSON data: converting handlers' values to plain data, freezing shared data, and bounding JSON from outside. Parsing a
+little JSON can take long: 4 MiB can hold 1.4 million empty lists, and nothing else in the process runs meanwhile.
 
-A few bytes of JSON can be much work: 4 MiB are 1.4 million empty lists. Parsers read it in one step, in which nothing
-else of the process runs, so whoever reads JSON of others calls `check_json` first. Strict JSON is for what people
-write: its decoder refuses what Python's takes and other programs refuse, or read in another way.
+Callers that read JSON from outside call `check_json` first. The strict decoder is for hand-written JSON: it refuses
+input that Python's decoder accepts but other programs refuse or read differently.
 """
 
 import re
@@ -26,23 +26,23 @@ Block = dict[str, Any]
 
 
 class ServerAnswer(NamedTuple):
-    """The answer of an MCP server: content blocks, and what stands beside them (None where there is none)."""
+    """The answer of an MCP server: content blocks, and optional structured content, metadata and error."""
 
     content: list[Block]
     structured: Any = None
     meta: Mapping[str, Any] | None = None
-    error: Mapping[str, Any] | None = None  # of JSON-RPC: its code, message and data; the content is the message
+    error: Mapping[str, Any] | None = None  # the JSON-RPC error; the content is its message
 
 
 class AnsweredValue(msgspec.Struct, frozen=True):
-    """A handler may return this in place of a plain value."""
+    """A value with the server's original answer, returned by handlers of MCP servers' tools."""
 
     value: Any
     sent: ServerAnswer
 
 
 class ServerFailure(ToolFailure):
-    """An MCP server answered with an error. `sent` is the error as it came."""
+    """An error answer of an MCP server. `sent` is the original answer."""
 
     def __init__(self, message: str, sent: ServerAnswer) -> None:
         super().__init__(message)
@@ -50,7 +50,7 @@ class ServerFailure(ToolFailure):
 
 
 def protocol_failure(message: str, error: Mapping[str, Any]) -> ServerFailure:
-    """Return the failure for a JSON-RPC error of a server."""
+    """Return the failure for a server's JSON-RPC error."""
     return ServerFailure(message, ServerAnswer([{"type": "text", "text": error["message"]}], error=error))
 
 
@@ -68,7 +68,7 @@ _MIME = lazy_pattern(r"[\w.+-]{1,60}/[\w.+-]{1,60}")
 
 
 def blob_record(kind: str, data: str, mime: str | None, keep: StoreBlob) -> dict[str, Any]:
-    """Return the record for stored bytes, which are kept as a data: URL. `data` is base64."""
+    """Store Base64 `data` as a data: URL and return a record with the handle."""
     mime = mime if mime and _MIME.fullmatch(mime) else "application/octet-stream"
     kept = keep(f"data:{mime};base64,{data}")
     size = len(data) * 3 // 4 - data[-2:].count("=")
@@ -114,9 +114,9 @@ _LEAVES = frozenset((str, bool, int, float, type(None), FrozenDict, FrozenList))
 
 
 def freeze(value: Any) -> Any:
-    """Return the same data in containers that refuse to change. What is frozen already is not walked again."""
+    """Return the same data in immutable containers. Frozen parts are reused."""
     kind = cast(type[Any], type(value))
-    if kind in _LEAVES:  # most of a schema, and quicker to tell than a mapping
+    if kind in _LEAVES:  # the usual case, and faster to test than a mapping
         return value
     if kind is dict:
         items = cast(dict[str, Any], value).items()
@@ -133,11 +133,11 @@ def freeze(value: Any) -> Any:
 
 # Bounds for JSON from outside
 
-MAX_PARTS = 500_000  # of one text: items of lists, and members of objects
-MAX_DIGITS = 1_000  # of one number
-CHUNK = 64 * 1024  # bytes that are looked at in one go: others have their turn in between
+MAX_PARTS = 500_000  # list items and object members in one document
+MAX_DIGITS = 1_000  # of a number
+CHUNK = 64 * 1024  # bytes that are scanned at once
 
-_SIGNS = (b",", b"[", b"{")  # one of them stands before each part
+_SIGNS = (b",", b"[", b"{")  # each part follows one of these
 _STRIDE = MAX_DIGITS // 2
 _DIGITS_IN_A_ROW = lazy_pattern(rb"[0-9]{2}")
 _ZEROS = bytes.maketrans(b"123456789", b"000000000")
@@ -146,25 +146,25 @@ _ESCAPED = lazy_pattern(rb"\\*+.?", re.DOTALL)
 
 
 class JsonTooCostlyError(ValueError):
-    """JSON that would take too long to parse or walk. The message continues a sentence about it."""
+    """JSON that would take too long to parse or walk. The message continues a sentence about the JSON."""
 
 
 def check_json(data: bytes) -> None:
-    """Raise JsonTooCostlyError for JSON with too many parts or digits. Whether it is JSON at all isn't checked."""
+    """Raise JsonTooCostlyError for JSON with too many parts or digits. The syntax isn't checked."""
     if len(data) <= MAX_DIGITS:
         return
     many = len(data) > MAX_PARTS and _parts(data) > MAX_PARTS
     if not many and not _long_number(data):
         return
     bare = b"".join(_without_texts(data))
-    if _parts(bare) - bare.count(b"[]") - bare.count(b"{}") > MAX_PARTS:  # in those stands nothing
+    if _parts(bare) - bare.count(b"[]") - bare.count(b"{}") > MAX_PARTS:  # those are empty
         raise JsonTooCostlyError(f"has more than {MAX_PARTS:,} parts")
     if _long_number(bare):
         raise JsonTooCostlyError(f"has a number of more than {MAX_DIGITS:,} digits")
 
 
 def data_in(text: str) -> Any:
-    """Return the object or list that a text holds in JSON, else the text. A number stays text: it may be a zip code."""
+    """Decode a text with a JSON object or list. Return other texts unchanged, also numbers: they may be zip codes."""
     if text.lstrip()[:1] not in ("{", "["):
         return text
     try:
@@ -179,7 +179,7 @@ def _parts(data: bytes) -> int:
 
 
 def _long_number(data: bytes) -> bool:
-    """Return whether a number has too many digits: then two neighbours among every 500th byte are digits, too."""
+    """Return whether a number has too many digits: then two neighbours in a sample of every 500th byte are digits."""
     return _DIGITS_IN_A_ROW.search(data[::_STRIDE]) is not None and _TOO_LONG in data.translate(_ZEROS)
 
 
@@ -189,7 +189,7 @@ def _without_texts(data: bytes) -> Iterator[bytes]:
     while start < len(data):
         end = start + CHUNK
         if data[end - 1 : end] == b"\\" and (rest := _ESCAPED.match(data, end)):
-            end = rest.end()  # what is escaped stays with its backslash
+            end = rest.end()  # keep an escaped character with its backslash
         pieces = data[start:end].replace(b"\\\\", b"").replace(b'\\"', b"").split(b'"')
         yield b" ".join(pieces[in_text::2])
         in_text ^= len(pieces) % 2 == 0
@@ -198,14 +198,14 @@ def _without_texts(data: bytes) -> Iterator[bytes]:
 
 # Converting to plain data
 
-MAX_PLAIN_PARTS = 5_000_000  # forty times `x = [x, x]` is small, and has more than any memory when it is copied
+MAX_PLAIN_PARTS = 5_000_000  # forty times `x = [x, x]` is small, but a copy exceeds any memory
 
 _HOLDERS = frozenset((list, tuple, dict))
 _PLAIN: tuple[Any, ...] = (str, int, float, list, dict)
 
 
 def plain(value: Any) -> Any:
-    """Return the value as plain JSON data; of a server's answer, the value in it. Raises ToolFailure."""
+    """Convert a value, or the value in a server's answer, to plain JSON data. Raises ToolFailure."""
     if type(value) is AnsweredValue:
         return AnsweredValue(plain(value.value), value.sent)
     if type(value) in _HOLDERS and _is_endless(value):
@@ -221,7 +221,7 @@ def plain(value: Any) -> Any:
 
 
 def _convert_unknown(value: Any) -> Any:
-    """Convert what the encoder does not know: subclasses of plain types, paths, and models that can dump themselves."""
+    """Convert types unknown to the encoder: subclasses of plain types, paths, and models with `model_dump`."""
     if iscoroutine(value):
         value.close()
         raise TypeError("something that was not awaited: write `await` before the call")
@@ -230,15 +230,15 @@ def _convert_unknown(value: Any) -> Any:
             return plain_type(value)
     if isinstance(value, PathLike):
         return fspath(value)  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
-    if hasattr(type(value), "model_dump"):  # pyright: ignore[reportUnknownArgumentType] - of its class: a mock has every attribute
+    if hasattr(type(value), "model_dump"):  # pyright: ignore[reportUnknownArgumentType] - ask the class: a mock has every attribute
         return value.model_dump(mode="json")
     raise TypeError(f"{type(value).__name__} has no form in JSON; return text, numbers, lists or dicts")
 
 
 def _is_endless(value: Any) -> bool:
-    """Return whether a value has too many parts when written out: what stands in several places counts each time.
+    """Return whether a value has too many parts when written out, where shared parts count each time.
 
-    Each list and dict is weighed once, so that this takes as long as what there is, and not as what it would become.
+    Each list and dict is visited once, so this takes time in proportion to the value in memory, not to the output.
     """
     weights: dict[int, int] = {}
     waiting: list[Any] = [value]
@@ -247,7 +247,7 @@ def _is_endless(value: Any) -> bool:
         parts = cast(Iterable[Any], one.values() if hasattr(one, "values") else one)
         inside = [part for part in parts if type(part) in _HOLDERS]
         if inside and id(one) not in weights:
-            weights[id(one)] = 0  # until what is inside has been weighed, and for ever where it contains itself
+            weights[id(one)] = 0  # until the parts have been weighed; stays 0 in a cycle
             waiting += [part for part in inside if id(part) not in weights]
             continue
         waiting.pop()
@@ -260,14 +260,16 @@ def _is_endless(value: Any) -> bool:
 # Strict JSON
 
 _WORDS = {
-    "duplicate": "has {!r} twice; only one of them could be meant",
-    "constant": "has {}, which is not in JSON",
+    "duplicate": "has the key {!r} twice; remove one of them",
+    "constant": "has {}, which is not valid JSON",
     "range": "has {}, which is too large for a number",
 }
 
 
 class StrictJsonError(ValueError):
-    """Why it is refused, and the key or number. The message continues a sentence about the JSON."""
+    """JSON that the strict decoder refuses. `text` is the key or number. The message continues a sentence about the
+    JSON.
+    """
 
     def __init__(self, kind: Literal["duplicate", "constant", "range"], text: str) -> None:
         super().__init__(_WORDS[kind].format(text))
@@ -276,7 +278,7 @@ class StrictJsonError(ValueError):
 
 
 def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Make an object whose keys are unique: an `object_pairs_hook`."""
+    """Return an object, refusing duplicate keys: an `object_pairs_hook`."""
     found = dict(pairs)
     if len(found) != len(pairs):
         seen: set[str] = set()
@@ -297,24 +299,24 @@ def no_constant(text: str) -> NoReturn:
 
 
 def strict_decoder(parse_float: Callable[[str], float] = finite) -> "JSONDecoder":
-    from json import JSONDecoder  # few read strict JSON
+    from json import JSONDecoder  # rarely needed
 
     return JSONDecoder(object_pairs_hook=unique, parse_float=parse_float, parse_constant=no_constant)
 
 
 # Sizes, and JSON to compare
 
-_NO_DATA = 4  # bytes of `null`: for what has no form in JSON
+_NO_DATA = 4  # bytes of `null`, for values that JSON can't represent
 _DIGITS_PER_BIT = 0.30103
 
 
 def size_of(value: Any) -> int:
-    """Return the bytes of a text in UTF-8, or of the JSON of anything else."""
+    """Return the size of a text in UTF-8, or of any other value as JSON, in bytes."""
     if type(value) is str:
         return len(value) if value.isascii() else len(value.encode("utf-8", "replace"))
     try:
         return len(_encode(value))
-    except UnicodeEncodeError:  # half of a surrogate pair, perhaps beside half a million parts: slow one by one
+    except UnicodeEncodeError:  # a lone surrogate, perhaps among half a million parts: too slow part by part
         import json
 
         with suppress(Exception):  # as below
@@ -336,9 +338,9 @@ _encode_sorted = msgspec.json.Encoder(enc_hook=_plain_mapping, order="determinis
 
 
 def _sum_of_parts(value: Any) -> int:
-    """Return the same for what the encoder refuses, from each part on its own. What contains itself ends."""
+    """Return the size of a value that the encoder refuses, part by part. Stops at cycles."""
     with suppress(Exception):
-        value = msgspec.to_builtins(value)  # an error of ours is a struct
+        value = msgspec.to_builtins(value)  # errors are structs
     try:
         total, met, left = 0, dict[int, Any](), [value]
         while left:
@@ -347,7 +349,7 @@ def _sum_of_parts(value: Any) -> int:
                 total += _leaf(one)
                 continue
             parts = cast(Collection[Any], one)
-            met[id(parts)] = parts  # held, so that nothing else gets its id
+            met[id(parts)] = parts  # keep a reference, so that the ID is not reused
             total += 2 + max(0, len(parts) - 1)  # brackets and commas
             left.extend(parts)
             if isinstance(one, Mapping):
@@ -370,7 +372,9 @@ def _leaf(value: Any) -> int:
 
 
 def sorted_json(value: Any) -> tuple[bytes, int]:
-    """Return JSON with sorted keys, which equal values share, and `size_of`. The JSON is empty if there is none."""
+    """Return JSON with sorted keys, equal for equal values, and the result of `size_of`. The JSON is empty if the value
+    has no JSON form.
+    """
     try:
         data = _encode_sorted(value)
     except Exception:  # noqa: BLE001 - half surrogates, numbers of any length, objects of any kind

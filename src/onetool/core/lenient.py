@@ -1,9 +1,9 @@
-"""Arguments that a call brings -> those that its tool gets, or what is wrong with them.
+"""Converts the arguments of a call to the arguments for the tool, or reports what is wrong with them.
 
-Tools of our own are strict. Of somebody else's server (`lenient`) the server is the judge: what its schema refuses is
-sent all the same, with a text that says a number or JSON where one is wanted taken for that, and a single text for a
-list of texts, if nothing is lost by that. Code is checked before it runs, and there the schema counts. Only what the
-strict check refuses is looked at, so that a call which is right costs nothing more.
+Local tools are strict. For the tools of MCP servers (`lenient`), the server decides: arguments that contradict the
+schema are sent anyway. Texts are first converted to numbers, JSON or one-item lists where the schema asks for these and
+no information is lost. Code is checked against the schema before it runs. Only arguments that fail the strict check are
+processed here, so correct calls have no overhead.
 """
 
 import re
@@ -24,9 +24,9 @@ from onetool.core.spec import ToolSpec
 from onetool.core.text import MAX_NAME, MAX_UNKNOWN
 from onetool.core.type_names import resolve_definition, types_of
 
-LEVELS = 8  # of a schema that are followed
+LEVELS = 8  # nested schemas that are followed
 MAX_NUMBER = 300  # characters
-MAX_RECORDED = 1000  # parts of an argument that is recorded of a call with wrong names
+MAX_RECORDED = 1000  # larger arguments are masked in records of calls with wrong names
 _INTEGER = re.compile(r"-?(?:0|[1-9][0-9]*)")
 _NUMBER = re.compile(_INTEGER.pattern + r"(?:\.[0-9]+)?(?:[eE][+-]?[0-9]{1,3})?")
 _BOOLEANS = {"true": True, "false": False, "True": True, "False": False}
@@ -35,9 +35,9 @@ Schema = Mapping[str, Any]
 
 
 class Taken(NamedTuple):
-    """The arguments for the tool, and where they contradict its schema.
+    """The arguments for the tool, and where they contradict the schema.
 
-    `findings` are the same, and arguments that the schema does not list. `warnings` are for the caller.
+    `findings` are the problems and the arguments that the schema does not list. `warnings` are for the caller.
     """
 
     args: Mapping[str, Any]
@@ -47,7 +47,7 @@ class Taken(NamedTuple):
 
 
 def taken(spec: ToolSpec, args: Mapping[str, Any], problems: list[WrongArgument] | None = None) -> Taken:
-    """Return what the tool takes. `problems` are those of its schema, where these are known already."""
+    """Return the arguments for the tool. `problems` is the result of the schema check, if already known."""
     problems = spec.arguments.check(args) if problems is None else problems
     if not problems or not spec.lenient or not isinstance(args, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance] - from outside
         return Taken(args, problems, problems)
@@ -68,17 +68,17 @@ def taken(spec: ToolSpec, args: Mapping[str, Any], problems: list[WrongArgument]
 
 
 def recorded_call(call: ToolCall, spec: ToolSpec | None) -> ToolCall:
-    """Return a call that failed as it is recorded: of wrong names the first ones, and only the beginning of long ones.
+    """Return the record of a failed call, with only the first wrong names, and long ones truncated.
 
-    Large values beside them are left out: no message shows them, and looking for secrets in them takes long.
+    Large values in such a call are masked: no message shows them, and searching them for secrets takes long.
     """
     args = call.args
     if not isinstance(args, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance] - from outside
         return call
     if spec is not None:
-        try:  # values are not read
+        try:  # checks only the names
             wrong = spec.arguments.wrong_members(args) if spec.prepare is None else spec.arguments.long_names(args)
-        except SchemaError:  # which the check of the arguments reports
+        except SchemaError:  # reported by the check of the arguments
             return call
         if not wrong:
             return call
@@ -92,12 +92,12 @@ def recorded_call(call: ToolCall, spec: ToolSpec | None) -> ToolCall:
 
 
 def is_closed(schema: Schema) -> bool:
-    """Return whether a schema says itself that there are no other arguments."""
+    """Return whether a schema explicitly forbids other arguments."""
     return schema.get("additionalProperties") is False or schema.get("unevaluatedProperties") is False
 
 
 def coerced(spec: ToolSpec, name: str, value: Any) -> Any:
-    """Return one argument, with texts taken for what they say."""
+    """Return one argument, with texts converted to the types in the schema."""
     schema = spec.input_schema
     if name not in properties_of(schema):
         return value
@@ -123,7 +123,7 @@ def _coerced(value: Any, schema: Any, root: Schema, levels: int) -> Any:
 
 
 def _wants_texts(schema: Schema, root: Schema) -> bool:
-    """Return whether the schema takes a list of texts, and no single text."""
+    """Return whether the schema accepts a list of texts, but not a single text."""
     kinds = types_of(schema, root)
     if "array" not in kinds or "string" in kinds:
         return False
@@ -133,7 +133,9 @@ def _wants_texts(schema: Schema, root: Schema) -> bool:
 
 
 def _read(text: str, kinds: set[str]) -> Any:
-    """Return what a text says, where data is wanted and text isn't; the text itself where something would be lost."""
+    """Convert a text to the kind of data that is wanted. Return the text itself if it fits or information would be
+    lost.
+    """
     if "string" in kinds:
         return text
     if kinds & {"integer", "number"} and len(text) <= MAX_NUMBER:

@@ -1,10 +1,8 @@
-"""What is limited for a server: how many there may be in a time, and which part of a total each of its workers has.
+"""Rate limits, and each worker's share of a server's limits. `RateWindow` counts in a sliding window of time.
 
-`RateWindow` counts in a sliding window of time: there are never more than so many in any window. A window is counted in
-parts. A part counts until all of it has left the window, so that what is remembered does not grow with the rate: a rate
-may be a little lower than it says, by a sixtieth, and is never higher.
-
-Most processes are alone, and are the first of one worker. What needs doing once is done by the first.
+The window is divided into parts, so that memory use does not depend on the rate. A part counts until it has left the
+window completely: the effective rate may be up to a sixtieth lower than the limit, and is never higher. Without
+`--workers`, the process is the first of one worker. The first worker does the jobs that have to be done once.
 """
 
 from collections import deque
@@ -18,7 +16,7 @@ PARTS = 60  # of a window
 
 
 class RateWindow:
-    """Parts of the window with their numbers, oldest first."""
+    """A sliding window: the numbers and counts of its parts, oldest first."""
 
     __slots__ = ("_part_s", "_parts", "count")
 
@@ -29,11 +27,11 @@ class RateWindow:
 
     @property
     def parts(self) -> list[tuple[int, int]]:
-        """What another window is made of."""
+        """The parts, for making another window."""
         return list(self._parts)
 
     def take(self, now: float, most: float) -> float | None:
-        """Count one. Returns the seconds to wait if it is one too many, which is then not counted; else None."""
+        """Count one event and return None. Over the limit, return the seconds to wait instead, and count nothing."""
         if (wait := self.wait_for(now, most)) is not None:
             return wait
         part, parts = int(now / self._part_s), self._parts
@@ -43,14 +41,14 @@ class RateWindow:
         return None
 
     def wait_for(self, now: float, most: float) -> float | None:
-        """Return the seconds until there is a place; None if there is one. Nothing is counted."""
+        """Return the seconds until an event is allowed; None if one is allowed now. Nothing is counted."""
         part, parts = int(now / self._part_s), self._parts
-        while parts and parts[0][0] < part - PARTS:  # all of it has left
+        while parts and parts[0][0] < part - PARTS:  # has left completely
             self.count -= parts.popleft()[1]
         return max(self.next_free(now), self._part_s / PARTS) if self.count >= most else None
 
     def next_free(self, now: float) -> float:
-        """Return the seconds until the oldest part has left; 0 if there is none."""
+        """Return the seconds until the oldest part leaves the window; 0 if the window is empty."""
         return (self._parts[0][0] + PARTS + 1) * self._part_s - now if self._parts else 0.0
 
 
@@ -60,14 +58,14 @@ class RateWindow:
 class WorkerShare(msgspec.Struct, frozen=True):
     number: int = 1
     workers: int = 1
-    run: str = ""  # the same for all workers of one start of the server
+    run: str = ""  # shared by all workers of one server run
 
     @property
     def is_first(self) -> bool:
         return self.number == 1
 
     def of(self, total: int) -> int:
-        """Return this worker's part of a total, at least 1."""
+        """Return this worker's share of a total, at least 1."""
         return max(1, total // self.workers + (self.number <= total % self.workers))
 
 
@@ -79,6 +77,6 @@ def worker_share() -> WorkerShare:
 
 
 def set_worker_share(share: WorkerShare) -> None:
-    """Set the share of this process, once, when it starts."""
+    """Set the share of this process. Called once, at startup."""
     global _own
     _own = share

@@ -1,7 +1,7 @@
-"""MCP on the wire: the revisions of the protocol, JSON-RPC messages, and errors that are sent to the client.
+"""MCP on the wire: protocol revisions, JSON-RPC messages, and errors for the client.
 
-Until revision 2025-11-25 a client opens with `initialize` and has a session. Since 2026-07-28 every request stands
-alone, and carries in `_meta` what a session used to know.
+Until revision 2025-11-25 a client opens with `initialize` and has a session. Since 2026-07-28, requests are independent
+and carry the former session state in `_meta`.
 """
 
 import json
@@ -14,10 +14,10 @@ import msgspec
 from onetool.core.json_data import MAX_DIGITS, JsonTooCostlyError, check_json, finite, no_constant
 
 STATELESS_REVISIONS = ("2026-07-28",)
-SESSION_REVISIONS = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")  # the newest first
+SESSION_REVISIONS = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")  # newest first
 
-BATCH_REVISION = "2025-03-26"  # the one that sends several messages at once
-DEFAULT_REVISION = "2025-03-26"  # that of a client over HTTP that names none
+BATCH_REVISION = "2025-03-26"  # the only revision with batches
+DEFAULT_REVISION = "2025-03-26"  # assumed for HTTP clients that send none
 
 META = "io.modelcontextprotocol/"
 PROTOCOL_VERSION = f"{META}protocolVersion"
@@ -31,7 +31,7 @@ LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "e
 
 
 def negotiated_revision(wanted: str) -> str:
-    """Return the revision for `initialize`: the one the client wants if we have it, else our newest."""
+    """Return the revision for `initialize`: the requested one if supported, else the newest."""
     return wanted if wanted in SESSION_REVISIONS else SESSION_REVISIONS[0]
 
 
@@ -40,20 +40,20 @@ def negotiated_revision(wanted: str) -> str:
 PARSE_ERROR = -32700
 INVALID_REQUEST = -32600
 METHOD_NOT_FOUND = -32601
-TASK_GONE = "the replica that ran this task is gone; what the task has done is not known"
+TASK_GONE = "the replica that ran this task is gone; the outcome of the task is unknown"
 INVALID_PARAMS = -32602
 INTERNAL_ERROR = -32603
 HEADER_MISMATCH = -32020
 MISSING_CAPABILITY = -32021
 UNSUPPORTED_VERSION = -32022
 PAGE_REQUIRED = -32042  # a person has to open a page first
-RESOURCE_NOT_FOUND = -32002  # a resource that is not there, in revisions before 2026-07-28
+RESOURCE_NOT_FOUND = -32002  # in revisions before 2026-07-28
 
 Message = dict[str, Any]
 Id = str | int
 
 AWAY = {"reason": "database_away"}
-"""The data of an error that says what can't be known now. Over HTTP it is 503 with Retry-After."""
+"""The error data while the database is unavailable. Over HTTP, such an error is 503 with Retry-After."""
 
 _decoder = msgspec.json.Decoder()
 
@@ -77,8 +77,8 @@ class JsonRpcError(Exception):
         self.data = data
 
     def error(self) -> dict[str, Any]:
-        told: dict[str, Any] = {"code": self.code, "message": str(self)}
-        return told if self.data is None else {**told, "data": self.data}
+        error: dict[str, Any] = {"code": self.code, "message": str(self)}
+        return error if self.data is None else {**error, "data": self.data}
 
 
 def unsupported_version(requested: str, supported: Sequence[str]) -> JsonRpcError:
@@ -87,14 +87,14 @@ def unsupported_version(requested: str, supported: Sequence[str]) -> JsonRpcErro
 
 
 def decode_message(data: bytes) -> tuple[Any, JsonRpcError | None]:
-    """Decode a message and check it in one go. Return it, or a batch of unchecked ones; and what is wrong with it."""
+    """Decode and check a message. Return the message, or a batch of unchecked messages, and the error if any."""
     try:
         if len(data) > MAX_DIGITS:
             check_json(data)
         found: Message = _decode_typed(data)
         if "method" in found or ("id" in found and ("result" in found or "error" in found)):
             return found, None
-    except (ValueError, RecursionError):  # what the second look finds out, in words
+    except (ValueError, RecursionError):  # the slower check below explains the error
         pass
     message: Any = None
     try:
@@ -113,7 +113,7 @@ def decode(data: bytes) -> Any:
     except JsonTooCostlyError as error:
         raise JsonRpcError(INVALID_REQUEST, f"the message {error}") from None
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
-        # Half of a surrogate pair, from a client that cut a text: strange, but JSON, and somebody waits for an answer.
+        # A lone surrogate, from a client that truncated a text: unusual, but valid JSON, so the client gets an answer.
         if b"\\u" in data:
             with suppress(ValueError, RecursionError):
                 return json.loads(data.decode(), parse_constant=no_constant, parse_float=finite)
@@ -121,7 +121,7 @@ def decode(data: bytes) -> Any:
 
 
 def check_message(message: Any) -> Message:
-    """Check that it is one JSON-RPC message. Raises JsonRpcError."""
+    """Check that the data is one JSON-RPC message. Raises JsonRpcError."""
     if not isinstance(message, dict):
         raise JsonRpcError(INVALID_REQUEST, f"expected one JSON-RPC message, an object, got {_json_type(message)}")
     found = cast(Message, message)
@@ -135,7 +135,7 @@ def check_message(message: Any) -> Message:
         if not isinstance(found.get("params", {}), dict):
             raise JsonRpcError(INVALID_PARAMS, f"params: expected an object, got {_json_type(found['params'])}")
     elif "id" not in found or not ("result" in found or "error" in found):
-        raise JsonRpcError(INVALID_REQUEST, "expected a request, a notification or a response: there is no method")
+        raise JsonRpcError(INVALID_REQUEST, "expected a request, a notification or a response: `method` is missing")
     return found
 
 
@@ -152,7 +152,7 @@ def is_id(value: Any) -> bool:
 
 
 def id_of(message: Any) -> Id | None:
-    """Return the id to answer with, of a message that may be anything."""
+    """Return the ID for the answer to a message that may be invalid."""
     found = cast(Message, message).get("id") if isinstance(message, dict) else None
     return found if is_id(found) else None
 

@@ -1,7 +1,7 @@
 """The names of the model providers and of their API keys.
 
-Every module of `onetool.ask.providers` whose name has no underscore in front is a provider. The names are read from the
-folder, so that the config, the formats and the command line know them without importing the adapters.
+Every module of `onetool.ask.providers` without a leading underscore is a provider. The names are read from the folder,
+so that the config, the formats and the command line need not import the adapters.
 """
 
 from os import listdir
@@ -21,12 +21,12 @@ else:
 
 
 def key_name(provider: str) -> str:
-    """Return what the API key of a provider is called among the secrets and in the environment."""
+    """Return the name of a provider's API key as a secret and as an environment variable."""
     return f"{provider.upper()}_API_KEY"
 
 
 def key_need(provider: str) -> Need:
-    """Return that the key of this provider has to be set."""
+    """Return the need for this provider's API key."""
     return Need(command=f"onetool auth set {provider}", secret=key_name(provider))
 
 

@@ -1,14 +1,14 @@
-"""Files and folders that are opened through no link, and files that are ours alone.
+"""Opening files and folders without following links, and reading and writing private files.
 
-First come files as POSIX has them, also where the system is another: `O_NOFOLLOW` and its like are missing on Windows,
-and `O_BINARY` is missing elsewhere. Without the latter Windows would change the bytes that are read and written.
+The functions for files work the same on all systems: `O_NOFOLLOW` and similar flags are missing on Windows, and
+`O_BINARY`, without which Windows changes the bytes that are read and written, is missing elsewhere.
 
-`OpenFolder` is a folder that is open, and what is done in it, by names relative to it. Where the system can, the
-folder's descriptor counts (dir_fd): nothing that is swapped on the way to it leads elsewhere. Windows can't open a
-folder. There it is a path with all links resolved, and each step checks that it still leads to the same folder,
-through no link: before the step, and once more after a file was opened.
+`OpenFolder` is an open folder, with operations on relative names. Where possible, these use the folder's descriptor
+(dir_fd), so that replacing a folder in its path has no effect. Windows can't open folders: there, `OpenFolder` holds a
+path with all links resolved, and each operation first checks that the path still leads to the same folder without any
+link; after opening a file, it checks this once more.
 
-Files that are ours are made readable by their owner, and replaced as a whole or not at all.
+Private files are readable only by their owner, and are replaced atomically.
 """
 
 import errno
@@ -19,13 +19,14 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Self
 
-PLAIN = getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)  # bytes as they are, and not for child processes
+PLAIN = getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)  # binary, and not inherited by child processes
 DIRECTORY = getattr(os, "O_DIRECTORY", 0)
 NO_LINK = getattr(os, "O_NOFOLLOW", 0)
-# Not to wait for a pipe's other end, not to become a terminal's session: what it is, is seen for sure only once open.
+# Don't wait for the other end of a pipe, and don't take over a terminal: the kind of a file is certain only after
+# opening it.
 NO_WAIT = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0)
-MAX_INPUT_BYTES = 128 * 1024**2  # of a file or a download that a user gives; readers have limits of their own
-CHECK_BYTES = 4  # of a checksum
+MAX_INPUT_BYTES = 128 * 1024**2  # of a user's file or download; readers have their own limits
+CHECK_BYTES = 4  # size of the checksum
 
 StrOrBytesPath = str | bytes | os.PathLike[str]
 
@@ -41,7 +42,7 @@ def open_no_link(path: StrOrBytesPath, flags: int, mode: int = 0o600, dir_fd: in
         if not flags & os.O_CREAT:
             raise
     file = os.open(path, flags | PLAIN, mode, **at)
-    try:  # a link may have been put there meanwhile
+    try:  # the file may have been replaced by a link
         status = os.stat(path, follow_symlinks=False, **at)
         _refuse_link(status)
         if not os.path.samestat(status, os.fstat(file)):
@@ -53,13 +54,13 @@ def open_no_link(path: StrOrBytesPath, flags: int, mode: int = 0o600, dir_fd: in
 
 
 def is_link(status: os.stat_result) -> bool:
-    """Return whether it is a link, or what Windows calls a junction."""
+    """Return whether the status is that of a link or a Windows junction."""
     junction = getattr(stat, "IO_REPARSE_TAG_MOUNT_POINT", None)
     return stat.S_ISLNK(status.st_mode) or (junction is not None and getattr(status, "st_reparse_tag", 0) == junction)
 
 
 def read_at(file: int, size: int, at: int) -> bytes:
-    """Read so many bytes at the most from there on. Where the system has no `pread`, the position moves."""
+    """Read at most `size` bytes at an offset. On systems without `pread`, the file position moves."""
     if hasattr(os, "pread"):
         return os.pread(file, size, at)
     os.lseek(file, at, os.SEEK_SET)
@@ -67,14 +68,14 @@ def read_at(file: int, size: int, at: int) -> bytes:
 
 
 def write_cache(file: Path, head: bytes, body: bytes | memoryview) -> None:
-    """Write a cache: a line that says what it is, a checksum, and the body. Raises OSError."""
+    """Write a cache file: a line that identifies the content, a checksum, and the body. Raises OSError."""
     from zlib import crc32
 
     replace_file(file, b"".join((head, crc32(body).to_bytes(CHECK_BYTES, "big"), body)), sync=False)
 
 
 def read_cache(file: StrOrBytesPath, head: bytes, max_bytes: int) -> memoryview | None:
-    """Return the body of a cache; None if the file is missing, damaged, too large or of something else."""
+    """Return the body of a cache file; None if the file is missing, damaged, too large or has another head."""
     from zlib import crc32
 
     try:
@@ -90,7 +91,7 @@ def read_cache(file: StrOrBytesPath, head: bytes, max_bytes: int) -> memoryview 
 
 
 def sync_folder(folder: StrOrBytesPath) -> None:
-    """Make new names in a folder safe. Windows can't open one, and needs no such step. Raises OSError."""
+    """Write a folder's new entries to disk. Not needed, and not possible, on Windows. Raises OSError."""
     if not DIRECTORY:
         return
     handle = os.open(folder, os.O_RDONLY | DIRECTORY | PLAIN)
@@ -120,11 +121,11 @@ Name = str | bytes
 
 
 class OpenFolder:
-    """Raises OSError, as the functions of `os` with these names do. Nothing follows a link."""
+    """An open folder. The methods raise OSError like the functions of `os` with these names, and follow no links."""
 
     def __init__(self, fd: int | None, path: str = "") -> None:
         self._fd = fd
-        self.path = path  # not used with a descriptor
+        self.path = path  # only used without a descriptor
         self._at_first = None if fd is not None else os.stat(path, follow_symlinks=False)
 
     @classmethod
@@ -154,7 +155,7 @@ class OpenFolder:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    # What it is, and what is in it
+    # Status and content
 
     def status(self) -> os.stat_result:
         return os.fstat(self._fd) if self._fd is not None else os.stat(self._whole(b"."))
@@ -196,7 +197,7 @@ class OpenFolder:
         self._do(os.rmdir, name)
 
     def rename(self, name: Name, other: Name) -> None:
-        """Rename a file, and replace what has the other name."""
+        """Rename a file, replacing any file with the other name."""
         if self._fd is not None:
             os.rename(name, other, src_dir_fd=self._fd, dst_dir_fd=self._fd)
         else:
@@ -209,7 +210,7 @@ class OpenFolder:
             os.link(self._whole(name), self._whole(other))
 
     def sync(self) -> None:
-        """Make new names in the folder safe. Windows needs no such step."""
+        """Write the folder's new entries to disk. Not needed on Windows."""
         if self._fd is not None:
             os.fsync(self._fd)
 
@@ -227,23 +228,23 @@ class OpenFolder:
         if self._at_first is None:
             return
         if os.path.realpath(self.path) != self.path or not os.path.samestat(os.lstat(self.path), self._at_first):
-            raise OSError(errno.ELOOP, "another folder lies there now")
+            raise OSError(errno.ELOOP, "the folder has been replaced")
 
 
-# Files that are ours
+# Private files
 
 MODE = 0o600
 SQLITE_ENDS = ("-journal", "-wal", "-shm")
-HAS_OWNERS = hasattr(os, "geteuid")  # and modes that say who can read and write
+HAS_OWNERS = hasattr(os, "geteuid")  # and permission bits
 
 
 def private(path: str | Path, flags: int) -> int:
-    """Open a file unless it is a link, which would lead to another place: an `opener` for `open`. Raises OSError."""
+    """Open a file, refusing links: an `opener` for `open`. Raises OSError."""
     return open_no_link(path, flags, MODE)
 
 
 class UnsafeFileError(OSError):
-    """A file that others could have written, or can read: why it is not used, and what to do."""
+    """A file that other users could have written or can read. `why` is the reason; `hint` says how to fix it."""
 
     def __init__(self, why: str, hint: str | None = None) -> None:
         super().__init__(why)
@@ -251,7 +252,7 @@ class UnsafeFileError(OSError):
 
 
 def read_private(file: Path, most: int) -> bytes | None:
-    """Read at most so many bytes of a file that is ours alone; None if it is missing. Raises UnsafeFileError."""
+    """Read at most `most` bytes of a private file. Return None if the file is missing. Raises UnsafeFileError."""
     try:
         handle = open_no_link(file, os.O_RDONLY | NO_WAIT)
     except (FileNotFoundError, NotADirectoryError):
@@ -264,10 +265,10 @@ def read_private(file: Path, most: int) -> bytes | None:
             if not stat.S_ISREG(status.st_mode):
                 raise UnsafeFileError("it is not a regular file")
             if HAS_OWNERS and status.st_uid != os.geteuid():
-                raise UnsafeFileError("it belongs to somebody else")
+                raise UnsafeFileError("it belongs to another user")
             if HAS_OWNERS and status.st_mode & 0o077:
-                hint = f"look at what it says, then: chmod 600 {file}"
-                raise UnsafeFileError("others can read or write it", hint)
+                hint = f"check its content, then run: chmod 600 {file}"
+                raise UnsafeFileError("other users can read or write it", hint)
             return stream.read(most)
     except UnsafeFileError:
         raise
@@ -282,16 +283,17 @@ def write_new(file: Path, text: str) -> None:
 
 
 def make_private(file: Path) -> None:
-    """Have a file that is its owner's alone, before SQLite opens it, which would make one that all can read.
+    """Create a database file that only its owner can read, or fix the mode of an existing one.
 
-    What SQLite puts beside it has the same mode. One that is there already is not opened: closing it would end the
-    locks that other connections of this process have. Raises OSError.
+    SQLite would create a file that everyone can read; the files that SQLite adds get the mode of the database. An
+    existing file is not opened, because closing it would release the locks of other connections in this process. Raises
+    OSError.
     """
     try:
         os.close(open_no_link(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, MODE))
     except FileExistsError:
         for one in (file, *(file.with_name(file.name + end) for end in SQLITE_ENDS)):
-            with suppress(OSError):  # files of former versions may be open to others
+            with suppress(OSError):  # files of earlier versions may be readable by others
                 mode, owner = (status := os.lstat(one)).st_mode, status.st_uid
                 if HAS_OWNERS and stat.S_ISREG(mode) and mode & 0o077 and owner == os.geteuid():
                     one.chmod(MODE)
@@ -299,7 +301,7 @@ def make_private(file: Path) -> None:
 
 @contextmanager
 def draft_of(file: Path, data: bytes, mode: int = MODE, *, sync: bool = True) -> Generator[Path]:
-    """Write a file beside it with this content, to be moved to its place. If it is not, leaving removes it."""
+    """Write a temporary file next to `file`, to be moved to its place. Deleted on exit if not moved."""
     draft = file.with_name(f".{file.name}.{os.urandom(8).hex()}")
     handle = open_no_link(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
     try:
@@ -315,6 +317,6 @@ def draft_of(file: Path, data: bytes, mode: int = MODE, *, sync: bool = True) ->
 
 
 def replace_file(file: Path, data: bytes, *, sync: bool = True) -> None:
-    """Replace a file: readers see the old content or the new one. After OSError it is the old one."""
+    """Replace a file atomically: readers see the old or the new content. After OSError, the old content remains."""
     with draft_of(file, data, sync=sync) as draft:
         draft.replace(file)

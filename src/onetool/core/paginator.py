@@ -1,7 +1,8 @@
-"""Paginator: the items of all pages of a tool, found by what its arguments and its results are called.
+"""A paginator that collects the items of all pages of a tool, recognising its arguments and results by their names.
+Pages are requested by a cursor, a page number or an offset, depending on the tool's schema.
 
-A page is asked for by a cursor, a number or an offset. Which of them a tool takes is in its schema. Where the next page
-is, or that there is none, is in its results: `nextPageToken`, `page` and `pages`, `offset` and `total`, `has_more`.
+The results tell the position of the next page, if any: `nextPageToken`, `page` and `pages`, `offset` and `total`,
+`has_more`.
 """
 
 import re
@@ -14,11 +15,11 @@ from onetool.core.spec import ToolSpec
 from onetool.core.type_names import types_of
 
 DEFAULT_LIMIT = 10_000
-MAX_PAGES = 1_000  # where nothing else counts the calls
-MAX_ITEM_BYTES = 16 * 1024 * 1024  # of all items: what one call of a tool may give to code
-MAX_SHOWN = 200  # characters of what an error shows
+MAX_PAGES = 1_000  # if nothing else limits the number of calls
+MAX_ITEM_BYTES = 16 * 1024 * 1024  # of all items: the limit for a tool's value in code
+MAX_SHOWN = 200  # characters shown in an error
 
-# By their names without case and signs, the usual ones first.
+# Names without case and punctuation, the usual ones first.
 CURSORS = ("cursor", "pagetoken", "nextpagetoken", "nexttoken", "nextcursor", "startcursor", "continuationtoken",
            "paginationtoken", "continue", "startingafter", "after", "marker")  # fmt: skip
 PAGES = ("page", "pagenumber", "pageno", "pageindex")
@@ -33,7 +34,7 @@ LAST = ("islast", "islastpage", "last")
 
 
 class PagingError(ValueError):
-    """A tool whose pages can't be followed. The message says what was seen."""
+    """A tool whose pages can't be followed. The message shows the evidence."""
 
 
 class Paginator:
@@ -63,7 +64,7 @@ class Paginator:
         self.next_args: dict[str, Any] | None = dict(args)
 
     def add(self, value: Any) -> None:
-        """Take a page. Raises PagingError."""
+        """Add a page. Raises PagingError."""
         args, self.next_args = self.next_args or {}, None
         items, metadata = self._read(value)
         if items and items == self._last:
@@ -82,7 +83,7 @@ class Paginator:
         self.next_args = None if changes is None else {**args, **changes}
 
     def _read(self, value: Any) -> tuple[list[Any], dict[str, Any]]:
-        """Return the items of a page, and what is said beside them."""
+        """Return the items and the metadata of a page."""
         if isinstance(value, list) and self._key is None:
             return cast(list[Any], value), {}
         found = _lists(value)
@@ -97,7 +98,7 @@ class Paginator:
         return found[keys[0]], _metadata(cast(dict[str, Any], value))
 
     def _following(self, args: Mapping[str, Any], items: list[Any], metadata: dict[str, Any]) -> dict[str, Any] | None:
-        """Return the arguments that ask for the page after this one; None if it was the last."""
+        """Return the changed arguments for the next page; None after the last page."""
         more, pages, total = _first(MORE, metadata), _number(LAST_PAGES, metadata), _number(TOTALS, metadata)
         is_more, following = more is not None and bool(metadata[more]), metadata.get(_first(NEXT, metadata) or "")
         if (more is not None and not is_more) or any(metadata.get(word) is True for word in LAST):
@@ -158,13 +159,9 @@ class Paginator:
 
     def _unknown(self, metadata: dict[str, Any], items: list[Any]) -> PagingError:
         takes = self._cursor or "no cursor, page or offset"
-        said = (
-            f"beside {len(items)} items its result says {_shown(metadata)}"
-            if metadata
-            else f"it gave a bare list of {len(items)}"
-        )
+        has = f"{len(items)} items and {_shown(metadata)}" if metadata else f"a bare list of {len(items)} items"
         return PagingError(
-            f"Can't tell how {self._tool} paginates: it takes {takes}, and {said}. Call it page by page."
+            f"Can't tell how {self._tool} paginates: it takes {takes}, and its result has {has}. Call it page by page."
         )
 
 
@@ -185,14 +182,14 @@ def _integer(value: Any) -> int | None:
 
 
 def _takes_number(schema: Any) -> bool:
-    """Return whether an argument takes a number: `from` may be a day, and `page` a title."""
+    """Return whether an argument takes a number: `from` may be a date, and `page` a title."""
     return isinstance(schema, Mapping) and bool(
         {"integer", "number"} & types_of(schema, cast(Mapping[str, Any], schema))
     )
 
 
 def _lists(value: Any) -> dict[str, list[Any]]:
-    """Return the lists of an object by their keys; if it has none, those of the objects in it: `data.items`."""
+    """Return the lists in an object by key; if there are none, those in its inner objects: `data.items`."""
     if not isinstance(value, dict):
         return {}
     members = cast(dict[str, Any], value)
@@ -207,7 +204,7 @@ def _lists(value: Any) -> dict[str, list[Any]]:
 
 
 def _metadata(value: dict[str, Any]) -> dict[str, Any]:
-    """Return what an object, and the objects in it, say beside lists, by plain names; its own members come first."""
+    """Return the scalar members of an object and of its inner objects by plain name. Outer members take precedence."""
     inner = {
         _plain(name): part
         for one in value.values()
@@ -219,7 +216,7 @@ def _metadata(value: dict[str, Any]) -> dict[str, Any]:
 
 
 def _is_token(value: Any) -> bool:
-    """Return whether it can be a cursor: not an address, which no argument takes."""
+    """Return whether a value can be a cursor. URLs can't: no argument takes them."""
     return type(value) is int or (isinstance(value, str) and value != "" and not value.startswith(("http", "/")))
 
 

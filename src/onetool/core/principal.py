@@ -1,8 +1,8 @@
-"""Who calls, and what it may do: a principal has a role and a rate, and an allow-list says which tools it may call.
+"""Principals and allow-lists: who calls, with which role and rate, and which tools the caller may call. The HTTP server
+authenticates each request and sets `current_principal` for its task; the person who runs the process is `LOCAL`.
 
-The HTTP server finds out who a request comes from and sets `current_principal` for its task; the person who runs the
-process is `LOCAL`. Whatever is stored for somebody has an owner, which is a text that no two principals share.
-A plain collection of names is an allow-list, too, and None is one that allows everything.
+Stored data has an owner, a text that is unique to each principal. A plain collection of names is an allow-list, too;
+None allows everything.
 """
 
 import re
@@ -17,7 +17,7 @@ from onetool.core.text import distinct_name
 
 Role = Literal["call", "edit", "admin"]
 ROLES: tuple[Role, ...] = ("call", "edit", "admin")
-"""From the one that may least to the one that may all: each may what those before it may."""
+"""In ascending order: each role includes the permissions of the roles before it."""
 
 
 class Rate(msgspec.Struct, frozen=True):
@@ -28,21 +28,23 @@ class Rate(msgspec.Struct, frozen=True):
 
 
 class Principal(msgspec.Struct, frozen=True, kw_only=True):
-    """Who calls. `name` is for people, `owner` is stored with what belongs to it; both are empty for the local user."""
+    """A caller. `name` is shown to people, `owner` is stored with the principal's data. Both are empty for the local
+    user.
+    """
 
     name: str = ""
     owner: str = ""
     role: Role = "call"
-    tools: tuple[str, ...] | None = None  # names and patterns of tools that it may call; None: all
+    tools: tuple[str, ...] | None = None  # names and patterns of permitted tools; None: all
     rate: Rate | None = None
     expires: float | None = None  # seconds since 1970
-    whole: bool = True  # may get large results whole, and not only by a handle
-    shares_local_state: bool = False  # who came with http.token: what stays is the local user's
-    is_capped: bool = False  # its role is less than its token's, because the server is for calls only
+    whole: bool = True  # gets large results in full, not only a handle
+    shares_local_state: bool = False  # used http.token: permanent data belongs to the local user
+    is_capped: bool = False  # the role is below the token's, because the server is for calls only
 
     @property
     def lasting_owner(self) -> str:
-        """The owner of what stays: sessions of `ask`, examples, stats. The local user and `http.token` share these."""
+        """The owner of permanent data: `ask` sessions, examples, stats. The local user and `http.token` share these."""
         return "" if self.shares_local_state else self.owner
 
     def may(self, role: Role) -> bool:
@@ -52,29 +54,31 @@ class Principal(msgspec.Struct, frozen=True, kw_only=True):
 LOCAL = Principal(role="admin")
 """The person who runs the process: the command line, stdio, Python code."""
 OWNER = Principal(name="(owner)", role="admin")
-"""That person on the page, who came by a link. No token has this name; the command line owns what is stored."""
+"""The same person on the web page, signed in by a link. Tokens can't have this name. Stored data has the owner of
+LOCAL.
+"""
 
 current_principal: ContextVar[Principal] = ContextVar("onetool_current_principal", default=LOCAL)
 is_admitted: ContextVar[Callable[[], bool]] = ContextVar("onetool_is_admitted", default=lambda: True)
-"""Whether the caller of the current request would still be let in: for what goes on when the request is over."""
+"""Whether the caller of the current request is still authorised. Checked by work that continues after the request."""
 current_address: ContextVar[str] = ContextVar("onetool_current_address", default="")
-"""Where a request comes from: the address of a client over HTTP, else empty."""
+"""The client's address for requests over HTTP, else empty."""
 
 
 def owner() -> str:
-    """Return the owner of what is stored now, and is forgotten after a while: results, tasks, questions."""
+    """Return the owner for temporary data: results, tasks, questions."""
     return current_principal.get().owner
 
 
 def lasting_owner() -> str:
-    """Return the owner of what is stored now, and stays."""
+    """Return the owner for permanent data."""
     return current_principal.get().lasting_owner
 
 
 def stats_caller(wanted: str | None = None) -> str | None:
-    """Return the caller whose calls the stats may show: an admin's `wanted` (None for all), else the own owner.
+    """Return the owner whose calls the stats may show: for admins `wanted` (None for all), else the caller's own.
 
-    Their own has the form that it is kept in: one that looks like the kept form of another is not taken for it.
+    The caller's own is returned in stored form, so that an owner can't pass for another one's stored form.
     """
     principal = current_principal.get()
     return wanted if principal.may("admin") else distinct_name(principal.lasting_owner)
@@ -84,9 +88,9 @@ def stats_caller(wanted: str | None = None) -> str | None:
 
 
 class AllowList(Collection[str]):
-    """The tools that names and patterns such as `web.*` allow, of those that there are at one moment.
+    """The current tools that match names and patterns such as `web.*`.
 
-    A tool that is in no list, such as an older version (`web.get@1.0`), is allowed if its name fits.
+    Unlisted tools, such as older versions (`web.get@1.0`), are allowed if their name matches.
     """
 
     __slots__ = ("_fits", "_names", "_within")
@@ -94,10 +98,10 @@ class AllowList(Collection[str]):
     def __init__(
         self, patterns: Collection[str], there: Collection[str], within: Collection[str] | None = None
     ) -> None:
-        """Allow tools of `there`, and with `within` only those that it has, too."""
+        """Allow matching tools of `there`, and with `within` only those that are also in `within`."""
         self._fits = _matcher(tuple(patterns))
         self._within = within
-        # A name may be that of a tool that is in no list, too.
+        # Names may also be those of unlisted tools.
         further = (name for name in patterns if not is_pattern(name) and name not in there)
         self._names = tuple(name for name in (*there, *further) if name in self)
 
@@ -119,7 +123,7 @@ def is_pattern(name: str) -> bool:
 
 @lru_cache(256)
 def _matcher(patterns: tuple[str, ...]) -> Callable[[str], re.Match[str] | None]:
-    """Return a function that matches the names that are one of these, or fit one."""
+    """Return a function that matches names that are equal to, or match, one of the patterns."""
     from fnmatch import translate
 
     whole = "|".join(translate(one) if is_pattern(one) else re.escape(one) + r"\Z" for one in patterns)
@@ -129,11 +133,11 @@ def _matcher(patterns: tuple[str, ...]) -> Callable[[str], re.Match[str] | None]
 def allowed_by_both(one: Collection[str] | None, other: Collection[str] | None) -> Collection[str] | None:
     """Return the intersection of two allow-lists; None allows everything."""
     for names in (one, other):
-        if isinstance(names, str):  # else `in` would look for parts of it
+        if isinstance(names, str):  # else `in` would search for substrings
             raise TypeError(f"an allow-list is a list of names: [{names!r}]")
     if one is None or other is None:
         return other if one is None else one
-    if one is other:  # of a tool and what it calls
+    if one is other:  # the usual case for nested calls
         return one
-    # Asked both ways: a list of patterns also holds names that it does not list, such as those of older versions.
+    # Both directions: an allow-list also contains names that it does not list, such as older versions.
     return frozenset([name for name in one if name in other] + [name for name in other if name in one])

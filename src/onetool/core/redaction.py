@@ -1,8 +1,8 @@
-"""Finds what is secret, by its name or by its schema, and masks it in messages, logs and records.
+"""Finds secrets by their names or schemas and masks them in messages, logs and records.
 
-`SecretPlaces` finds where a value has what its schema marks as secret: `writeOnly`, or `format: password`. Everything
-that may apply to a part of the value is followed, whether it would fit or not: references, anchors, alternatives and
-conditions. So a mark that counts in one case counts in all.
+`SecretPlaces` finds the parts of a value that the schema marks as secret: `writeOnly`, or `format: password`. All
+schemas that might apply to a part are followed, whether they match or not: references, anchors, alternatives and
+conditions. So a mark in one alternative always counts.
 """
 
 import re
@@ -18,31 +18,31 @@ _NAME = lazy_pattern(
     r"|(api|access|private|secret|signing|encryption)[_-]?key$",
     re.IGNORECASE,
 )
-_NAME_END = 64  # characters at the end of a name that are read: every word of `_NAME` is shorter
+_NAME_END = 64  # inspected characters at the end of a name; every word of `_NAME` is shorter
 _MAX_DEPTH, _MAX_WIDTH = 4, 20
-_SHORTEST = 4  # a shorter text is too common to be taken out of every message
+_SHORTEST = 4  # shorter texts are too common to mask in every message
 _CAMEL = lazy_pattern(r"(?<=[a-z0-9])(?=[A-Z])")
 
-_CREDENTIAL = lazy_pattern(r"\b(ots?_)[A-Za-z0-9_-]{40,}")  # access tokens and sessions; names of tools are shorter
+_CREDENTIAL = lazy_pattern(r"\b(ots?_)[A-Za-z0-9_-]{40,}")  # access tokens and sessions; tool names are shorter
 
-_LEAVES = frozenset((int, float, bool, type(None)))  # told apart quickly: there may be millions of them
-_WITH_NAMES = (dict, list, tuple, Mapping)  # what may hold names
-_TELLING = (str, *_WITH_NAMES)  # what may be, or hold, a text
+_LEAVES = frozenset((int, float, bool, type(None)))  # skipped quickly: there may be millions
+_WITH_NAMES = (dict, list, tuple, Mapping)  # types that may hold names
+_TELLING = (str, *_WITH_NAMES)  # types that may be, or hold, a text
 
 
 def mask_credentials(text: str) -> str:
-    """Return the text without access tokens and sessions of this server, for logs and records."""
+    """Mask access tokens and sessions of this server in a text, for logs and records."""
     return _CREDENTIAL.sub(rf"\1{MASK}", text) if "ot_" in text or "ots_" in text else text
 
 
 def secret_names(schema: Mapping[str, Any]) -> frozenset[str]:
-    """Return the parameters whose values are secret, by their schemas or their names."""
+    """Return the parameters with secret values, according to their schemas or names."""
     found = _properties(schema, schema, 0)
     return frozenset(name for name, part in found if sounds_secret(name) or _marked(part, schema, 0))
 
 
 def _properties(schema: Mapping[str, Any], root: Mapping[str, Any], depth: int) -> Iterator[tuple[str, Any]]:
-    """Yield the properties of a schema, also those that it borrows."""
+    """Yield the properties of a schema, including those from references and combined schemas."""
     properties = schema.get("properties")
     if isinstance(properties, Mapping):
         yield from cast(Mapping[str, Any], properties).items()
@@ -51,7 +51,7 @@ def _properties(schema: Mapping[str, Any], root: Mapping[str, Any], depth: int) 
 
 
 def _marked(part: Any, root: Mapping[str, Any], depth: int) -> bool:
-    """Return whether the schema says that the value is secret, in itself or in one of its alternatives."""
+    """Return whether the schema, or one of its alternatives, marks the value as secret."""
     if not isinstance(part, Mapping):
         return False
     marks = cast(Mapping[str, Any], part)
@@ -59,7 +59,7 @@ def _marked(part: Any, root: Mapping[str, Any], depth: int) -> bool:
 
 
 def _borrowed(schema: Mapping[str, Any], root: Mapping[str, Any], depth: int) -> Iterator[Mapping[str, Any]]:
-    """Yield what a schema refers to or combines, a few steps far: people do not hide their marks deeper than that."""
+    """Yield the schemas that a schema refers to or combines, up to a few levels: real marks are not nested deeper."""
     if depth >= _MAX_DEPTH:
         return
     for word in ("allOf", "anyOf", "oneOf"):
@@ -74,12 +74,12 @@ def _borrowed(schema: Mapping[str, Any], root: Mapping[str, Any], depth: int) ->
 
 
 def sounds_secret(name: str) -> bool:
-    """Return whether a name ends like that of a secret. The length of the name does not matter."""
+    """Return whether a name ends like that of a secret. Takes constant time for long names."""
     return bool(_NAME.search(_CAMEL.sub("_", name[-_NAME_END:])))
 
 
 def secret_values(args: Any, secret: frozenset[str] = frozenset()) -> Iterator[str]:
-    """Yield the texts under secret names, however deep: what must be taken out of messages."""
+    """Yield the texts under secret names at any depth, to be masked in messages."""
     if isinstance(args, Mapping):
         for name, value in cast(Mapping[Any, Any], args).items():
             if type(value) not in _LEAVES and isinstance(value, _TELLING):
@@ -103,7 +103,7 @@ def _texts(value: Any) -> Iterator[str]:
 
 
 def mask_values(value: Any, secrets: Iterable[str]) -> Any:
-    """Mask these texts in text or data. There may be half a million of them, and few are in there."""
+    """Mask these texts in text or data. There may be half a million texts, of which few occur."""
     text = "\n".join(_texts_in(value))
     for secret in dict.fromkeys(secrets):
         if secret in text:
@@ -129,7 +129,7 @@ def _mask_value(value: Any, secret: str) -> Any:
 
 
 def mask_arguments(args: Any, secret: frozenset[str] = frozenset()) -> Any:
-    """Mask the arguments whose names are, or sound, secret, however deep they stand."""
+    """Mask the arguments with secret names, at any depth."""
     if isinstance(args, Mapping):
         items = cast(Mapping[Any, Any], args).items()
         return {
@@ -140,7 +140,7 @@ def mask_arguments(args: Any, secret: frozenset[str] = frozenset()) -> Any:
     return args
 
 
-# Where a value has what its schema marks
+# Finding the parts of a value that its schema marks
 
 MAX_STEPS = 100_000
 
@@ -153,7 +153,7 @@ Schema = Mapping[str, Any]
 
 
 class SecretPlaces:
-    """Finds marked values. One for each search."""
+    """A search for marked values. Use a new object for each search."""
 
     def __init__(self, root: Schema) -> None:
         self._root = root
@@ -191,7 +191,7 @@ class SecretPlaces:
                 yield from cast(Schema, found).values()
 
     def _resolved(self, ref: str) -> Any:
-        from urllib.parse import unquote  # masks need none of it, and are loaded with every tool
+        from urllib.parse import unquote  # not needed for masking, which every tool imports
 
         base, _, fragment = ref.partition("#")
         here: Any = self._named.get(base, self._root) if base else self._root
@@ -212,11 +212,11 @@ def _is_marked(schema: Schema) -> bool:
 
 
 def _below(schema: Schema, value: Any, pointer: str) -> Iterator[tuple[Any, Any, str]]:
-    """Yield the parts of a value, each with the schemas that may apply to it."""
+    """Yield the parts of a value, each with a schema that may apply."""
     if isinstance(value, Mapping):
         named, patterns = schema.get("properties"), schema.get("patternProperties")
         others = [schema.get(word) for word in _MEMBERS]
-        if isinstance(patterns, Mapping):  # whichever fits: a stranger's pattern is not run for this
+        if isinstance(patterns, Mapping):  # without matching: foreign patterns are not run here
             others = [*cast(Schema, patterns).values(), *others]
         for name, part in cast(Mapping[str, Any], value).items():
             place = f"{pointer}/{name.replace('~', '~0').replace('/', '~1')}"
@@ -224,7 +224,7 @@ def _below(schema: Schema, value: Any, pointer: str) -> Iterator[tuple[Any, Any,
                 yield cast(Schema, named).get(name), part, place
             yield from ((one, part, place) for one in others)
     elif isinstance(value, list | tuple):
-        lists = [schema.get(word) for word in ("prefixItems", "items")]  # a list of `items` is that of older drafts
+        lists = [schema.get(word) for word in ("prefixItems", "items")]  # older drafts have lists in `items`
         others = [schema.get(word) for word in _ITEMS]
         for number, part in enumerate(cast(list[Any], value)):
             for found in lists:
@@ -234,7 +234,7 @@ def _below(schema: Schema, value: Any, pointer: str) -> Iterator[tuple[Any, Any,
 
 
 def _named(root: Schema) -> Iterator[tuple[str, Schema]]:
-    """Yield all schemas that have a name: `#anchor`, or an `$id`."""
+    """Yield all schemas with an `#anchor` or `$id`, by that name."""
     waiting: list[Any] = [root]
     while waiting:
         part = waiting.pop()

@@ -1,7 +1,7 @@
-"""Registry: names to tools, in the order of registration. Refuses what is wrong; hands out frozen snapshots.
+"""The tool registry: tools by name in registration order. Refuses invalid tools and provides frozen snapshots. A Source
+provides a Catalogue of tools, prompts and resources.
 
-A Source is a place that tools come from. Its Catalogue has tools, prompts and resources. Behind each prompt and
-resource is a ToolSpec that no list shows: reading a resource is a call like any other, with a deadline, the pack's
+Each prompt and resource has an unlisted ToolSpec: reading a resource is an ordinary call with a deadline, the pack's
 settings and secrets, and a record.
 """
 
@@ -23,7 +23,7 @@ Further = Callable[[str], ToolSpec | None]
 
 
 class LazyTool(Protocol):
-    """A tool of which little is in memory: its spec is made when somebody needs it."""
+    """A tool whose spec is loaded on demand."""
 
     @property
     def name(self) -> str: ...
@@ -36,32 +36,32 @@ class LazyTool(Protocol):
 
     @property
     def kept_as(self) -> str:
-        """Its id in the store that keeps it."""
+        """The tool's ID in its store."""
         ...
 
     @property
     def digest(self) -> bytes:
-        """Of all that its texts are made of."""
+        """A hash of everything that the tool's texts depend on."""
         ...
 
     def spec(self) -> ToolSpec:
-        """Return the same object as long as somebody has it."""
+        """Return the spec: the same object as long as a reference to it exists."""
         ...
 
 
 LazyPacks = Mapping[str, Mapping[str, LazyTool]]
-"""Packs by their names, and their tools by their names inside of it. Who changes a pack makes another mapping of it."""
+"""Packs by name, with their tools by local name. A changed pack is replaced by a new mapping."""
 
 NO_PACKS: LazyPacks = {}
 
 
 def is_shown(tool: "ToolSpec | LazyTool") -> bool:
-    """Return whether lists show the tool."""
+    """Return whether the tool is listed."""
     return tool.enabled and not (isinstance(tool, ToolSpec) and tool.hidden)
 
 
 def count_shown(tools: "Mapping[str, ToolSpec | LazyTool]") -> int:
-    """Return how many tools of a pack are shown."""
+    """Return the number of listed tools in a pack."""
     return sum(map(is_shown, tools.values()))
 
 
@@ -70,7 +70,7 @@ def shown_packs(packs: LazyPacks) -> list[str]:
 
 
 class ToolMap(Mapping[str, ToolSpec]):
-    """Tools by some key. Those that are lazy are made when they are asked for."""
+    """A mapping of tools. Lazy tools are loaded on access; `held` has them unloaded."""
 
     __slots__ = ("held",)
 
@@ -91,7 +91,7 @@ class ToolMap(Mapping[str, ToolSpec]):
 
 
 class ToolList(Sequence[ToolSpec]):
-    """Tools in an order. `held` are the same, and those that are lazy are not made."""
+    """A sequence of tools. Lazy tools are loaded on access; `held` has them unloaded."""
 
     __slots__ = ("held",)
 
@@ -115,9 +115,9 @@ class ToolList(Sequence[ToolSpec]):
 
 
 class Snapshot:
-    """The tools at one moment. Nothing that happens to the registry afterwards changes it.
+    """The tools at one moment, unaffected by later changes to the registry.
 
-    Tools of bundles may be very many: they are lazy, and come last.
+    Bundles may have very many tools: these are lazy, and come last.
     """
 
     __slots__ = ("_further", "_packs", "_tools", "lazy")
@@ -129,18 +129,18 @@ class Snapshot:
         self._packs: dict[str, ToolMap] | None = None
 
     def get(self, name: str) -> ToolSpec | None:
-        """Return the tool of that name, or None: the caller handles a missing tool."""
+        """Return the tool with this name, or None."""
         found = self._tools.get(name)
         if found is None and (lazy := lazy_tool(self.lazy, name)) is not None:
             return lazy.spec()
         return found if found is not None or self._further is None else self._further(name)
 
     def list(self, allowed: Iterable[str] | None = None) -> list[ToolSpec]:
-        """Return all tools in the order of registration; with an allow-list exactly those that it names."""
+        """Return all tools in registration order; with an allow-list, exactly the tools that it names."""
         return [*self.listed(allowed)]
 
     def listed(self, allowed: Iterable[str] | None = None) -> ToolList:
-        """Return the same, and lazy tools stay lazy until somebody needs them."""
+        """Return the listed tools. Lazy tools stay unloaded until they are used."""
         if allowed is None:
             return ToolList([*self.each()])
         if isinstance(allowed, str):
@@ -154,7 +154,7 @@ class Snapshot:
         return ToolList([*listed, *others, *(spec for spec in further if spec is not None)])
 
     def each(self) -> "Iterator[ToolSpec | LazyTool]":
-        """Yield all tools in that order. A lazy pack is loaded when its turn comes."""
+        """Yield all tools in registration order. Lazy packs are loaded during iteration."""
         yield from self._tools.values()
         for tools in self.lazy.values():
             yield from tools.values()
@@ -165,11 +165,11 @@ class Snapshot:
         return {**self._tools, **{f"{pack}.{own}": None for pack, tools in self.lazy.items() for own in tools}}.keys()
 
     def own(self) -> Collection[ToolSpec]:
-        """Return all tools but the lazy ones."""
+        """Return all tools except the lazy ones."""
         return self._tools.values()
 
     def packs(self) -> Mapping[str, ToolMap]:
-        """Return each pack's tools by their names inside of it. Computed once."""
+        """Return the tools of each pack by local name. Computed once."""
         if self._packs is None:
             packs: dict[str, dict[str, ToolSpec | LazyTool]] = {}
             for spec in self._tools.values():
@@ -180,7 +180,7 @@ class Snapshot:
         return self._packs
 
     def allowing(self, patterns: Collection[str] | None) -> Collection[str] | None:
-        """Return the allow-list that names and patterns (`web.*`) make of the current tools."""
+        """Return the allow-list of the current tools for names and patterns (`web.*`)."""
         if isinstance(patterns, str):
             raise TypeError(f"an allow-list is a list of names and patterns: [{patterns!r}]")
         if patterns is None or isinstance(patterns, AllowList) or not any(map(is_pattern, patterns)):
@@ -188,13 +188,13 @@ class Snapshot:
         return AllowList(patterns, self.names())
 
     def unmatched(self, names: Iterable[str]) -> "list[str]":
-        """Return the names that no tool has, and the patterns that none fits: typos in an allow-list."""
+        """Return the names and patterns that match no tool: typos in an allow-list."""
         names = [*names]
-        there = self.names() if any(map(is_pattern, names)) else ()  # a server asks at its start, mostly about none
+        there = self.names() if any(map(is_pattern, names)) else ()  # called at server start, mostly without patterns
         return [name for name in names if not (AllowList((name,), there) if is_pattern(name) else name in self)]
 
     def has(self, name: str) -> bool:
-        """Return whether lists have a tool of that name. No lazy tool is loaded."""
+        """Return whether a tool with this name is listed. Lazy tools are not loaded."""
         return name in self._tools or lazy_tool(self.lazy, name) is not None
 
     def __len__(self) -> int:
@@ -225,7 +225,7 @@ def lazy_tool(packs: LazyPacks, name: str) -> LazyTool | None:
 
 
 class ToolRegistry(Snapshot):
-    """The tools that there are now.
+    """The current tools.
 
     `builtins` and `internals` are the handlers that definitions may name: functions of packs, and services of the app.
     """
@@ -240,11 +240,11 @@ class ToolRegistry(Snapshot):
         self._frozen: Snapshot | None = None
 
     def register(self, definition: Mapping[str, Any] | ToolSpec) -> ToolSpec:
-        """Add a tool. Raises DefinitionError for one that is wrong or whose name is taken; then nothing has changed."""
+        """Add a tool. Raises DefinitionError, and changes nothing, if the tool is invalid or its name is taken."""
         return self.add(accept(definition, self._builtins, self._internals))
 
     def add(self, spec: ToolSpec) -> ToolSpec:
-        """Add a tool whose schema we made ourselves and need not check: compiling it can wait for its first call."""
+        """Add a tool with a trusted schema, which is not checked or compiled before the first call."""
         with self._lock:
             first = self._tools.get(spec.name)
             if first is None and (lazy := lazy_tool(self.lazy, spec.name)) is not None:
@@ -256,7 +256,7 @@ class ToolRegistry(Snapshot):
         return spec
 
     def snapshot(self) -> Snapshot:
-        """Return a snapshot of the tools. Copied after a change, else shared."""
+        """Return a snapshot of the tools. Copied only after a change."""
         if (frozen := self._frozen) is not None:
             return frozen
         with self._lock:
@@ -264,7 +264,7 @@ class ToolRegistry(Snapshot):
                 self._frozen = Snapshot(self._tools.copy(), self._further, self.lazy)
             return self._frozen
 
-    # Another thread may register while somebody reads: what walks over all tools walks over a snapshot.
+    # Iterate over a snapshot: another thread may register tools at the same time.
 
     def listed(self, allowed: Iterable[str] | None = None) -> ToolList:
         return self.snapshot().listed(allowed)
@@ -282,7 +282,7 @@ class ToolRegistry(Snapshot):
         return self.snapshot().packs()
 
     def replace(self, specs: Iterable[ToolSpec], further: Further | None = None, lazy: LazyPacks = NO_PACKS) -> None:
-        """Swap all tools at once, as a reload does: a reader sees the old set or the new one, never a mixture."""
+        """Replace all tools at once, as a reload does. Readers see either the old or the new tools."""
         tools: dict[str, ToolSpec] = {}
         for spec in specs:
             if spec.name in tools:
@@ -294,7 +294,7 @@ class ToolRegistry(Snapshot):
 
 
 def duplicate(first: ToolSpec, second: ToolSpec, what: str | None = None) -> str:
-    """Return the error for two tools, or other things, with one name."""
+    """Return the error message for two tools, prompts or resources with the same name."""
     return (
         f"duplicate {what or f'tool name {first.name!r}'}: the first one stays ({_shown(first)}), "
         f"the second is refused ({_shown(second)}); rename one of them"
@@ -313,7 +313,7 @@ _PLACE = lazy_pattern(r"\{(\w+)\}")
 
 
 class SingleTool:
-    """A ToolLookup with one tool: a version of a bundle's, or what is behind a prompt or resource."""
+    """A ToolLookup with one tool: a version of a bundle's tool, or the tool of a prompt or resource."""
 
     def __init__(self, spec: ToolSpec) -> None:
         self.spec = spec
@@ -326,7 +326,7 @@ class SingleTool:
 
 
 class Prompt(msgspec.Struct, frozen=True, kw_only=True):
-    """A text for a model that a person picks by name. What its spec gives is the text, or messages."""
+    """A text for a model that a person picks by name. The spec's tool returns the text, or messages."""
 
     name: str
     spec: ToolSpec
@@ -334,33 +334,33 @@ class Prompt(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Resource(msgspec.Struct, frozen=True, kw_only=True, dict=True):
-    """Something to read by its URI, or by any URI of a form: `notes://{day}` is a template.
+    """A resource with a URI, or with a URI template such as `notes://{day}`.
 
-    What its spec gives is one of {"text": …}, {"blob": base64}, {"data": …} and, of MCP servers, {"contents": […]}.
+    The spec's tool returns {"text": …}, {"blob": base64}, {"data": …} or, for MCP servers, {"contents": […]}.
     """
 
     uri: str
     name: str
     spec: ToolSpec
     mime_type: str | None = None
-    server_listing: Mapping[str, Any] = NOTHING  # what its MCP server lists beside this: title, _meta …
+    server_listing: Mapping[str, Any] = NOTHING  # further fields from its MCP server: title, _meta …
 
     @cached_property
     def variables(self) -> tuple[str, ...]:
-        """What a template leaves open."""
+        """The names of the template's variables."""
         return tuple(_PLACE.findall(self.uri))
 
     def match(self, uri: str) -> Mapping[str, Any] | None:
-        """Return the values of the template's variables in this URI; None if it does not match. Each is one segment."""
+        """Return the values of the template's variables in a URI; None if the URI does not match."""
         if not self.variables:
             return {} if uri == self.uri else None
         found = self._pattern.fullmatch(uri)
         if found is None:
             return None
-        from urllib.parse import unquote  # listing tools does not need it
+        from urllib.parse import unquote  # not needed for listing tools
 
         values = {name: unquote(text) for name, text in found.groupdict().items()}
-        # No slash that hides behind its code, nor a way up: a variable stands for a name, and some make a path of it.
+        # No encoded slashes and no `..`: a handler may use the value as part of a path.
         texts = values.values()
         return values if all(one.isprintable() and "/" not in one and one not in (".", "..") for one in texts) else None
 
@@ -369,8 +369,8 @@ class Resource(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         parts = _PLACE.split(self.uri)  # text, name, text, name, …, text
         pattern, last = re.escape(parts[0]), len(self.variables)
         for number, (name, text) in enumerate(zip(parts[1::2], parts[2::2], strict=True), 1):
-            # Before another place of the same segment it ends where the text between them begins: else there were as
-            # many ways to read an address as it has letters.
+            # With several variables in one segment, a value ends where the text between them begins. Otherwise the
+            # number of possible matches would grow with the length of the URI.
             end = "" if number == last or "/" in text else re.escape(text[:1])
             pattern += f"(?P<{name}>[^/{end}]+){re.escape(text)}"
         return re.compile(pattern)
@@ -380,17 +380,17 @@ class Resource(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
 
 class Catalogue(msgspec.Struct, frozen=True, kw_only=True):
-    """What a source had to offer when it was asked, and what was wrong with the rest."""
+    """The tools, prompts and resources of a source, and the mistakes found while loading it."""
 
     tools: tuple[ToolSpec, ...] = ()
-    lazy: LazyPacks = NO_PACKS  # tools of a source that has very many
+    lazy: LazyPacks = NO_PACKS  # for sources with very many tools
     prompts: tuple[Prompt, ...] = ()
     resources: tuple[Resource, ...] = ()
     mistakes: tuple[Mistake, ...] = ()
 
 
 class Source(Protocol):
-    """One place where tools come from. What is broken in it is reported, never raised: the rest still works."""
+    """A source of tools. `load` reports mistakes in the catalogue and never raises, so that the rest still works."""
 
     name: str
 

@@ -1,8 +1,8 @@
-"""HandlerRunner: runs one handler within its deadline and catches whatever it raises.
+"""The handler runner, which runs one handler within its deadline and catches all exceptions. Async handlers run on the
+event loop, others in a thread.
 
-Async handlers run on the event loop, others in a thread. Waiting ends with the deadline even if the handler goes on;
-its outcome is then dropped. Time spent waiting for an answer of the caller does not count. A handler that may be
-repeated is, after a failure that another try may mend.
+After the deadline, a handler that is still running continues, but its outcome is dropped. Time spent waiting for the
+caller's answer does not count. Handlers of idempotent tools are retried after temporary failures.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ from onetool.core.threads import MIN_WAIT, Outcome, ThreadJob, Threads
 
 
 class Deadline:
-    """Calls back on the event loop when the time of a call is up, `grace` seconds after its deadline."""
+    """A timer that calls `on_due` on the event loop, `grace` seconds after the deadline of a call."""
 
     __slots__ = ("_context", "_grace", "_loop", "_on_due", "timer")
 
@@ -39,7 +39,7 @@ class Deadline:
 
     def _due(self) -> None:
         left = self._context.left() + self._grace
-        if left <= 0 or self._context.pauses is None:  # timers may be early by a hair
+        if left <= 0 or self._context.pauses is None:  # timers may fire slightly early
             self._on_due()
         else:
             self.timer = self._loop.call_later(max(left, MIN_WAIT), self._due)
@@ -47,7 +47,7 @@ class Deadline:
 
 @asynccontextmanager
 async def within_deadline(context: CallContext, grace: float = 0.0) -> AsyncGenerator[None]:
-    """Raise TimeoutError inside of this context when the time of the call is up."""
+    """Raise TimeoutError inside of this context after the deadline of the call."""
     loop = asyncio.get_running_loop()
     async with asyncio.timeout(None) as limit:
         deadline = Deadline(loop, context, lambda: limit.reschedule(loop.time()), grace)
@@ -59,23 +59,23 @@ async def within_deadline(context: CallContext, grace: float = 0.0) -> AsyncGene
 
 # Running handlers
 
-GRACE = 0.5  # seconds beyond its deadline that a loop gets to tell that it is over
-# Options of a task that runs a handler: whether it can begin before the next turn of the loop.
+GRACE = 0.5  # seconds after the deadline in which the loop can report the time-out
+# Options of a handler's task: start before the next iteration of the loop, where supported.
 _TASK_OPTIONS: Mapping[str, Any] = {"eager_start": True} if sys.version_info >= (3, 12) else {}
 
 
-PLAIN = frozenset((NoneType, bool, int, float, str, list, dict))  # types of most values: none is awaited
+PLAIN = frozenset((NoneType, bool, int, float, str, list, dict))  # types of most values, none of them awaitable
 
 
 class HandlerRunner:
     def __init__(self) -> None:
         self._threads = Threads()
-        self._abandoned: set[asyncio.Task[Any]] = set()  # a task that nobody holds may vanish in mid-flight
+        self._abandoned: set[asyncio.Task[Any]] = set()  # keeps tasks from being garbage-collected
 
     async def run(self, context: CallContext) -> Outcome:
-        """Run the handler until its deadline, and again after a failure where it may be repeated.
+        """Run the handler until its deadline, with retries if allowed.
 
-        In a thread without an event loop it awaits a ThreadJob.
+        In a thread without an event loop, this awaits a ThreadJob.
         """
         handler, args = context.spec.handler, context.call.args
         if handler is None:
@@ -106,9 +106,9 @@ class HandlerRunner:
                 await asyncio.sleep(pause)
 
     async def _in_task(self, start: Callable[[], Awaitable[Any]], context: CallContext, inside: Context) -> Outcome:
-        """Await an async handler in a task of its own: its deadline ends that, and nothing else.
+        """Await an async handler in a task of its own, so that the deadline cancels only the handler.
 
-        It needs no timer if it never waits. On Python 3.12 and later, it then needs no turn of the loop either.
+        Handlers that never wait need no timer and, on Python 3.12 and later, no iteration of the loop.
         """
         loop = asyncio.get_running_loop()
         if loop.get_task_factory() is None:
@@ -118,7 +118,7 @@ class HandlerRunner:
         deadline: Deadline | None = None
         try:
             if not _TASK_OPTIONS:
-                await asyncio.sleep(0)  # in which it begins
+                await asyncio.sleep(0)  # starts the task
             if not ended.done():
                 deadline = Deadline(
                     loop, context, lambda: None if ended.done() else ended.set_result(_too_late(context))
@@ -131,19 +131,19 @@ class HandlerRunner:
                 self._abandoned.add(task)
                 task.add_done_callback(self._abandoned.discard)
                 task.cancel()
-                # Detached, so that asyncio.run does not wait for it at its end. It was reported as a time-out already.
+                # Detach the task, which was already reported as a time-out, so that asyncio.run does not wait for it.
                 asyncio.tasks._unregister_task(task)  # pyright: ignore[reportPrivateUsage, reportUnknownMemberType, reportAttributeAccessIssue]
                 task._log_destroy_pending = False  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def plain_value(handler: Callable[..., Any], args: Mapping[str, Any]) -> Any:
-    """Call the handler and make its value plain while still in its thread: a large one must not hold up the loop."""
+    """Call the handler and convert its value in the handler's thread: large values would block the loop."""
     value = handler(**args)
     return value if type(value) not in PLAIN and isawaitable(value) else plain(value)
 
 
 async def _report(start: Callable[[], Awaitable[Any]], ended: "asyncio.Future[Outcome]") -> None:
-    """Await a handler and catch everything that it raises, SystemExit and KeyboardInterrupt included."""
+    """Await a handler and catch all exceptions, including SystemExit and KeyboardInterrupt."""
     try:
         outcome = plain(await start()), None
     except BaseException as error:  # noqa: BLE001 - whatever a handler raises is an outcome
@@ -154,16 +154,16 @@ async def _report(start: Callable[[], Awaitable[Any]], ended: "asyncio.Future[Ou
             ended.set_result(outcome)
 
 
-# Further tries of a handler that may be repeated, within the deadline of its call.
+# Retries within the deadline of the call
 
-FIRST_PAUSE = 0.1  # seconds at most before the second try; twice as many before the next one …
+FIRST_PAUSE = 0.1  # maximum seconds before the second attempt; doubles for each further one …
 MAX_PAUSE = 2.0  # … up to this
-TRIES = "tries"  # in the meta of a result, where there was more than one
+TRIES = "tries"  # in the meta of a result, if more than one
 FINAL_REASONS = frozenset(("cancelled", "denied", "not_found", "rate_limited", "recursion", "too_large"))
 
 
 def pause_before_retry(context: CallContext, outcome: Outcome) -> float | None:
-    """Return the seconds until the next try, which is counted; None if there is none."""
+    """Return the seconds until the next attempt, and count the attempt; None if there is none."""
     number, error = context.notes.get(TRIES, 1), outcome[1]
     if number > context.retries or not isinstance(error, Exception):
         return None
@@ -179,7 +179,7 @@ def pause_before_retry(context: CallContext, outcome: Outcome) -> float | None:
 
 
 def _on_the_loop(work: Coroutine[Any, Any, Outcome], context: CallContext) -> Outcome:
-    """Run an async handler on the event loop of the outermost call, where what handlers share lives."""
+    """Run an async handler on the event loop of the outermost call, which owns the resources that handlers share."""
     if context.loop is None or not context.loop.is_running():
         return asyncio.run(work)
     future = asyncio.run_coroutine_threadsafe(work, context.loop)
@@ -196,7 +196,7 @@ def _on_the_loop(work: Coroutine[Any, Any, Outcome], context: CallContext) -> Ou
 
 
 def _contained_task(loop: asyncio.AbstractEventLoop, work: Any, **options: Any) -> "asyncio.Task[Any]":
-    """Make a task that contains SystemExit, which would otherwise end the loop and the process: a task factory."""
+    """Create a task that turns SystemExit, which would end the loop and the process, into a failure: a task factory."""
     if current_call.get() is not None and asyncio.iscoroutine(work):
         work = _contained(work)
     return asyncio.Task(work, loop=loop, **options)
@@ -211,7 +211,7 @@ async def _contained(work: Coroutine[Any, Any, Any]) -> Any:
 
 def _too_late(context: CallContext) -> Outcome:
     message = f"{context.spec.name} gave no answer within {context.seconds:g} s"
-    hints = ["who defines it can give it more: @tool(timeout=…), or timeout in its definition"]
-    if isinstance(context.call.timeout, int | float):  # whoever set the limit for this call knows what to do about it
+    hints = ["the tool's author can raise the limit: @tool(timeout=…), or timeout in its definition"]
+    if isinstance(context.call.timeout, int | float):  # the caller set this limit
         hints = []
     return None, ToolFailure(message, reason="timeout", hints=hints)

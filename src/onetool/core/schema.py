@@ -1,7 +1,7 @@
-"""CompiledSchema: a JSON Schema (draft 2020-12) that is compiled once and validates values.
+"""JSON Schemas (draft 2020-12) that are compiled once and validate values. Validation errors are described so that a
+model can correct its call.
 
-Validation errors are described in words that a model can repair its call by. `uniqueItems` is replaced by a version
-that takes linear time: the validator's own compares each item with each other.
+`uniqueItems` has an implementation that takes linear time, because the validator's own takes quadratic time.
 """
 
 import json
@@ -22,12 +22,12 @@ from onetool.core.text import MAX_NAME, MAX_UNKNOWN, did_you_mean
 if TYPE_CHECKING:
     from jsonschema_rs import Draft202012Validator, FancyRegexOptions, RegexOptions, ValidationError
 
-EXACT = 2**53  # from here on a float may stand for several integers
-MAX_COMPARED_PARTS = 50_000  # of items that are compared by texts which have to be made first: a tenth of a second
+EXACT = 2**53  # larger floats may stand for several integers
+MAX_COMPARED_PARTS = 50_000  # of items compared by canonical text: about 0.1 s
 
 
 class UniqueItems:
-    """The keyword, as the validator takes one."""
+    """The keyword `uniqueItems` in the form that the validator requires."""
 
     def __init__(self, parent: Any, value: Any, path: Any) -> None:
         self._is_on = value is True
@@ -36,7 +36,7 @@ class UniqueItems:
         if not self._is_on or not isinstance(instance, list | tuple):
             return
         items = cast(Sequence[Any], instance)
-        kinds = set(map(type, items))  # texts alone, and whole numbers alone, are quick
+        kinds = set(map(type, items))  # only texts, or only integers, are fast to compare
         text_of = str if kinds == {str} else hex if kinds == {int} else _canonical_text
         if text_of is _canonical_text and larger_than(items, MAX_COMPARED_PARTS + 1):
             raise ValueError(f"it has more than {MAX_COMPARED_PARTS:,} parts to compare")
@@ -45,13 +45,15 @@ class UniqueItems:
 
 
 def _canonical_text(value: Any) -> str:
-    """Return one text for what JSON Schema calls equal: 1 and 1.0, and objects in any order; not true and 1."""
+    """Return the same text for values that are equal in JSON Schema: 1 and 1.0, objects in any order, but not true and
+    1.
+    """
     if isinstance(value, str):
         return f'"{len(value)}:{value}'
     if value is None or isinstance(value, bool):
         return str(value)
     if isinstance(value, int):
-        return hex(value)  # not decimal, which takes quadratic time
+        return hex(value)  # hex takes linear time, decimal quadratic time
     if isinstance(value, float):
         return hex(_whole(value)) if value.is_integer() else repr(value)
     if isinstance(value, Mapping):
@@ -63,7 +65,7 @@ def _canonical_text(value: Any) -> str:
 
 
 def _whole(value: float) -> int:
-    """Return the integer that it is when written down: 1e30 is 10**30 in JSON, and something near that in Python."""
+    """Return the exact decimal value: 1e30 is 10**30 in JSON, but only close to that in Python."""
     if abs(value) < EXACT:
         return int(value)
     digits, _, exponent = repr(value).partition("e")
@@ -75,7 +77,7 @@ def _whole(value: float) -> int:
 
 UNKNOWN = "unknown argument"
 _MAX_PATH = 200
-_ALTERNATIVES = 12  # enum members that are worth listing
+_ALTERNATIVES = 12  # enum members that an error lists
 
 _TYPE_NAMES = {"int": "integer", "float": "number", "str": "string", "bool": "boolean"}
 
@@ -99,10 +101,10 @@ _EXPECTED: dict[str, Callable[[Any], str]] = {
     "Pattern": lambda kind: f"text that matches {kind.pattern}",
     "BacktrackLimitExceeded": lambda _: "text that its pattern can check in time",
     "Format": lambda kind: f"a {kind.format}",
-    "Custom": lambda _: "items that differ from each other",  # ours: uniqueItems, and no other
+    "Custom": lambda _: "items that differ from each other",  # only uniqueItems is custom
     "Contains": lambda _: "at least one matching item",
     "Not": lambda kind: f"anything but {_json(kind.schema)}",
-    "FalseSchema": lambda _: "nothing here",
+    "FalseSchema": lambda _: "no value",
     "OneOfMultipleValid": lambda _: "a value that fits exactly one of the alternatives",
 }
 
@@ -110,7 +112,9 @@ _EXPECTED: dict[str, Callable[[Any], str]] = {
 def describe_violation(
     error: "ValidationError", secret: frozenset[str], known: Iterable[str] = (), max_unknown: int = MAX_UNKNOWN
 ) -> list[WrongArgument]:
-    """Return one error as problems. `known` parameters are for near misses; values of `secret` ones are masked."""
+    """Convert a validation error to problems. `known` parameters are suggested for similar names; values of `secret`
+    ones are masked.
+    """
     kind: Any = error.kind
     path: ValuePath = tuple(error.instance_path)
     name = type(kind).__name__
@@ -129,14 +133,14 @@ def describe_violation(
 def _no_alternative(
     error: "ValidationError", branches: "list[list[ValidationError]]", secret: frozenset[str], known: Iterable[str]
 ) -> list[WrongArgument]:
-    """Describe a value that fits no alternative.
+    """Describe a value that matches no alternative.
 
-    If one alternative has the right type, its own problems help most; else say what would fit.
+    If one alternative has the right type, list its problems; else list the expected values.
     """
     path: ValuePath = tuple(error.instance_path)
     kinds = [
         [cast(Any, one.kind) for one in errors if tuple(one.instance_path) == path] for errors in branches
-    ]  # of the errors about the value itself, and not about a part of it
+    ]  # errors about the value itself, not about a part
     near = [
         number
         for number, found in enumerate(kinds)
@@ -156,7 +160,7 @@ def _no_alternative(
 def _unknown(
     path: ValuePath, unknown: Iterable[str], count: int, known: Iterable[str], max_unknown: int
 ) -> list[WrongArgument]:
-    """Describe the first unknown members, and count the others."""
+    """Describe the first unknown members and count the rest."""
     names = sorted(known)
     takes = f"known: {', '.join(names)}" if names else "it takes no arguments"
     problems = [
@@ -183,7 +187,7 @@ def _shown(error: "ValidationError", path: ValuePath, secret: frozenset[str]) ->
         return MASK
     value: Any = error.instance
     if isinstance(value, Mapping):
-        # A whole object may hold a secret; its keys say enough.
+        # Show only the keys: the values may contain secrets.
         names = (str(name)[:MAX_SHOWN_VALUE] for name in islice(cast(Mapping[str, Any], value), MAX_SHOWN_VALUE))
         return f"object with {', '.join(names) or 'nothing'}"[:MAX_SHOWN_VALUE]
     if isinstance(value, list):
@@ -200,7 +204,7 @@ def _one_of(options: list[Any]) -> str:
 
 def _json(value: Any) -> str:
     if isinstance(value, str):
-        value = value[: MAX_SHOWN_VALUE + 1]  # of megabytes, no more than is shown
+        value = value[: MAX_SHOWN_VALUE + 1]  # don't repr megabytes
     text = json.dumps(value, ensure_ascii=False, default=str)
     return cut(text, MAX_SHOWN_VALUE)
 
@@ -217,27 +221,27 @@ def _pointer(path: ValuePath) -> str:
 
 # Compiled schemas
 
-META_SCHEMA = "https://json-schema.org/draft/2020-12/schema"  # comes with the validator, is never fetched
+META_SCHEMA = "https://json-schema.org/draft/2020-12/schema"  # built into the validator, never fetched
 MAX_PROBLEMS = 20
-MAX_ERRORS = 10_000  # that a validator may have to make at once: about half a second
+MAX_ERRORS = 10_000  # errors created at once: about 0.5 s
 MAX_CHECKS = 2_000_000
-CHEAP = 100  # checks for one part of a value that are not worth counting
-MAX_SLOW = 1_000_000  # slow ones: about a second
-FEW_SLOW = 2  # for one part that are not worth counting: the doors let half a million parts in
-SMALL = 200  # parts that every schema takes
-MAX_LEVELS = 1_000  # levels that are counted
-BEGINNING = 20  # items of a list that are worth explaining, where the whole is too large
+CHEAP = 100  # with fewer checks for each part, values aren't measured
+MAX_SLOW = 1_000_000  # slow checks: about 1 s
+FEW_SLOW = 2  # the same for slow checks: interfaces accept half a million parts
+SMALL = 200  # parts of a value that every schema accepts
+MAX_LEVELS = 1_000  # limit when measuring depth
+BEGINNING = 20  # list items that are explained if the whole is too large
 MAX_COMPILE_ERROR = 300
-# Keywords that may bring in properties from elsewhere: closing such a schema needs `unevaluatedProperties`.
+# Keywords that may add properties from other schemas: closing such a schema needs `unevaluatedProperties`.
 _BORROWING = ("$ref", "$dynamicRef", "allOf", "anyOf", "oneOf", "if", "then", "else", "dependentSchemas")
-# A regular expression in a schema is a stranger's: small programs only, and a bounded search.
+# Regular expressions in schemas are untrusted: limit the compiled size and the backtracking.
 _SIZE = 256 * 1024
 _LEAVES = frozenset((str, int, float, bool, type(None)))
 _KEYWORDS: dict[str, Any] = {"uniqueItems": UniqueItems}
 
 
 class CompiledSchema:
-    """A schema that is ready: `check(value)` gives the problems, none when the value fits."""
+    """A compiled schema. `check(value)` returns the problems, an empty list for a valid value."""
 
     __slots__ = (
         "_is_lenient",
@@ -260,7 +264,7 @@ class CompiledSchema:
         self._verdict = guard(schema)
         self._known = properties_of(schema)
         self._names = frozenset(self._known)
-        self._max_name = max((MAX_NAME, *map(len, self._known))) if closed else None  # of arguments alone
+        self._max_name = max((MAX_NAME, *map(len, self._known))) if closed else None  # only for arguments
         self._secret = secret_names(schema)
         schema = close_schema(schema) if closed else schema
         self._validator = _compile(schema)
@@ -268,19 +272,19 @@ class CompiledSchema:
         self._is_lenient = lenient
         self._max_unknown = MAX_PROBLEMS if lenient else MAX_UNKNOWN
         self.is_valid = self._validator.is_valid
-        # A costly schema takes small values only; for the usual ones nothing is counted.
+        # A costly schema accepts only small values; usual schemas don't measure values.
         self._most = MAX_CHECKS // self.cost if self.cost > CHEAP else None
-        # The slow parts that a value may have, by its depth where the schema is recursive.
+        # The maximum number of slow parts in a value, by depth for recursive schemas.
         by_depth = tuple(MAX_SLOW // slow if slow > FEW_SLOW else maxsize for slow in self._verdict.slow)
         self._most_slow = None if min(by_depth) == maxsize else by_depth
 
     @property
     def cost(self) -> int:
-        """The number of checks that one value may need."""
+        """The maximum number of checks for one value."""
         return self._verdict.costs[0]
 
     def long_names(self, value: Mapping[str, Any]) -> list[WrongArgument]:
-        """Return the arguments whose names are too long. No value is read."""
+        """Return the arguments with too long names. Values are not read."""
         limit = self._max_name
         if limit is None or not (long := [name for name in value if len(str(name)) > limit]):
             return []
@@ -290,8 +294,8 @@ class CompiledSchema:
         ]
 
     def wrong_members(self, value: Mapping[str, Any]) -> list[WrongArgument]:
-        """Return the names that are too long, or the unknown ones where there are more than are described, or where
-        the value is large. Then nothing else of the value is looked at.
+        """Return problems with names that make checking the values unnecessary: names that are too long, or unknown
+        names, if these are too many to describe or the value is large.
         """
         if problems := self.long_names(value):
             return problems
@@ -303,7 +307,7 @@ class CompiledSchema:
 
     def check(self, value: Any) -> list[WrongArgument]:
         try:
-            if type(value) is dict or isinstance(value, Mapping):  # an abstract class takes longer to ask
+            if type(value) is dict or isinstance(value, Mapping):  # the abstract class is slower
                 members = cast(Mapping[str, Any], value)
                 if not self._names.issuperset(members) and (problems := self.wrong_members(members)):
                     return problems
@@ -318,15 +322,17 @@ class CompiledSchema:
                     return [WrongArgument(path="", expected=f"at most {most:,} {what}", got="more")]
             return [] if self.is_valid(value) else self._explain(value)
         except (ValueError, RecursionError, OverflowError) as error:
-            # Not JSON data at all: an object, a set, a number as a key, half of a surrogate pair.
+            # Not JSON data: an object, a set, a number as a key, a lone surrogate.
             return [WrongArgument(path="", expected="JSON data", got=str(error)[:MAX_COMPILE_ERROR])]
 
     def _explain(self, value: Any) -> list[WrongArgument]:
-        """Describe what is wrong. Listing all errors costs far more than finding one, so large values get few."""
+        """Describe the problems. Listing all errors costs far more than finding one, so for large values only the
+        beginning is explained.
+        """
         if not self._explainable(value):
-            value = beginning(value, BEGINNING)  # what is wrong in its beginning stands in the same place there
+            value = beginning(value, BEGINNING)  # problems keep their paths
             if not self._explainable(value) or self.is_valid(value):
-                got = "a value that does not, too large or too deep to say where"
+                got = "a value that does not, too large or too deep for details"
                 return [WrongArgument(path="", expected="a value that fits its schema", got=got)]
         errors = self._validator.iter_errors(value)
         problems = (
@@ -351,13 +357,17 @@ def _engines() -> "tuple[RegexOptions, FancyRegexOptions]":
 
 
 def _compile(schema: Mapping[str, Any]) -> "Draft202012Validator":
-    """Compile a schema. Raises SchemaError with everything that is wrong.
+    """Compile a schema. Raises SchemaError with all problems.
 
-    Patterns run on the engine that is linear in time; what it can't do (look-around) gets few steps on the other.
+    Patterns run on the linear-time engine, or, if they need look-around, on the backtracking engine with a low step
+    limit.
     """
-    from jsonschema_rs import Draft202012Validator, ValidationError  # 4 MB, which a server takes with its first call
+    from jsonschema_rs import (
+        Draft202012Validator,
+        ValidationError,
+    )  # 4 MB; a server imports it with its first call
 
-    thawed = deepcopy(dict(schema))  # the validator takes plain lists only
+    thawed = deepcopy(dict(schema))  # the validator requires plain lists
     refused = ValueError()
     for patterns in _engines():
         try:
@@ -366,7 +376,7 @@ def _compile(schema: Mapping[str, Any]) -> "Draft202012Validator":
             refused = error
     if not isinstance(refused, ValidationError):
         raise SchemaError(str(refused)[:MAX_COMPILE_ERROR]) from None
-    # The compiler stops at the first fault, the meta-schema finds them all.
+    # The compiler stops at the first problem; the meta-schema finds all of them.
     meta = Draft202012Validator({"$ref": META_SCHEMA}, offline=True)
     errors = [*islice(meta.iter_errors(thawed), MAX_PROBLEMS)] or [refused]
     problems = (str(problem) for one in errors for problem in describe_violation(one, frozenset()))
@@ -374,8 +384,8 @@ def _compile(schema: Mapping[str, Any]) -> "Draft202012Validator":
 
 
 def close_schema(schema: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Forbid further properties where a schema says nothing of them: a tool takes no other arguments."""
-    schema = {"properties": {}, **schema}  # without it the validator doesn't say which properties were unexpected
+    """Forbid additional properties, unless the schema mentions them: a tool takes no other arguments."""
+    schema = {"properties": {}, **schema}  # needed by the validator for naming unexpected properties
     if "additionalProperties" in schema or "unevaluatedProperties" in schema:
         return schema
     keyword = "unevaluatedProperties" if any(name in schema for name in _BORROWING) else "additionalProperties"
@@ -388,7 +398,7 @@ def properties_of(schema: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def depth_of(value: Any, most: int) -> int:
-    """Return how deep a value is nested, `most` at the most."""
+    """Return the nesting depth of a value, at most `most`."""
     level: list[Any] = [value]
     for depth in range(most):
         level = [child for item in level for child in _children(item)]
@@ -398,7 +408,7 @@ def depth_of(value: Any, most: int) -> int:
 
 
 def larger_than(value: Any, most: int, numbers_only: bool = False) -> bool:
-    """Return whether a value has more parts, or numbers, than `most`. A long number counts as several."""
+    """Return whether a value has more than `most` parts, or numbers. Long numbers count as several."""
     waiting: list[Any] = [value]
     while waiting:
         part = waiting.pop()
@@ -414,7 +424,7 @@ def larger_than(value: Any, most: int, numbers_only: bool = False) -> bool:
 
 
 def beginning(value: Any, most: int) -> Any:
-    """Return the value with every list cut to its first items."""
+    """Return the value with every list truncated to its first items."""
     if type(value) in _LEAVES:
         return value
     if isinstance(value, Mapping):
@@ -425,7 +435,7 @@ def beginning(value: Any, most: int) -> Any:
 
 
 def _children(value: Any) -> Collection[Any]:
-    if type(value) in _LEAVES:  # most are: asking for a Mapping takes ten times as long
+    if type(value) in _LEAVES:  # the usual case; the test for a Mapping takes ten times as long
         return ()
     if isinstance(value, Mapping):
         return cast(Mapping[str, Any], value).values()

@@ -1,8 +1,8 @@
-"""Refuses JSON Schemas that could hurt: too large, too deep, reaching outside, or exponentially slow.
+"""Refuses harmful JSON Schemas: too large, too deep, with external references, or exponentially slow. Validators follow
+`anyOf` and `$ref` for every alternative, so twenty small definitions can take minutes, and an attacker may control both
+the schema (a server's tool) and the value (a model's call).
 
-Validators walk `anyOf` and `$ref` again for every alternative, so that twenty small definitions can cost minutes, and
-an attacker may send both the schema (a server's tool) and the value (a model's call). The cost of a schema is
-bounded before it is ever used: `guard` counts how often, in the worst case, one value could be looked at.
+So `guard` bounds the cost of a schema before its first use: the number of checks for one value in the worst case.
 """
 
 from collections.abc import Iterable, Mapping
@@ -21,31 +21,30 @@ MAX_NODES = 5_000
 MAX_PATTERNS = 200
 MAX_COST = 4_000
 MAX_VALUE_DEPTH = 64
-MAX_WORK = 100_000  # steps of ours to find the cost of a recursive schema
+MAX_WORK = 100_000  # steps for computing the cost of a recursive schema
 
 _NUMBERS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf")
 _REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """What a schema may cost: the checks that one value may take, along its worst branch.
+    """The cost of a schema: the maximum number of checks for one value, along the worst branch. For a recursive schema,
+    `costs[d]` is the cost of values with `d` levels; errors in deeper values would take too long to explain.
 
-    For a recursive schema by the depth of the value: `costs[d]` for `d` levels; deeper ones would take too long to
-    explain. For any other there is one cost for all. `slow` counts the checks that take about a microsecond: those
-    of numbers against numbers, and those of `uniqueItems`.
+    Other schemas have one cost. `slow` counts the checks that take about a microsecond: comparisons of numbers, and
+    `uniqueItems`.
     """
 
     costs: tuple[int, ...]
     slow: tuple[int, ...] = (0,)
-    compares_items: bool = False  # by `uniqueItems`: then all parts count as slow, else numbers alone
+    compares_items: bool = False  # by `uniqueItems`: all parts count as slow, not only numbers
     recursive: bool = False
 
 
 def guard(schema: Schema) -> Verdict:
-    """Refuse a harmful schema, and tell what a harmless one may cost.
+    """Refuse a harmful schema and return the cost of a harmless one.
 
-    Whether a value fits is quick to tell at any depth; it is the list of what is wrong that multiplies where a schema
-    is recursive.
+    Validation is fast at any depth, but listing the errors of a recursive schema is not.
     """
     check_size(schema)
     graph = _Graph(schema)
@@ -67,7 +66,7 @@ def guard(schema: Schema) -> Verdict:
 
 
 def _slow_costs(graph: "_Graph", depths: Iterable[int]) -> tuple[int, ...]:
-    """Return the costs by depth, for as many depths as can be computed quickly, at least one."""
+    """Return the costs for at least one depth, and as many more as can be computed quickly."""
     weights = [node.slow for node in graph.nodes]
     if not any(weights):
         return (0,)
@@ -80,7 +79,7 @@ def _slow_costs(graph: "_Graph", depths: Iterable[int]) -> tuple[int, ...]:
 
 
 def check_size(schema: Any) -> None:
-    """Refuse what is too large or too deep, before anything walks over all of it."""
+    """Refuse a schema that is too large or too deep, before other functions walk over all of it."""
     _count(schema, {}, 0)
     try:
         size = len(msgspec.json.encode(schema))
@@ -91,7 +90,7 @@ def check_size(schema: Any) -> None:
 
 
 def _count(value: Any, seen: dict[int, int], depth: int) -> int:
-    """Count the values in it when written out: one that stands in two places counts twice, and is walked once."""
+    """Count the values in the written-out form. Shared values count each time, but are walked once."""
     if not isinstance(value, Mapping | list | tuple):
         return 1
     if depth > 2 * MAX_DEPTH:
@@ -107,7 +106,7 @@ def _count(value: Any, seen: dict[int, int], depth: int) -> int:
 
 
 class _Node(msgspec.Struct):
-    """One sub-schema: what it costs by itself, what looks at the same value again, and what looks at its parts."""
+    """A sub-schema: its own cost, the sub-schemas for the same value (`again`), and those for the value's parts."""
 
     weight: int
     slow: int = 0
@@ -131,7 +130,7 @@ class _Graph:
             self.nodes.append(self._node(schema))
 
     def _collect(self, node: Any, depth: int) -> None:
-        """Number every sub-schema, find the anchors, refuse what can't be followed."""
+        """Number every sub-schema, find the anchors, and refuse unsupported references."""
         if id(node) in self._numbers:
             return
         if depth > MAX_DEPTH:
@@ -151,7 +150,7 @@ class _Graph:
             raise SchemaError("an inner $id is not supported: use #/$defs/…")
         found = schema.get("patternProperties")
         self._patterns += ("pattern" in schema) + (len(cast(Schema, found)) if isinstance(found, Mapping) else 0)
-        if self._patterns > MAX_PATTERNS:  # compiling one takes up to a millisecond
+        if self._patterns > MAX_PATTERNS:  # compiling a pattern takes up to 1 ms
             raise SchemaError(f"more than {MAX_PATTERNS} patterns")
         for name in ("$anchor", "$dynamicAnchor"):
             if isinstance(anchor := schema.get(name), str):
@@ -173,13 +172,13 @@ class _Graph:
         return _Node(_weight(schema), _slow(schema), again, places)
 
     def _number(self, node: Any) -> int:
-        """Return the number of a node. Raises SchemaError: a reference may lead to something that no keyword does."""
+        """Return the number of a sub-schema. Raises SchemaError if it is not a place where a schema may stand."""
         if id(node) not in self._numbers:
-            raise SchemaError("a reference leads to a place where no schema stands; put it under #/$defs/…")
+            raise SchemaError("a reference leads to a place without a schema; put the schema under #/$defs/…")
         return self._numbers[id(node)]
 
     def _resolve(self, ref: str) -> Any:
-        from urllib.parse import unquote  # only where a schema has references
+        from urllib.parse import unquote  # only needed for references
 
         pointer = ref[1:]
         if pointer and not pointer.startswith("/"):
@@ -200,7 +199,7 @@ class _Graph:
 
 
 class _Costs:
-    """What it may cost to check a value against each node of a graph, for values of a given depth."""
+    """The costs of checking values of a given depth against each node of a graph."""
 
     def __init__(self, weights: list[int], graph: _Graph) -> None:
         self._weights = weights
@@ -209,14 +208,14 @@ class _Costs:
         self.work = 0
         try:
             if _cyclic([node.again for node in self._nodes]):
-                raise SchemaError("refers to itself without looking at a part of the value: that would never end")
+                raise SchemaError("refers to itself for the same value: checking would never end")
             parts = ((one for places in node.parts.values() for one in chain(*places.values())) for node in self._nodes)
             self.recursive = _cyclic([[*node.again, *inner] for node, inner in zip(self._nodes, parts, strict=True)])
         except RecursionError:
-            raise SchemaError("its references make too long a chain") from None
+            raise SchemaError("its chain of references is too long") from None
 
     def of(self, number: int, depth: int) -> int:
-        """Return the cost of a node for an object or an array, whichever is higher. The root is number 0."""
+        """Return the higher of a node's costs for an object and an array. The root is number 0."""
         return max(self._of_kind(number, depth, kind) for kind in CONTAINER_KINDS)
 
     def _of_kind(self, number: int, depth: int, kind: str) -> int:
@@ -227,7 +226,7 @@ class _Costs:
         node = self._nodes[number]
         total = self._weights[number] + sum(self._of_kind(child, depth, kind) for child in node.again)
         if depth > 0 and total <= MAX_COST and kind in node.parts:
-            # Different properties are different values: the costliest counts, with what looks at every one of them.
+            # Properties are different values: count the costliest one, plus the schemas that apply to every property.
             sums = {place: sum(self.of(one, depth - 1) for one in ones) for place, ones in node.parts[kind].items()}
             total += sums.pop("", 0) + max(sums.values(), default=0)
         self._known[key] = min(total, MAX_COST + 1)
@@ -249,17 +248,17 @@ def _cyclic(edges: list[list[int]]) -> bool:
 
 
 def _weight(schema: Schema) -> int:
-    """Return what a sub-schema costs itself: one, and one for each error it could make, or value it compares with."""
+    """Return the cost of a sub-schema without its parts: 1 plus the numbers of possible errors and compared values."""
     required, enum = schema.get("required"), schema.get("enum")
     names = len(cast(list[Any], required)) if isinstance(required, list | tuple) else 0
     options = cast(list[Any], enum) if isinstance(enum, list | tuple) else []
-    # Texts are looked up; numbers and structures are compared one by one, and slowly.
+    # Texts are hashed; numbers and structures are compared one by one, which is slow.
     return 1 + names + len(options) // 100 + sum(4 for option in options if not isinstance(option, str))
 
 
 def _slow(schema: Schema) -> int:
     limits = sum(_number_cost(schema[name]) for name in _NUMBERS if name in schema)
-    limits += 2 * isinstance(schema.get("multipleOf"), float)  # that divides fractions
+    limits += 2 * isinstance(schema.get("multipleOf"), float)  # divides fractions
     enum = schema.get("enum")
     options = [*cast(list[Any], enum)] if isinstance(enum, list | tuple) else []
     options += [schema["const"]] if "const" in schema else []
@@ -267,7 +266,7 @@ def _slow(schema: Schema) -> int:
 
 
 def _option_cost(option: Any) -> int:
-    """Return the cost of a comparison with this option: 0 without a number in it, because an unequal one ends it."""
+    """Return the cost of a comparison with this option: 0 if it contains no number."""
     if isinstance(option, Mapping | list | tuple):
         children = cast(Schema, option).values() if isinstance(option, Mapping) else cast(list[Any], option)
         return max(map(_option_cost, children), default=0)
@@ -275,7 +274,7 @@ def _option_cost(option: Any) -> int:
 
 
 def _number_cost(number: Any) -> int:
-    """Return the cost of a comparison with a number: the more digits it has when written out, the higher."""
+    """Return the cost of a comparison with a number, which grows with the number of digits."""
     if isinstance(number, bool) or not isinstance(number, int | float):
         return 0
     if isinstance(number, int):

@@ -1,6 +1,6 @@
-"""Knows which keywords of JSON Schema hold sub-schemas, and rewrites keywords of older drafts to draft 2020-12.
+"""The JSON Schema keywords that hold sub-schemas, and rewriting of older drafts to draft 2020-12.
 
-Only spellings that draft 2020-12 would refuse or silently ignore are rewritten.
+Only keywords that draft 2020-12 would refuse or silently ignore are rewritten.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -8,11 +8,11 @@ from typing import Any, cast
 
 Schema = Mapping[str, Any]
 
-# Keywords whose sub-schemas look at the same value again.
+# Keywords whose sub-schemas apply to the same value.
 _HERE_LIST = ("allOf", "anyOf", "oneOf")
 _HERE_ONE = ("not", "if", "then", "else")
 _HERE_MAP = ("dependentSchemas",)
-# Keywords whose sub-schemas look at a part of the value: those that name the part, those with patterns, those for any.
+# Keywords whose sub-schemas apply to a part of the value: by name, by pattern, or to any part.
 _PARTS = {
     "object": ("properties", "patternProperties", ("additionalProperties", "unevaluatedProperties", "propertyNames")),
     "array": ("prefixItems", "", ("items", "contains", "unevaluatedItems")),
@@ -37,7 +37,7 @@ def in_place_subschemas(schema: Schema) -> Iterator[Any]:
 
 
 def child_subschemas(schema: Schema, kind: str) -> Iterator[tuple[str, Any]]:
-    """Yield sub-schemas for the parts of an object or an array, each with its place: a name or index, "" for any."""
+    """Yield sub-schemas for the parts of an object or array, each with a name or index, or "" for any part."""
     named, pattern, any_part = _PARTS[kind]
     found = schema.get(named)
     if isinstance(found, Mapping):
@@ -56,14 +56,14 @@ def definitions(schema: Schema) -> Iterator[Any]:
 
 
 def subschemas(schema: Schema) -> Iterator[Any]:
-    """Yield every sub-schema that stands directly in a schema, definitions included."""
+    """Yield the direct sub-schemas of a schema, including definitions."""
     yield from in_place_subschemas(schema)
     yield from definitions(schema)
     yield from (part for kind in CONTAINER_KINDS for _, part in child_subschemas(schema, kind))
 
 
 def stands_alone(schema: Any) -> bool:
-    """Return whether a schema refers to nothing but its definitions: then a part means the same elsewhere."""
+    """Return whether a schema refers only to its definitions, so that its parts can be moved."""
     waiting: list[Any] = [schema]
     while waiting:
         part = waiting.pop()
@@ -78,7 +78,7 @@ def stands_alone(schema: Any) -> bool:
 
 
 def map_subschemas(schema: Schema, change: Callable[[Any], Any]) -> dict[str, Any]:
-    """Return a copy of the schema with every direct sub-schema changed."""
+    """Return a copy of the schema with a function applied to every direct sub-schema."""
     new = dict(schema)
     lists = (*_HERE_LIST, "prefixItems")
     maps = ("properties", "patternProperties", *_HERE_MAP, *_DEFINITIONS)
@@ -116,6 +116,6 @@ def upgrade(schema: Any) -> Any:
         for name, needs in cast(Mapping[str, Any], new.pop("dependencies")).items():
             keyword = "dependentRequired" if isinstance(needs, list | tuple) else "dependentSchemas"
             before = new.get(keyword)
-            if before is None or isinstance(before, Mapping):  # else it is wrong, and the compiler says so
+            if before is None or isinstance(before, Mapping):  # else invalid; the compiler reports it
                 new[keyword] = {**cast(Mapping[str, Any], before or {}), name: upgrade(needs)}
     return new

@@ -1,8 +1,9 @@
-"""Writes a tool as Python code would call it, and as a model or a person reads it: its identifier, signature and types.
+"""Tools as Python code calls them: identifiers, signatures and arguments. `12306-mcp.get-date` is not valid Python, so
+code uses `_12306_mcp.get_date`.
 
-Python can't write `12306-mcp.get-date`, so code writes `_12306_mcp.get_date`. A name that is an identifier stays as it
-is; of two names with the same identifier one gets a short hash, which does not depend on what other tools there are.
-Arguments that somebody typed as texts are JSON where the tool's schema wants data, else the text itself.
+Names that are identifiers stay unchanged. If two names have the same identifier, one of them gets a short hash, which
+does not depend on other tools. Arguments typed on a command line are decoded as JSON if the tool's schema asks for
+data, and are texts otherwise.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,7 +19,7 @@ from onetool.core.type_names import resolve_definition, return_shape, type_name
 
 
 def call_text(name: str, args: Mapping[str, Any]) -> str:
-    """Return a call as code writes it; by `ot.call` where Python can't say the name of the tool or of an argument."""
+    """Return a call in Python, using `ot.call` if the tool or an argument has no valid Python name."""
     if any(sign in name for sign in "@/") or any(as_identifier(arg) != arg for arg in args):
         return f"ot.call({name!r}, {dict(args)!r})"
     word = ".".join(map(as_identifier, name.split(".")))
@@ -38,9 +39,9 @@ def as_identifier(name: str) -> str:
 
 
 def as_identifiers(names: Iterable[str], taken: Iterable[str] = ()) -> dict[str, str]:
-    """Return every name by its spelling, in whatever order they come. Names that are their own spelling keep it.
+    """Map identifiers to names, independent of the order. Names that are identifiers keep them.
 
-    `taken` are words that mean something else already.
+    `taken` are reserved words.
     """
     wanted: dict[str, list[str]] = {}
     for name in dict.fromkeys(names):
@@ -54,7 +55,7 @@ def as_identifiers(names: Iterable[str], taken: Iterable[str] = ()) -> dict[str,
             found[spelling] = spelling if spelling in same else same[0]
         others += [(name, spelling) for name in same if found.get(spelling) != name]
     for name, spelling in sorted(others):
-        from hashlib import sha256  # slow to load, and hardly a name needs it
+        from hashlib import sha256  # slow to import and rarely needed
 
         digest = sha256(name.encode(errors="surrogatepass")).hexdigest()
         word = next(word for end in range(4, 65) if (word := f"{spelling}_{digest[:end]}") not in used)
@@ -69,11 +70,11 @@ def as_identifiers(names: Iterable[str], taken: Iterable[str] = ()) -> dict[str,
 def arguments_by_name(spec: ToolSpec, args: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
     """Return the arguments by parameter name. Raises TypeError for too many, or for two values of one parameter.
 
-    A parameter whose name Python can't say may be given by its spelling: `from_` for `from`.
+    Parameters may be given by identifier: `from_` for `from`.
     """
     given = dict(zip(spec.order, args, strict=False))
     if len(args) > len(given):
-        raise TypeError(f"{spec.name} takes {len(spec.order)} arguments at the most, got {len(args)}")
+        raise TypeError(f"{spec.name} takes {len(spec.order)} arguments at most, got {len(args)}")
     by_word = _parameters_by_word(spec.order)
     for word, value in named.items():
         name = by_word.get(word, word)
@@ -84,33 +85,33 @@ def arguments_by_name(spec: ToolSpec, args: Sequence[Any], named: Mapping[str, A
 
 
 def parameter_named(spec: ToolSpec, word: str) -> str:
-    """Return the parameter with this name or identifier; the word itself if there is none."""
+    """Return the name of the parameter with this name or identifier; `word` itself if there is none."""
     return _parameters_by_word(spec.order).get(word, word)
 
 
 @lru_cache(maxsize=1024)
 def _parameters_by_word(order: tuple[str, ...]) -> dict[str, str]:
-    """Return the parameters by name and by identifier. A name comes before the identifier of another parameter."""
+    """Map names and identifiers to parameters. Names take precedence over identifiers of other parameters."""
     return {**{as_identifier(name): name for name in reversed(order)}, **{name: name for name in order}}
 
 
 # A tool's signature in one line, for people and models: `fs.read_file(path: str, maxBytes: int = 204800)`.
 
-MAX_DEFAULT = 1_000  # characters; of a longer default the beginning is shown
+MAX_DEFAULT = 1_000  # characters; longer defaults are truncated
 
 
 def signature(spec: ToolSpec, name: str | None = None, *, exact: bool = False) -> str:
-    """Write a signature, with what is known of its return value."""
+    """Return a signature with the known shape of the return value."""
     shape = return_shape(spec)
     return f"{call_signature(spec, name, exact=exact)}{f' -> {shape}' if shape else ''}"
 
 
 def call_signature(spec: ToolSpec, name: str | None = None, *, exact: bool = False) -> str:
-    """Write a signature without the return value. Optional parameters come last, with their defaults, or '...' where
-    none is known.
+    """Return a signature without the return value. Optional parameters come last, with their defaults, or '...' for
+    unknown ones.
 
-    `name` is what code calls the tool, where that is not its own name. With `exact`, parameters have their own names,
-    for those who write JSON, and not those that code gives them.
+    `name` replaces the tool's name. With `exact`, parameters have their names as in JSON, else their identifiers for
+    code.
     """
     schema = spec.input_schema
     properties = cast(Mapping[str, Any], schema.get("properties") or {})
@@ -133,13 +134,13 @@ def _default(schema: Any) -> str:
     return text if len(text) <= MAX_DEFAULT else repr(cut(value if isinstance(value, str) else text, MAX_DEFAULT))
 
 
-# Arguments that somebody typed
+# Arguments typed on a command line
 
 MAX_REFERENCES = 10  # references in a schema that are followed
 
 
 def is_text(key: str, spec: ToolSpec) -> bool | None:
-    """Return whether an argument is a text; None if it may be something else as well, and both are tried."""
+    """Return whether an argument is a text; None if the schema allows texts and other types, so that both are tried."""
     properties: Mapping[str, Any] = spec.input_schema.get("properties") or {}
     kinds = _kinds(properties.get(key), spec.input_schema, MAX_REFERENCES)
     if kinds is None:
@@ -151,14 +152,14 @@ def is_text(key: str, spec: ToolSpec) -> bool | None:
 def takes_others(spec: ToolSpec) -> bool:
     """Return whether a tool may take arguments that its schema does not name."""
     schema = spec.input_schema
-    further = schema.get("additionalProperties", spec.source != "local")  # a server says itself what it does not take
-    if further or spec.prepare is not None:  # code of its own may make others of them
+    further = schema.get("additionalProperties", spec.source != "local")  # servers allow others by default
+    if further or spec.prepare is not None:  # pre-processors may accept others
         return True
     return any(word in schema for word in ("patternProperties", "allOf", "anyOf", "oneOf", "$ref"))
 
 
 def named_values(key: str, spec: ToolSpec) -> list[str]:
-    """Return the values that the schema lists for an argument, as they are typed."""
+    """Return the values that the schema lists for an argument, in the form to be typed."""
     properties: Mapping[str, Any] = spec.input_schema.get("properties") or {}
     field = properties.get(key)
     if not isinstance(field, Mapping):
@@ -172,7 +173,7 @@ def named_values(key: str, spec: ToolSpec) -> list[str]:
 
 
 def _kinds(schema: Any, root: Mapping[str, Any], depth: int) -> set[str] | None:
-    """Return the types that a schema names; None if it names none."""
+    """Return the types that a schema names; None without any."""
     if not isinstance(schema, Mapping) or not depth:
         return None
     fields = cast(Mapping[str, Any], schema)

@@ -1,8 +1,9 @@
-"""ToolSpec: one type for every tool, and how a declared definition becomes one. Only `sources/` knows where it is from.
+"""ToolSpec, the type of every tool, and the conversion of declared definitions. Only `sources/` knows where tools come
+from.
 
     {name, description, type: "function", handler, parameters, implementation: {type: mock | builtin | internal, …}}
 
-`implementation.handler` is the function that runs; the top-level `handler` is a required label.
+`implementation.handler` names the function that runs; the top-level `handler` is a required label.
 """
 
 import inspect
@@ -33,18 +34,18 @@ NO_PARAMETERS: Mapping[str, Any] = freeze({"type": "object", "properties": {}})
 
 
 def is_address(url: Any) -> bool:
-    """Return whether a text can be shown as the address of a page: on one line, and nothing else."""
+    """Return whether a text is a web address that can be shown on one line."""
     return isinstance(url, str) and re.fullmatch(r"https?://[^\s/][^\s]*", url) is not None and url.isprintable()
 
 
 class Requirement(msgspec.Struct, frozen=True, kw_only=True):
-    """Something outside of Python's own that a tool can't work without: a command, or a library."""
+    """A command or library that a tool needs."""
 
     kind: Literal["cli", "lib"]
     name: str
-    minimum: str | None = None  # the oldest version that will do
-    version_flag: str | None = None  # how to ask a command for its version
-    install: str | None = None  # what a person can do when it is missing
+    minimum: str | None = None  # the oldest supported version
+    version_flag: str | None = None  # the option that prints a command's version
+    install: str | None = None  # how to install it
 
     def to_dict(self) -> dict[str, str]:
         facts = {"kind": self.kind, "name": self.name, "minimum": self.minimum, "install": self.install}
@@ -52,41 +53,41 @@ class Requirement(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ToolSpec(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True, weakref=True):
-    """What a tool is: its name, what it takes and gives, how it behaves, and the handler that runs it."""
+    """A tool: its name, its input and output schemas, its properties, and its handler."""
 
     name: str
     description: str
     input_schema: Mapping[str, Any] = NO_PARAMETERS
     output_schema: Mapping[str, Any] | None = None
-    structured_schema: Mapping[str, Any] | None = None  # of its structured content in MCP, where that is another value
+    structured_schema: Mapping[str, Any] | None = None  # of the structured content in MCP, if that differs
     handler: Handler | None = None
     source: str = "local"  # "local", or "proxy:<server>"
-    server_listing: Mapping[str, Any] = NOTHING  # what its MCP server lists beside this: title, annotations, _meta …
-    settings_of: str | None = None  # the pack whose settings it runs with, where that is not its own
-    defined_in: str | None = None  # the file and line, where there is one
-    timeout: float | None = None  # seconds; None means the executor's default
-    retries: int | None = None  # further tries after a failure; None: the executor's default, if it is idempotent
-    pure: bool = False  # same arguments, same value, no effect: may be cached
-    idempotent: bool = False  # may be tried again
-    read_only: bool | None = None  # changes nothing outside; None: nobody has said
-    parallel: bool = False  # may run beside other calls of the same step
-    hidden: bool = False  # callable, but in no list
-    task: Literal["optional", "required"] | None = None  # may outlast the patience of whoever called
+    server_listing: Mapping[str, Any] = NOTHING  # further fields from its MCP server: title, annotations, _meta …
+    settings_of: str | None = None  # the pack whose settings apply, if not its own
+    defined_in: str | None = None  # file and line, if known
+    timeout: float | None = None  # seconds; None: the executor's default
+    retries: int | None = None  # None: the executor's default if the tool is idempotent, else 0
+    pure: bool = False  # same arguments, same value, no side effects: may be cached
+    idempotent: bool = False  # safe to repeat
+    read_only: bool | None = None  # has no side effects; None: unknown
+    parallel: bool = False  # may run in parallel with other calls of the same step
+    hidden: bool = False  # callable, but not listed
+    task: Literal["optional", "required"] | None = None  # support for running as an MCP task
     enabled: bool = True
-    off: str | None = None  # why it is not enabled, and what to do about that, where somebody knows
+    off: str | None = None  # why the tool is disabled, and how to enable it, if known
     tags: tuple[str, ...] = ()
     examples: tuple[str, ...] = ()
     requires: tuple[Requirement, ...] = ()
-    docs_url: str | None = None  # where its pack is documented, where the pack says so itself
-    kept_as: str | None = None  # its id, where it is kept in a store
-    prepare: "ToolSpec | None" = None  # gets the arguments as `args`; its value is what is validated in their place
-    lenient: bool = False  # somebody else's server checks its arguments: it may take more than its schema says
-    strict: bool = True  # whether code that contradicts its schema is refused before it runs
-    documented_schema: Callable[[], Mapping[str, Any] | None] | None = None  # by its docstring or source
-    observed: "ObservedValues | None" = None  # its values so far, where it declares no type: for help, never for checks
+    docs_url: str | None = None  # the pack's documentation, if the pack declares it
+    kept_as: str | None = None  # the tool's ID in its store, if any
+    prepare: "ToolSpec | None" = None  # gets the arguments as `args`; returns the arguments to validate
+    lenient: bool = False  # a server checks the arguments, and may accept more than the schema
+    strict: bool = True  # refuse code that contradicts the schema before it runs
+    documented_schema: Callable[[], Mapping[str, Any] | None] | None = None  # from the docstring or source
+    observed: "ObservedValues | None" = None  # values so far, if no type is declared: for help, never for checks
 
     def __post_init__(self) -> None:
-        # A frozen struct with a dict inside is not frozen; this one is, all the way down.
+        # A frozen struct may still contain mutable dicts, so freeze the contents, too.
         msgspec.structs.force_setattr(self, "input_schema", freeze(self.input_schema))
         msgspec.structs.force_setattr(self, "output_schema", freeze(self.output_schema))
         msgspec.structs.force_setattr(self, "structured_schema", freeze(self.structured_schema))
@@ -96,16 +97,16 @@ class ToolSpec(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True, w
 
     @property
     def parameters(self) -> Mapping[str, Any]:
-        """The input schema, by the word that definitions and providers use."""
+        """The input schema, by the name in definitions and provider formats."""
         return self.input_schema
 
     @cached_property
     def arguments(self) -> "CompiledSchema":
-        """The input schema, compiled once, when first needed. Closed to further arguments unless it says otherwise."""
+        """The input schema, compiled on first use. Refuses unknown arguments unless the schema allows them."""
         return _compiled(self.input_schema, closed=True, lenient=self.lenient)
 
     def argument(self, name: str) -> "CompiledSchema":
-        """Return the schema of one argument alone, compiled when first needed."""
+        """Return the schema of one argument, compiled on first use."""
         if name not in self._alone:
             schema: Any = self.input_schema["properties"][name]
             shared = {word: self.input_schema[word] for word in ("$defs", "definitions") if word in self.input_schema}
@@ -121,25 +122,25 @@ class ToolSpec(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True, w
         return None if self.output_schema is None else _compiled(self.output_schema, closed=False)
 
     def compile(self) -> None:
-        """Compile both schemas now, which may take a second. Using a bad one raises SchemaError."""
+        """Compile both schemas now, which may take a second. Invalid schemas raise SchemaError only on use."""
         with suppress(SchemaError):
             _ = self.arguments, self.output
 
     @cached_property
     def secrets(self) -> frozenset[str]:
-        """Names of the arguments whose values must never be shown."""
+        """The names of the arguments with secret values."""
         return secret_names(self.input_schema)
 
     @cached_property
     def is_async(self) -> bool:
-        """Whether the handler runs on the loop; the others get a thread."""
+        """Whether the handler runs on the event loop, not in a thread."""
         from inspect import iscoroutinefunction
 
         return iscoroutinefunction(self.handler) or iscoroutinefunction(getattr(self.handler, "__call__", None))  # noqa: B004
 
     @cached_property
     def order(self) -> tuple[str, ...]:
-        """Its parameters in the order in which they are shown, and can be given without a name: required ones first."""
+        """The parameters in the order of display and of positional arguments: required ones first."""
         properties: Mapping[str, Any] = self.input_schema.get("properties") or {}
         required: list[str] = self.input_schema.get("required") or []
         return tuple(sorted(properties, key=lambda name: name not in required))
@@ -150,7 +151,7 @@ class ToolSpec(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True, w
 
     @property
     def pack(self) -> str:
-        """The part before the first dot; tools without one are listed under `config`."""
+        """The part of the name before the first dot; `config` for names without a dot."""
         pack, dot, _ = self.name.partition(".")
         return pack if dot else "config"
 
@@ -159,7 +160,7 @@ class ToolSpec(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True, w
 
 
 def effect_of(read_only: bool | None, idempotent: bool) -> str:
-    """Return `reads`, `changes`, or nothing where it isn't known; and `repeatable` where a change can be repeated."""
+    """Return `reads`, `changes`, or an empty text if unknown, with `repeatable` for changes that can be repeated."""
     if read_only:
         return "reads"
     marks = ["changes"] if read_only is False else []
@@ -167,7 +168,7 @@ def effect_of(read_only: bool | None, idempotent: bool) -> str:
 
 
 def _compiled(schema: Mapping[str, Any], *, closed: bool, lenient: bool = False) -> "CompiledSchema":
-    from onetool.core.schema import CompiledSchema  # brings the validator, which listing tools does not need
+    from onetool.core.schema import CompiledSchema  # imports the validator, which listing tools does not need
 
     return CompiledSchema(schema, closed=closed, lenient=lenient)
 
@@ -189,23 +190,23 @@ def handler_for(implementation: Mapping[str, Any], known: Mapping[str, Handlers]
 
 
 class _Mock:
-    """A handler that always gives the same answer."""
+    """A handler that always returns the same value."""
 
     def __init__(self, response: Any) -> None:
         self.response = deepcopy(response)
 
     async def __call__(self, **_: Any) -> Any:
-        return deepcopy(self.response)  # a caller that changes what it got must not change the next answer
+        return deepcopy(self.response)  # callers may change the value
 
 
 def signature_mismatches(handler: Handler, parameters: Mapping[str, Any]) -> list[str]:
-    """Return where the declared parameters and the function's own differ: such a call could only fail."""
+    """Return the differences between the declared parameters and the function's own, with which calls would fail."""
     if isinstance(handler, _Mock):
         return []
     try:
         known = inspect.signature(handler).parameters
     except (TypeError, ValueError):
-        return []  # some compiled functions do not tell
+        return []  # some compiled functions have no signature
     declared = cast(Mapping[str, Any], parameters.get("properties") or {})
     required = cast(list[str], parameters.get("required") or [])
     open_ended = any(parameter.kind is parameter.VAR_KEYWORD for parameter in known.values())
@@ -226,7 +227,7 @@ def signature_mismatches(handler: Handler, parameters: Mapping[str, Any]) -> lis
 
 # Definitions
 
-HTTP_NOT_YET = "HTTP tools not yet supported (coming in v2)"  # a document fixes this text
+HTTP_NOT_YET = "HTTP tools not yet supported (coming in v2)"  # this text is specified
 
 _REQUIRED = ("name", "description", "type", "handler", "parameters", "implementation")
 _FLAGS = ("pure", "idempotent", "read_only", "parallel", "hidden", "enabled")
@@ -235,13 +236,13 @@ _IMPLEMENTATION = {"mock": "mock_response", "builtin": "handler", "internal": "h
 
 
 def accept(definition: Mapping[str, Any] | ToolSpec, builtins: Handlers, internals: Handlers) -> ToolSpec:
-    """Make a ToolSpec of a definition, or check one. Raises DefinitionError with everything that is wrong."""
+    """Convert a definition to a ToolSpec, or check a ToolSpec. Raises DefinitionError with all problems."""
     tool = definition.name if isinstance(definition, ToolSpec) else None
     try:
         spec = definition if isinstance(definition, ToolSpec) else from_definition(definition, builtins, internals)
         tool = spec.name
         _check_spec(spec)
-        _ = spec.arguments, spec.output  # compiled now, so that a bad schema is refused here
+        _ = spec.arguments, spec.output  # compile now, so that invalid schemas are refused
         mock, output = spec.handler, spec.output
         if isinstance(mock, _Mock) and output is not None and (problems := output.check(mock.response)):
             raise DefinitionError(f"implementation.mock_response: {'; '.join(map(str, problems))}", tool=tool)
@@ -250,13 +251,13 @@ def accept(definition: Mapping[str, Any] | ToolSpec, builtins: Handlers, interna
     except DefinitionError:
         raise
     except (TypeError, ValueError, AttributeError, RecursionError, OverflowError) as error:
-        # Anything else is refused, without an effect on the other definitions.
+        # Refuse only this definition; the others are still accepted.
         raise DefinitionError(f"not a definition: {describe_error(error)}", tool=tool) from None
     return spec
 
 
 def _check_spec(spec: ToolSpec) -> None:
-    """Check a ToolSpec that was made by hand: it may hold anything."""
+    """Check a ToolSpec made by hand, whose fields may have any values."""
     fields = {
         **{key: getattr(spec, key) for key in ("name", "description", *_FLAGS, "tags", "examples")},
         "read_only": False if spec.read_only is None else spec.read_only,
@@ -273,8 +274,8 @@ def _check_spec(spec: ToolSpec) -> None:
 
 
 def from_definition(definition: Any, builtins: Handlers, internals: Handlers) -> ToolSpec:
-    """Check a definition and make a ToolSpec of it. The error lists everything that is wrong."""
-    from onetool.core.schema_guard import check_size  # listing tools of packs needs neither
+    """Check a definition and convert it to a ToolSpec. The error lists all problems."""
+    from onetool.core.schema_guard import check_size  # not needed for listing the tools of packs
     from onetool.core.schema_keywords import upgrade
 
     if not isinstance(definition, Mapping):
@@ -297,7 +298,7 @@ def from_definition(definition: Any, builtins: Handlers, internals: Handlers) ->
     chosen = cast(Mapping[str, Any], implementation)
     handler = handler_for(chosen, {"builtin": builtins, "internal": internals}, name)
     for key in ("parameters", "output_schema"):
-        check_size(fields.get(key))  # before it is copied
+        check_size(fields.get(key))  # before copying
     if wrong := signature_mismatches(handler, fields["parameters"]):
         raise DefinitionError("; ".join(wrong), tool=name)
     kind, (pack, dot, _) = chosen["type"], str(chosen.get("handler", "")).partition(".")
@@ -371,7 +372,7 @@ def _implementation_errors(implementation: Any) -> list[str]:
         return [f"implementation.type: expected mock, builtin or internal, got {_kind(kind)} ({near})"]
     needed = _IMPLEMENTATION[kind]
     errors = [_unknown(f"{key}", ("type", needed), "implementation.") for key in fields if key not in ("type", needed)]
-    if needed not in fields:  # the key counts, not its value: null is a fine mock
+    if needed not in fields:  # check the key, not the value: null is a valid mock
         errors.append(f"implementation.{needed}: required for type {kind}, but missing")
     elif needed == "handler" and not isinstance(fields["handler"], str):
         errors.append(f"implementation.handler: expected the name of a function, got {_kind(fields['handler'])}")
@@ -379,7 +380,9 @@ def _implementation_errors(implementation: Any) -> list[str]:
 
 
 def _nested_schema_errors(fields: Mapping[str, Any]) -> list[str]:
-    """Return what is wrong inside the schemas of a definition that is refused anyway: all errors are told together."""
+    """Return the problems in the schemas of a definition that is refused for other reasons, so that all errors are
+    reported at once.
+    """
     from onetool.core.schema import CompiledSchema
 
     errors: list[str] = []

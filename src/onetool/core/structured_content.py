@@ -1,7 +1,7 @@
-"""Wraps values for MCP's structured content, which has to be an object, and unwraps those of servers.
+"""Wraps values for MCP's structured content, which has to be an object, and unwraps values from servers.
 
-A value that is not an object is sent as {"result": value}, as the common SDKs do it. Code gets the value itself and its
-schema; a text in the wrapper that is JSON is parsed.
+Values that are not objects are sent as {"result": value}, like in the common SDKs. Code gets the value itself and its
+schema; JSON texts in the wrapper are decoded.
 """
 
 from collections.abc import Mapping
@@ -11,20 +11,20 @@ from onetool.core.schema_keywords import stands_alone
 from onetool.core.type_names import MAX_DEPTH, resolve_definition, types_of
 
 RESULT = "result"
-HANDLE = "handle"  # stands in a wrapper of ours in place of a value that is too large
+HANDLE = "handle"  # replaces a too large value in the wrapper
 MARK = "x-fastmcp-wrap-result"
 DEFINITIONS = ("$defs", "definitions")
 ABOUT = frozenset({"title", "description", "default", "examples"})
 SMALL = frozenset({"integer", "number", "boolean", "null"})
 TEXT = frozenset({"string", "null"})
 OBJECT, ARRAY = {"type": "object"}, {"type": "array"}
-KEPT = {"type": "string", "description": "of a result that is too large to be sent: where it is kept"}
+KEPT = {"type": "string", "description": "The handle of a stored result, if the result is too large to send"}
 
 Schema = Mapping[str, Any]
 
 
 def is_wrapper(schema: Any) -> bool:
-    """Return whether an output schema says that the object is a wrapper, and nothing that the tool is about."""
+    """Return whether an output schema describes a wrapper around the tool's actual value."""
     if not isinstance(schema, Mapping):
         return False
     parts = cast(Schema, schema)
@@ -34,19 +34,19 @@ def is_wrapper(schema: Any) -> bool:
 
 
 def inner_schema(schema: Schema) -> Schema | None:
-    """Return the schema of the value in a wrapper, as code gets it; None if it means nothing outside."""
+    """Return the schema of the value in a wrapper, as code gets it; None if it depends on the wrapper's schema."""
     properties: Any = schema.get("properties") or {}
     inner: Any = properties.get(RESULT, {})
     if not isinstance(inner, Mapping) or not stands_alone(schema) or any(word in inner for word in DEFINITIONS):
         return None
     part, shared = cast(Schema, inner), _shared(schema)
     if "string" in types_of(part, schema) and "enum" not in part and "const" not in part:
-        return {"anyOf": [part, OBJECT, ARRAY], **shared}  # what a text may be when it is read as JSON
+        return {"anyOf": [part, OBJECT, ARRAY], **shared}  # the text may be JSON
     return {"anyOf": [part, OBJECT], **shared} if HANDLE in properties else {**part, **shared}
 
 
 def wrapped_schema(schema: Any) -> dict[str, Any] | None:
-    """Return the schema of the wrapper around a value of ours; None for plain text, and for values of unknown type."""
+    """Return the schema of the wrapper for a local tool's value; None for plain text and values of unknown type."""
     if not isinstance(schema, Mapping) or not stands_alone(schema):
         return None
     inner = {word: part for word, part in cast(Schema, schema).items() if word not in DEFINITIONS}
@@ -56,11 +56,11 @@ def wrapped_schema(schema: Any) -> dict[str, Any] | None:
     around = {"type": "object", MARK: True, **_shared(cast(Schema, schema))}
     if kinds <= SMALL:
         return {**around, "properties": {RESULT: inner}, "required": [RESULT]}
-    return {**around, "properties": {RESULT: inner, HANDLE: KEPT}}  # one of them, or content that is not data
+    return {**around, "properties": {RESULT: inner, HANDLE: KEPT}}  # one of the two, or content blocks
 
 
 def may_be_content(schema: Any, root: Schema | None = None, levels: int = MAX_DEPTH) -> bool:
-    """Return whether the schema allows a content block, alone or in a list: objects without named members do."""
+    """Return whether the schema allows content blocks, alone or in a list, as objects without named members do."""
     root = cast(Schema, schema) if root is None and isinstance(schema, Mapping) else root or {}
     part = resolve_definition(schema, root)
     if not isinstance(part, Mapping):

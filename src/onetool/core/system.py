@@ -1,6 +1,7 @@
-"""Differences between Linux, macOS and Windows: locks, descriptors, and how programs are started.
+"""Differences between Linux, macOS and Windows: locks, descriptors, and starting programs. Other modules don't test for
+the system.
 
-Only here is asked which system this is. Flags of `os.open` that a system lacks are in `os_files`.
+Flags that some systems lack in `os.open` are in `os_files`.
 """
 
 import os
@@ -23,19 +24,20 @@ except ImportError:
 IS_WINDOWS = os.name == "nt"
 HAS_FLOCK = fcntl is not None
 PROGRAM_SUFFIX = ".exe" if IS_WINDOWS else ""
-# What programs can't start without.
+# Needed for starting programs.
 _WINDOWS_STARTS_WITH = "SYSTEMROOT SYSTEMDRIVE COMSPEC PATHEXT TEMP TMP USERPROFILE APPDATA LOCALAPPDATA"
 START_VARIABLES = tuple(_WINDOWS_STARTS_WITH.split()) if IS_WINDOWS else ()
-MAX_WAIT_S = 60.0  # for a lock of SQLite; flock waits as long as it takes
+MAX_WAIT_S = 60.0  # for SQLite locks; flock waits without limit
 
-# Locks. Without flock, SQLite locks another file for us: one in the folder for temporary files, whose name is made of
-# the numbers that the system has given the file.
+# Locks. Without flock, use a SQLite lock on another file: in the temporary folder, named by device and inode numbers.
 
 stand_ins: "dict[int | OpenFolder, Connection]" = {}
 
 
 def lock(file: "int | OpenFolder", *, shared: bool = False, wait: bool = False) -> bool:
-    """Lock an open file or folder. Returns False if others hold the lock. Raises OSError. SQLite shares none."""
+    """Lock an open file or folder. Return False if the lock is taken. Raises OSError. SQLite locks are always
+    exclusive.
+    """
     if fcntl is None:
         return file in stand_ins or _lock_by_sqlite(file, MAX_WAIT_S if wait else 0.0)
     try:
@@ -46,7 +48,7 @@ def lock(file: "int | OpenFolder", *, shared: bool = False, wait: bool = False) 
 
 
 def unlock(file: "int | OpenFolder") -> None:
-    """Release the lock. Closing alone is not enough where the process was forked meanwhile. Never raises."""
+    """Release the lock. Closing the file is not enough if the process was forked. Never raises."""
     with suppress(OSError):
         if fcntl is not None:
             fcntl.flock(file, fcntl.LOCK_UN)
@@ -55,7 +57,7 @@ def unlock(file: "int | OpenFolder") -> None:
 
 
 def _lock_by_sqlite(file: "int | OpenFolder", seconds: float) -> bool:
-    """Hold a transaction that writes nothing: a lock, which ends with its process."""
+    """Hold an empty transaction as a lock, which ends with the process."""
     import sqlite3
     from tempfile import gettempdir
 
@@ -79,7 +81,7 @@ def _lock_by_sqlite(file: "int | OpenFolder", seconds: float) -> bool:
 
 
 def path_of_descriptor(file: int) -> str | None:
-    """Return where an open file lies, as the system says; None where it does not."""
+    """Return the path of an open file; None if the system can't tell."""
     with suppress(OSError):
         return os.readlink(f"/proc/self/fd/{file}")
     with suppress(AttributeError, OSError):  # macOS
@@ -89,14 +91,14 @@ def path_of_descriptor(file: int) -> str | None:
 
 
 def enlarge_pipes(*pipes: int, size: int) -> None:
-    """Give large messages room, where the system has some: it is shared by all that a person runs."""
+    """Enlarge the buffers of pipes for large messages, if possible: the system limits a user's total."""
     with suppress(AttributeError, OSError):
         for pipe in pipes:
             fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, size)  # pyright: ignore
 
 
 def has_unread(socket: int) -> bool:
-    """Return whether bytes wait in a socket; False where the system does not say."""
+    """Return whether a socket has unread bytes; False if the system can't tell."""
     with suppress(ImportError, AttributeError, OSError):
         from termios import FIONREAD
 
@@ -108,12 +110,12 @@ def has_unread(socket: int) -> bool:
 
 
 def own_group() -> dict[str, Any]:
-    """Return arguments of Popen: Ctrl-C at a terminal, which reaches a whole group, does not reach the program."""
+    """Return Popen arguments for a new process group, so that Ctrl-C in the terminal does not reach the program."""
     return {"creationflags": 0x200} if IS_WINDOWS else {"process_group": 0}  # CREATE_NEW_PROCESS_GROUP
 
 
 def empty_environment() -> dict[str, str]:
-    """Return an environment with nothing but what Windows needs to start a program."""
+    """Return an environment that is empty except for a variable that Windows needs."""
     return {"SystemRoot": os.environ["SYSTEMROOT"]} if IS_WINDOWS else {}
 
 
@@ -122,7 +124,7 @@ def has_window() -> bool:
 
 
 def settings_folder(home: Path, env: Mapping[str, str], system: str = sys.platform) -> Path:
-    """Return where this system's programs keep their settings."""
+    """Return the system's folder for the settings of programs."""
     if system == "win32":
         return Path(env["APPDATA"]) if env.get("APPDATA") else home / "AppData" / "Roaming"
     if system == "darwin":

@@ -1,7 +1,7 @@
-"""Names, texts and times: nearest known names, lookalike characters, lone surrogates, names to keep, times as texts.
+"""Names, texts and times: similar names, lookalike characters, lone surrogates, storable names, times as texts. Times
+are ISO 8601 texts in UTC.
 
-Points in time are texts as ISO 8601 has them, in UTC. Spans are texts such as 30d. `lazy_pattern` is for regular
-expressions that few commands use.
+Spans are texts such as 30d. `lazy_pattern` is for rarely used regular expressions.
 """
 
 import re
@@ -15,7 +15,7 @@ from unicodedata import name as name_of
 
 
 class _LazyPattern:
-    """Stands for a pattern. Each method is looked up at its first use, and then kept."""
+    """A pattern that is compiled on first use. Methods are cached."""
 
     def __init__(self, pattern: Any, flags: int) -> None:
         self._pattern = pattern
@@ -28,12 +28,12 @@ class _LazyPattern:
 
 
 def lazy_pattern(pattern: AnyStr, flags: int = 0) -> re.Pattern[AnyStr]:
-    """Return a pattern that is compiled at its first use: compiling all of ours took 6 % of a short command."""
+    """Return a pattern that is compiled on first use: compiling all patterns took 6 % of a short command."""
     return cast(re.Pattern[AnyStr], _LazyPattern(pattern, flags))
 
 
 def replace_surrogates(text: str) -> str:
-    """Replace each lone surrogate by U+FFFD. Surrogate pairs become their character."""
+    """Replace lone surrogates by U+FFFD, and surrogate pairs by their characters."""
     if text.isascii():
         return text
     try:
@@ -44,7 +44,7 @@ def replace_surrogates(text: str) -> str:
 
 
 def replace_all_surrogates(value: Any) -> Any:
-    """Do the same in all texts of some data, keys too; lists and objects in it become plain ones."""
+    """Replace surrogates in all texts of some data, including keys. Lists and objects become plain ones."""
     if isinstance(value, str):
         return replace_surrogates(value)
     if isinstance(value, Mapping):
@@ -59,19 +59,19 @@ def replace_all_surrogates(value: Any) -> Any:
 
 # Invisible characters and lookalikes
 
-# Of those that count as printable: blank ones, and such as only change the sign before them.
+# Among printable characters: blank ones, and modifiers of the character before them.
 _BLANK = "\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U0001d159\U000e0100-\U000e01ef"
 _MAYBE = lazy_pattern(r"[^\n -~]")
 _HIDDEN = lazy_pattern(f"[{_BLANK}]")
 _CONTROL = lazy_pattern(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-MAX_ODD_WORDS = 100  # that are compared
-SHORTEST_LOOKALIKE = 3  # letters: whole words of one or two, such as the Russian for "and", look Latin
+MAX_ODD_WORDS = 100  # maximum number of words compared
+SHORTEST_LOOKALIKE = 3  # letters: many shorter foreign words, such as the Russian for "and", look Latin
 _NAME = lazy_pattern(r"[^\s/@:,;()\"'<>\[\]{}=]+")
 _DOT = lazy_pattern("[.\u3002\uff0e\uff61]")
 _WORD = lazy_pattern(r"[^\W\d_]+")
 _ALIKE = ("LATIN", "CYRILLIC", "GREEK", "ARMENIAN", "CHEROKEE", "COPTIC", "LISU", "FULLWIDTH", "MATHEMATICAL")
 
-# Cyrillic, Greek, Armenian and other letters, each before the Latin one that a font draws like it.
+# Pairs of a Cyrillic, Greek, Armenian or other letter and the Latin letter that looks the same.
 _PAIRS = (
     "\u0430a \u0435e \u043eo \u0440p \u0441c \u0443y \u0445x \u0456i \u0458j \u0455s \u04bbh \u0501d "
     "\u051bq \u051dw \u04cfl \u0410A \u0412B \u0415E \u041aK \u041cM \u041dH \u041eO \u0420P \u0421C "
@@ -93,7 +93,7 @@ def _escaped(found: re.Match[str]) -> str:
     sign, before = found[0], found.string[found.start() - 1 : found.start()]
     if not sign.isprintable() or _HIDDEN.match(sign):
         return _code(sign)
-    # A mark that belongs on a letter, and stands on none, is drawn over whatever is before it.
+    # A combining mark without a letter is drawn over the preceding character.
     is_stray = category(sign) in ("Mn", "Me") and (not before or category(before)[0] not in "LMN")
     return _code(sign) if is_stray else sign
 
@@ -104,7 +104,7 @@ def _code(sign: str) -> str:
 
 
 def mixed_script_words(text: str) -> Iterator[str]:
-    """Yield the words that mix letters of scripts that look alike, with the odd ones escaped."""
+    """Yield the words that mix letters of similar scripts, with the foreign letters escaped."""
     if text.isascii():
         return
     for found in _WORD.finditer(text):
@@ -114,13 +114,13 @@ def mixed_script_words(text: str) -> Iterator[str]:
 
 
 def disguised(text: str) -> Iterator[str]:
-    """Yield those, and the words that look like Latin ones altogether, with the odd letters escaped."""
+    """Yield words with mixed scripts, and foreign words that look Latin, with the foreign letters escaped."""
     yield from mixed_script_words(text)
     yield from latin_lookalikes(text)
 
 
 def latin_lookalikes(text: str, shortest: int = 1) -> Iterator[str]:
-    """Yield the words of so many letters that look like Latin ones altogether, with the odd letters escaped."""
+    """Yield the foreign words of at least `shortest` letters that look Latin, with the foreign letters escaped."""
     if text.isascii():
         return
     for found in _WORD.finditer(text):
@@ -129,7 +129,7 @@ def latin_lookalikes(text: str, shortest: int = 1) -> Iterator[str]:
 
 
 def suspicious_words(text: str, most: int) -> list[str]:
-    """Return what is odd about words of the text that could be mistaken for others, at most so many of each kind."""
+    """Return warnings about words of the text that could be mistaken for others, at most `most` of each kind."""
     mixed = dict.fromkeys(islice(mixed_script_words(text), MAX_ODD_WORDS))
     alike = dict.fromkeys(islice(latin_lookalikes(text, SHORTEST_LOOKALIKE), MAX_ODD_WORDS))
     return [
@@ -139,7 +139,7 @@ def suspicious_words(text: str, most: int) -> list[str]:
 
 
 def has_controls(value: Any) -> bool:
-    """Return whether a text in the data, or a key, has control characters other than tabs and ends of lines."""
+    """Return whether a text or key in the data has control characters other than tabs and line ends."""
     if isinstance(value, str):
         return _CONTROL.search(value) is not None
     if isinstance(value, Mapping):
@@ -149,7 +149,7 @@ def has_controls(value: Any) -> bool:
 
 
 def hosts_in_ascii(text: str) -> Iterator[str]:
-    """Yield the host names in a text that are not ASCII, as DNS writes them."""
+    """Yield the non-ASCII host names in a text in their DNS form."""
     if text.isascii():
         return
     for found in _NAME.finditer(text):
@@ -166,7 +166,7 @@ def visible(text: object) -> str:
 
 
 def shown_line(text: str) -> str:
-    """Return a visible line; behind it, what looks like something else, and hosts as they are dialled."""
+    """Return a visible line, followed by notes on lookalike letters and on hosts in their DNS form."""
     odd = [f"lookalike letters: {word}" for word in dict.fromkeys(disguised(text))]
     odd += [f"that is {host}" for host in dict.fromkeys(hosts_in_ascii(text))]
     return visible(f"{text} ({'; '.join(odd)})" if odd else text)
@@ -177,9 +177,9 @@ def _spelt(word: str) -> str:
 
 
 def skeleton(name: str) -> str:
-    """Return a text that is the same for names that look the same."""
+    """Return a text that is equal for names that look the same."""
     seen = normalize("NFKC", "".join(sign for sign in name if sign.isprintable() and not _HIDDEN.match(sign)))
-    return seen.translate(_LIKE).translate(_LIKE)  # what looks like an I looks like an l
+    return seen.translate(_LIKE).translate(_LIKE)  # twice: lookalikes of I are also lookalikes of l
 
 
 def lookalikes(names: Iterable[str]) -> list[tuple[str, ...]]:
@@ -191,22 +191,22 @@ def lookalikes(names: Iterable[str]) -> list[tuple[str, ...]]:
 
 # Similar names
 
-MAX_NAME = 256  # characters of a name in a call, unless a longer one is registered
-MAX_UNKNOWN = 10  # unknown arguments of a call that are described; the others are counted
+MAX_NAME = 256  # characters of a name in a call, unless a longer name is registered
+MAX_UNKNOWN = 10  # described unknown arguments of a call; others are counted
 MAX_NEAREST = 3
-MAX_COMPARED = 200  # nobody mistypes more than that, and comparing it would take long
-CLEARLY_BETTER = 15.0  # with one name so much closer, the others are not worth offering
+MAX_COMPARED = 200  # characters; longer names aren't typos, and comparing them takes long
+CLEARLY_BETTER = 15.0  # names that are so much worse than the best one are not suggested
 CLOSE = 60.0  # of 100: `pth` is 86 from `path`, `lst` 86 from `list`, `weather` 31 from `time.now`
 
 
 def nearest(name: str, known: Iterable[str], most: int = MAX_NEAREST) -> list[str]:
-    """Return the known names closest to a wrong one, best first; none when nothing is close.
+    """Return the known names that are similar to a name, best first.
 
-    A dotted name is also found by its last part: `read_fil` means `fs.read_file`.
+    Dotted names are also compared by their last part: `read_fil` finds `fs.read_file`.
     """
     if len(name) > MAX_COMPARED:
         return []
-    from rapidfuzz import fuzz, process, utils  # on the way of an error, never of a start
+    from rapidfuzz import fuzz, process, utils  # only needed for errors
 
     names = list(dict.fromkeys(known))
     best: dict[str, float] = {}
@@ -221,23 +221,23 @@ def nearest(name: str, known: Iterable[str], most: int = MAX_NEAREST) -> list[st
 
 
 def did_you_mean(name: str, known: Iterable[str], most: int = MAX_NEAREST) -> str | None:
-    """Return the question "did you mean …?" with the nearest names; None without any."""
+    """Return "did you mean …?" with similar names; None without any."""
     names = nearest(name, known, most)
     return f"did you mean {' or '.join(names)}?" if names else None
 
 
 def or_rather(name: str, known: Iterable[str]) -> str:
-    """Return the same question as the end of a sentence: `; did you mean …?`, or nothing."""
+    """Return the suffix `; did you mean …?` for a message, or an empty text."""
     question = did_you_mean(name, known)
     return f"; {question}" if question else ""
 
 
 def line_of(error: UnicodeDecodeError) -> int:
-    """Return the line of the byte that can't be read. Lines begin at 1."""
+    """Return the number of the line with the undecodable byte, starting at 1."""
     return error.object.count(b"\n", 0, error.start) + 1
 
 
-# Counting tokens, roughly
+# Estimating tokens
 
 _TOKEN_PIECE = lazy_pattern(r"[A-Za-z]{1,7}|[0-9]{1,3}|[^\sA-Za-z0-9]|\n")
 
@@ -260,12 +260,12 @@ def cut_to_tokens(text: str, most: int) -> str:
     return f"{text[:fits].rstrip()}…"
 
 
-MAX_DISTINCT = 200  # characters, and those of the hash
+MAX_DISTINCT = 200  # characters, without the hash
 _DISTINCT = lazy_pattern(r".*#[0-9a-f]{32}", re.DOTALL)
 
 
 def distinct_name(name: str) -> str:
-    """Make a name to be kept: printable and not too long. A changed one gets a hash, so that no two become one."""
+    """Return a storable name: printable and not too long. Changed names get a hash, so that they stay distinct."""
     if len(name) <= MAX_DISTINCT and name.isprintable():
         return name
     from hashlib import blake2b
@@ -276,7 +276,7 @@ def distinct_name(name: str) -> str:
 
 
 def wanted_name(name: str) -> str:
-    """Return the distinct name for a search, which may give the name itself or a kept one."""
+    """Return the stored form of a name in a search, which may already be the stored form."""
     is_kept = len(name) <= MAX_DISTINCT + 33 and name.isprintable() and _DISTINCT.fullmatch(name)
     return name if is_kept else distinct_name(name)
 
@@ -288,7 +288,7 @@ _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 
 
 def read_time(text: str) -> float | None:
-    """Read a date or time in ISO 8601 as seconds since 1970; without a zone it is UTC. None if it is neither."""
+    """Parse an ISO 8601 date or time to seconds since 1970, by default in UTC. Return None if invalid."""
     try:
         moment = datetime.fromisoformat(text)
         return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
@@ -297,7 +297,7 @@ def read_time(text: str) -> float | None:
 
 
 def read_span(text: str) -> int | None:
-    """Read a span such as `30d` as seconds; the units are s, m (minutes), h, d and w. None if it isn't one."""
+    """Parse a span such as `30d` to seconds. Units are s, m (minutes), h, d and w. Return None if invalid."""
     match = _SPAN.fullmatch(text)
     return int(match[1]) * _SECONDS[match[2]] if match else None
 
@@ -306,12 +306,12 @@ LAST_SECOND = 253_402_300_799  # of the year 9999
 
 
 def utc_text(seconds: float) -> str:
-    """Write a time as `2027-01-01T12:00:00Z`. What no calendar has becomes the first or last moment of one."""
+    """Format a time as `2027-01-01T12:00:00Z`. Times outside of the calendar become its first or last moment."""
     return f"{_to_the_second(int(seconds // 1))}Z"
 
 
 def utc_text_ms(seconds: float) -> str:
-    """Write a time as `2027-01-01T12:00:00.123Z`. Such texts are in the order of their times."""
+    """Format a time as `2027-01-01T12:00:00.123Z`. The texts sort by time."""
     whole, milliseconds = divmod(int(seconds * 1000), 1000)
     return f"{_to_the_second(whole)}.{milliseconds:03}Z"
 

@@ -21,17 +21,17 @@ T = TypeVar("T")
 
 MAX_THREADS = 256
 IDLE_SECONDS = 30.0
-MIN_WAIT = 0.05  # seconds between two looks at a deadline that moves while somebody is being waited for
+MIN_WAIT = 0.05  # minimum seconds between checks of a deadline that moves during pauses
 
 Job = Callable[[], None]
 Outcome = tuple[Any, BaseException | None]
-"""The value, or what was raised instead: a pair, since a future refuses to hold StopIteration as its exception."""
+"""The value and the exception. A pair, because futures don't accept StopIteration as their exception."""
 
 
 class ThreadJob(NamedTuple):
-    """A function to run within a context while there are seconds `left`.
+    """A function to run within a context, with a time limit (`left`).
 
-    A coroutine in a thread without an event loop awaits it: `run_blocking` and `Threads.drive` send it the outcome.
+    Awaited by coroutines in threads without an event loop: `run_blocking` and `Threads.drive` send the outcome.
     """
 
     threads: "Threads"
@@ -51,7 +51,7 @@ class ThreadJob(NamedTuple):
 
 
 def run_blocking(work: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine to its end in this thread, which has no event loop. The jobs that it awaits run in others."""
+    """Run a coroutine in this thread, which has no event loop. Its jobs run in other threads."""
     outcome = None
     try:
         while isinstance(job := work.send(outcome), ThreadJob):
@@ -59,20 +59,20 @@ def run_blocking(work: Coroutine[Any, Any, T]) -> T:
     except StopIteration as end:
         return end.value
     work.close()
-    raise RuntimeError("this would wait for an event loop, and its thread has none")
+    raise RuntimeError("can't wait for an event loop in a thread without one")
 
 
 class _Worker:
     def __init__(self) -> None:
         self.inbox: SimpleQueue[Job] = SimpleQueue()
-        self.lost = False  # nobody waits for what it does any more: it ends when it has done it
+        self.lost = False  # abandoned: the thread ends after its current job
 
 
 class Threads:
-    """`await threads.run(function, args)`: the value, or what it raised.
+    """A pool of threads: `await threads.run(function, args)` returns the value or raises.
 
-    Stopping to wait leaves the thread behind: it counts no more, so that tools that hang do not use up the others'
-    threads, and it ends by itself when its tool does.
+    After a timeout, the thread no longer counts, so that tools that hang don't use up the pool. The thread ends when
+    the tool does.
     """
 
     def __init__(self, most: int = MAX_THREADS) -> None:
@@ -90,7 +90,7 @@ class Threads:
         return value
 
     async def outcome(self, job: ThreadJob) -> Outcome:
-        """Run the job in a thread. The outcome is a TimeoutError when there are no seconds left."""
+        """Run the job in a thread. The outcome is a TimeoutError when no time is left."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Outcome] = loop.create_future()
 
@@ -123,7 +123,7 @@ class Threads:
     def _look(
         self, loop: asyncio.AbstractEventLoop, future: "asyncio.Future[Outcome]", job: Job, left: Callable[[], float]
     ) -> None:
-        """End the wait for a job whose time is up. Its deadline may have moved meanwhile."""
+        """Stop waiting for a job after its deadline, unless the deadline has moved."""
         if future.done():
             return
         if (seconds := left()) > 0:
@@ -133,23 +133,25 @@ class Threads:
             future.set_result((None, TimeoutError()))
 
     async def drive(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine in a thread, with the jobs that it awaits. If one takes too long, it goes on in another."""
+        """Run a coroutine and the jobs that it awaits in a thread. If a job times out, the coroutine continues in
+        another thread.
+        """
         driven = _DrivenWork(self, work)
         self.submit(driven)
         try:
             value, error = await driven.ended
         except asyncio.CancelledError:
             if not self.abandon(driven):
-                work.close()  # it has not begun
+                work.close()  # not started
             raise
         if error is not None:
             raise error
         return value
 
     def outcome_blocking(self, job: ThreadJob) -> Outcome:
-        """Do the same for a caller that is itself in a thread.
+        """Run the job in a thread for a caller that is itself in a thread.
 
-        It never waits for a free thread: its caller may be holding the last one.
+        Never waits for a free thread, because the caller may be using the last one.
         """
         box: SimpleQueue[Outcome] = SimpleQueue()
 
@@ -164,7 +166,7 @@ class Threads:
             try:
                 return box.get(timeout=min(seconds, TIMEOUT_MAX))
             except Empty:
-                continue  # there may be more time by now
+                continue  # the deadline may have moved
         self.abandon(turn)
         return None, TimeoutError()
 
@@ -189,7 +191,7 @@ class Threads:
         self._count += 1
 
     def abandon(self, job: Job) -> bool:
-        """Stop waiting for a job. Returns False if it has not begun, and never will."""
+        """Stop waiting for a job. Return False if the job had not started and was removed."""
         with self._lock:
             if job in self._waiting:
                 self._waiting.remove(job)
@@ -199,8 +201,8 @@ class Threads:
                 return True
             worker.lost = True
             self._count -= 1
-            if self._waiting:  # its place is free for the next job
-                with suppress(RuntimeError):  # no thread is left: the next worker that is idle takes the job
+            if self._waiting:  # start the next job in its place
+                with suppress(RuntimeError):  # no thread available: the next idle worker takes the job
                     self._start(self._waiting[0])
                     self._waiting.popleft()
         return True
@@ -233,7 +235,7 @@ class Threads:
 
 
 class _DrivenWork:
-    """A coroutine in a thread. A job that outlives its time keeps the thread, and the coroutine goes on in another."""
+    """A coroutine in a thread. If a job exceeds its deadline, the coroutine continues in another thread."""
 
     def __init__(self, threads: Threads, work: Coroutine[Any, Any, Any]) -> None:
         self._threads = threads
@@ -241,25 +243,25 @@ class _DrivenWork:
         self._context = copy_context()
         self._loop = asyncio.get_running_loop()
         self._lock = Lock()
-        self._job: ThreadJob | None = None  # under way in the thread of the coroutine
-        self._look_at = inf  # when the loop looks whether the time of a job is up
+        self._job: ThreadJob | None = None  # running in the coroutine's thread
+        self._look_at = inf  # when the loop checks the job's deadline
         self._timer: asyncio.TimerHandle | None = None
         self.ended: asyncio.Future[Outcome] = self._loop.create_future()
-        self._outcome: Outcome | None = None  # of the job that the coroutine waits for
+        self._outcome: Outcome | None = None  # of the job that the coroutine awaits
 
     def __call__(self) -> None:
-        """Run the coroutine in the current thread: to its end, or until the time of a job is up."""
+        """Run the coroutine in the current thread until it ends or a job times out."""
         outcome = self._outcome
         try:
             while True:
                 self._job = job = self._context.run(self._work.send, outcome)
                 seconds = job.left()
-                if (until := monotonic() + seconds) < self._look_at:  # rare: most jobs have as much time as the last
+                if (until := monotonic() + seconds) < self._look_at:  # rare: most jobs have the same time limit
                     self._look_at = until
                     self._tell_loop(self._look_in, seconds)
                 outcome = job.run()
                 with self._lock:
-                    if self._job is not job:  # its time was up
+                    if self._job is not job:  # timed out
                         return
                     self._job = None
         except StopIteration as end:
@@ -278,8 +280,8 @@ class _DrivenWork:
         self._timer = self._loop.call_later(seconds, self._look)
 
     def _look(self) -> None:
-        """Go on without the job if its time is up. Its deadline may have moved meanwhile."""
-        self._look_at = inf  # a job that begins from now on has us look again
+        """Continue without the job after its deadline, unless the deadline has moved."""
+        self._look_at = inf  # jobs that start from now on schedule a new check
         with self._lock:
             job = self._job
             seconds = 0.0 if job is None else job.left()
@@ -304,7 +306,7 @@ class _DrivenWork:
 
 # An event loop in its own thread
 
-CLOSE_SECONDS = 1.0  # seconds for what is under way to end, when it is cancelled
+CLOSE_SECONDS = 1.0  # seconds for cancelled tasks to end
 
 
 async def _all_cancelled() -> None:
@@ -312,23 +314,23 @@ async def _all_cancelled() -> None:
     for task in others:
         task.cancel()
     late = (await asyncio.wait(others, timeout=CLOSE_SECONDS))[1] if others else ()
-    if not late:  # those that do not heed it are left behind, and their generators with them: nobody can close these
+    if not late:  # generators of tasks that ignore cancellation can't be closed
         await asyncio.get_running_loop().shutdown_asyncgens()
 
 
 def run_later(seconds: float, work: Callable[[], object]) -> None:
-    """Do some work in a thread of the running loop's executor, after a while. Nothing is done if the loop has ended."""
+    """Run a function in the running loop's executor after a delay, unless the loop has ended."""
     loop = asyncio.get_running_loop()
 
     def begin() -> None:
-        with suppress(RuntimeError):  # the executor is closed: the loop is about to end
+        with suppress(RuntimeError):  # the executor is closed: the loop is ending
             loop.run_in_executor(None, work)
 
     loop.call_later(seconds, begin)
 
 
 class LoopThread:
-    """Runs coroutines on an event loop in another thread. The loop starts when it is first used."""
+    """An event loop in another thread, started on first use."""
 
     def __init__(self, name: str = "onetool-loop") -> None:
         self._name = name
@@ -338,11 +340,11 @@ class LoopThread:
     def run_sync(self, work: Coroutine[Any, Any, T]) -> T:
         if asyncio._get_running_loop() is not None and asyncio._get_running_loop() is self._loop:  # pyright: ignore[reportPrivateUsage]
             work.close()
-            raise RuntimeError("this runs on the loop that it would wait for: await the async form instead")
+            raise RuntimeError("can't block on the loop that is running this code: await the async method instead")
         future = self.submit(work)
         try:
             return future.result()
-        except BaseException:  # Ctrl-C reaches the thread that waits, not the one that works
+        except BaseException:  # Ctrl-C reaches only the waiting thread
             future.cancel()
             raise
 
@@ -350,7 +352,7 @@ class LoopThread:
         return asyncio.run_coroutine_threadsafe(work, self._started())
 
     async def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run the coroutine on the loop and await it on the caller's loop. Cancelling either cancels both."""
+        """Run the coroutine on the loop and await it on the caller's loop. Cancellation works in both directions."""
         here, there = asyncio.get_running_loop(), self._started()
         done: asyncio.Future[T] = here.create_future()
         tasks: list[asyncio.Task[T]] = []
@@ -360,8 +362,8 @@ class LoopThread:
             tasks[0].add_done_callback(ended)
 
         def ended(task: "asyncio.Task[T]") -> None:
-            _ = task.cancelled() or task.exception()  # else it is told on standard error where nobody waits any more
-            with suppress(RuntimeError):  # whoever waited is gone, and their loop with them
+            _ = task.cancelled() or task.exception()  # else asyncio logs it if nobody is waiting
+            with suppress(RuntimeError):  # the caller's loop has ended
                 here.call_soon_threadsafe(settle, task)
 
         def settle(task: "asyncio.Task[T]") -> None:
@@ -372,10 +374,10 @@ class LoopThread:
             elif not done.done():
                 done.set_result(task.result())
 
-        # Leaner than run_coroutine_threadsafe with wrap_future, which takes two futures and their locks.
+        # Faster than run_coroutine_threadsafe with wrap_future, which needs two futures and their locks.
         try:
             there.call_soon_threadsafe(begin)
-        except RuntimeError:  # it has just ended
+        except RuntimeError:  # the loop has just ended
             work.close()
             raise
         try:

@@ -1,4 +1,4 @@
-"""Writes tools for lists, a line each, and the lines of a search within a budget.
+"""Formats tools as lines for lists, and search results within a budget.
 
 fs.read_file(path: str, encoding: str = 'utf-8') -> str [reads]: The text of a file.
 """
@@ -14,13 +14,13 @@ from onetool.core.spec import ToolSpec
 from onetool.core.text import count_tokens, cut_to_tokens, lazy_pattern
 from onetool.core.type_names import return_shape
 
-SIGNATURE_TOKENS = 60  # of one line, without the return value: more is known from the tool's help
+SIGNATURE_TOKENS = 60  # of a signature without the return value; the tool's help has the rest
 MAX_SENTENCE = 100  # characters of the description
-MAX_TOKENS = 400  # of all lines …
-MAX_LINES = 50  # … or, for callers that say how many they want, this many …
-MAX_BYTES = 16 * 1024 - 1_000  # … and 16 KB with the last two lines: a larger reply is stored
-SEARCH_LIMIT = 5  # tools of a search whose caller doesn't say how many
-NAME_TOKENS = 100  # of the names of those that had no room for a line
+MAX_TOKENS = 400  # of all lines together …
+MAX_LINES = 50  # … or this many, for callers that pass a limit …
+MAX_BYTES = 16 * 1024 - 1_000  # … and 16 KB including the last two lines, because larger replies are stored
+SEARCH_LIMIT = 5  # default number of tools in a search
+NAME_TOKENS = 100  # for the names of the tools without a line
 
 # A sentence ends before text that starts with a capital letter, or with a letter of a script without case.
 _END = lazy_pattern(r"(?<=[.!?])\s+(?=[^\Wa-z_])|(?<=[。！？])")
@@ -32,17 +32,17 @@ class ToolLine(msgspec.Struct, frozen=True):
 
 
 def tool_line(spec: ToolSpec, name: str | None = None, *, exact: bool = False) -> str:
-    """Write a tool in a line: how it is called, what it returns, whether it changes something, and what it does.
+    """Return a line about a tool: signature, return value, side effects, and description.
 
-    `name` and `exact` are those of `signature`.
+    `name` and `exact` are passed to `signature`.
     """
     line = cut_to_tokens(single_line(call_signature(spec, name, exact=exact)), SIGNATURE_TOKENS)
     if shape := return_shape(spec):
         line += f" -> {shape}"
     if mark := spec.effect:
         line += f" [{mark}]"
-    said = first_sentence(spec.description)
-    return f"{line}: {said}" if said else line
+    summary = first_sentence(spec.description)
+    return f"{line}: {summary}" if summary else line
 
 
 def first_sentence(description: str) -> str:
@@ -51,9 +51,9 @@ def first_sentence(description: str) -> str:
 
 
 def found_lines(found: Sequence[ToolLine], about: str, is_limited: bool = False) -> list[str]:
-    """Return a line for each tool. The last line says how to see more of each (`about`), and more tools.
+    """Return a line for each tool. The last line tells how to see details (`about`) and more tools.
 
-    `is_limited`: the caller has said how many it wants.
+    `is_limited`: the caller passed a limit.
     """
     texts = (tool.line for tool in found[:MAX_LINES])
     room, size = (MAX_BYTES, count_bytes) if is_limited else (MAX_TOKENS, count_tokens)
@@ -67,14 +67,14 @@ def found_lines(found: Sequence[ToolLine], about: str, is_limited: bool = False)
 
 
 def single_line(text: str) -> str:
-    """Collapse whitespace, so that untrusted text can't imitate our lines."""
+    """Collapse whitespace, so that untrusted text can't imitate output lines."""
     return " ".join(text.split())
 
 
 def take_within(
     room: int, texts: Iterable[str], size: Callable[[str], int] = count_tokens, at_least: int = 0
 ) -> Iterator[str]:
-    """Yield as many texts as there is room for, in tokens or what `size` counts, and `at_least` that many."""
+    """Yield texts within a budget, measured in tokens or by `size`, but at least `at_least` texts."""
     for count, text in enumerate(texts):
         room -= size(text) + 1
         if room < 0 and count >= at_least:
@@ -83,5 +83,5 @@ def take_within(
 
 
 def count_bytes(text: str) -> int:
-    """Return the bytes of a line in a list, where `run` writes it in quotes."""
+    """Return the size of a line as a JSON string in a list, in bytes."""
     return len(encode_basestring(text).encode(errors="replace")) + 2

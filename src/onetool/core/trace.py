@@ -1,7 +1,7 @@
 """`RequestTrace`: the request and trace IDs that correlate logs, audit records, errors and spans.
 
-A client may send a request id (`X-Request-Id`) and a trace context (W3C `traceparent`, `tracestate`). Invalid ones are
-ignored, and made here. `own_id` is always made here: two requests never share it, whatever clients send.
+A client may send a request ID (`X-Request-Id`) and a trace context (W3C `traceparent`, `tracestate`). Missing and
+invalid ones are generated. `own_id` is always generated: two requests never share it, whatever clients send.
 """
 
 import os
@@ -36,20 +36,20 @@ class RequestTrace(msgspec.Struct, frozen=True):
     parent_id: str = ""  # the client's span
     flags: str = "00"  # 01: the client records this trace
     state: str = ""  # `tracestate`, which other systems read
-    record_span: "RecordSpan | None" = None  # where spans are sent to a collector: the trace goes on in other systems
+    record_span: "RecordSpan | None" = None  # set if spans are exported: the trace continues in other systems
 
     def traceparent(self, span_id: str = "") -> str:
-        """Return the header for a request that this one, or one of its spans, makes."""
+        """Return the header for an outgoing request of this request or of one of its spans."""
         return f"00-{self.trace_id}-{span_id or self.span_id}-{self.flags}"
 
     def log_fields(self) -> dict[str, str]:
-        """Return what log lines say of the request. `own_id` is there where a client has chosen the request id."""
+        """Return the fields for log lines. `own_id` is included if the client chose the request ID."""
         own = {} if self.own_id == self.request_id else {"own_id": self.own_id}
         return {"request_id": self.request_id, **own, "trace_id": self.trace_id}
 
 
 current_trace: ContextVar[RequestTrace | None] = ContextVar("onetool_current_trace", default=None)
-"""The request that the current task serves; None on the command line and in Python code."""
+"""The request of the current task; None on the command line and in Python code."""
 
 
 def begin_trace(
@@ -58,7 +58,7 @@ def begin_trace(
     tracestate: bytes | None = None,
     record_span: "RecordSpan | None" = None,
 ) -> RequestTrace:
-    """Return the ids of a new request. The first parameters are headers of the client."""
+    """Return the IDs of a new request. The first parameters are the client's headers."""
     made = f"{_random.getrandbits(288):072x}"
     own_id, trace_id, span_id = made[:24], made[24:56], made[56:]
     chosen = own_id if request_id is None or not _REQUEST_ID.fullmatch(request_id) else request_id.decode()
@@ -80,7 +80,7 @@ def begin_trace(
 
 
 def request_id() -> str | None:
-    """Return the id of the current request, for an error response; None outside of one."""
+    """Return the ID of the current request, for error responses; None outside of requests."""
     return None if (trace := current_trace.get()) is None else trace.request_id
 
 
@@ -89,10 +89,10 @@ def new_span_id() -> str:
 
 
 class Span:
-    """A part of a call or run whose time is spent elsewhere: a request to another system, or code in the sandbox.
+    """A span of a call or run outside of this process: a request to another system, or code in the sandbox. The span
+    begins when the object is created, and is recorded at the end of its `with` block.
 
-    It begins when it is made, and is recorded at the end of its `with` block. Attributes are names, sizes and outcomes:
-    never arguments or values.
+    Attributes are names, sizes and outcomes: never arguments or values.
     """
 
     def __init__(
@@ -107,7 +107,7 @@ class Span:
         self._began = perf_counter()
 
     def headers(self) -> list[tuple[str, str]]:
-        """Return the W3C trace context for the request that this span is."""
+        """Return the W3C trace context headers for the request of this span."""
         state = [("tracestate", self.trace.state)] if self.trace.state else []
         return [("traceparent", self.trace.traceparent(self.span)), *state]
 

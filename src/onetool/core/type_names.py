@@ -1,4 +1,4 @@
-"""Names the types of JSON Schemas as Python hints, for people and models, and what tools return."""
+"""Formats the types of JSON Schemas as Python hints, and the shapes of tools' return values."""
 
 from collections.abc import Iterable, Mapping
 from itertools import islice
@@ -8,18 +8,18 @@ from onetool.core.errors import cut
 from onetool.core.spec import ToolSpec
 from onetool.core.text import lazy_pattern
 
-MAX_DEPTH = 6  # of arrays, alternatives, objects and references inside of each other
-MAX_NODES = 500  # of a schema that are looked at
-MAX_OBJECT_DEPTH = 3  # objects inside of each other whose fields are told
-MAX_TYPE_TEXT = 400  # characters that fields may take
+MAX_DEPTH = 6  # nested arrays, alternatives, objects and references
+MAX_NODES = 500  # inspected nodes of a schema
+MAX_OBJECT_DEPTH = 3  # nested objects whose fields are shown
+MAX_TYPE_TEXT = 400  # characters
 MAX_VALUES, MAX_VALUES_TEXT = 8, 200  # of an enumeration
 
-MAX_FIELD_NAME = 64  # characters, where fields are named in short
+MAX_FIELD_NAME = 64  # characters, in the short form
 
 _PLAIN = lazy_pattern(rf"[\w$@.-]{{1,{MAX_FIELD_NAME}}}")
 _TYPES = {"string": "str", "integer": "int", "number": "float", "boolean": "bool", "null": "None"}
 _VALUES: dict[Any, str] = {str: "str", int: "int", float: "float", bool: "bool", type(None): "None"}
-_REFERENCES = 4  # from one to the next
+_REFERENCES = 4  # length of a chain of references
 
 
 def type_name(schema: Any, root: Mapping[str, Any] | None = None) -> str:
@@ -28,8 +28,8 @@ def type_name(schema: Any, root: Mapping[str, Any] | None = None) -> str:
 
 
 def type_with_fields(schema: Any, root: Mapping[str, Any]) -> str:
-    """Return the type hint of a schema with the fields of its objects, as deep as MAX_TYPE_TEXT allows; empty if no
-    fields are known.
+    """Return the type hint of a schema with the fields of its objects, as deep as MAX_TYPE_TEXT allows; empty without
+    known fields.
     """
     text = ""
     for objects in range(MAX_OBJECT_DEPTH, 0, -1):
@@ -43,7 +43,7 @@ def type_with_fields(schema: Any, root: Mapping[str, Any]) -> str:
 
 
 def resolve_definition(schema: Any, root: Mapping[str, Any]) -> Any:
-    """Return what a reference to a definition means, with what is said beside it."""
+    """Resolve a reference to a definition, and merge it with the keywords next to the reference."""
     for _ in range(_REFERENCES):
         ref = cast(Mapping[str, Any], schema).get("$ref") if isinstance(schema, Mapping) else None
         if not isinstance(ref, str) or not ref.startswith(("#/$defs/", "#/definitions/")):
@@ -59,7 +59,7 @@ def resolve_definition(schema: Any, root: Mapping[str, Any]) -> Any:
 
 
 def types_of(schema: Any, root: Mapping[str, Any], levels: int = MAX_DEPTH) -> set[str]:
-    """Return the types that a schema takes, alternatives included; none if it doesn't say."""
+    """Return the types that a schema accepts, including alternatives; empty if unknown."""
     part = resolve_definition(schema, root)
     if levels == 0 or not isinstance(part, Mapping):
         return set()
@@ -75,10 +75,9 @@ def types_of(schema: Any, root: Mapping[str, Any], levels: int = MAX_DEPTH) -> s
 
 
 class _Namer:
-    """Names the types of one schema, and counts how much of it was looked at.
+    """A formatter for the types of one schema, with a limit on the inspected nodes.
 
-    With `max_fields` it names them in short: a field that is a text stands alone, and of an object only so many fields
-    are named.
+    With `max_fields`, the form is short: text fields have no type, and objects only so many fields.
     """
 
     def __init__(self, root: Mapping[str, Any], max_fields: int | None = None) -> None:
@@ -99,7 +98,7 @@ class _Namer:
             return self._literal(cast(list[Any], values))
         for word in ("anyOf", "oneOf"):
             if isinstance(arms := parts.get(word), list):
-                # Constants among them are the values of an enumeration.
+                # Constants among the alternatives are the values of an enumeration.
                 constants: list[Any] = []
                 names: list[str] = []
                 for arm in cast(list[Any], arms):
@@ -117,7 +116,7 @@ class _Namer:
             items = self.name(schema["items"], levels - 1, objects) if schema.get("items") else ""
             is_short = self._max_fields is not None and items.startswith(("{", "["))
             return f"[{items}]" if is_short else f"list[{items}]" if items else "list"
-        # What is worth a definition of its own is an object, near enough.
+        # Treat references as objects: separate definitions usually are.
         if kind == "object" or (kind is None and ("properties" in schema or "$ref" in schema)):
             return self._object(schema, levels, objects)
         if kind is None and isinstance(alone := schema.get("allOf"), list) and len(cast(list[Any], alone)) == 1:
@@ -160,15 +159,15 @@ def _union(names: Iterable[str]) -> str:
 # What a tool returns
 
 MAX_SHAPE = 160  # characters
-# How many objects inside of each other are shown, and how many fields of each, until the text is short enough.
+# Levels of nested objects and fields of each, tried until the text is short enough.
 _SHAPES = ((3, 20), (3, 12), (2, 12), (2, 6), (1, 12), (1, 6), (1, 3), (0, 0))
 
 
 def return_shape(spec: ToolSpec) -> str:
-    """Return what a tool returns in short: `{items: [{id, name}], total: int}`. Empty if nothing is known.
+    """Return the short shape of a tool's value:
 
-    A field without a type is a text, or its type isn't known; one with `?` may be missing. A long shape is cut between
-    fields.
+    `{items: [{id, name}], total: int}`. Empty if unknown. A field without a type is a text, or its type is unknown; a
+    field with `?` may be missing. Long shapes are truncated between fields.
     """
     schema = return_schema(spec)
     text = "Any"
@@ -180,8 +179,8 @@ def return_shape(spec: ToolSpec) -> str:
 
 
 def return_schema(spec: ToolSpec) -> Mapping[str, Any] | None:
-    """Return what is known of a tool's values, from the first of these that names fields: its declaration or hint, its
-    docstring or source, its results.
+    """Return the schema of a tool's values from the first source that names fields: the declaration or hint, the
+    docstring or source code, the results.
     """
     first = spec.output_schema
     if first and not is_vague(first, first):
@@ -194,7 +193,7 @@ def return_schema(spec: ToolSpec) -> Mapping[str, Any] | None:
 
 
 def is_vague(schema: Any, root: Mapping[str, Any], levels: int = MAX_DEPTH) -> bool:
-    """Return whether a schema says nothing of the fields of its objects, or nothing at all: `dict`, `list[dict]`."""
+    """Return whether a schema has no types, or objects without known fields: `dict`, `list[dict]`."""
     part = resolve_definition(schema, root)
     if levels == 0 or not isinstance(part, Mapping):
         return True
@@ -214,7 +213,7 @@ def is_vague(schema: Any, root: Mapping[str, Any], levels: int = MAX_DEPTH) -> b
 
 
 def returned_type(spec: ToolSpec) -> str | None:
-    """Return what is said of a tool's values, and their type; None if nothing is known."""
+    """Return the description or type of a tool's values; None if unknown."""
     schema = spec.output_schema
     if schema is None:
         return inferred_type(spec)
@@ -225,7 +224,7 @@ def returned_type(spec: ToolSpec) -> str | None:
 
 
 def inferred_type(spec: ToolSpec) -> str | None:
-    """Return the type of its values so far, marked: `{id: str, title?: str} (inferred from 12 results)`."""
+    """Return the inferred type with a note: `{id: str, title?: str} (inferred from 12 results)`."""
     schema = None if spec.observed is None else spec.observed.schema()
     if spec.observed is None or schema is None:
         return None

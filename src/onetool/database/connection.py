@@ -1,7 +1,7 @@
-"""`Database`: transactions in SQL that PostgreSQL and SQLite both understand. Every store is written against it.
+"""`Database`, the interface that all stores use: transactions in SQL that PostgreSQL and SQLite both support.
 
-Placeholders are `%s`. Where the two differ, the driver hides it: `Transaction.lock`, `Database.clock`, `on_change`, and
-the words in braces of a migration. All methods block, and may be called from any thread. They raise DatabaseError.
+Placeholders are `%s`. The drivers hide the differences: `Transaction.lock`, `Database.clock`, `on_change`, and the
+words in braces in migrations. All methods block, may be called from any thread, and raise DatabaseError.
 """
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -14,13 +14,13 @@ T = TypeVar("T")
 Row = tuple[Any, ...]
 Params = Sequence[Any]
 Forget = Callable[[], None]
-BUSY_S = 10.0  # to wait for other processes that write
-CALL_WAIT_S = 1.0  # the same where a call waits for it, or where the next attempt comes soon
+BUSY_S = 10.0  # wait for other processes that write
+CALL_WAIT_S = 1.0  # the same if a call is waiting, or the next attempt is soon
 NEWEST = 13  # the number of the last migration
 
 
 class Transaction(Protocol):
-    """One transaction. It ends with the function that got it: committed, or rolled back if that raised."""
+    """A transaction. When the job returns, the transaction is committed; if the job raises, it is rolled back."""
 
     def execute(self, sql: str, params: Params = ()) -> list[Row]:
         """Run a statement and return its rows, if it has any."""
@@ -34,8 +34,8 @@ class Transaction(Protocol):
         ...
 
     def lock(self, number: int, timeout: float | None = None) -> None:
-        """Hold one of the locks in `LockNumber` until the transaction ends. A transaction that writes to SQLite is the
-        only one anyway.
+        """Hold one of the locks in `LockNumber` until the transaction ends. Does nothing for SQLite, which allows only
+        one writing transaction.
         """
         ...
 
@@ -44,7 +44,7 @@ class Transaction(Protocol):
         ...
 
     def allow(self, seconds: int) -> None:
-        """Let each further statement of this transaction take so long. The default is ten seconds."""
+        """Set the time limit for each further statement of this transaction. The default is ten seconds."""
         ...
 
     def notify(self, topic: str, detail: str = "") -> None:
@@ -67,7 +67,7 @@ class DatabaseLock(Protocol):
         ...
 
     def release(self) -> None:
-        """Give the lock back. Never raises."""
+        """Release the lock. Never raises."""
         ...
 
 
@@ -84,20 +84,20 @@ class Database(Protocol):
     """The driver's `name`, and the words in braces that migrations use."""
 
     is_shared: bool
-    """Whether others than this machine's user may read it: then secrets are encrypted."""
+    """Whether other people than this machine's user may read the database: then secrets are encrypted."""
 
     def read(self, job: Callable[[Transaction], T], *, snapshot: bool = False) -> T:
-        """Run `job` in a transaction that changes nothing. It may run twice. With `snapshot`, all of its statements see
-        the same moment.
+        """Run `job` in a read-only transaction. The job may run twice. With `snapshot`, all of its statements see the
+        same state.
         """
         ...
 
     def write(self, job: Job[T], *, durable: bool = False, max_wait: float | None = None, apart: bool = False) -> T:
-        """Run `job` in a transaction. It may run twice, if the connection is lost before the commit: so it must change
+        """Run `job` in a transaction. The job runs twice if the connection is lost before the commit, so it must change
         nothing outside of the database. After DatabaseAwayError nothing has changed; see ChangeUnknownError. With
-        `durable`, the change also survives a power failure once this returns. `max_wait` is how many seconds to wait
-        while other processes lock a SQLite file, or for PostgreSQL to answer a statement. With `apart` PostgreSQL
-        commits each statement by itself: for jobs that would be right with any number of their statements.
+        `durable`, the change also survives a power failure once this returns. `max_wait` is the number of seconds to
+        wait for other processes that lock a SQLite file, or for PostgreSQL to answer a statement. With `apart`,
+        PostgreSQL commits each statement separately: for jobs that may stop after any statement.
         """
         ...
 
@@ -106,7 +106,7 @@ class Database(Protocol):
         ...
 
     def stamp(self) -> Hashable:
-        """Return a value that differs after every commit by any process; None if that isn't cheap to know: then use
+        """Return a value that differs after every commit by any process. None if such a value isn't cheap; then use
         `on_change`.
         """
         ...
@@ -116,13 +116,13 @@ class Database(Protocol):
         ...
 
     def on_change(self, topic: str, call: Callable[[str], None]) -> Forget:
-        """Call a function, in a thread, with the detail of each `notify` of that topic; and with "" when something may
-        have changed without a notification, at most once a second. Return a function that ends this.
+        """Call a function, in a thread, with the detail of each `notify` of the topic, and with "" when something may
+        have changed without a notification, at most once a second. Return a function that unregisters it.
         """
         ...
 
     def lock(self, name: str) -> DatabaseLock:
-        """Return a lock that nobody holds yet. It ends with its process."""
+        """Return a lock, not yet taken, which is released when the process ends."""
         ...
 
     def process_name(self) -> str:
@@ -130,7 +130,7 @@ class Database(Protocol):
         ...
 
     def find_process(self, name: str) -> str | None:
-        """Describe the process of that name; None if it has certainly ended. Never raises."""
+        """Describe the process with this name; None if it has certainly ended. Never raises."""
         ...
 
     @property
@@ -139,7 +139,7 @@ class Database(Protocol):
         ...
 
     def pool_usage(self) -> dict[str, int]:
-        """Return the open and idle connections, and how many threads wait for one; nothing without a pool."""
+        """Return the numbers of open and idle connections and of waiting threads; empty without a pool."""
         ...
 
     @property
@@ -148,7 +148,7 @@ class Database(Protocol):
         ...
 
     def settle_loss(self) -> None:
-        """Remember that missing content was restored, or never will be: `onetool check` doesn't warn any more."""
+        """Record that missing content was restored, or won't be, so that `onetool check` stops warning."""
         ...
 
     def describe(self) -> str:
@@ -160,40 +160,40 @@ class Database(Protocol):
         ...
 
     def shrink(self) -> None:
-        """Give those bytes back to the system, in small steps. Not for every change."""
+        """Return unused bytes to the system, in small steps. Not for every change."""
         ...
 
     def close(self) -> None: ...
 
 
 class LockNumber:
-    """Numbers of locks that end with their transaction (`Transaction.lock`). A number never changes."""
+    """The numbers of the locks for `Transaction.lock`. A number never changes."""
 
-    MIGRATIONS: Final = 7_307_199_513_280_411  # one replica makes tables at a time
+    MIGRATIONS: Final = 7_307_199_513_280_411  # one replica creates tables at a time
     STATS_SWEEP: Final = 7_307_199_513_280_412
-    AUDIT_APPEND: Final = 7_307_199_513_280_505  # one appends at a time
+    AUDIT_APPEND: Final = 7_307_199_513_280_505  # one replica appends at a time
     AUDIT_SWEEP: Final = 7_307_199_513_280_506
 
 
 class DatabaseError(OneToolError):
-    """An error of the database. Callers may read the message: it has neither the address, which may hold a password,
-    nor the folder of a file.
+    """An error of the database. The message is shown to callers: it contains neither the address, which may have a
+    password, nor the folder of a file.
 
-    `reason` is the reason of a tool's failure. `is_damaged`: nobody can read the content, so it may be overwritten.
+    `reason` is the reason of a tool's failure. `is_damaged`: the content is unreadable, so it may be overwritten.
     """
 
     reason: str | None = None
     is_damaged = False
-    path: Path | None = None  # of a file that the message has the name of
+    path: Path | None = None  # of the file in the message
 
     @property
     def full_text(self) -> str:
-        """The message with the folder of the file, for the person who runs this process."""
+        """The message with the folder of the file, for the user of this process."""
         return with_folder(str(self), self)
 
 
 def with_folder(text: str, error: BaseException | None) -> str:
-    """Return a text with the folder of the file that an error, or its cause, is about."""
+    """Return a text, with the folder added to the name of the file in an error or its cause."""
     while error is not None:
         if isinstance(error, DatabaseError) and error.path is not None:
             return text if str(error.path) in text else text.replace(error.path.name, str(error.path))
@@ -202,8 +202,8 @@ def with_folder(text: str, error: BaseException | None) -> str:
 
 
 class DatabaseAwayError(DatabaseError):
-    """A database that can't be reached now, or is locked. Nothing has changed. Clients read the message. `why` is for
-    the log of the server: it may name the host and the role.
+    """The database can't be reached or is locked. Nothing has changed. The message is shown to clients. `why` is for
+    the server's log and may name the host and the role.
     """
 
     reason = "database_away"
@@ -214,27 +214,25 @@ class DatabaseAwayError(DatabaseError):
 
 
 class ReplacedDatabaseError(DatabaseAwayError):
-    """The file, or its log, was replaced, and connections to the old one are still in use. What was read from that one
-    doesn't count any more.
-    """
+    """The file, or its log, was replaced while connections to the old one are in use. Cached content is invalid."""
 
 
 class UnsafeDatabaseError(DatabaseError):
-    """The file is a link, or other users could have written it. What was read from it doesn't count any more."""
+    """The file is a link, or other users could have written it. Cached content is invalid."""
 
 
 class StorageError(DatabaseError):
-    """The disk is full, broken, or can't be written. Nothing has changed."""
+    """The disk is full, broken or read-only. Nothing has changed."""
 
 
 class DamagedDatabaseError(DatabaseError):
-    """The file is not a database, or a damaged one."""
+    """The file is not a database, or is damaged."""
 
     is_damaged = True
 
 
 class NewerDatabaseError(DatabaseError):
-    """A later version of OneTool has made the tables."""
+    """The tables were created by a later version of OneTool."""
 
     def __init__(self, place: str, found: int, known: int) -> None:
         super().__init__(
@@ -244,7 +242,7 @@ class NewerDatabaseError(DatabaseError):
 
 
 class TablesMissingError(DatabaseError):
-    """The database is reached, but lacks tables that this version needs."""
+    """The database lacks tables that this version needs."""
 
     def __init__(self, missing: list[str], has_none: bool) -> None:
         super().__init__(
@@ -255,12 +253,12 @@ class TablesMissingError(DatabaseError):
 
 
 class ChangeUnknownError(DatabaseError):
-    """The connection was lost while a change was being confirmed: it may have happened. Repeating it is safe."""
+    """The connection was lost during the commit, so the change may or may not have happened. Repeating it is safe."""
 
     reason = "change_unknown"
 
     def __init__(self) -> None:
         super().__init__(
-            "the connection to the database was lost while the change was being written: "
-            "nobody knows whether it happened; read it again, or repeat it"
+            "the connection to the database was lost during the change, which may or may not have happened; "
+            "check, or try again"
         )

@@ -1,8 +1,8 @@
-"""Copies tables from one database to another, whatever is behind them: `onetool db import` and `export`.
+"""Copies tables between databases, SQLite or PostgreSQL, for `onetool db import` and `export`. A row of a table with a
+key is copied together with the rows that refer to it, or not at all.
 
-A row of a table with a key is copied together with the rows that refer to it, or not at all. A table without a key, or
-with an automatic number as its key, is a list ordered by `at`: missing rows are added, until the target has as many
-equal rows as the source.
+A table without a key, or with an automatic number as its key, is a list ordered by `at`: missing rows are added until
+the target has as many equal rows as the source.
 """
 
 from collections import Counter
@@ -16,7 +16,7 @@ from onetool.database.moving import LeftBehind, Moved, Progress
 from onetool.database.sqlite import read_empty
 
 BATCH_ROWS = 500
-OTHER = "something else is there under this key"
+OTHER = "this key exists with other content"
 DAMAGED = "it is damaged"
 TYPES: dict[str, tuple[type, ...]] = {
     "boolean": (bool,),
@@ -29,22 +29,22 @@ TYPES: dict[str, tuple[type, ...]] = {
 
 
 class Table(NamedTuple):
-    """A table of the migrations. `number` is its column with automatic numbers."""
+    """A table of the migrations. `number` is the column with automatic numbers, if any."""
 
     name: str
     columns: tuple[str, ...]  # without `number` and computed ones
     key: tuple[str, ...]
-    types: tuple[tuple[type, ...], ...]  # of the values of each column
+    types: tuple[tuple[type, ...], ...]  # by column
     number: str | None
-    parent: str | None  # the table that it refers to
-    refers_by: tuple[str, ...]  # columns
+    parent: str | None  # the referenced table
+    refers_by: tuple[str, ...]  # the referring columns
 
     def select(self, work: Transaction, where: str, params: Params = ()) -> list[Row]:
         sql = f"SELECT {', '.join(self.columns)} FROM {self.name} WHERE {where}"  # noqa: S608 - names of ours
         rows = work.execute(sql, params)
         if not any(bool in types for types in self.types):
             return rows
-        # SQLite has 0 and 1 for booleans
+        # SQLite stores booleans as 0 and 1
         return [
             tuple(bool(one) if bool in types else one for one, types in zip(row, self.types, strict=True))
             for row in rows
@@ -81,8 +81,8 @@ def all_tables() -> list[Table]:
     """Return all tables of the migrations, parents first."""
 
     def describe(work: Transaction, name: str) -> Table:
-        columns = work.execute(f"PRAGMA table_info({name})")  # rows: place, name, type, NOT NULL, …, in the key
-        references = work.execute(f"PRAGMA foreign_key_list({name})")  # rows: id, place, table, column, …
+        columns = work.execute(f"PRAGMA table_info({name})")  # rows: index, name, type, NOT NULL, …, in the key
+        references = work.execute(f"PRAGMA foreign_key_list({name})")  # rows: id, index, table, column, …
         number = next((one[1] for one in columns if one[5] and one[2].lower() == "integer"), None)
         kept = [one for one in columns if one[1] != number]
         return Table(
@@ -121,7 +121,7 @@ def copy_table(
 def _copy_keyed(
     source: Database, target: Database, table: Table, children: Sequence[Table], force: bool
 ) -> Iterator[Moved]:
-    """Copy batches in the order of the key. A row with children is a batch of its own: it may be large."""
+    """Copy batches in key order. A row with children is a batch of its own, because it may be large."""
     names, limit = ", ".join(table.key), 1 if children else BATCH_ROWS
     where, after = "true", ()
 
@@ -135,7 +135,7 @@ def _copy_keyed(
         work.allow(MAX_SECONDS)
         sound = [row for row in rows if table.is_sound(row)]
         if not all(child.is_sound(row) for child, of in zip(children, of_rows, strict=True) for row in of):
-            sound = []  # the one row that they belong to
+            sound = []  # their parent row
         found = {table.key_of(row): row for row in sound}
         there = {table.key_of(row): row for row in table.select_matching(work, table.key, list(found))}
         differing = [key for key, row in there.items() if row != found[key]]
@@ -162,12 +162,12 @@ def _copy_keyed(
 
 
 def _copy_list(source: Database, target: Database, table: Table) -> Iterator[Moved]:
-    """Copy batches from the newest to the oldest. Their numbers are below all that the target has."""
+    """Copy batches from newest to oldest. They get lower numbers than all rows of the target."""
     place, before = table.columns.index("at"), float("inf")
     order = f"at DESC, {table.number} DESC" if table.number else "at DESC"
 
     def read(work: Transaction) -> list[Row]:
-        """Return all rows of each time, so that equal ones are counted together."""
+        """Return a batch with all rows of its oldest time, so that equal rows are counted together."""
         work.allow(MAX_SECONDS)
         rows = table.select(work, f"at < %s ORDER BY {order} LIMIT {BATCH_ROWS}", (before,))
         if len(rows) < BATCH_ROWS:

@@ -1,13 +1,12 @@
-"""`Documents`: small values by key, shared by several processes: logins, tokens, what servers offer.
+"""`Documents`: small values by key, shared by several processes: logins, tokens, the tools of servers.
 
-A document is a row of the database. A change that depends on the current value holds the document's lock. Secret
-documents are encrypted where replicas share the database.
+A document is a row of the database. Changes that depend on the current value hold the document's lock. Secret documents
+are encrypted if replicas share the database.
 
-Each request asks for the version of some documents. SQLite knows cheaply whether anything was committed since
+Each request asks for the version of some documents. SQLite can cheaply tell whether anything was committed
 (`Database.stamp`), so a request sees every change committed before it arrived. PostgreSQL notifies all replicas, and
-each looks every second: there, a known document is at most about a second old, and stays valid while the database is
-away. A process that reads a document once starts no listener: that begins with a later read of the same document, or at
-once if the caller wants so (`follow`).
+each also polls every second: there, a known document is at most about a second old, and stays valid while the database
+is unavailable. The listener starts with the second read of a document, or immediately with `follow`.
 """
 
 import asyncio
@@ -37,17 +36,17 @@ Version = Hashable
 """A value that differs after every change of a document; None if there is none."""
 
 Following = Literal["at once", "later", "never"]
-"""When to start following changes of a document: with the first read, with the second, or never."""
+"""When to start following the changes of a document: with the first read, with the second, or never."""
 
 TOPIC = "documents"
-FRESH_S = 1.0  # for which a document stays known without a listener
-MAX_WAIT_S = 10.0  # for other processes that change a document
-LATE_S = 4.0  # after which a listener that looks every second counts as cut off
+FRESH_S = 1.0  # how long a document stays cached without a listener
+MAX_WAIT_S = 10.0  # wait for other processes that change a document
+LATE_S = 4.0  # when a listener, which polls every second, counts as disconnected
 PAUSE = 0.05  # seconds between two attempts to take a lock
 
 DocumentId = tuple[str, str]  # kind and key
 
-# By a random step: so no version stands for two bodies, also after another file, or a backup, took the place of one.
+# Use a random step, so that versions stay unique even after the file is replaced or restored from a backup.
 _NEXT_VERSION = "UPDATE counters SET value = value + %s WHERE name = 'documents' RETURNING value"
 _VERSION = "SELECT version FROM documents WHERE kind = ?1 AND key = ?2"
 _UPSERT = """INSERT INTO documents (kind, key, body, version, modified_at) VALUES (%s, %s, %s, %s, {clock})
@@ -63,7 +62,7 @@ class StoredDocument(NamedTuple):
 
 
 class Unknown:
-    """A version that equals no other. Use a new instance each time: tuples compare identical items as equal."""
+    """A version that differs from all others. Use a new instance each time: tuples compare identical items as equal."""
 
     def __eq__(self, other: object) -> bool:
         return False
@@ -108,7 +107,7 @@ class Documents:
         return self._database.describe()
 
     def describe(self, key: str) -> str:
-        """Return the name of a document, for messages that callers may read."""
+        """Return the name of a document for messages to callers."""
         return f"{self._kind}/{key} in {Path(self.place).name}"
 
     @property
@@ -118,7 +117,7 @@ class Documents:
 
     @property
     def is_away(self) -> bool:
-        """True if others may have changed documents without this process knowing. Never blocks."""
+        """True if documents may have changed without notice. Never blocks."""
         return self._follower.is_away()
 
     @property
@@ -130,14 +129,16 @@ class Documents:
             return True
 
     def version(self, key: str) -> Version:
-        """Return the version, without waiting for PostgreSQL: that of an unknown document equals no other."""
+        """Return the version without waiting for PostgreSQL. The version of an unknown document differs from all
+        others.
+        """
         if self._follow == "never":
             return self._row(key).version
         found = self._follower.current((self._kind, key))
         return Unknown() if found is None or found.error else found.document.version
 
     def load(self, key: str) -> StoredDocument:
-        """Return a document; if the database is away, as it was last known."""
+        """Return a document; if the database is unavailable, the cached one."""
         if self._follow == "never":
             return self.load_now(key)
         found = self._follower.load((self._kind, key), self._follow == "at once")
@@ -147,14 +148,14 @@ class Documents:
         return self.load(key).body
 
     def load_now(self, key: str) -> StoredDocument:
-        """Read a document from the database, whatever is known of it."""
+        """Read a document from the database, bypassing the cache."""
         found = self._row(key)
         if self._follow != "never" and found.version is not None:
             self._follower.set((self._kind, key), found)
         return found._replace(body=self.unsealed(key, found.body))
 
     def write(self, key: str, body: bytes) -> Version:
-        """Replace a document, whatever it is now."""
+        """Replace a document unconditionally."""
         kept = self.sealed(key, body)
         version = self._database.write(
             lambda work: write_row(work, self._kind, key, kept, self._database.clock), durable=self._durable
@@ -180,7 +181,7 @@ class Documents:
         return [key for (key,) in self._database.read(lambda work: work.execute(sql, (self._kind,)))]
 
     def seal_anew(self, max_wait: float) -> int:
-        """Encrypt documents of older keys with the current one, and return their number."""
+        """Encrypt documents of older keys with the current key. Return their number."""
         if (seal := self._seal) is None:
             return 0
         count = 0
@@ -194,7 +195,7 @@ class Documents:
         return count
 
     def require_readable(self) -> None:
-        """Raise SealError if a document was encrypted with a key that isn't known. A damaged one is no reason."""
+        """Raise SealError if a document was encrypted with an unknown key. Damaged documents are ignored."""
         for key in self.keys() if self._seal is not None else ():
             with suppress(DamagedSealError):
                 self.load_now(key)
@@ -216,7 +217,7 @@ class Documents:
 
     @contextmanager
     def locked(self, key: str, max_wait: float) -> Iterator["HeldDocument"]:
-        """Hold the lock of a document, among all processes and replicas. TimeoutError if others hold it for longer."""
+        """Hold the lock of a document, across processes and replicas. Raises TimeoutError if it stays locked."""
         lock = self._database.lock(self._about(key))
         try:
             between = flock.pauses(max_wait, PAUSE, PAUSE)
@@ -230,7 +231,7 @@ class Documents:
 
     @asynccontextmanager
     async def locked_async(self, key: str, max_wait: float) -> AsyncIterator["HeldDocument"]:
-        """Hold the lock of a document, without blocking the event loop meanwhile."""
+        """Hold the lock of a document without blocking the event loop."""
         lock = self._database.lock(self._about(key))
         try:
             between = flock.pauses(max_wait, PAUSE, PAUSE)
@@ -263,24 +264,24 @@ class HeldDocument:
         return self._documents.delete(self._key)
 
     def check(self) -> None:
-        """Raise DatabaseAwayError if the lock was lost meanwhile, with the connection that held it."""
+        """Raise DatabaseAwayError if the lock was lost with its connection."""
         self._lock.check()
 
 
-# What is known
+# The cache
 
 
 class KnownDocument(NamedTuple):
-    """A document as it was last read. With an `error` it could not be read, and may or may not exist."""
+    """A cached document. With an `error`, the document could not be read, and may or may not exist."""
 
     document: StoredDocument
     error: DatabaseError | None
     at: float
-    stamp: Hashable  # of the database before reading
+    stamp: Hashable  # of the database, before reading
 
 
 class DocumentFollower:
-    """The known documents of one database. Any thread may use it."""
+    """The cached documents of a database. Thread-safe."""
 
     def __init__(self, database: Database) -> None:
         self._database = weakref.ref(database)
@@ -296,10 +297,10 @@ class DocumentFollower:
         return database.is_away or (self._is_listening and monotonic() - self._looked_at > LATE_S)
 
     def current(self, id: DocumentId) -> KnownDocument | None:
-        """Return a document as it is now, if it was read before; None if PostgreSQL would have to be asked.
+        """Return the current document if it was read before; None if PostgreSQL would have to be queried.
 
-        Logs and statistics are in the same file as the documents, so that stamps change all the time. Then a look at
-        the version tells whether the document has changed; it costs a tenth of a transaction.
+        The stamp often changes, because logs and statistics are in the same file. Then the version tells whether the
+        document has changed, for a tenth of the cost of a transaction.
         """
         found, database = self._known.get(id), self._database()
         if found is None or database is None:
@@ -322,7 +323,7 @@ class DocumentFollower:
         return now
 
     def load(self, id: DocumentId, at_once: bool) -> StoredDocument:
-        """Return a known document, or read it. Raises DatabaseError if it could never be read."""
+        """Return a cached document, or read it. Raises DatabaseError if it was never read successfully."""
         found, before = self.current(id), self._known.get(id)
         if found is None:
             found = self._read(id, before)
@@ -338,13 +339,13 @@ class DocumentFollower:
         return found.document
 
     def set(self, id: DocumentId, document: StoredDocument) -> None:
-        """Remember a document that this process has written."""
+        """Cache a document that this process has written."""
         with self._lock:
             before = self._known.get(id)
             old, new = before and before.document.version, document.version
-            # Versions only grow; None: it was deleted.
+            # Versions only grow; None: deleted.
             if not isinstance(new, int) or not isinstance(old, int) or new > old:
-                # Without the stamp after the change: where there are stamps, the document is read again once.
+                # The stamp after the change is unknown, so with SQLite the document is read again once.
                 self._known[id] = KnownDocument(document, None, monotonic(), None)
 
     def _read(self, id: DocumentId, before: KnownDocument | None) -> KnownDocument:
@@ -352,7 +353,7 @@ class DocumentFollower:
         assert database is not None  # noqa: S101 - the caller has it
         stamp: Hashable = None
         try:
-            stamp = database.stamp()  # first, so that a change in between is noticed
+            stamp = database.stamp()  # before reading, so that a change in between is noticed
             known = None if before is None else before.document
             found = KnownDocument(database.read(lambda work: read_row(work, id, known)), None, monotonic(), stamp)
         except DatabaseError as error:
@@ -391,12 +392,12 @@ class DocumentFollower:
         self._looked_at = monotonic()
         with self._lock:
             for id, document in now.items():
-                if self._known.get(id) is before[id]:  # else this process has just written it
+                if self._known.get(id) is before[id]:  # else this process has just written the document
                     self._known[id] = KnownDocument(document, None, monotonic(), None)
 
 
 def read_row(work: Transaction, id: DocumentId, known: StoredDocument | None = None) -> StoredDocument:
-    """Return a document. Its body isn't read if the version is the known one."""
+    """Return a document. The body isn't read if the version is the cached one."""
     version = known.version if known is not None and isinstance(known.version, int) else -1
     sql = "SELECT version, CASE version WHEN %s THEN NULL ELSE body END FROM documents WHERE kind = %s AND key = %s"
     rows = work.execute(sql, (version, *id))
@@ -406,7 +407,7 @@ def read_row(work: Transaction, id: DocumentId, known: StoredDocument | None = N
 
 
 def write_row(work: Transaction, kind: str, key: str, body: bytes, clock: str) -> int:
-    """Write a document and return its version. The row of the counter is locked meanwhile, so versions only grow."""
+    """Write a document and return its version. Locks the counter's row, so that versions only grow."""
     version: int = work.execute(_NEXT_VERSION, (1 + getrandbits(32),))[0][0]
     work.execute(_UPSERT.format(clock=clock), (kind, key, body, version))
     work.notify(TOPIC, f"{kind} {key}")

@@ -1,11 +1,11 @@
-"""`Seal` encrypts documents with AES-256-GCM: access to the database, or to a backup, is not enough to read them.
+"""Encrypting and signing documents.
 
-The key is derived (HKDF) from a secret of the replicas. Each sealed text has the number of its key, so that a text of
-another key is told apart from a damaged one. It is bound to its place: the login of one server can't be moved to
-another.
+`Seal` encrypts documents with AES-256-GCM: access to the database, or to a backup, is not enough to read them. The key
+is derived (HKDF) from a secret of the replicas. Each sealed text has the number of its key, to distinguish other keys
+from damage. The text is bound to its document: the login of one server can't be moved to another.
 
-`Signature` only proves who has written a document. It is for `state.db` in the folder of a project, which may have come
-with the project.
+`Signature` only proves who wrote a document. It is used for `state.db` in a project's folder, which may have come with
+the project.
 """
 
 import hmac
@@ -15,7 +15,7 @@ from os import urandom
 
 from onetool.database.connection import DatabaseError
 
-MARK = b"OT1"  # the form, and its version
+MARK = b"OT1"  # format and version
 ID_BYTES = 8
 NONCE_BYTES = 12
 KEY_BYTES = 32
@@ -34,8 +34,8 @@ class DamagedSealError(SealError):
 
 
 class Seal:
-    """Encryption with keys from `secrets`, which is called once, when a key is first needed. The first secret encrypts,
-    all of them decrypt.
+    """Encryption with keys from `secrets`, which is called once, on first use. The first secret encrypts; all of them
+    decrypt.
     """
 
     def __init__(self, secrets: Callable[[], Sequence[bytes]]) -> None:
@@ -43,7 +43,7 @@ class Seal:
 
     @cached_property
     def _keys(self) -> dict[bytes, bytes]:
-        """The keys by their number."""
+        """The keys by number."""
         return {
             _derived(secret, b"number", ID_BYTES): _derived(secret, b"key", KEY_BYTES) for secret in self._secrets()
         }
@@ -56,7 +56,7 @@ class Seal:
         return MARK + number + nonce + AESGCM(key).encrypt(nonce, body, about.encode())
 
     def is_of_other_key(self, sealed: bytes) -> bool:
-        """Return whether an older key of ours has encrypted it."""
+        """Return whether the text was encrypted with an older known key."""
         number = sealed[len(MARK) : len(MARK) + ID_BYTES]
         return sealed.startswith(MARK) and number in self._keys and number != next(iter(self._keys))
 
@@ -67,13 +67,13 @@ class Seal:
 
         start = len(MARK) + ID_BYTES
         if not sealed.startswith(MARK) or len(sealed) < start + NONCE_BYTES:
-            raise DamagedSealError(f"{about} in the database is damaged, or a newer version has written it")
+            raise DamagedSealError(f"{about} in the database is damaged, or was written by a newer version")
         key = self._keys.get(sealed[len(MARK) : start])
         if key is None:
             raise SealError(
-                f"{about} in the database was encrypted with another cluster.key than the one in the config: put that "
-                "one back, or make it anew; if there was no cluster.key, run `onetool db init` with this config on the "
-                "machine that has written it"
+                f"{about} in the database was encrypted with another cluster.key than the one in the config: restore "
+                "that key, or set the value again; if there was no cluster.key, run `onetool db init` with this config "
+                "on the machine that wrote it"
             )
         nonce, text = sealed[start : start + NONCE_BYTES], sealed[start + NONCE_BYTES :]
         try:
@@ -83,7 +83,7 @@ class Seal:
 
 
 class Signature:
-    """A signature with a key of this user alone. `key` is called once, when it is first needed. If it is optional,
+    """Signatures with a private key of this user. `key` is called once, on first use. If signatures are optional,
     documents without one are valid, too.
     """
 

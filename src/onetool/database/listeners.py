@@ -10,14 +10,14 @@ log = logging.getLogger("onetool.database")
 
 
 class Listeners:
-    """Functions by topic. Any thread may use it."""
+    """Functions by topic. Thread-safe."""
 
     def __init__(self) -> None:
         self._calls: dict[object, tuple[str, Callable[[str], None]]] = {}
         self._lock = threading.Lock()
 
     def add(self, topic: str, call: Callable[[str], None]) -> Forget:
-        """Add a function, and return one that removes it."""
+        """Add a function. Return a function that removes it."""
         key = object()
         with self._lock:
             self._calls = {**self._calls, key: (topic, call)}
@@ -28,10 +28,10 @@ class Listeners:
             self._calls = {one: call for one, call in self._calls.items() if one is not key}
 
     def tell(self, topic: str | None, detail: str = "") -> None:
-        """Call the functions of a topic, or all of them. If one fails, the others are called all the same."""
+        """Call the functions of a topic, or all of them. Continue if one fails."""
         for wanted, call in self._calls.values():
             if topic is None or wanted == topic:
                 try:
                     call(detail)
                 except Exception as error:  # noqa: BLE001 - it may be any code
-                    log.warning("a change in the database could not be followed: %s: %s", type(error).__name__, error)
+                    log.warning("failed to handle a change in the database: %s: %s", type(error).__name__, error)

@@ -1,8 +1,8 @@
-"""Makes and updates the tables, in PostgreSQL and in SQLite: numbered SQL files, each run once, under a lock.
+"""Creates and updates the tables in PostgreSQL and SQLite: numbered SQL files, each run once, under a lock. Words in
+braces come from the driver (`Database.dialect`).
 
-Words in braces come from the driver (`Database.dialect`). SQLite skips statements that begin with `-- postgresql`. A
-database with unknown migrations is refused. Migrations only add, so that processes of two versions can run side by side
-during an update that starts with the tables (`onetool db migrate`).
+SQLite skips statements that begin with `-- postgresql`. A database with unknown migrations is refused. Migrations only
+add, so that processes of two versions can run at the same time during an update, after `onetool db migrate`.
 """
 
 import re
@@ -58,15 +58,15 @@ def tables() -> list[str]:
 
 
 def migrate(database: Database) -> list[str]:
-    """Run the missing migrations, all or nothing, and return their names. Several replicas may do this at once.
+    """Run the missing migrations, all or none, and return their names. Several replicas may do this at once.
 
-    If none is missing, nothing is written: so a role that may not make tables can use a database that has them.
+    If none is missing, nothing is written, so that a role without the right to create tables can use existing ones.
     """
     if not missing(database):
         return []
 
     def job(work: Transaction) -> list[str]:
-        work.allow(MAX_SECONDS)  # another replica may hold the lock, and large tables take a while
+        work.allow(MAX_SECONDS)  # another replica may hold the lock, and large tables take time
         work.lock(LockNumber.MIGRATIONS)
         return _run(work, database, is_postgres=True)
 
@@ -74,7 +74,7 @@ def migrate(database: Database) -> list[str]:
 
 
 def require_tables(database: Database) -> None:
-    """Raise TablesMissingError if migrations are missing. Makes nothing."""
+    """Raise TablesMissingError if migrations are missing. Changes nothing."""
     if names := missing(database):
         raise TablesMissingError(names, has_none=len(names) == NEWEST)
 
@@ -98,7 +98,7 @@ def migrate_connection(connection: sqlite3.Connection, work: Transaction, databa
         return
     connection.execute("BEGIN IMMEDIATE")
     try:
-        if _version(connection, database) < NEWEST:  # no other process was quicker
+        if _version(connection, database) < NEWEST:  # not yet done by another process
             _run(work, database, is_postgres=False)
             connection.execute(f"PRAGMA user_version = {NEWEST}")
         connection.execute("COMMIT")

@@ -1,23 +1,23 @@
-"""Results of copying state: what was copied by `onetool db import` and `export`, and what was left."""
+"""The results of `onetool db import` and `export`: the copied and the skipped items."""
 
 from collections.abc import Callable
 
 import msgspec
 
-Progress = Callable[[int, int], None]  # how many are done, of how many
+Progress = Callable[[int, int], None]  # done, total
 
 
 class LeftBehind(msgspec.Struct, frozen=True):
-    """Something that was not copied."""
+    """An item that was not copied."""
 
-    what: str  # a file, or a name
+    what: str  # a file or a name
     why: str
-    is_conflict: bool = False  # something else is there under its name; with `force` it is replaced
+    is_conflict: bool = False  # the name exists with other content; `force` replaces it
 
 
 class Moved(msgspec.Struct, frozen=True):
-    """The number of things that were copied, of those that were there already, and what was left. Remarks are what a
-    person should know, though nothing is missing.
+    """The numbers of copied and existing items, and the skipped items. Remarks are information for the user about
+    complete copies.
     """
 
     moved: int = 0

@@ -1,10 +1,10 @@
-"""`spread(column)` for SQLite: median, percentiles and maximum as JSON. PostgreSQL has percentiles of its own."""
+"""`spread(column)` for SQLite: median, percentiles and maximum as JSON. PostgreSQL has built-in percentiles."""
 
 from array import array
 from collections import Counter
 from itertools import accumulate, repeat
 
-MAX_SORTED = 500_000  # values; more of them are rounded to three digits, and counted
+MAX_SORTED = 500_000  # further values are rounded to three digits and counted
 
 
 class SpreadAggregate:
@@ -12,7 +12,7 @@ class SpreadAggregate:
 
     def __init__(self) -> None:
         self._values = array("d")
-        self.step = self._values.append  # called for every row: nothing of ours in between
+        self.step = self._values.append  # called for every row, so no wrapper
 
     def finalize(self) -> str | None:
         import json
@@ -23,7 +23,7 @@ class SpreadAggregate:
         ranks = {"p50": (number + 1) // 2, **{f"p{p}": -(-number * p // 100) for p in (90, 95, 99)}, "max": number}
         wanted = {*ranks.values(), number // 2 + 1}
         found: dict[int, float] = {}
-        # The values, smallest first, each with the number of values up to it
+        # The values in ascending order, each with the cumulative count
         if number <= MAX_SORTED:
             ordered = ((value, rank) for rank, value in enumerate(sorted(self._values), 1))
         else:

@@ -1,10 +1,10 @@
-"""PostgreSQL by psycopg: a pool of connections for threads (psycopg_pool), a breaker, and a listener.
+"""PostgreSQL with psycopg: a connection pool for threads (psycopg_pool), a circuit breaker, and a listener.
 
-If the database can't be reached, the breaker opens and the pool is closed: calls fail at once instead of each waiting
-for a time-out. Meanwhile a thread tries to connect, and closes the breaker when it succeeds. psycopg is imported here
-alone, and this module only where the config has a `database`.
+If the database can't be reached, the breaker opens and the pool is closed: calls fail immediately instead of waiting
+for a time-out. A thread keeps trying to connect, and closes the breaker on success. psycopg is imported only here, and
+this module only if the config has a `database`.
 
-`NotifiedListeners` waits for NOTIFY on its own connection, in a thread. Behind a pooler, notifications may get lost. So
+`NotifiedListeners` waits for NOTIFY on its own connection, in a thread. Behind a pooler, notifications may get lost, so
 listeners are also called every second.
 """
 
@@ -38,21 +38,21 @@ from onetool.database.listeners import Listeners
 from onetool.database.postgres_errors import FULL, away_error, first_line, is_full, is_lost
 
 log = logging.getLogger("onetool.database")
-logging.getLogger("psycopg.pool").setLevel(logging.ERROR)  # the breaker says once what the pool says at each attempt
+logging.getLogger("psycopg.pool").setLevel(logging.ERROR)  # the breaker logs once, the pool at each attempt
 
 T = TypeVar("T")
 
 MAX_CONNECTIONS = 16
-MAX_IDLE_S = 60.0  # for which unused connections stay open
+MAX_IDLE_S = 60.0  # how long unused connections stay open
 CONNECT_S = 3
-POOL_S = CONNECT_S + 1.0  # to wait for a connection: longer than one attempt to connect
-CLOSE_S = 0.2  # to wait for each thread of the pool
+POOL_S = CONNECT_S + 1.0  # wait for a connection: longer than one attempt to connect
+CLOSE_S = 0.2  # wait for each thread of the pool
 STATEMENT_MS = 10_000
-HANG_S = 2.0  # after its time limit, the connection of a statement counts as dead
-LOOK_S = 0.5  # between two checks for that
-PROBE_S = 0.5  # between two tries to reach a database that is away
-HOLDER_S = 60  # for which an unresponsive process may hold a lock
-CHANNEL = "onetool"  # of NOTIFY
+HANG_S = 2.0  # after a statement's time limit: the connection counts as dead
+LOOK_S = 0.5  # between two such checks
+PROBE_S = 0.5  # between two attempts to reach an unavailable database
+HOLDER_S = 60  # how long an unresponsive process may hold a lock
+CHANNEL = "onetool"  # for NOTIFY
 EVERY_S = 1.0  # between two calls of all listeners
 
 Pool = ConnectionPool[psycopg.Connection[Row]]
@@ -69,7 +69,7 @@ _OPTIONS: dict[str, Any] = {
     "application_name": "onetool",
     # Behind a pooler, a statement prepared on one connection is unknown on the next.
     "prepare_threshold": None,
-    # Notice a host that has vanished within some seconds.
+    # Detect an unreachable host within some seconds.
     "keepalives_idle": 5,
     "keepalives_interval": 2,
     "keepalives_count": 3,
@@ -78,12 +78,12 @@ _OPTIONS: dict[str, Any] = {
 
 
 class Postgres:
-    """The database at a connection string. Nothing is connected before the first use.
+    """A database with a connection string. Connects on first use.
 
-    `prepare` is called once, as soon as the database can be reached, and makes or checks the tables.
+    `prepare` is called once, on the first connection, and creates or checks the tables.
     """
 
-    # With the schema, so that search_path can't replace the functions.
+    # Qualified with the schema, so that search_path can't replace the functions.
     clock = "pg_catalog.date_part('epoch', pg_catalog.clock_timestamp())"
     is_shared = True
     dialect: Mapping[str, str] = DIALECT
@@ -106,7 +106,7 @@ class Postgres:
         self._running: dict[psycopg.Connection[Row], float] = {}  # deadlines of statements
         self._is_watched = False
         self.is_away = False
-        self._refusal: Exception | None = None  # of the last attempt to connect
+        self._refusal: Exception | None = None  # from the last attempt to connect
         self._closed = threading.Event()
         self._listener: NotifiedListeners | None = None
         self._process = urandom(8).hex()
@@ -123,7 +123,7 @@ class Postgres:
 
         try:
             return self._run(reading, apart=not snapshot)
-        except ChangeUnknownError:  # nothing was changed
+        except ChangeUnknownError:  # reading changes nothing
             return self._run(reading, apart=not snapshot)
 
     def write(self, job: Job[T], *, durable: bool = False, max_wait: float | None = None, apart: bool = False) -> T:
@@ -142,7 +142,7 @@ class Postgres:
         return "the database"
 
     def settle_loss(self) -> None:
-        """Do nothing: what is missing isn't known."""
+        """Do nothing: PostgreSQL can't tell whether content is missing."""
 
     def spare_bytes(self) -> int:
         return 0
@@ -190,11 +190,11 @@ class Postgres:
     # Transactions
 
     def _run(self, job: Callable[[Transaction], T], max_wait: float | None = None, *, apart: bool) -> T:
-        """Run a job. With `apart` there is no transaction around it, which would cost two more statements."""
+        """Run a job. With `apart`, run it without a transaction, which would cost two more statements."""
         if self.is_away:
             raise self._away()
         if self._prepare is not None:
-            with self._preparing:  # other threads wait; transactions of `prepare` itself come here, too, and go on
+            with self._preparing:  # other threads wait; transactions of `prepare` itself don't
                 if self._prepare is not None and not self._is_preparing:
                     self._is_preparing = True
                     try:
@@ -205,7 +205,7 @@ class Postgres:
         try:
             try:
                 return self._run_once(job, max_wait, apart)
-            except _LostConnection:  # maybe while it was idle
+            except _LostConnection:  # perhaps while idle
                 return self._run_once(job, max_wait, apart)
         except _LostConnection as lost:
             self._open_breaker(lost.error)
@@ -237,7 +237,7 @@ class Postgres:
                 raise ChangeUnknownError from error
             raise _LostConnection(error) from error
         finally:
-            pool.putconn(connection)  # ends a transaction that is still open
+            pool.putconn(connection)  # ends an open transaction
             self._running.pop(connection, None)
 
     # Connections
@@ -300,7 +300,7 @@ class Postgres:
                 return
             self.is_away, self._refusal = True, error
             pool, self._pool = self._pool, None
-        for connection in tuple(self._running):  # no new connection is made: these wait for nothing
+        for connection in tuple(self._running):  # no new connections are possible, so these would wait in vain
             self._running[connection] = monotonic()
         log.error("the database can't be reached: %s; trying again every %s s", first_line(error), PROBE_S)
         threading.Thread(target=self._probe, args=(pool,), name="onetool-database", daemon=True).start()
@@ -328,16 +328,16 @@ class Postgres:
 
 
 def is_url(url: str) -> bool:
-    """Return whether an address is valid. There is no reason, since messages of psycopg quote the address."""
+    """Return whether an address is valid. The reason is left out, because psycopg's messages quote the address."""
     try:
         found = conninfo_to_dict(url)
     except psycopg.Error:
         return False
-    return "@" not in str(found.get("host") or "")  # else a part of a password is taken for the host, and shown
+    return "@" not in str(found.get("host") or "")  # else part of a password would be taken for the host, and shown
 
 
 class PostgresTransaction:
-    """A transaction. It notes in `running` until when its current statement may take."""
+    """A transaction, which records the deadline of its current statement in `running`."""
 
     def __init__(
         self,
@@ -372,7 +372,7 @@ class PostgresTransaction:
         return self._cursor.rowcount
 
     def _begin(self) -> None:
-        """Begin a transaction, for what lasts until its end, if statements are run apart."""
+        """Begin a transaction if statements run apart, for effects that last until its end."""
         if self._connection.info.transaction_status == pq.TransactionStatus.IDLE and self._connection.autocommit:
             self.execute("BEGIN")
 
@@ -403,7 +403,7 @@ class PostgresLock:
 
     def take(self) -> bool:
         if not self._is_held:
-            # Each schema of a database has its own locks.
+            # Each schema has its own locks.
             sql = "SELECT pg_try_advisory_xact_lock(hashtextextended(current_schema() || %s, 0))"
             self._is_held = bool(self._ask(sql, (self._name,))[0][0])
         return self._is_held
@@ -412,7 +412,7 @@ class PostgresLock:
         self._ask("SELECT 1")
 
     def release(self) -> None:
-        self._is_over = True  # another thread may be about to take it
+        self._is_over = True  # another thread may be about to take the lock
         self._disconnect()
 
     def _ask(self, sql: str, params: Params = ()) -> list[Row]:
@@ -439,7 +439,7 @@ class PostgresLock:
 
 
 class NotifiedListeners(Listeners):
-    """Listeners that a thread tells of changes in the database."""
+    """Listeners that are called by a thread on changes in the database."""
 
     def __init__(self, database: Postgres) -> None:
         super().__init__()
@@ -467,7 +467,7 @@ class NotifiedListeners(Listeners):
                     self.tell(None)
                     look_at = monotonic() + EVERY_S
                     while not self._closed.is_set():
-                        # Take all that has come: the rest of a packet would be lost.
+                        # Take all notifications: the rest of a packet would be lost.
                         for found in connection.notifies(timeout=max(0.0, look_at - monotonic()), stop_after=1):
                             topic, _, detail = found.payload.partition(" ")
                             self.tell(topic, detail)
@@ -476,7 +476,7 @@ class NotifiedListeners(Listeners):
                             self.tell(None)
             except Exception as error:  # noqa: BLE001 - the next attempt may succeed
                 if not (self._is_lost or self._closed.is_set()):
-                    log.warning("no notifications from the database, looking for changes every second: %s", error)
+                    log.warning("no notifications from the database, polling for changes every second: %s", error)
                 self._is_lost = True
                 self.tell(None)
                 self._closed.wait(EVERY_S)

@@ -1,12 +1,13 @@
-"""`SharedWindows`: rates in sliding windows of time, counted by all processes of a database, by the database's clock.
+"""`SharedWindows`: rate limits in sliding windows of time, shared by all processes of a database, by the database's
+clock.
 
-A window is a row. Counting updates the row, which locks it until the end of the transaction: so two processes never
-take the same place. On an event loop, a thread does that.
+A window is a row. Counting updates the row, which locks it until the end of the transaction, so two processes never
+take the same place. On an event loop, a thread does this. While the database is unavailable or slow, each process
+counts alone, including its previous counts, up to the rate divided by the number of replicas. Processes without a
+database always count alone.
 
-While the database is away, or slow, each process counts for itself, up to the rate divided by the number of replicas.
-What it has counted before is included. So does a process without a database. A window that the database called full
-stays full until a place is free: so refused callers, however many, neither load the database nor make it slow enough to
-be counted anew.
+A full window is cached until a place is free, so that refused callers, however many, don't load the database, or slow
+it down until processes count alone.
 """
 
 import asyncio
@@ -27,20 +28,20 @@ from onetool.database.connection import CALL_WAIT_S, Database, DatabaseError, Tr
 
 log = logging.getLogger("onetool.database")
 
-ANSWER_S = 2.0  # for the database to answer a request
-ALONE_S = 2.0  # for which a process counts for itself, after the database did not answer
+ANSWER_S = 2.0  # time limit for the database
+ALONE_S = 2.0  # how long a process counts alone after the database did not answer
 SWEEP_S = 600.0  # between two sweeps of old windows
-MAX_OWN = 10_000  # windows that a process remembers
+MAX_OWN = 10_000  # windows cached by a process
 THREADS = 4
 
 _LOCK = """INSERT INTO rates (name, parts, seen_at, until) VALUES (%s, '[]', {clock}, {clock})
 ON CONFLICT (name) DO UPDATE SET seen_at = excluded.seen_at
-RETURNING parts, {clock}"""  # the clock is read again: waiting for the row may have taken a while
+RETURNING parts, {clock}"""  # reads the clock again after waiting for the row
 _PARTS = msgspec.json.Decoder(list[tuple[int, int]])
 
 
 class WindowCount(NamedTuple):
-    """A window after counting. `wait` is None if there was a place, else the seconds until there is one."""
+    """A window after counting. `wait` is None if a place was free, else the seconds until one is."""
 
     wait: float | None
     used: int
@@ -48,14 +49,16 @@ class WindowCount(NamedTuple):
 
 
 class _Full(NamedTuple):
-    """A full window: its size, and until when nothing leaves it."""
+    """A full window: its size, and the earliest time when a place is free."""
 
     most: int
     until: float
 
 
 class SharedWindows:
-    """All windows of a database. `replicas` returns among how many a rate is divided while the database is away."""
+    """All windows of a database. `replicas` returns the number by which rates are divided while the database is
+    unavailable.
+    """
 
     def __init__(self, database: Database | None, replicas: Callable[[], int] = lambda: 1) -> None:
         self._database = database
@@ -68,7 +71,7 @@ class SharedWindows:
         self._threads: ThreadPoolExecutor | None = None
 
     def take(self, name: str, most: int, seconds: float, *, counts: bool = True) -> WindowCount:
-        """Count one, unless there are as many already. Without `counts`, only look."""
+        """Count one event, unless the window is full. Without `counts`, only check."""
         key = f"{name} in {seconds:g} s"
         if (refused := self._refused(key, most)) is not None:
             return refused
@@ -92,7 +95,7 @@ class SharedWindows:
         return self._take_share(key, most, seconds, counts)
 
     async def take_async(self, name: str, most: int, seconds: float) -> WindowCount:
-        """Do the same as `take` on an event loop. A slow database counts as away."""
+        """Count like `take`, on an event loop. A slow database counts as unavailable."""
         key = f"{name} in {seconds:g} s"
         if (refused := self._refused(key, most)) is not None:
             return refused
@@ -108,10 +111,10 @@ class SharedWindows:
                 self._count_alone(None)
         return self._take_share(key, most, seconds, True)
 
-    # For this process alone
+    # Without the database
 
     def _refused(self, key: str, most: int) -> WindowCount | None:
-        """Return the count of a window that is known to be full; a larger one of the same name may not be."""
+        """Return the count of a window cached as full, unless the limit is now larger."""
         full = self._full.get(key)
         if full is None or most > full.most or (wait := full.until - monotonic()) <= 0:
             return None
@@ -134,11 +137,11 @@ class SharedWindows:
 
     def _count_alone(self, error: DatabaseError | None) -> None:
         if not self._alone_until:
-            log.warning("rates are counted by each process for itself: %s", error or "the database does not answer")
+            log.warning("each process counts rates alone: %s", error or "the database does not answer")
         self._alone_until = monotonic() + ALONE_S
 
     def _sweep(self, database: Database) -> None:
-        """Delete old windows, now and then."""
+        """Delete old windows, at most once in `SWEEP_S`."""
         with self._lock:
             if monotonic() < self._sweep_at:
                 return
@@ -155,7 +158,7 @@ def _count(work: Transaction, clock: str, key: str, most: int, seconds: float, c
     counted: list[tuple[int, int]] = []
     with suppress(msgspec.MsgspecError):
         counted = _PARTS.decode(parts)
-    # Impossible parts are left out: a damaged row locks nobody out.
+    # Ignore invalid parts, so that a damaged row does not lock anyone out.
     last = int(now / (seconds / PARTS)) + 1
     window = RateWindow(seconds, [(part, count) for part, count in counted if part <= last and count > 0])
     wait = window.take(now, most) if counts else window.wait_for(now, most)

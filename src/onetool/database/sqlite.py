@@ -1,9 +1,11 @@
-"""A SQLite file with the interface of `Database`: `state.db`, which all processes of a state folder share.
+"""A SQLite file with the interface of `Database`: `state.db`, shared by all processes of a state folder.
 
-The file is made, private to its owner, when something is first written. Until then, reading finds empty tables. Where
-the file system has no shared memory, SQLite keeps a rollback journal instead of a write-ahead log. Where the folder is
-read-only, the file can still be read. A damaged file is renamed and replaced by an empty one, and so is one that was
-deleted or emptied while it was in use: from then on, `has_lost` says so.
+The file is created on the first write, private to its owner. Until then, the tables appear empty. On file systems
+without shared memory, SQLite uses a rollback journal instead of a write-ahead log. In a read-only folder, the file can
+still be read.
+
+A file that is damaged, or was deleted or emptied while in use, is renamed and replaced by an empty one; `has_lost`
+reports the loss.
 """
 
 import logging
@@ -59,21 +61,21 @@ log = logging.getLogger("onetool.database")
 
 T = TypeVar("T")
 
-READ_S = 2.0  # to wait for a process that locks the file for itself: those that write don't keep others from reading
+READ_S = 2.0  # wait for a process with an exclusive lock; writers don't block readers
 RETRY_S = 0.01  # between two attempts to open a locked file
 MAX_IDLE = 8  # connections that stay open
-VACUUM_PAGES = 1_000  # to give back at once: others can't write meanwhile
+VACUUM_PAGES = 1_000  # returned at once; this blocks writers
 READ_ONLY_CODES = (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN)
-SETTLED = 2  # the counter of a loss, once it is settled; 1 before
+SETTLED = 2  # the value of the counter of a loss once settled; 1 before
 Loss = Literal["none", "open", "settled"]
 DIALECT = {
     "name": "SQLite",
     "identity": "integer PRIMARY KEY AUTOINCREMENT",
-    "bytewise": "",  # the usual order of SQLite
+    "bytewise": "",  # SQLite's default order
     "random_id": "lower(hex(randomblob(16)))",
     "random_key": "randomblob(32)",
 }
-# We make tables and indexes only: a view or a trigger could run without end.
+# Only tables and indexes are expected: a view or trigger could run endlessly.
 _IS_OURS = """SELECT count(*) FILTER (WHERE name = 'onetool_migrations')
 AND NOT count(*) FILTER (WHERE type NOT IN ('table', 'index') OR sql LIKE 'CREATE VIRTUAL%') FROM sqlite_master"""
 FULL_SYNC, USUAL_SYNC = "PRAGMA synchronous = FULL", "PRAGMA synchronous = NORMAL"
@@ -110,35 +112,35 @@ class SqliteTransaction:
 
 
 class SqliteDatabase:
-    """Connections are opened as threads need them, and kept for the next one.
+    """A SQLite database.
 
-    Connections of one process share what they know of the log. So when the log was deleted or replaced, all of them are
-    closed before the next one is opened.
+    Connections are opened on demand and reused. Connections of one process share state about the log, so if the log was
+    deleted or replaced, all of them are closed before a new one is opened.
     """
 
-    clock = "unix_time()"  # SQLite's own has milliseconds only, in which several rows are written
+    clock = "unix_time()"  # SQLite's own clock has only milliseconds, too coarse for the order of rows
     is_away = is_shared = False
     ahead = 0.0
     dialect: Mapping[str, str] = DIALECT
-    vfs: str | None = None  # of SQLite; None: the usual one
+    vfs: str | None = None  # SQLite's VFS; None: the default
 
     def __init__(self, file: Path, *, makes_folder: bool = False, is_source: bool = False) -> None:
-        """Set a damaged file aside, unless it `is_source` of a copy: then it may be somebody's only backup."""
+        """Open a file. A damaged file is set aside unless it `is_source` of a copy: it may be the only backup."""
         self.file, self._name = file, str(file)
         self._makes_folder = makes_folder
         self._is_source = is_source
         self._idle: list[sqlite3.Connection] = []
-        self._taken = 0  # connections that threads use now
+        self._taken = 0  # connections in use
         self._lock = threading.Lock()
-        self._files: FileIds | None = None  # those that the connections have open
+        self._files: FileIds | None = None  # the files that the connections have open
         self._watching: sqlite3.Connection | None = None
-        self._watches = 0  # how often that one was opened
-        self._opened_at: tuple[int, ...] = ()  # what `change_times` said before
+        self._watches = 0  # how often the watching connection was opened
+        self._opened_at: tuple[int, ...] = ()  # the previous result of `change_times`
         self._seen: Hashable = None  # the last stamp
         self._listeners = PollingListeners(self.stamp)
         self._process = os.urandom(8).hex()
-        self._alive: SqliteLock | None = None  # held for as long as this process lives
-        self.is_incomplete = False  # not all of the version before could be taken over
+        self._alive: SqliteLock | None = None  # held until this process ends
+        self.is_incomplete = False  # some state of the previous version could not be imported
 
     def read(self, job: Callable[[Transaction], T], *, snapshot: bool = False) -> T:
         if self._is_absent():
@@ -149,27 +151,27 @@ class SqliteDatabase:
         return self._run(job, "BEGIN IMMEDIATE", durable, BUSY_S if max_wait is None else max_wait)
 
     def stamp(self) -> Hashable:
-        """Never waits for other processes: event loops ask for this."""
+        """Return the stamp. Never waits for other processes, because event loops call this."""
         try:
             rows = self.peek("PRAGMA data_version")
         except DatabaseAwayError as error:
             cause = error.__cause__
             if self._watching is None or not isinstance(cause, sqlite3.OperationalError) or not _is_busy(cause):
                 raise
-            return self._seen  # while another process locks it, nothing changes
+            return self._seen  # while the file is locked, nothing changes
         self._seen = (self._watches, rows[0][0]) if rows else (None, 0)
         return self._seen
 
     def peek(self, sql: str, params: Params = ()) -> list[Row]:
-        """Return the rows of one SELECT; none where there is no file. Never waits, and needs no transaction."""
+        """Return the rows of one SELECT, none without a file. Never waits, and needs no transaction."""
         if self._files is None and not os.path.lexists(self.file):
             return []
         with self._lock:
-            try:  # no context manager: this is asked with every request
+            try:  # no context manager, for speed: called for every request
                 if (found := FileIds.of(self._name)) != self._files:
                     self._close_replaced(found)
                 if isinstance(self._watching, _ImmutableConnection) and self._opened_at != change_times(self.file):
-                    self._watching.close()  # it sees no change; where the folder is writable, others may make one
+                    self._watching.close()  # it would not see changes, which are possible if the folder is writable
                     self._watching = None
                 if self._watching is None:
                     self._opened_at = change_times(self.file)
@@ -191,7 +193,7 @@ class SqliteDatabase:
     def process_name(self) -> str:
         if self._alive is None:
             lock = self.lock(f"process {self._process}")
-            if lock.take():  # else another thread was quicker
+            if lock.take():  # else another thread has taken it
                 self._alive = lock
         return self._process
 
@@ -199,7 +201,7 @@ class SqliteDatabase:
         return "this process" if name == self._process else self.lock(f"process {name}").find_holder()
 
     def require(self) -> None:
-        """Raise DatabaseError if the file is there and can't be read."""
+        """Raise DatabaseError if the file exists and can't be read."""
         self.read(lambda work: work.execute("SELECT max(number) FROM onetool_migrations"))
 
     def pool_usage(self) -> dict[str, int]:
@@ -207,15 +209,15 @@ class SqliteDatabase:
 
     @property
     def has_lost(self) -> bool:
-        """Return whether this file replaces a lost one, or lacks state of the version before."""
+        """Return whether this file replaces a lost one, or lacks state of the previous version."""
         return self.is_incomplete or self.loss != "none"
 
     @property
     def loss(self) -> Loss:
-        """Return whether this file replaces a lost one. The loss is settled by a backup, by new tokens, or by hand."""
+        """Return whether this file replaces a lost one. A loss is settled by a backup, by new tokens, or by hand."""
         sql = "SELECT max(value) FROM counters WHERE name = 'damaged'"
         [(value,)] = self.read(lambda work: work.execute(sql))
-        if value is None and not self.set_aside_files():  # a full disk may have kept the row from being written
+        if value is None and not self.set_aside_files():  # the row may be missing because the disk was full
             return "none"
         has_tokens = self.read(lambda work: work.execute("SELECT 1 FROM documents WHERE kind = 'tokens'"))
         return "settled" if value == SETTLED or has_tokens else "open"
@@ -226,13 +228,13 @@ class SqliteDatabase:
             self.write(lambda work: work.execute(sql, (SETTLED,)), durable=True)
 
     def set_aside_files(self) -> list[str]:
-        """Return the names of damaged files that were set aside, without their logs."""
+        """Return the names of the damaged files that were set aside, without logs."""
         found = self.file.parent.glob(f"{self.file.name}.damaged-*")
         return sorted(one.name for one in found if not one.name.endswith(SQLITE_ENDS))
 
     @property
     def size(self) -> int:
-        """Bytes on the disk, with the log."""
+        """Return the size of the file and its log in bytes."""
         return sum(one.stat().st_size for one in (self.file, Path(f"{self.file}-wal")) if one.exists())
 
     @property
@@ -252,7 +254,7 @@ class SqliteDatabase:
                 while (free := connection.execute("PRAGMA freelist_count").fetchone()[0]) and free != before:
                     before = free
                     connection.executescript(f"PRAGMA incremental_vacuum({VACUUM_PAGES})")  # `execute`: one page
-                connection.execute("PRAGMA busy_timeout = 100")  # others can't write while this waits for readers
+                connection.execute("PRAGMA busy_timeout = 100")  # blocks writers while waiting for readers
                 connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
 
     def spare_bytes(self) -> int:
@@ -260,7 +262,7 @@ class SqliteDatabase:
         [(free,)] = self.read(lambda work: work.execute(sql))
         try:
             return free + os.stat(f"{self.file}-wal").st_size
-        except OSError:  # there is none
+        except OSError:  # no such file
             return free
 
     def close(self) -> None:
@@ -292,7 +294,7 @@ class SqliteDatabase:
 
     @contextmanager
     def _connection(self, max_wait: float) -> Generator[sqlite3.Connection]:
-        """Lend a connection, which is kept for the next caller unless SQLite fails."""
+        """Lend a connection, which is reused unless SQLite fails."""
         connection = self._take(max_wait)
         is_kept = not isinstance(connection, _ImmutableConnection) and len(self._idle) < MAX_IDLE
         try:
@@ -310,8 +312,8 @@ class SqliteDatabase:
                     self._idle.append(connection)
 
     def _take(self, max_wait: float) -> sqlite3.Connection:
-        """Return a connection. Other threads go on while this one waits for other processes, or for connections that
-        have to be closed first.
+        """Return a connection. Waiting for other processes, or for connections that have to be closed first, does not
+        block other threads.
         """
         deadline = time.monotonic() + max_wait
         while True:
@@ -328,10 +330,11 @@ class SqliteDatabase:
             time.sleep(RETRY_S)
 
     def _close_replaced(self, found: FileIds | None) -> None:
-        """Close all connections, if any: the file or its log is another one than they have open, or has another owner
-        or mode, which is checked when it is opened again. Replace a lost file.
+        """Close all connections if the file or its log was replaced, or has another owner or mode, which is checked
+        when it is reopened.
 
-        Raises ReplacedDatabaseError while some connections are still in use, and what `_set_aside` raises.
+        Replace a lost file. Raises ReplacedDatabaseError while connections are in use, and the exceptions of
+        `_set_aside`.
         """
         if self._files is None:
             return
@@ -342,7 +345,7 @@ class SqliteDatabase:
         if found is None or found.is_empty:
             if self.file.parent.is_dir():
                 self._set_aside()
-        elif found.file != before.file and found.log is not None and found.log == before.log:  # it is the old one's
+        elif found.file != before.file and found.log is not None and found.log == before.log:  # the log of the old file
             for suffix in ("-wal", "-shm"):
                 Path(f"{self.file}{suffix}").unlink(missing_ok=True)
 
@@ -355,9 +358,9 @@ class SqliteDatabase:
         self._watching = self._files = None
 
     def _open(self) -> sqlite3.Connection:
-        """Open the file; make it, and its tables, where they are missing. Doesn't wait for other processes.
+        """Open the file. Create the file and tables if missing.
 
-        Raises DatabaseError, OSError, sqlite3.Error.
+        Doesn't wait for other processes. Raises DatabaseError, OSError, sqlite3.Error.
         """
         if self._makes_folder:
             make_home(self.file.parent)
@@ -367,7 +370,7 @@ class SqliteDatabase:
         try:
             connection.execute(USUAL_SYNC)
             if not connection.execute("PRAGMA page_count").fetchone()[0]:
-                connection.execute("PRAGMA auto_vacuum = INCREMENTAL")  # which writes, and counts for a new file only
+                connection.execute("PRAGMA auto_vacuum = INCREMENTAL")  # writes, and is effective only in a new file
             else:
                 self._require_ours(connection)
             use_log(connection)
@@ -389,9 +392,9 @@ class SqliteDatabase:
             migrate_connection(connection, SqliteTransaction(connection), self)
 
     def _connect_immutable(self, error: sqlite3.OperationalError) -> sqlite3.Connection:
-        """Open a file of a read-only folder, where SQLite can't make the files beside it that it needs for its log.
+        """Open a file in a read-only folder, where SQLite can't create the files for its log.
 
-        Raises `error` if there is something in the log: SQLite would read the file without it.
+        Raises `error` if the log has content, which SQLite would ignore.
         """
         log_file = Path(f"{self.file}-wal")
         if can_write(self.file.parent) or (log_file.exists() and log_file.stat().st_size):
@@ -402,7 +405,7 @@ class SqliteDatabase:
         return connection
 
     def _require_ours(self, connection: sqlite3.Connection) -> None:
-        """Raise DatabaseError if the source of a copy is another database than a `state.db`."""
+        """Raise DatabaseError if the source of a copy is not a `state.db`."""
         if self._is_source and not connection.execute(_IS_OURS).fetchone()[0]:
             raise DatabaseError(f"{self.file} is not a state.db of OneTool (fix: name a backup)")
 
@@ -412,7 +415,7 @@ class SqliteDatabase:
         connection = sqlite3.connect(
             f"{self.file.absolute().as_uri()}?{urlencode(options)}",
             uri=True,
-            timeout=0,  # until a transaction begins
+            timeout=0,  # for beginning a transaction
             isolation_level=None,
             check_same_thread=False,  # a connection is used by one thread at a time
             factory=_ImmutableConnection if "immutable" in options else sqlite3.Connection,
@@ -420,7 +423,7 @@ class SqliteDatabase:
         return add_functions(connection)
 
     def _is_absent(self) -> bool:
-        """Return whether the file isn't there, and was not while this process used it."""
+        """Return whether the file does not exist, and did not exist while this process used it."""
         return self._files is None and not os.path.lexists(self.file)
 
     @contextmanager
@@ -434,13 +437,13 @@ class SqliteDatabase:
             raise self._translated(error) from error
 
     def _translated(self, error: sqlite3.Error | OSError) -> DatabaseError:
-        """Return what SQLite or the system says as a DatabaseError that callers may read."""
+        """Convert an error of SQLite or the system to a DatabaseError that may be shown to callers."""
         found = self._damaged(str(error)) if is_damage(error) else as_database_error(error, self.file)
         hide_folder(found, self.file)
         return found
 
     def _damaged(self, why: str) -> DatabaseError:
-        """Set a damaged file aside, and return the error that says so."""
+        """Set a damaged file aside and return the error that reports this."""
         if self._is_source:
             return DamagedDatabaseError(f"{self.file} is damaged ({why}) (fix: use another copy)")
         try:
@@ -450,31 +453,31 @@ class SqliteDatabase:
         except OSError as error:
             outcome = f"it can't be set aside: {error.strerror or error}{system_fix(error)}"
         except DatabaseError as error:
-            outcome = f"it was set aside, but a new one can't be made: {error}"
+            outcome = f"it was set aside, but a new one can't be created: {error}"
         return DamagedDatabaseError(f"{self.file} is damaged ({why}); {outcome}")
 
     def _set_aside(self) -> bool:
-        """Rename what is left of a damaged or lost file, and make an empty one that knows of it.
+        """Rename the rest of a damaged or lost file, and create an empty one that records the loss.
 
-        Returns False if no file is damaged. Raises OSError, DatabaseError.
+        Return False if no file is damaged. Raises OSError, DatabaseError.
         """
         with flock.lock_beside(self.file):
             if not is_damaged(self.file):
-                return bool(self.set_aside_files())  # another process was quicker
+                return bool(self.set_aside_files())  # another process has done it
             aside = self.file.with_name(f"{self.file.name}.damaged-{time.time_ns() // 10**9}")
             for suffix in (*SQLITE_ENDS, ""):
                 with suppress(FileNotFoundError):
                     os.rename(f"{self.file}{suffix}", f"{aside}{suffix}")
             sync_folder(self.file.parent)
             what = f"is damaged, and is called {aside.name} now" if aside.exists() else "was deleted"
-            log.error("%s %s: an empty one takes its place (fix: %s)", self.file, what, RESTORE_FIX)
+            log.error("%s %s; an empty one takes its place (fix: %s)", self.file, what, RESTORE_FIX)
             with closing(SqliteDatabase(self.file)) as fresh:
                 fresh.write(lambda work: work.execute("INSERT INTO counters VALUES ('damaged', 1)"), durable=True)
             return True
 
 
 class _ImmutableConnection(sqlite3.Connection):
-    """A connection that notices no change of its file. It is used once."""
+    """A connection that does not notice changes of its file. Used once."""
 
 
 def _is_busy(error: sqlite3.OperationalError | ReplacedDatabaseError) -> bool:
@@ -485,7 +488,7 @@ _empty: Final = threading.local()
 
 
 def read_empty(job: Callable[[Transaction], T]) -> T:
-    """Run a job over empty tables: those of a file that isn't there yet."""
+    """Run a job on empty tables, in place of a file that does not exist yet."""
     from onetool.database.migrations import migrate_connection
 
     connection: sqlite3.Connection | None = getattr(_empty, "connection", None)

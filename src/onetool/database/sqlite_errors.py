@@ -1,4 +1,4 @@
-"""What SQLite and the system say about a file, as errors of ours: with what to do, and without the file's folder."""
+"""Converts errors of SQLite and the system to DatabaseErrors, with a fix, and without the file's folder."""
 
 import errno
 import logging
@@ -8,12 +8,12 @@ from time import monotonic
 
 from onetool.database.connection import DatabaseAwayError, DatabaseError, StorageError
 
-log = logging.getLogger("onetool.database.storage")  # commands tell these errors themselves
+log = logging.getLogger("onetool.database.storage")  # commands report these errors themselves
 
-LOG_AGAIN_S = 60.0  # until the same error is logged again
+LOG_AGAIN_S = 60.0  # before the same error is logged again
 BUSY_CODES = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 DAMAGE_CODES = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
-READ_ONLY_FIX = "let this user write the file and its folder, or set ONETOOL_HOME to another folder"
+READ_ONLY_FIX = "make the file and its folder writable for this user, or set ONETOOL_HOME to another folder"
 FULL_FIX = "free some space on the disk"
 RESTORE_FIX = "copy a backup with `onetool db import FILE`"
 FIXES = {  # by SQLite's code
@@ -33,7 +33,7 @@ _logged: dict[Path, tuple[str, float]] = {}  # by file: the last error, and when
 
 
 def as_database_error(error: sqlite3.Error | OSError, file: Path) -> DatabaseError:
-    """Return an error that is not about damage as a DatabaseError."""
+    """Convert an error that does not mean damage to a DatabaseError."""
     if isinstance(error, OSError):
         return StorageError(f"{file} can't be used: {error.strerror or error}{system_fix(error)}")
     code = primary_code(error)
@@ -53,13 +53,13 @@ def primary_code(error: sqlite3.Error) -> int:
 
 
 def system_fix(error: OSError) -> str:
-    """Return what to do about an error, for the end of its message."""
+    """Return the fix for an error, as a suffix of its message."""
     fix = SYSTEM_FIXES.get(error.errno or 0)
     return f" (fix: {fix})" if fix else ""
 
 
 def hide_folder(error: DatabaseError, file: Path) -> None:
-    """Take the folder of a file out of a message, which callers may read. The log tells where a disk is full."""
+    """Remove the file's folder from a message that is shown to callers. The log has the folder."""
     text = str(error)
     error.args = (text.replace(str(file), file.name),)
     error.path = file

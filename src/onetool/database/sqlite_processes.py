@@ -1,7 +1,4 @@
-"""What other processes do to a SQLite file: replace or damage it, lock it, and change it.
-
-And what each connection to it needs.
-"""
+"""Detecting that other processes replaced, damaged or changed a SQLite file; locks; and the setup of connections."""
 
 import os
 import sqlite3
@@ -23,11 +20,11 @@ from onetool.database.sqlite_errors import hide_folder, is_damage, system_fix
 if TYPE_CHECKING:
     from onetool.database.percentiles import SpreadAggregate
 
-POLL_S = 1.0  # between two looks for changes by other processes
+POLL_S = 1.0  # between two polls for changes by other processes
 
 
 class FileIds(NamedTuple):
-    """What tells a file and its log from others of their names, and who may write the two."""
+    """The identity of a file and its log, with their owners and modes."""
 
     file: tuple[int, int]
     log: tuple[int, int] | None
@@ -49,7 +46,7 @@ class FileIds(NamedTuple):
 
 
 def require_own_file(file: Path) -> None:
-    """Raise UnsafeDatabaseError for a file, or one that SQLite reads with it, that somebody else could have written."""
+    """Raise UnsafeDatabaseError if other users could have written the file or one that SQLite reads with it."""
     for one in (str(file), *(f"{file}{end}" for end in SQLITE_ENDS)):
         try:
             found = os.lstat(one)
@@ -66,7 +63,7 @@ def require_own_file(file: Path) -> None:
 
 
 def is_damaged(file: Path) -> bool:
-    """Return whether a file is damaged, empty or gone."""
+    """Return whether a file is damaged, empty or missing."""
     if not file.exists() or not file.stat().st_size:
         return True
     try:
@@ -77,13 +74,13 @@ def is_damaged(file: Path) -> bool:
 
 
 def prevent_checkpoint(connection: sqlite3.Connection) -> None:
-    """Keep SQLite from writing a deleted log to the file when the last connection is closed, and from deleting the log
-    that is there now: others have written both since.
+    """Keep SQLite from writing a deleted log to the file, and from deleting the current log, when the last connection
+    is closed: both have been written by other processes since.
     """
     with suppress(sqlite3.Error):
         connection.execute("PRAGMA wal_autocheckpoint = 0")
-        connection.execute(f"PRAGMA user_version = {NEWEST}")  # something that SQLite would have to write
-    connection.interrupt()  # then it gives up
+        connection.execute(f"PRAGMA user_version = {NEWEST}")  # makes SQLite try to write
+    connection.interrupt()  # makes it give up
 
 
 def can_write(path: Path) -> bool:
@@ -91,10 +88,10 @@ def can_write(path: Path) -> bool:
 
 
 class SqliteLock:
-    """A lock file beside the database, one for each name. It is never deleted: a new file would be another lock."""
+    """A lock file next to the database, one for each name. It is never deleted: a new file would be another lock."""
 
     def __init__(self, database: Path, name: str) -> None:
-        from hashlib import sha256  # loads OpenSSL, which a command that takes no lock doesn't need
+        from hashlib import sha256  # loads OpenSSL, which commands without locks don't need
 
         self._path = database.with_name(f".{database.name}.{sha256(name.encode()).hexdigest()[:16]}.lock")
         self._file: int | None = None
@@ -115,7 +112,7 @@ class SqliteLock:
         return self._file is not None
 
     def check(self) -> None:
-        """Do nothing: the system takes a lock from nobody."""
+        """Do nothing: file locks can't be lost."""
 
     def release(self) -> None:
         file, self._file = self._file, None
@@ -123,14 +120,14 @@ class SqliteLock:
             flock.give_back(file)
 
     def remove(self) -> None:
-        """Release the lock and delete its file: for a name that is never used again. Never raises."""
+        """Release the lock and delete its file, if the name is never used again. Never raises."""
         file, self._file = self._file, None
         if file is not None:
             with suppress(OSError):
                 flock.remove(self._path, file)
 
     def find_holder(self) -> str | None:
-        """Return the process that holds the lock, in words; if there is none, remove what it has left."""
+        """Describe the process that holds the lock. If there is none, remove the lock file."""
         if not os.path.lexists(self._path):
             return None
         with suppress(DatabaseError):
@@ -141,10 +138,10 @@ class SqliteLock:
 
 
 class PollingListeners(Listeners):
-    """Listeners that are told at once of a change by this process. A thread notices changes by others."""
+    """Listeners that are called immediately for changes by this process. A thread polls for changes by others."""
 
     def __init__(self, stamp: Callable[[], Hashable]) -> None:
-        """`stamp` returns another value after every change."""
+        """Start with a `stamp` function, which returns another value after every change."""
         super().__init__()
         self._stamp = stamp
         self._thread: threading.Thread | None = None
@@ -171,7 +168,7 @@ class PollingListeners(Listeners):
 
 
 def use_log(connection: sqlite3.Connection) -> None:
-    """Use a write-ahead log where the file system can: it lets others read while one writes."""
+    """Use a write-ahead log if the file system supports it, so that others can read during writes."""
     if connection.execute("PRAGMA journal_mode").fetchone()[0] == "wal":
         return
     try:

@@ -1,6 +1,7 @@
-"""Converts ToolSpecs to the form that a model's API or an MCP client takes: plain dicts, ready for JSON.
+"""Converts ToolSpecs to the formats of models' APIs and MCP clients: plain dicts, ready for JSON. Names are converted
+to the provider's spelling and back.
 
-Names are spelled as the provider allows, and back. No client library is imported.
+No client library is imported.
 """
 
 import json
@@ -25,7 +26,7 @@ _ANTHROPIC_KEY = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 
 
 class Provider(NamedTuple):
-    """How one provider wants its tools."""
+    """A provider's format for tools."""
 
     shape: Callable[[ToolSpec, str], Tool]
     merged: Callable[[list[Tool]], list[Tool]] | None = None
@@ -33,7 +34,7 @@ class Provider(NamedTuple):
 
 
 def find_provider(provider: str) -> Provider:
-    """Return the provider of that name. Raises UnknownProviderError, which tells the known ones."""
+    """Return the provider with this name. Raises UnknownProviderError, which lists the known ones."""
     if provider in PROVIDERS:
         return PROVIDERS[provider]
     known = f"{', '.join(PROVIDERS)}{or_rather(str(provider), PROVIDERS)}"
@@ -59,15 +60,15 @@ def _anthropic(spec: ToolSpec, name: str) -> Tool:
     schema = plain_parameters(spec.input_schema)
     properties = schema["properties"]
     odd = {key: properties.pop(key) for key in list(properties) if not _ANTHROPIC_KEY.fullmatch(key)}
-    if odd:  # Anthropic refuses such keys; the description tells about them
+    if odd:  # Anthropic refuses such keys; list them in the description
         schema["required"] = [key for key in schema.get("required", []) if key not in odd]
-        told = f"Further arguments: {json.dumps(odd, ensure_ascii=False)}"
-        schema["description"] = f"{schema['description']} {told}" if schema.get("description") else told
+        note = f"Further arguments: {json.dumps(odd, ensure_ascii=False)}"
+        schema["description"] = f"{schema['description']} {note}" if schema.get("description") else note
     return {"name": name, "description": spec.description, "input_schema": schema}
 
 
 def _mcp(spec: ToolSpec, name: str) -> Tool:
-    # The full JSON Schema, since MCP takes any, as long as its top says that it is an object.
+    # The full JSON Schema: MCP accepts any schema of type object.
     schema = {**thaw(spec.input_schema if isinstance(spec.input_schema, dict) else {}), "type": "object"}
     tool: Tool = {"name": name, "description": spec.description, "inputSchema": schema}
     if (output := spec.structured_schema or structured(spec)) is not None:
@@ -79,10 +80,11 @@ def _mcp(spec: ToolSpec, name: str) -> Tool:
 
 
 def structured(spec: ToolSpec) -> Any:
-    """Return the output schema for MCP, or None. Clients drop the whole list for one that is not of type object.
+    """Return the output schema for MCP, or None. Clients reject the whole list if one output schema is not of type
+    object.
 
-    A schema without named members is not listed: the value may be a picture, and clients refuse an answer without
-    structured content if a schema is listed. The schemas of MCP servers are listed as they are.
+    Schemas without named members are not listed: the value may be an image, and clients refuse results without
+    structured content if a schema is listed. The schemas of MCP servers are listed unchanged.
     """
     if not spec.source.startswith("proxy:") and may_be_content(spec.output_schema):
         return None
@@ -90,17 +92,17 @@ def structured(spec: ToolSpec) -> Any:
     return spec.output_schema if is_object else wrapped_schema(spec.output_schema)
 
 
-# Providers that are not named here take OpenAI's format, as most do.
+# Other providers use OpenAI's format.
 _OWN_FORMATS = {
     "gemini": Provider(_gemini, merged=_gemini_merged, letter_first=True),
     "anthropic": Provider(_anthropic),
-    # MCP itself allows dots, but its clients hand the names on to models whose APIs do not.
+    # MCP allows dots, but clients pass the names to models whose APIs do not.
     "mcp": Provider(_mcp),
 }
 PROVIDERS = dict.fromkeys(model_providers.PROVIDERS, Provider(_function)) | _OWN_FORMATS
 
 
-# Names that a provider accepts
+# Provider names
 
 MAX_NAME_LENGTH = 64
 HASH_LENGTH = 8
@@ -110,10 +112,10 @@ _GOOD_START = re.compile(r"[A-Za-z_]")
 
 
 class ProviderNames:
-    """Both ways between the real names of some tools and one provider's spelling of them.
+    """A two-way mapping between tools' names and a provider's spelling.
 
-    The same tools give the same spellings, in whatever order they come: give the same ones here and to
-    `provider_tools`. `others` exist but are not among these: a model may still call one that it knows from before.
+    The spellings depend on the set of tools, but not on their order: pass the same tools here and to `provider_tools`.
+    `others` are further existing tools, which a model may still call from memory.
     """
 
     def __init__(self, specs: Iterable[ToolSpec], provider: str, others: Iterable[ToolSpec] = ()) -> None:
@@ -123,7 +125,7 @@ class ProviderNames:
         self._real = {safe: real for real, safe in self._safe.items()}
 
     def to_provider(self, real: str) -> str:
-        """Return the provider's spelling. A name of no tool here (one from an old session) gets a valid one too."""
+        """Return the provider's spelling. Unknown names, such as from an old session, get a valid spelling, too."""
         if real in self._safe:
             return self._safe[real]
         if (known := self._others.get(real)) and known not in self._real:
@@ -131,7 +133,7 @@ class ProviderNames:
         return real if self._is_fine(real) and real not in self._real else self._spell(real, turn=1)
 
     def from_provider(self, safe: str) -> str | None:
-        """Return the real name, also for a model that gave back the real one; None if it is neither."""
+        """Return the tool's name for a spelling or for the name itself; None if unknown."""
         if safe in self._real:
             return self._real[safe]
         if safe in self._safe or safe in self._others:
@@ -140,16 +142,16 @@ class ProviderNames:
 
     @cached_property
     def _others(self) -> dict[str, str]:
-        """The spellings of the others: worked out when an unknown name comes."""
+        """The spellings of the others, computed for the first unknown name."""
         return self._spell_all({spec.name for spec in self._unlisted})
 
     def _spell_all(self, names: set[str]) -> dict[str, str]:
-        """Return one spelling for each name. A valid name stays; one that clashes or is too long is changed."""
+        """Return a unique spelling for each name. Valid names are unchanged, unless they clash or are too long."""
         safe = {name: name for name in names if self._is_fine(name)}
         waiting = names - safe.keys()
-        for turn in count():  # ends: each turn has other hashes, and there are only so many names to clash with
+        for turn in count():  # terminates: each turn has new hashes, and the number of names is finite
             spellings = {name: self._spell(name, turn) for name in waiting}
-            # All names with one spelling wait, not only the later ones: the result must not depend on the order.
+            # Defer all names with the same spelling, so that the result does not depend on the order.
             refused = {spelling for spelling, wanted in Counter(spellings.values()).items() if wanted > 1} | set(
                 safe.values()
             )
@@ -167,15 +169,15 @@ class ProviderNames:
         return 0 < len(name) <= MAX_NAME_LENGTH and self._spell(name, turn=0) == name
 
     def _spell(self, name: str, turn: int) -> str:
-        """Return the plain spelling at turn 0, then one with a hash of the whole real name."""
+        """Return the plain spelling for turn 0, then spellings with a hash of the name."""
         parts = name.split(".")
         safe = "__".join(_ODD.sub("_", part) for part in parts)
         if self._form.letter_first and not _GOOD_START.match(safe):
             safe = "_" + safe
-        if turn == 0:  # a part of which nothing is left (日本, as `__`) would be that of many other names, too
+        if turn == 0:  # parts without any valid letter (日本 becomes `__`) would clash with many names
             is_lost = any(_ODD.search(part) and not _ODD.sub("", part).strip("_-") for part in parts)
             return "" if is_lost else safe
-        from hashlib import sha256  # slow to load, and hardly a name needs it
+        from hashlib import sha256  # slow to import and rarely needed
 
         digest = sha256(f"{turn}:{name}".encode("utf-8", "surrogatepass")).hexdigest()[:HASH_LENGTH]
         return f"{safe[: MAX_NAME_LENGTH - HASH_LENGTH - 1]}_{digest}"
@@ -189,13 +191,13 @@ __all__ = ["PROVIDERS", "ProviderNames", "provider_tools"]
 def provider_tools(
     specs: Iterable[ToolSpec], provider: str, *, allowed: Iterable[str] | None = None, merge: bool = False
 ) -> list[dict[str, Any]]:
-    """Return the tools as `provider` takes them, in their order; with `allowed`, only those of these names.
+    """Return the tools in the format of `provider`, in order; with `allowed`, only tools with these names.
 
-    `merge` puts all into one object where the provider has such a form (Gemini). The result is the caller's own.
+    `merge` combines all tools in one object if the provider supports this (Gemini). The caller may change the result.
     """
     specs = list(specs)
     form = find_provider(provider)
-    names = ProviderNames(specs, provider)  # of all, so that leaving tools out renames none
+    names = ProviderNames(specs, provider)  # from all tools, so that filtering does not rename any
     wanted = None if allowed is None else set(allowed)
     tools = [form.shape(spec, names.to_provider(spec.name)) for spec in specs if wanted is None or spec.name in wanted]
     return form.merged(tools) if merge and form.merged else tools

@@ -1,14 +1,15 @@
-"""Reduces JSON Schema to the part of OpenAPI 3.0 that Gemini takes as parameters.
+"""Reduces JSON Schema to the subset of OpenAPI 3.0 that Gemini accepts for parameters.
 
-Gemini refuses a whole request for one thing outside of it:
-- every schema has one `type`, or `anyOf` and nothing beside it ("it must be the only field set");
-- an array has `items`, and `required` names only properties that are there;
-- `enum` is for strings alone, and none of them is empty;
+Gemini refuses a whole request for any violation:
+- every schema has one `type`, or only `anyOf` ("it must be the only field set");
+- an array has `items`, and `required` names only existing properties;
+- `enum` is only for non-empty strings;
 - `format` is `date-time` for strings, `float` or `double`, `int32` or `int64` for numbers;
 - there is no `$ref`, `const`, `oneOf`, `allOf`, `not`, `additionalProperties`, `exclusiveMinimum`, nor deep nesting.
 
-What has no field but is worth knowing goes into the description. An object without properties was refused once ("should
-be non-empty for OBJECT type") and is taken now; a property made up to please would be refused by our own executor.
+Other useful information goes into the description. Objects without properties used to be refused ("should be non-empty
+for OBJECT type") and are accepted now. Adding a dummy property would not work, because the executor refuses unknown
+arguments.
 """
 
 import json
@@ -38,7 +39,7 @@ _BOUNDS = (("minimum", "exclusiveMinimum", max, "greater"), ("maximum", "exclusi
 
 
 def leaf_schema(kind: str, schema: dict[str, Any]) -> dict[str, Any]:
-    """Return a schema of that type without nested schemas; what Gemini has no field for goes into the description."""
+    """Return a schema of this type without nested schemas. Keywords without a Gemini field go into the description."""
     node: dict[str, Any] = {"type": kind}
     notes: list[str] = []
     name = schema.get("format")
@@ -58,7 +59,7 @@ def leaf_schema(kind: str, schema: dict[str, Any]) -> dict[str, Any]:
     if kind == "string" and isinstance(schema.get("pattern"), str):
         node["pattern"] = schema["pattern"]
     if kind == "object" and not schema.get("properties"):
-        # Without this a model takes an object of free keys, like HTTP headers, for one that is always empty.
+        # Otherwise models assume that an object with free keys, such as HTTP headers, is always empty.
         free = schema.get("additionalProperties")
         if isinstance(free, dict) and isinstance(free.get("type"), str):
             notes.append(f"Any keys, with values of type {free['type']}.")
@@ -73,7 +74,7 @@ def _add_bounds(node: dict[str, Any], schema: dict[str, Any]) -> list[str]:
     notes: list[str] = []
     for key, open_key, tighter, word in _BOUNDS:
         closed, beyond = _number(schema.get(key)), schema.get(open_key)
-        beyond = closed if beyond is True else _number(beyond)  # true is how drafts up to 4 said it
+        beyond = closed if beyond is True else _number(beyond)  # true in drafts up to 4
         if beyond is not None and node["type"] == "integer":
             beyond = math.floor(beyond) + 1 if tighter is max else math.ceil(beyond) - 1
         elif beyond is not None:
@@ -93,7 +94,7 @@ def _count(value: Any) -> int | None:
 
 
 def _number(value: Any) -> int | float | None:
-    """Return the value if it is a number that fits in a double, as these fields are."""
+    """Return the value if it is a number in the range of a double, the type of these fields."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     try:
@@ -107,14 +108,14 @@ def _number(value: Any) -> int | float | None:
 Node = dict[str, Any]
 
 MAX_DEPTH = 10
-TEXT_IN_ONE_ROOM = 100  # characters that take as much room as one schema
+TEXT_IN_ONE_ROOM = 100  # characters that count as much as one schema
 
 _ANYTHING = ("string", "number", "boolean", "object", "array")
 _SAYS_ITS_KIND = ("type", "enum", "const", "properties")
 
 
 def gemini_parameters(schema: Any) -> Node:
-    """Return the parameters of one function: always an object, with its properties, even if there are none."""
+    """Return the parameters of a function: always an object with `properties`, even if empty."""
     reducer = _Reducer(schema)
     parameters = reducer.node(reducer.folded(schema), depth=0, above=frozenset({"#"}))
     parameters.setdefault("properties", {})
@@ -122,18 +123,18 @@ def gemini_parameters(schema: Any) -> Node:
 
 
 class _Reducer(ObjectFolder):
-    """Reduces the parts of one schema, for as long as there is room."""
+    """A reducer for the parts of one schema, within a size limit."""
 
     def node(self, schema: Any, depth: int, above: frozenset[str]) -> Node:
-        """Any JSON Schema as one that Gemini takes. `above` are the references that led here."""
+        """Convert any JSON Schema to one that Gemini accepts. `above` are the references that led here."""
         nodes, nullable = self._choices(schema, depth, above)
-        first, *others = nodes or [{"type": "string"}]  # nothing but null may be: there is no type for that
+        first, *others = nodes or [{"type": "string"}]  # only null is allowed: Gemini has no such type
         if nullable or not nodes:
             first["nullable"] = True
         return {"anyOf": [first, *others]} if others else first
 
     def _choices(self, schema: Any, depth: int, above: frozenset[str]) -> tuple[list[Node], bool]:
-        """Return the alternatives, each of one type, and whether null is one too."""
+        """Return the alternatives, each of one type, and whether null is also allowed."""
         flat, above = self.flat(schema, above)
         if depth > MAX_DEPTH or self.room == 0:
             flat = placeholder_schema(flat)
@@ -153,14 +154,14 @@ class _Reducer(ObjectFolder):
             nullable = "null" in kinds
             kinds = [kind for kind in kinds if kind != "null"]
             if kinds == ["object"] and branches:
-                flat = self.folded(flat)  # alternatives of members; those of any other type only refine it, and go
-            inside = depth + 1 if len(kinds) == 1 else depth + 2  # several make a level of their own
+                flat = self.folded(flat)  # merge alternatives of members; drop those that refine other types
+            inside = depth + 1 if len(kinds) == 1 else depth + 2  # `anyOf` adds a level
             nodes = [self._typed(kind, flat, inside, above) for kind in kinds]
         self._describe(nodes, flat)
         return nodes, nullable or flat.get("nullable") is True
 
     def _typed(self, kind: str, flat: Node, inside: int, above: frozenset[str]) -> Node:
-        """Return what the schema says of values of one type; what is inside of them is at the depth `inside`."""
+        """Return the schema for values of one type. Nested schemas have the depth `inside`."""
         node = leaf_schema(kind, flat)
         self.spend(sum(map(len, (node.get("pattern", ""), *node.get("enum", ())))) // TEXT_IN_ONE_ROOM)
         if kind == "array":
@@ -177,7 +178,7 @@ class _Reducer(ObjectFolder):
         for name, schema in properties.items():
             if self.room == 0:
                 break
-            # A property that would fill all the room must leave some for those that come after it.
+            # A large property must leave room for the following ones.
             kept_free = min(len(properties) - len(nodes), self.room) - 1
             self.room -= kept_free
             nodes[name] = self.node(schema, depth, above)
@@ -186,17 +187,17 @@ class _Reducer(ObjectFolder):
 
     def _items(self, flat: Node, depth: int, above: frozenset[str]) -> Node:
         items = flat.get("items")
-        places = flat.get("prefixItems", items)  # a schema for each place; older drafts have them in `items`
+        places = flat.get("prefixItems", items)  # a schema for each index; older drafts use `items`
         if isinstance(places, list):
             items = {"anyOf": [*places, items] if isinstance(items, dict) else places}
         if isinstance(items, dict) and items and depth <= MAX_DEPTH:
             return self.node(items, depth, above)
-        # Any value. An array among them needs items again, and somewhere this must end.
+        # Any value. An array in turn needs items, so stop here.
         *others, array = ({"type": kind} for kind in _ANYTHING)
         return {"anyOf": [*others, {**array, "items": {"type": "string"}}]}
 
     def _describe(self, nodes: list[Node], flat: Node) -> None:
-        """Put the schema's own words on what it became; the first of several alternatives speaks for all."""
+        """Add title, description and default. Of several alternatives, only the first gets the description."""
         longest = None if self.room else MAX_NOTE_LENGTH
         words: Node = {key: flat[key][:longest] for key in ("title", "description") if isinstance(flat.get(key), str)}
         default = flat.get("default")
@@ -212,7 +213,7 @@ class _Reducer(ObjectFolder):
 
 
 def _with_one_enum(nodes: list[Node]) -> list[Node]:
-    """Alternatives that are words and nothing else, as one that has all of the words."""
+    """Merge alternatives that only list enum values."""
     words = [node for node in nodes if node.keys() == {"type", "enum"}]
     if len(words) < 2:
         return nodes

@@ -1,8 +1,8 @@
-"""Simplifies JSON Schema for providers: without `$ref` and `allOf`, and with a plain object at the top.
+"""Simplifies JSON Schema for providers: without `$ref` and `allOf`, and with a plain object at the top. OpenAI and
+Anthropic refuse `oneOf`, `anyOf`, `allOf`, `enum`, `const` and `not` at the top of the parameters, and Gemini accepts
+only an object there, so the properties of all alternatives are merged.
 
-OpenAI and Anthropic refuse `oneOf`, `anyOf`, `allOf`, `enum`, `const` and `not` at the top of the parameters, and
-Gemini takes only an object there; so the properties of all alternatives are put together. The simplified schema may
-say less: the executor checks arguments against the full one anyway.
+The simplified schema may be less strict, because the executor checks arguments against the full schema.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -11,11 +11,11 @@ from urllib.parse import unquote
 
 from onetool.core.schema_keywords import subschemas
 
-MAX_VALUES_READ = 100  # to learn their types; more would cost much and teach nothing
+MAX_VALUES_READ = 100  # values inspected for their types
 
 KINDS = ("string", "number", "integer", "boolean", "object", "array", "null")
 
-# A schema without a type speaks of the one that its keywords are about.
+# Keywords imply the type of a schema without `type`.
 _KEYWORDS = {
     "object": ("properties", "required", "additionalProperties", "patternProperties", "minProperties", "maxProperties"),
     "array": ("items", "prefixItems", "minItems", "maxItems", "uniqueItems", "contains"),
@@ -25,7 +25,7 @@ _KEYWORDS = {
 
 
 def kinds_of(schema: Mapping[str, Any]) -> list[str]:
-    """Return the types that the schema declares, or shows by its values or keywords. [] if it could be anything."""
+    """Return the types that the schema declares or implies by values or keywords; [] if unknown."""
     declared = schema.get("type")
     kinds = [kind for kind in (declared if isinstance(declared, list) else [declared]) if kind in KINDS]
     kinds = kinds or [kind_of(value) for value in values_of(schema)[:MAX_VALUES_READ]]
@@ -38,7 +38,7 @@ def kinds_of(schema: Mapping[str, Any]) -> list[str]:
 def kind_of(value: Any) -> str:
     if value is None:
         return "null"
-    if isinstance(value, bool):  # before int: a bool is one in Python
+    if isinstance(value, bool):  # before int, because bool is a subclass
         return "boolean"
     if isinstance(value, int | float):
         return "integer" if isinstance(value, int) else "number"
@@ -48,7 +48,7 @@ def kind_of(value: Any) -> str:
 
 
 def values_of(schema: Mapping[str, Any]) -> list[Any]:
-    """Return the values that a `const` or an `enum` leaves; empty when every value of the type may be."""
+    """Return the values of `const` or `enum`; empty if the values are not restricted."""
     if "const" in schema:
         return [schema["const"]]
     values = schema.get("enum")
@@ -56,7 +56,7 @@ def values_of(schema: Mapping[str, Any]) -> list[Any]:
 
 
 def branches_of(schema: Mapping[str, Any]) -> list[Any]:
-    """Return what stands in `anyOf`, or else in `oneOf`, without what nothing can match."""
+    """Return the alternatives in `anyOf`, or else in `oneOf`, without those that match no value."""
     for key in ("anyOf", "oneOf"):
         if isinstance(schema.get(key), list):
             return [branch for branch in schema[key] if not is_never(branch)]
@@ -64,7 +64,7 @@ def branches_of(schema: Mapping[str, Any]) -> list[Any]:
 
 
 def is_never(schema: Any) -> bool:
-    """Return whether no value matches. `{"not": {}}` is how some generators write an absent alternative."""
+    """Return whether no value matches. Some generators write `{"not": {}}` for a missing alternative."""
     return schema is False or (isinstance(schema, Mapping) and schema.get("not") in ({}, True))
 
 
@@ -72,29 +72,29 @@ def matches_everything(schema: Any) -> bool:
     return schema is True or schema == {}
 
 
-# `$ref` and `allOf` taken away: one flat mapping that says the same, or a little less.
+# Flattening: the same schema without `$ref` and `allOf`, or a slightly less strict one.
 
-# References can double what there is to tell at each level. Nobody reads more than this of one tool's arguments.
+# References can double the size at each level. A larger schema would not help a model.
 MAX_NODES = 2000
 
 _KEPT_IN_PLACEHOLDER = ("title", "description", "nullable")
 
 
 class Flattener:
-    """Flattens the parts of one schema, for as long as there is room."""
+    """A flattener for the parts of one schema, within a size limit."""
 
     def __init__(self, root: Any) -> None:
         self.root = root
         self.room = MAX_NODES
 
     def spend(self, amount: int) -> None:
-        """Take room away, down to none: a debt would eat what was kept free for later parts."""
+        """Reduce the remaining room, but not below zero: a deficit would reduce the room reserved for later parts."""
         self.room = max(0, self.room - amount)
 
     def flat(self, schema: Any, above: frozenset[str] = frozenset()) -> tuple[dict[str, Any], frozenset[str]]:
-        """Return the schema as one mapping, and the references that led into it added to those `above`.
+        """Return the schema as one mapping, and `above` plus the references that were followed.
 
-        A reference to what is `above`, so to something that contains itself, is followed to a stand-in only.
+        A recursive reference, whose target is in `above`, becomes a placeholder.
         """
         merged: dict[str, Any] = {}
         followed: set[str] = set()
@@ -116,7 +116,9 @@ class Flattener:
 
 
 def _merge(merged: dict[str, Any], part: Mapping[str, Any]) -> None:
-    """Add what the part says. On one matter the first word counts: of things that all hold, each alone is true."""
+    """Add the keywords of a part of `allOf`. The first of several equal keywords wins, which makes the schema less
+    strict.
+    """
     for key, value in part.items():
         if key == "properties" and isinstance(value, Mapping):
             known = merged.setdefault(key, {})
@@ -129,7 +131,7 @@ def _merge(merged: dict[str, Any], part: Mapping[str, Any]) -> None:
 
 
 def placeholder_schema(schema: Any) -> dict[str, Any]:
-    """Return a stand-in for a schema that is too deep to show: its type (object if unknown) and its description."""
+    """Return a placeholder for a schema that is too deep: its type (object if unknown) and description."""
     if not isinstance(schema, Mapping):
         return {"type": "object"}
     branches = [branch for branch in branches_of(schema) if isinstance(branch, Mapping)]
@@ -138,7 +140,7 @@ def placeholder_schema(schema: Any) -> dict[str, Any]:
 
 
 def resolve(root: Any, ref: str) -> Any:
-    """Return what a local reference (`#`, `#/$defs/Name`) points to; None for others, and if it leads nowhere."""
+    """Resolve a local reference (`#`, `#/$defs/Name`). Return None for external and broken references."""
     if ref != "#" and not ref.startswith("#/"):
         return None
     found = root
@@ -153,7 +155,7 @@ def resolve(root: Any, ref: str) -> Any:
     return found
 
 
-# Alternatives as one object schema
+# Merging alternatives into one object schema
 
 MAX_DEPTH = 16
 
@@ -161,9 +163,9 @@ _REFUSED = frozenset({"anyOf", "oneOf", "enum", "const", "not"})
 
 
 class ObjectMembers(NamedTuple):
-    """What an object may have and must have."""
+    """The properties and required names of an object."""
 
-    properties: dict[str, list[Any]]  # for each name its alternatives, as they stand in the full schema
+    properties: dict[str, list[Any]]  # by name: the alternative schemas, not simplified
     required: list[str]
 
 
@@ -171,14 +173,16 @@ NO_MEMBERS = ObjectMembers({}, [])
 
 
 class ObjectFolder(Flattener):
-    """Folds parts of one schema into plain objects."""
+    """Merges the parts of one schema into plain objects."""
 
     def __init__(self, root: Any) -> None:
         super().__init__(root)
         self._known: dict[int, ObjectMembers | None] = {}
 
     def folded(self, schema: Any) -> dict[str, Any]:
-        """Return the schema as a plain object: all properties that any alternative has, required where all agree."""
+        """Return the schema as a plain object with the properties of all alternatives. Those required by all are
+        required.
+        """
         flat, _ = self.flat(schema)
         members = self._members(flat, depth=0) or NO_MEMBERS
         plain = {key: value for key, value in flat.items() if key not in _REFUSED}
@@ -198,13 +202,13 @@ class ObjectFolder(Flattener):
             return own
         own = _both(own, self._either(branches_of(flat), depth))
         conditional = [flat[key] for key in ("then", "else") if key in flat]
-        return _both(own, self._either([*conditional, True], depth))  # True: it may be that neither requires anything
+        return _both(own, self._either([*conditional, True], depth))  # True: perhaps neither branch requires anything
 
     def _either(self, schemas: Iterable[Any], depth: int) -> ObjectMembers:
         choices: list[ObjectMembers] = []
         for schema in schemas:
-            if id(schema) not in self._known:  # each is read once, however often it is referred to
-                self._known[id(schema)] = NO_MEMBERS  # what it is to itself, if it contains itself
+            if id(schema) not in self._known:  # each schema is processed once
+                self._known[id(schema)] = NO_MEMBERS  # for recursive schemas
                 self._known[id(schema)] = self._members(self.flat(schema)[0], depth + 1)
             if found := self._known[id(schema)]:
                 choices.append(found)
@@ -228,7 +232,7 @@ def _both(first: ObjectMembers, second: ObjectMembers) -> ObjectMembers:
 
 
 def _one_schema(schemas: list[Any]) -> Any:
-    """Return one schema for a property that has several: mostly the word that tells the alternatives apart."""
+    """Return one schema for a property with several schemas: usually the one that discriminates the alternatives."""
     if len(schemas) == 1:
         return schemas[0]
     words = [schema.get("const") if isinstance(schema, dict) else None for schema in schemas]
@@ -237,33 +241,33 @@ def _one_schema(schemas: list[Any]) -> Any:
     return {"anyOf": schemas}
 
 
-# Parameters for providers that take JSON Schema
+# Parameters for providers that accept JSON Schema
 
 
 def plain_parameters(schema: Any) -> dict[str, Any]:
-    """Return the parameters as OpenAI, Ollama and Anthropic take them: a plain object at the top, JSON Schema below."""
+    """Return the parameters for OpenAI, Ollama and Anthropic: a plain object at the top, JSON Schema below."""
     parameters = thaw(ObjectFolder(schema).folded(schema))
     for part in _parts(parameters):
-        # OpenAI refuses an array without `items`, and JSON Schema 2020-12, which Anthropic asks for, a list in it.
+        # OpenAI refuses arrays without `items`; JSON Schema 2020-12, required by Anthropic, refuses a list in `items`.
         declared, items = part.get("type"), part.get("items")
         if "array" in (declared if isinstance(declared, list) else [declared]):
             if isinstance(items, list):
                 part["prefixItems"] = items
                 items = part.pop("additionalItems", {})
             part["items"] = items if isinstance(items, dict) else {}
-        # Ollama reads each property as an object; `true` and `false` are schemas too.
+        # Ollama requires objects as properties, but `true` and `false` are schemas, too.
         if isinstance(properties := part.get("properties"), dict):
             for name, schema in properties.items():
                 if isinstance(schema, bool):
                     properties[name] = {} if schema else {"not": {}}
-        # Folding takes away places that a reference may have pointed to; one that leads nowhere is refused.
+        # Merging may remove the targets of references, and broken references are refused.
         if "$ref" in part and not isinstance(resolve(parameters, str(part["$ref"])), Mapping | bool):
             del part["$ref"]
     return parameters
 
 
 def thaw(value: Any) -> Any:
-    """Return a copy in plain dicts and lists. A loop, since schemas may nest deeper than calls can."""
+    """Return a copy of plain dicts and lists. Not recursive, because schemas may be nested too deep."""
     holder = [value]
     waiting: list[Any] = [holder]
     while waiting:
@@ -276,7 +280,7 @@ def thaw(value: Any) -> Any:
 
 
 def _parts(schema: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield the schema and every schema inside. Each is given before one looks into it, so it may be changed."""
+    """Yield the schema and all nested schemas. Each is yielded before its parts are read, so callers may change it."""
     waiting: list[Any] = [schema]
     while waiting:
         part = waiting.pop()

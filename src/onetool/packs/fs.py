@@ -1,4 +1,4 @@
-"""Files and folders to read, below the allowed roots only.
+"""The pack `fs`: reading files and folders below the allowed roots.
 
 The roots are `fs.roots` in the config (`fs: {roots: [docs, src]}`), by default the working folder.
 `services.file_access` enforces them; this module has the limits and the error messages.
@@ -24,7 +24,7 @@ MAX_DEPTH = 32
 
 
 class Listed(TypedDict):
-    """One thing in a folder."""
+    """An entry of a folder."""
 
     path: str
     type: Literal["directory", "file", "symlink", "other", "truncated"]
@@ -35,21 +35,21 @@ class Listed(TypedDict):
 
 @tool(read_only=True)
 def list_dir(path: str = ".", recursive: bool = False, maxDepth: int = 4) -> list[Listed]:  # noqa: N803
-    """List a folder: path, type and size of what is in it, sorted by name; with recursive also what is below.
+    """List a folder: path, type and size of each entry, sorted by name, optionally with subfolders.
 
-    Links are listed but not followed. At most 10,000 entries are given; if there are more, the last item has the type
-    "truncated" and a note. A folder that can't be opened has an "error".
+    Links are listed but not followed. At most 10,000 entries are returned; if there are more, the last item has the
+    type "truncated" and a note. Folders that can't be opened have an "error".
 
     Args:
         path: The folder: relative to the first allowed folder (by default the working folder, "."), or an absolute
-            path below an allowed folder. Taken literally: "~" and "$HOME" are not expanded.
-        recursive: Also list what is in the folders below, each after its folder.
-        maxDepth: With recursive, how many levels to list: 1 is the folder itself; at most 32, more counts as that.
+            path below an allowed folder. "~" and "$HOME" are not expanded.
+        recursive: Also list the entries of subfolders, each after its folder.
+        maxDepth: With recursive, the number of levels: 1 is the folder itself. Larger values than 32 count as 32.
 
     Returns:
-        A list of {path, type, size}. The path can be given to read_file or list_dir as it is (bytes that are not
-        UTF-8 stand in it as \\xff). The type is "directory", "file", "symlink" or "other"; the size is in bytes, and
-        null for all but files.
+        A list of {path, type, size}. Pass the path to read_file or list_dir unchanged (bytes that are not UTF-8 are
+        escaped as \\xff). The type is "directory", "file", "symlink" or "other"; the size is in bytes, and null except
+        for files.
     """
     levels = _at_least_one("maxDepth", maxDepth, MAX_DEPTH)
     with _allowed_roots(path) as roots:
@@ -61,24 +61,23 @@ def list_dir(path: str = ".", recursive: bool = False, maxDepth: int = 4) -> lis
         if entry.error:
             listed[-1]["error"] = _words(entry.error, start + entry.path)
     if len(entries) > MAX_ENTRIES:
-        note = f"There is more: only the first {MAX_ENTRIES:,} entries are listed. List a folder below, or less deep."
+        note = f"Only the first {MAX_ENTRIES:,} entries are listed. List a subfolder, or fewer levels."
         listed.append({"path": path, "type": "truncated", "size": None, "note": note})
     return listed
 
 
 @tool(read_only=True)
 def read_file(path: str, maxBytes: int = 204800, encoding: Literal["utf-8", "base64"] = "utf-8") -> str:  # noqa: N803
-    """Read a whole file as text, exactly as it is (line ends are kept, a UTF-8 byte order mark is left out).
+    """Read a whole file as text, unchanged except for a UTF-8 byte order mark, which is left out.
 
-    Only regular files below the allowed folders can be read. A file of more than maxBytes is an error, not cut off;
-    so is a binary file, unless encoding is "base64".
+    Only regular files below the allowed folders can be read. Files of more than maxBytes are an error, not truncated.
+    Binary files are an error unless encoding is "base64".
 
     Args:
         path: The file: relative to the first allowed folder (by default the working folder), or an absolute path
-            below an allowed folder. Taken literally: "~", "$HOME" and "%20" are not expanded. Paths that list_dir
-            gave can be used as they are.
-        maxBytes: The largest size in bytes that is accepted; at most 16777216 (16 MiB), more counts as that.
-        encoding: "utf-8" for text, "base64" for the bytes of any file as base64.
+            below an allowed folder. "~", "$HOME" and "%20" are not expanded. Paths from list_dir can be used unchanged.
+        maxBytes: The maximum size in bytes. Larger values than 16777216 (16 MiB) count as 16777216.
+        encoding: "utf-8" for text, "base64" for the bytes of any file.
 
     Returns:
         The file's text, or its bytes as base64.
@@ -87,11 +86,11 @@ def read_file(path: str, maxBytes: int = 204800, encoding: Literal["utf-8", "bas
     with _allowed_roots(path) as roots:
         content = roots.read_file(path, limit + 1)
     if len(content.data) > limit:
-        more = f"{content.size:,}" if content.size > limit else f"more than {limit:,}"  # it may grow, or not tell
+        more = f"{content.size:,}" if content.size > limit else f"more than {limit:,}"  # it may grow or be unknown
         if max(content.size, limit + 1) > MAX_BYTES:
-            advice = f"No more than {MAX_BYTES:,} can be read, so this file can't."
+            advice = f"Files of more than {MAX_BYTES:,} bytes can't be read."
         else:
-            advice = f"Give a larger maxBytes, up to {MAX_BYTES:,}."
+            advice = f"Pass a larger maxBytes, up to {MAX_BYTES:,}."
         message = f"{_quoted(path)} has {more} bytes; the limit is {limit:,}. {advice}"
         raise ToolFailure(message, reason="too_large", hints=[advice])
     if encoding == "base64":
@@ -99,7 +98,7 @@ def read_file(path: str, maxBytes: int = 204800, encoding: Literal["utf-8", "bas
 
         return base64.b64encode(content.data).decode("ascii")
     try:
-        if b"\0" not in content.data:  # UTF-16 without a mark, for one, is valid UTF-8 full of NULs
+        if b"\0" not in content.data:  # UTF-16 without a byte order mark is valid UTF-8 full of NULs
             return content.data.decode("utf-8-sig")
     except UnicodeDecodeError:
         pass
@@ -118,8 +117,8 @@ def _at_least_one(name: str, value: int, most: int) -> int:
 
 @contextmanager
 def _allowed_roots(path: str) -> Iterator["Roots"]:
-    """Yield the roots to open a path below. What they refuse becomes a failure with words."""
-    from onetool.sdk import get_config  # listing the tools needs neither
+    """Yield the allowed roots. PathRefusedError is converted to a ToolFailure with a message."""
+    from onetool.sdk import get_config  # not needed for listing the tools
     from onetool.services.file_access import PathRefusedError, Roots
 
     if found := re.fullmatch(r"[bB]([\"'])(.*)\1", path, re.DOTALL):
@@ -140,26 +139,26 @@ def _allowed_roots(path: str) -> Iterator["Roots"]:
 
 
 def _from_bytes(path: str) -> str | None:
-    """Return the path in Base64 that code passed as bytes."""
+    """Return the path in a text that is Base64, because code passed the path as bytes; else None."""
     import base64
 
     try:
         text = base64.b64decode(path, validate=True).decode()
-    except ValueError:  # also where it is not UTF-8
+    except ValueError:  # or a UnicodeDecodeError
         return None
     return text if text and text.isprintable() and text.isascii() else None
 
 
 def _bytes(path: str, meant: str) -> BadArguments:
-    """Return the error for bytes. A file that is really called so is found below its folder: ./b'a'."""
-    return BadArguments(f"path: expected a text, but {_quoted(path)} is how bytes are written; write {_quoted(meant)}")
+    """Return the error for a path that is written like bytes. For a file with such a name, use ./b'a'."""
+    return BadArguments(f"path: expected a text, got {_quoted(path)}, which looks like bytes; use {_quoted(meant)}")
 
 
 def _failure(refused: "PathRefusedError", path: str, roots: "Roots | None") -> ToolFailure:
     if refused.reason == "denied" and roots:  # the same error whether the path exists or not
         allowed = ", ".join(map(_quoted, roots.paths)) or "none"
         return ToolFailure(
-            f"{_quoted(path)} is outside of the folders that may be read ({allowed}). "
+            f"{_quoted(path)} is outside of the allowed folders ({allowed}). "
             "Use a path inside of these; the operator can allow more folders in fs.roots.",
             reason="denied",
             hints=[f"allowed: {allowed}"],
@@ -172,27 +171,27 @@ def _failure(refused: "PathRefusedError", path: str, roots: "Roots | None") -> T
 
 DENIED = ("private", "state", "closed", "root_outside")
 WORDS = {
-    "bad_path": "{path} can't be a path: {detail}.",
-    "closed": "{path} is closed to tools, whatever fs.roots says: places where people and programs keep keys, "
-    "passwords and profiles of browsers are never opened, nor are /proc, /sys and /dev.",
+    "bad_path": "{path} is not a valid path: {detail}.",
+    "closed": "{path} is closed to tools, regardless of fs.roots: folders for keys, passwords and browser "
+    "profiles are never opened, nor are /proc, /sys and /dev.",
     "is_a_directory": "{path} is a directory, not a file. Use fs.list_dir to see what is in it.",
-    "link_loop": "{path} leads through too many symbolic links, or round in a circle (ELOOP).",
-    "name_too_long": "{path} is too long for a path, or has a name that is (ENAMETOOLONG).",
-    "no_permission": "{path} can't be opened: its permissions don't let this process read it.",
-    "not_a_directory": "{path} is not a directory, or goes on below a file. Use fs.read_file to read files.",
+    "link_loop": "{path} has too many symbolic links, or a loop (ELOOP).",
+    "name_too_long": "{path} is too long, or one of its parts is (ENAMETOOLONG).",
+    "no_permission": "{path} can't be opened: permission denied.",
+    "not_a_directory": "{path} is not a directory, or leads through a file. Use fs.read_file to read files.",
     "not_a_file": "{path} is not a regular file: devices, pipes and sockets can't be read.",
     "not_found": "{path} does not exist.",
-    "private": "{path} is OneTool's own and can't be read by tools.",
+    "private": "{path} belongs to OneTool and can't be read by tools.",
     "root_missing": "The allowed folder {detail!r} can't be opened. The operator can change it in fs.roots.",
-    "root_outside": "The folder {detail!r} lies outside of the project whose config names it in fs.roots. The operator "
+    "root_outside": "The folder {detail!r} in the project's fs.roots is outside of the project. The operator "
     "can allow it in fs.roots of ~/.onetool/onetool.yaml.",
-    "state": "{path} is closed to tools: OneTool's state lies there, as the marker .onetool-state says.",
+    "state": "{path} is closed to tools: the folder contains OneTool's state (see its file .onetool-state).",
     "unreadable": "{path} could not be read: {detail}.",
 }
 
 
 def _words(reason: str, path: str, detail: str = "") -> str:
-    return WORDS[reason].format(path=_quoted(path), detail=detail or "the system gives an error")
+    return WORDS[reason].format(path=_quoted(path), detail=detail or "the system reported an error")
 
 
 def _not_found(path: str, roots: "Roots") -> ToolFailure:
@@ -201,11 +200,11 @@ def _not_found(path: str, roots: "Roots") -> ToolFailure:
         return ToolFailure(_words("not_found", path), reason="not_found")
     folder, missing = _quoted(place.folder), _quoted(place.missing)
     if place.missing in place.names:
-        message = f"{_quoted(path)} does not exist: {missing} in {folder} is a link to something that is not there."
+        message = f"{_quoted(path)} does not exist: {missing} in {folder} is a broken link."
         return ToolFailure(message, reason="not_found")
     near = " or ".join(map(_quoted, nearest(place.missing, place.names)))
     message = f"{_quoted(path)} does not exist: there is no {missing} in the folder {folder}."
-    look = f"fs.list_dir(path={folder}) shows what is there"
+    look = f"fs.list_dir(path={folder}) lists the folder"
     return ToolFailure(
         f"{message} Did you mean {near}?" if near else message,
         reason="not_found",
@@ -214,5 +213,5 @@ def _not_found(path: str, roots: "Roots") -> ToolFailure:
 
 
 def _quoted(path: str) -> str:
-    """Return a path inside a message: control characters escaped, and not longer than a line or two."""
+    """Return a path for a message: quoted, with control characters escaped, and truncated."""
     return repr(path if len(path) <= 300 else f"{path[:300]}…")

@@ -9,16 +9,16 @@ pack = "shell"
 
 @tool(read_only=True)
 def pwd() -> str:
-    """Tell the current working directory, as an absolute path.
+    """Return the current working directory as an absolute path.
 
     Returns:
-        The path. Bytes in it that are not UTF-8 stand as \\xff.
+        The path. Bytes that are not UTF-8 are escaped as \\xff.
     """
     try:
         return os.getcwdb().decode("utf-8", "backslashreplace")
     except OSError as error:
         raise ToolFailure(
-            "The working directory can't be told: it was deleted, or a folder above it may not be read. "
+            "The working directory is unknown: it was deleted, or a parent folder can't be read. "
             "Start again from a directory that exists.",
             reason="not_found",
         ) from error

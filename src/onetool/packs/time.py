@@ -17,7 +17,7 @@ class Moment(TypedDict):
 
 @tool(read_only=True)
 def now() -> Moment:
-    """Tell the current date and time, in UTC.
+    """Return the current date and time in UTC.
 
     Returns:
         `timestamp` in milliseconds since 1970-01-01T00:00:00Z, and `iso`, the same instant as ISO 8601 text in UTC, for

@@ -1,4 +1,4 @@
-"""The pack `tools`: `echo`, to test that calls work."""
+"""The pack `tools`: `echo`, for testing calls."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ pack = "tools"
 
 @tool(pure=True)
 def echo(message: Any) -> Any:
-    """Give the message back unchanged, to check that calling tools works.
+    """Return the message unchanged, for testing that calls work.
 
     Args:
         message: Any JSON value: text, number, true, false, null, a list or an object.

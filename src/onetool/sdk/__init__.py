@@ -1,7 +1,7 @@
-"""What a pack's author imports: a tool is a function with type hints and a docstring, this is for the rest.
+"""The public SDK for authors of packs.
 
-Each name is fetched from its file on first use: most packs need two or three of them, and every command that lists
-tools imports packs.
+A tool is a function with type hints and a docstring; the SDK has everything else. Names are imported lazily: most packs
+need two or three of them, and every command that lists tools imports packs.
 """
 
 TYPE_CHECKING = False  # type checkers read this as true

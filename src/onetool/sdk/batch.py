@@ -1,6 +1,7 @@
-"""`batch_execute`: one function over many items at once; what came of each, in the order of the items.
+"""`batch_execute`, which calls a function with many items in parallel and returns the outcomes in order.
 
-An item that fails is an outcome like any other, and one that hangs ends with the call's time: neither loses the batch.
+Failures are outcomes like any other, and items that hang are given up at the call's deadline, so neither loses the
+batch.
 """
 
 import sys
@@ -22,19 +23,19 @@ from onetool.sdk.context import PackMethod, is_on_event_loop, report_progress
 T = TypeVar("T")
 
 WORKERS = 8
-MARGIN = 0.25  # seconds before the call's deadline, so that what is there still reaches the caller
+MARGIN = 0.25  # seconds before the call's deadline, for returning the finished items
 
-Outcome = tuple[Any, BaseException | None]  # the value, or what was raised instead
-_UNFINISHED: Outcome = (None, ToolFailure("not finished when the time was up", reason="timeout"))
+Outcome = tuple[Any, BaseException | None]  # the value, or the exception
+_UNFINISHED: Outcome = (None, ToolFailure("not finished before the deadline", reason="timeout"))
 
 
 def normalize_items(items: Iterable[Any]) -> list[tuple[Any, str]]:
-    """Return each item with a label: `"a"` becomes `("a", "a")`, and a pair of an item and its label stays as it is.
+    """Return each item with a label: `"a"` becomes `("a", "a")`, and pairs of an item and a label stay unchanged.
 
-    A list of two counts as a pair too: JSON has no tuples. What is not a pair is labelled by its text.
+    Lists of two are pairs, too, because JSON has no tuples. Other items are labelled by their text.
     """
     if isinstance(items, str | bytes):
-        raise TypeError("items must be a list of items; for a single one write [item]")
+        raise TypeError("items must be a list; for a single item write [item]")
     return [
         (item[0], item[1])
         if isinstance(item, tuple | list) and len(item) == 2 and isinstance(item[1], str)
@@ -55,14 +56,15 @@ def batch_execute(
 ) -> Any:
     """Call `func` with every item, `max_workers` (8) at once, and return all outcomes in the items' order.
 
-    As text: a section for each item, headed by its label (`title`); what is not text is shown as JSON, and a failure
-    as `Error: …`. With `as_dict=True`: the values by label, a failure as `{"error": …}`. A label that comes again is
-    numbered: `a`, `a (2)`. `func` sees the call that is running: `get_config`, `call_tool` and the rest work.
+    By default, the outcome is a text with a section for each item, headed by its label (`title`). Values are shown as
+    JSON unless they are texts, and failures as `Error: …`. With `as_dict=True`, the outcome is a dict of values by
+    label, with failures as `{"error": …}`. Repeated labels are numbered: `a`, `a (2)`. `func` runs within the current
+    call: `get_config`, `call_tool` etc. work.
 
-    An async `func` makes this awaitable in async code; elsewhere the result is simply returned. Any other function is
-    called in threads, and this waits for them: on an event loop write `await asyncio.to_thread(batch_execute, …)`.
+    With an async `func`, await the result in async code; in sync code, it is returned directly. Other functions are
+    called in threads, and `batch_execute` blocks: on an event loop, use `await asyncio.to_thread(batch_execute, …)`.
     """
-    if executor is not None:  # earlier versions took one
+    if executor is not None:  # accepted by earlier versions
         instead = "max_workers=N for N threads, or your pool in func: lambda item: pool.submit(work, item).result()"
         raise TypeError(f"batch_execute() no longer takes executor=. Use {instead}")
     if max_workers is not None and max_workers < 1:
@@ -71,7 +73,7 @@ def batch_execute(
     headings = {label: title.format(label=" ".join(label.split())) for label in jobs}
 
     is_async = iscoroutinefunction(func) or iscoroutinefunction(getattr(func, "__call__", None))  # noqa: B004
-    if isinstance(func, PackMethod):  # a tool of another pack is awaited on a loop, and just returns elsewhere
+    if isinstance(func, PackMethod):  # awaitable only on an event loop
         is_async = is_on_event_loop()
     call = func if is_async else partial(_in_thread, func)
 
@@ -88,8 +90,8 @@ def batch_execute(
 
 
 def _in_own_loop(work: Coroutine[Any, Any, T]) -> T:
-    """Return the outcome of the work as soon as it is known. The loop's end, which waits for items that hang in
-    its threads, is left to a thread of its own.
+    """Run the work on a new event loop and return the outcome immediately. The loop runs in a thread of its own,
+    because closing it waits for items that hang in threads.
     """
     import asyncio
     from concurrent.futures import Future
@@ -100,7 +102,7 @@ def _in_own_loop(work: Coroutine[Any, Any, T]) -> T:
     async def tell() -> None:
         try:
             done.set_result(await work)
-        except BaseException as error:  # noqa: BLE001 - whoever waits has to hear of it
+        except BaseException as error:  # noqa: BLE001 - passed on to the waiting caller
             done.set_exception(error)
 
     Thread(target=copy_context().run, args=(asyncio.run, tell()), name="onetool-batch", daemon=True).start()
@@ -108,7 +110,7 @@ def _in_own_loop(work: Coroutine[Any, Any, T]) -> T:
 
 
 def _by_label(items: Iterable[Any]) -> dict[str, Any]:
-    """Return the items by label, each under one of its own: `a`, `a (2)`."""
+    """Return the items by unique label: `a`, `a (2)`."""
     jobs: dict[str, Any] = {}
     numbers: dict[str, int] = {}
     for item, label in normalize_items(items):
@@ -122,10 +124,10 @@ def _by_label(items: Iterable[Any]) -> dict[str, Any]:
 
 @cache
 def _threads() -> Any:
-    """Return the threads of all batches: daemons, so that a hanging item doesn't keep the process alive."""
+    """Return the thread pool of all batches: daemon threads, so that hanging items don't keep the process alive."""
     from onetool.core.threads import Threads
 
-    return Threads(sys.maxsize)  # a limit for all could be used up by batches that wait for batches of their items
+    return Threads(sys.maxsize)  # with a shared limit, nested batches could block each other
 
 
 async def _in_thread(func: Callable[[Any], Any], item: Any) -> Any:
@@ -134,7 +136,7 @@ async def _in_thread(func: Callable[[Any], Any], item: Any) -> Any:
 
 
 async def _outcomes(jobs: dict[str, Any], func: Callable[[Any], Any], limit: int) -> dict[str, Outcome]:
-    """Run a task for every item, of which only so many pass at once, until all have ended or the time is up."""
+    """Run a task for every item, `limit` at once, until all have ended or the time is up."""
     import asyncio
 
     slots, outcomes, numbers = asyncio.Semaphore(limit), dict.fromkeys(jobs, _UNFINISHED), count(1)

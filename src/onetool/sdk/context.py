@@ -1,18 +1,18 @@
-"""The running call as a tool sees it: settings, secrets, progress; other tools; whoever called; spans of its work.
+"""The running call as a tool sees it: settings, secrets, progress, other tools, the caller, and spans.
 
-A call of another tool goes through the executor like any other: validated, within limits, recorded, with the settings
-and secrets of the pack that it calls. Secrets in its value are not masked: that happens where the calling tool returns.
-In async code it is awaited, elsewhere it returns the value.
+Calls of other tools go through the executor like all calls: they are validated, limited and recorded, and have the
+settings and secrets of the called pack. Secrets in the value are not masked until the calling tool returns. In async
+code, await the call; in sync code, it returns the value.
 
-A tool can ask the person or the model behind its caller, and send messages there. Asking is for async tools. The time
-that an answer takes does not count against the tool's deadline.
+A tool can ask the person or the model at the caller's end, and send messages there. Only async tools can ask. Waiting
+for the answer does not count towards the tool's deadline.
 
-A `LogSpan` is a piece of work that has a name. It becomes one structured log event when it has ended:
+A `LogSpan` is a named piece of work, logged as one structured event at the end:
 
     with LogSpan("fetch", url=url) as span:
         span.add(bytes=len(body))
 
-The event goes to the logger `onetool.span`, at level info. Whoever wants it elsewhere adds a handler there.
+The event goes to the logger `onetool.span` at level info. Add a handler to that logger to process events elsewhere.
 """
 
 import os
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 
 def get_config() -> Mapping[str, Any]:
-    """Return the settings of the running pack: `settings: {<pack>: …}` in the config. Empty if there are none."""
+    """Return the settings of the running pack, `settings: {<pack>: …}` in the config; empty without any."""
     context = current_call.get()
     if context is None or context.environment is None:
         return {}
@@ -55,7 +55,7 @@ def get_config() -> Mapping[str, Any]:
 
 
 def get_secret(name: str) -> str | None:
-    """Return a secret by name, from the app's secrets or the environment; None when there is none."""
+    """Return a secret by name, from the app's secrets or the environment; None if it is not set."""
     context = current_call.get()
     if context is None or context.environment is None:
         return os.environ.get(name)
@@ -63,7 +63,7 @@ def get_secret(name: str) -> str | None:
 
 
 def report_progress(done: float, total: float | None = None, message: str | None = None) -> None:
-    """Report to the caller how far the running tool has come. Does nothing without a listener."""
+    """Report the progress of the running tool to the caller. Does nothing without a listener."""
     context = current_call.get()
     if context is None or context.progress is None:
         return
@@ -76,21 +76,21 @@ def report_progress(done: float, total: float | None = None, message: str | None
 
 
 def get_pack(name: str) -> "Pack | None":
-    """Return a pack's tools as methods: `get_pack("llm").transform(input=…)`; None when there is no such pack."""
+    """Return a pack with its tools as methods: `get_pack("llm").transform(input=…)`; None for an unknown pack."""
     tools = _tools().packs().get(name)
     return None if tools is None else Pack(name, tools)
 
 
 def call_tool(name: str, /, **kwargs: Any) -> Any:
-    """Call a tool by its full name and get its value; a tool that fails raises ToolFailure with its message.
+    """Call a tool by its full name and return its value.
 
-    ValueError when there is no such pack, or no such tool in it, or where the arguments are wrong.
+    Raises ToolFailure if the tool fails, and ValueError for an unknown pack or tool and for wrong arguments.
     """
     snapshot = _tools()
     spec = snapshot.get(name)
     pack, _, tool = name.partition(".")
     if spec is None:
-        spec = snapshot.packs().get(pack, {}).get(tool)  # one without a dot, under the pack that it is listed in
+        spec = snapshot.packs().get(pack, {}).get(tool)  # a tool whose name has no dot, listed under `config`
     if spec is not None:
         return _call(spec, kwargs)
     if pack not in snapshot.packs():
@@ -99,7 +99,7 @@ def call_tool(name: str, /, **kwargs: Any) -> Any:
 
 
 class Pack:
-    """A pack that can be called: `pack.tool(argument=value)`. `dir(pack)` lists its tools."""
+    """A pack with callable tools: `pack.tool(argument=value)`. `dir(pack)` lists them."""
 
     def __init__(self, name: str, tools: Mapping[str, ToolSpec]) -> None:
         self._name = name
@@ -119,7 +119,7 @@ class Pack:
 
 
 class PackMethod:
-    """One tool of a pack, to be called. Arguments may also be given in the order of the signature."""
+    """A callable tool of a pack. Arguments may be positional, in the order of the signature."""
 
     def __init__(self, spec: ToolSpec) -> None:
         self._spec = spec
@@ -136,11 +136,11 @@ class PackMethod:
 def _call(spec: ToolSpec, args: dict[str, Any]) -> Any:
     context = current_call.get()
     if context is None or context.environment is None:
-        raise RuntimeError(f"{spec.name} was kept from a call that has ended: a tool can be called only from a tool")
+        raise RuntimeError(f"{spec.name} belongs to a call that has ended: only running tools can call tools")
     call = ToolCall(f"{context.call.id}/{spec.name}", spec.name, args, f"tool:{context.spec.name}")
     if is_on_event_loop():
         return _value_later(context.environment, call)
-    from onetool.core.threads import run_blocking  # brings asyncio, which importing a pack does not need
+    from onetool.core.threads import run_blocking  # imports asyncio, which importing a pack does not need
 
     return run_blocking(context.environment.call_tool(call)).value()
 
@@ -150,7 +150,7 @@ async def _value_later(environment: Environment, call: ToolCall) -> Any:
 
 
 def is_on_event_loop() -> bool:
-    from asyncio import _get_running_loop  # the public one raises, which costs more than the rest of this
+    from asyncio import _get_running_loop  # the public function raises, which is slow
 
     return _get_running_loop() is not None
 
@@ -163,37 +163,37 @@ def _near(name: str, known: Mapping[str, ToolSpec], prefix: str = "") -> str:
 
 
 def _tools() -> Snapshot:
-    """Return the tools that the running tool may call; none outside of a call (onetool.sdk.testing provides some)."""
+    """Return the tools that the running tool may call; empty outside of calls. For tests, see onetool.sdk.testing."""
     context = current_call.get()
     if context is None or context.environment is None:
         return Snapshot({})
     return context.environment.snapshot()
 
 
-# Whoever called
+# The caller
 
 
 async def ask_person(message: str, fields: Mapping[str, Any], *, key: str | None = None) -> dict[str, Any]:
-    """Ask the person at the other end to fill in a form; what they filled in.
+    """Ask the person to fill in a form, and return the values.
 
     Args:
-        message: What is asked, and why.
-        fields: A JSON schema of type object, or only its `properties`: {"name": {"type": "string"}}. All of these
-            are required, unless they have a default.
-        key: What the question is called, where a tool asks several times; two questions must not share one.
+        message: The question, with the reason for asking.
+        fields: A JSON schema of type object, or only its `properties`: {"name": {"type": "string"}}. With only
+            properties, those without a default are required.
+        key: A name for the question, for tools that ask several times; must be unique.
 
     Raises:
-        Declined: They said no, or closed the form.
-        CannotAsk: Whoever called has no way to ask a person.
+        Declined: The person declined, or closed the form.
+        CannotAsk: The caller can't ask a person.
     """
-    from onetool.core.schema import CompiledSchema  # most packs ask nobody
+    from onetool.core.schema import CompiledSchema  # rarely needed
 
     if fields.get("type") == "object" and isinstance(fields.get("properties"), Mapping):
         schema = dict(fields)
     else:
         required = [name for name, field in fields.items() if "default" not in field]
         schema = {"type": "object", "properties": dict(fields)} | ({"required": required} if required else {})
-    CompiledSchema(schema, closed=False)  # a form that nobody could fill in is this tool's failure, told at once
+    CompiledSchema(schema, closed=False)  # report an invalid form as this tool's failure
     return await _caller("elicitation", "a person").ask(
         ForPerson(key=key or _key(message), message=_clean(message), schema=_clean(schema))
     )
@@ -206,13 +206,13 @@ async def ask_model(
     system: str | None = None,
     key: str | None = None,
 ) -> str:
-    """Ask the model behind the client, at the client's expense; its text.
+    """Ask the client's model, at the client's expense, and return its text.
 
     Args:
         prompt: A text, or messages: [{"role": "user", "content": "…"}, …].
-        max_tokens: How long the answer may be.
-        system: How the model should behave.
-        key: What the question is called, where a tool asks several times; two questions must not share one.
+        max_tokens: The maximum length of the answer.
+        system: The system prompt.
+        key: A name for the question, for tools that ask several times; must be unique.
     """
     messages: list[dict[str, Any]] = []
     for one in [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt:
@@ -231,13 +231,13 @@ async def client_roots(*, key: str | None = None) -> list[dict[str, Any]]:
 
 
 def client_can(what: str) -> bool:
-    """Return whether the caller has a capability: "elicitation", "sampling", "roots", or an extension by its id."""
+    """Return whether the caller has a capability: "elicitation", "sampling", "roots", or the ID of an extension."""
     caller = current_caller.get()
     return caller is not None and caller.can(what)
 
 
 def log_message(data: Any, level: Level = "info", logger: str | None = None) -> None:
-    """Tell the caller something while the tool runs, if it listens to this level. Secrets are masked."""
+    """Send a log message to the caller, if the caller listens to this level. Secrets are masked."""
     if level not in get_args(Level):
         raise ValueError(f"level: expected one of {', '.join(get_args(Level))}, got {level!r}")
     caller, context = current_caller.get(), current_call.get()
@@ -252,20 +252,22 @@ def _caller(capability: str, whom: str) -> Caller:
         return caller
     tool = context.spec.name if context else "this tool"
     where = "from here" if caller is None else "through this client"
-    error = CannotAsk(capability, f"{tool} needs to ask {whom}, which can't be done {where}: it takes {capability}")
+    error = CannotAsk(
+        capability, f"{tool} needs to ask {whom}, which can't be done {where}: {capability} is not supported"
+    )
     if caller is not None:
         caller.lacks(error)
     raise error
 
 
 def _clean(value: Any) -> Any:
-    """Return the value with the app's secrets masked, since questions are sent to the client."""
+    """Mask the app's secrets in a value for the client."""
     context = current_call.get()
     return value if context is None or context.environment is None else context.environment.redact(value)
 
 
 def _key(about: Any) -> str:
-    """Return a key that is the same for the same question, whichever process asks it."""
+    """Return a key that is equal for equal questions, also in other processes."""
     from hashlib import blake2b
 
     return f"q{blake2b(repr(about).encode(), digest_size=6).hexdigest()}"
@@ -275,18 +277,18 @@ def _key(about: Any) -> str:
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-INFO = 20  # as in `logging`, which is not for those who only import a pack
+INFO = 20  # as in `logging`, which importing a pack does not need
 
-# A context variable: every task and thread has its own idea of what it is in the middle of.
+# Every task and thread has its own current span.
 _current: "ContextVar[LogSpan | None]" = ContextVar("onetool_current_span", default=None)
 
 
 class LogSpan:
-    """A context manager, in async code too, and a decorator for functions of both kinds: `@LogSpan("fetch")`.
+    """A span: a context manager, and a decorator for sync and async functions: `@LogSpan("fetch")`.
 
-    The event has `span`, `outcome` (ok or error), `duration_ms`, `parent` (the span around it), `call_id` inside of a
-    tool, `error` and `error_type` of what was raised, and the fields. Secrets are masked. A field whose name is taken
-    gets an underscore after it. What is raised passes through.
+    The event has `span`, `outcome` (ok or error), `duration_ms`, `parent` (the enclosing span), `call_id` inside of a
+    tool, `error` and `error_type` of an exception, and the fields. Secrets are masked. Fields with a reserved name get
+    a trailing underscore. Exceptions are not caught.
     """
 
     def __init__(self, name: str, /, **fields: Any) -> None:
@@ -296,11 +298,11 @@ class LogSpan:
         self._started = 0.0
 
     def add(self, /, **fields: Any) -> None:
-        """Tell more, as it becomes known."""
+        """Add fields to the event."""
         self.fields.update(fields)
 
     def progress(self, done: float, total: float | None = None, message: str | None = None) -> None:
-        """Report to the caller how far this piece of work has come, under its name."""
+        """Report the progress of this span to the caller, under its name."""
         report_progress(done, total, message or self.name)
 
     def __enter__(self) -> Self:
@@ -311,15 +313,15 @@ class LogSpan:
 
     def __exit__(self, _kind: Any, error: BaseException | None, _trace: Any) -> None:
         elapsed = perf_counter() - self._started
-        _current.set(self._parent)  # by value, not by token: a generator may end in another context than it began in
+        _current.set(self._parent)  # by value, not by token: a generator may end in a different context
         log = _log()
         if log.isEnabledFor(INFO):
-            with suppress(Exception):  # a span that can't be told must not change what happens
+            with suppress(Exception):  # a span that can't be logged must not break the work
                 event = self._event(elapsed, error)
                 log.info(event["span"], extra=event)
 
     def __call__(self, function: F) -> F:
-        """Wrap the function in a span of its own for every call."""
+        """Wrap the function so that every call has a new span."""
         if iscoroutinefunction(function):
 
             @wraps(function)
@@ -354,9 +356,9 @@ class LogSpan:
 
 
 def redacted(data: Any, for_caller: bool = False) -> Any:
-    """Return the data with the app's secrets masked, inside of an app.
+    """Mask the app's secrets in the data.
 
-    What goes `for_caller` into the call's result keeps what the caller sent itself.
+    With `for_caller`, secrets that the caller sent stay visible.
     """
     context = current_call.get()
     if context is None or context.environment is None:
@@ -365,10 +367,10 @@ def redacted(data: Any, for_caller: bool = False) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """Return the value as data, so that a secret inside of a model is found by its name, too."""
+    """Convert the value to plain data, so that secrets in models are found by name, too."""
     try:
         return plain(value)
-    except Exception:  # noqa: BLE001 - no data; its text could hold anything, so that its type has to do
+    except Exception:  # noqa: BLE001 - not data; show the type, because the text could contain secrets
         return f"<{type(value).__name__}>"
 
 
@@ -388,7 +390,7 @@ def _log() -> "Logger":
 
 @cache
 def _names_of_logging() -> frozenset[str]:
-    """Return what a log record has of its own, and refuses to have overwritten."""
+    """Return the attributes of log records, which must not be overwritten."""
     import logging
 
     return frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}

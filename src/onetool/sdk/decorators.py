@@ -1,7 +1,7 @@
 """The decorators for a pack's functions (`@tool`, `@prompt`, `@resource`) and the content that these may return.
 
-Content (text, images, audio, resources) is a plain dict in the form of MCP; in code, on the command line and over REST
-it is data like any other.
+Content (text, images, audio, resources) is a plain dict in MCP format. In code, on the command line and over REST,
+content is ordinary data.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,7 +21,7 @@ REQUIRES_MARK = "__onetool_requires__"
 
 
 class ToolMarks(msgspec.Struct, frozen=True, kw_only=True):
-    """The arguments of `@tool`, kept on the function until a ToolSpec is made of it."""
+    """The arguments of `@tool`, stored on the function until its ToolSpec is made."""
 
     name: str | None = None
     pure: bool = False
@@ -52,23 +52,22 @@ def tool(
     tags: Sequence[str] = (),
     examples: Sequence[str] = (),
 ) -> Any:
-    """Mark a function of a pack: `@tool(pure=True, timeout=30)`. The function itself stays as it is.
+    """Set the properties of a tool: `@tool(pure=True, timeout=30)`. The function itself is unchanged.
 
     Args:
-        name: Another name for the tool than the function's.
-        pure: Same arguments, same value, no effect: results may be kept and used again.
-        idempotent: Doing it twice is like doing it once: it may be tried again.
-        read_only: True if it changes nothing outside, False if it does. Lists say `reads` or `changes`.
-        parallel: It may run beside other calls that a model makes in one step; those of other tools run in order.
-        hidden: It can be called, but is in no list and in no search.
-        timeout: How many seconds it may take, all tries together; `defaults.timeout_s` of the config, 8 there, when
-            nothing is said.
-        retries: How often it is tried again after a failure, with growing pauses: for what may be repeated. When
-            nothing is said: `defaults.retries` of the config, 0 there, if it is idempotent, and else never.
-        task: It may take long. A client that knows tasks gets one to look after when the call is not done at once;
+        name: The name of the tool, by default the function's.
+        pure: Same arguments, same value, no side effects: results may be cached.
+        idempotent: Repeating the call has no further effect: it may be retried.
+        read_only: True if the tool has no side effects, False if it has. Lists show `reads` or `changes`.
+        parallel: May run in parallel with other calls of the same step of a model; other tools run in order.
+        hidden: The tool can be called, but is not listed or found by searches.
+        timeout: The time limit in seconds, including retries. Default: `defaults.timeout_s` in the config (8).
+        retries: The number of retries after a failure, with growing pauses, for tools that may be repeated. Default:
+            `defaults.retries` in the config (0) for idempotent tools, else 0.
+        task: For long-running tools. Clients that support MCP tasks get a task if the call does not finish immediately;
             "required" refuses all other clients.
-        tags: Words to find it by.
-        examples: Calls as one would write them, for help texts.
+        tags: Words for finding the tool.
+        examples: Example calls for help texts.
     """
     _check_marks(timeout, retries, task, tags, examples)
     marks = ToolMarks(
@@ -101,9 +100,9 @@ def _check_marks(
         raise ValueError(f"retries: expected a number from 0 to {MAX_RETRIES}, got {retries!r}")
     if task not in (None, "optional", "required"):
         raise ValueError(f'task: expected "optional" or "required", got {task!r}')
-    for words, told in ((tags, "tags"), (examples, "examples")):
+    for words, option in ((tags, "tags"), (examples, "examples")):
         if isinstance(words, str) or not all(isinstance(word, str) for word in words):
-            raise TypeError(f"{told}: expected a list of texts, got {words!r}")
+            raise TypeError(f"{option}: expected a list of texts, got {words!r}")
 
 
 def marks_of(function: Callable[..., Any]) -> ToolMarks:
@@ -111,7 +110,7 @@ def marks_of(function: Callable[..., Any]) -> ToolMarks:
 
 
 def requirements_of(function: Callable[..., Any]) -> tuple[Requirement, ...]:
-    """Return what `requires_cli` and `requires_lib` on a function declare, in the order in which they are written."""
+    """Return the requirements that `requires_cli` and `requires_lib` declare on a function, in source order."""
     return getattr(function, REQUIRES_MARK, ())
 
 
@@ -119,22 +118,22 @@ def requirements_of(function: Callable[..., Any]) -> tuple[Requirement, ...]:
 
 
 def text(words: str) -> dict[str, Any]:
-    """Return a piece of text between other content."""
+    """Return a text block, for use with other content."""
     return {"type": "text", "text": words}
 
 
 def image(data: bytes, mime_type: str = "image/png") -> dict[str, Any]:
-    """Return a picture."""
+    """Return an image."""
     return {"type": "image", "data": _base64(data, "image"), "mimeType": mime_type}
 
 
 def audio(data: bytes, mime_type: str = "audio/wav") -> dict[str, Any]:
-    """Return a sound."""
+    """Return audio."""
     return {"type": "audio", "data": _base64(data, "audio"), "mimeType": mime_type}
 
 
 def embedded(uri: str, content: str | bytes, mime_type: str | None = None) -> dict[str, Any]:
-    """Return a resource with its content: a file's text, say, under its address."""
+    """Return a resource with its content, such as the text of a file with its URI."""
     if isinstance(content, bytes):
         inside = {"uri": uri, "mimeType": mime_type or "application/octet-stream", "blob": _base64(content, "embedded")}
     else:
@@ -143,7 +142,7 @@ def embedded(uri: str, content: str | bytes, mime_type: str | None = None) -> di
 
 
 def link(uri: str, name: str, description: str | None = None, mime_type: str | None = None) -> dict[str, Any]:
-    """Return a link to a resource, for the client to read if it wants to."""
+    """Return a link to a resource that the client may read."""
     more = {"description": description, "mimeType": mime_type}
     return {"type": "resource_link", "uri": uri, "name": name, **{k: v for k, v in more.items() if v is not None}}
 
@@ -156,14 +155,14 @@ def _base64(data: bytes, function: str) -> str:
     return b64encode(data).decode()
 
 
-# `@prompt` and `@resource`: what a pack offers beside tools.
+# `@prompt` and `@resource`
 
 OFFER_MARK = "__onetool_offer__"
 _URI = lazy_pattern(r"[a-zA-Z][a-zA-Z0-9+.-]*:[^\s\x00-\x1f]+")
 
 
 class OfferMarks(msgspec.Struct, frozen=True, kw_only=True):
-    """The arguments of `@prompt` or `@resource`, kept on the function. Without a uri it is a prompt."""
+    """The arguments of `@prompt` or `@resource`, stored on the function. Prompts have no uri."""
 
     name: str | None = None
     title: str | None = None
@@ -172,30 +171,31 @@ class OfferMarks(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def prompt(function: Callable[..., Any] | None = None, /, *, name: str | None = None, title: str | None = None) -> Any:
-    """Mark a prompt that people can pick in their client: the function gives its text.
+    """Declare a prompt that people can pick in their client. The function returns its text.
 
-    It may also give a list of content (`text(…)`, `image(…)`, `embedded(…)`), or of `{"role": …, "content": …}`.
-    Its parameters are the prompt's arguments, its docstring says what it is for. It is not a tool.
+    The function may also return a list of content (`text(…)`, `image(…)`, `embedded(…)`), or of `{"role": …, "content":
+    …}`. Its parameters are the prompt's arguments, and its docstring is the description. The function is not a tool.
 
     Args:
-        name: Another name than the function's.
-        title: How a client may show it.
+        name: The name of the prompt, by default the function's.
+        title: A title for clients to show.
     """
     mark = _mark_offer(OfferMarks(name=name, title=title))
     return mark if function is None else mark(function)
 
 
 def resource(uri: str, *, name: str | None = None, mime_type: str | None = None) -> Callable[[F], F]:
-    """Mark something that clients can read: the function gives its text, its bytes, or data that is sent as JSON.
+    """Declare a resource that clients can read. The function returns its text, bytes, or data to be sent as JSON.
 
     Args:
-        uri: Its address, of any scheme: "notes://today". With `{places}`, which are the function's parameters, it
-            stands for all addresses of that form: "notes://{day}".
-        name: Another name than the function's.
-        mime_type: What it is; text/plain, application/json or application/octet-stream when nothing is said.
+        uri: The resource's URI, with any scheme: "notes://today". With variables, which are the function's parameters,
+            it is a URI template: "notes://{day}".
+        name: The name of the resource, by default the function's.
+        mime_type: The media type. Default: text/plain, application/json or application/octet-stream, depending on the
+            value.
     """
     if not isinstance(uri, str) or not _URI.fullmatch(uri):
-        raise ValueError(f"uri: expected an address with a scheme, such as notes://today, got {uri!r}")
+        raise ValueError(f"uri: expected a URI with a scheme, such as notes://today, got {uri!r}")
     return _mark_offer(OfferMarks(name=name, uri=uri, mime_type=mime_type))
 
 

@@ -1,7 +1,7 @@
-"""What a docstring says of a function, of its parameters, of what it returns, and by way of example.
+"""Reads docstrings: description, parameters, return value and examples, in Google, NumPy and reST style.
 
-Google, NumPy and reST style. Each has a parser of its own; which one a text is for is seen from its headings, since
-trying all of them on every docstring would take longer than everything else there is to do for a tool.
+The style is detected by the headings, because trying all parsers on every docstring would take longer than everything
+else that is done for a tool.
 """
 
 import re
@@ -30,10 +30,10 @@ _REST = lazy_pattern(
     r"^:(?:param(?:eter)?|arg(?:ument)?|key(?:word)?|type|attribute|i?var|returns?|rtype|yields?|raises?|exception)\b[^:\n]*:",
     re.MULTILINE,
 )
-# `Returns: the text` in one line; the parser wants the text below.
+# `Returns: the text` on one line; the parser expects the text below.
 _ONE_LINE = lazy_pattern(r"^(Returns?|Yields?|Raises):[ \t]+(?=\S)", re.MULTILINE)
-# The plainest sections of all: `Args:`, with a name and words for each, and `Returns:`, with words that do not begin
-# with a type. They are read here: loading the library that reads all others takes a tenth of a short command.
+# The simplest sections: `Args:` with names and descriptions, and `Returns:` without a type. They are parsed here:
+# importing the docstring library takes a tenth of the time of a short command.
 _ARG = lazy_pattern(r"    ([a-z_]\w*): (\S[^\n]*(?:\n {8}\S[^\n]*)*)(?:\n|$)")
 _PLAIN = lazy_pattern(
     r"(?:Args:\n((?:    [a-z_]\w*: \S[^\n]*(?:\n {8}\S[^\n]*)*(?:\n|$))+))?"
@@ -42,7 +42,7 @@ _PLAIN = lazy_pattern(
 
 
 class FunctionDocs(msgspec.Struct, frozen=True):
-    """A docstring, read: `description` is what a model sees of it, without the sections."""
+    """A parsed docstring. `description` is the text without the sections, as shown to models."""
 
     description: str = ""
     parameters: dict[str, str] = {}
@@ -51,7 +51,7 @@ class FunctionDocs(msgspec.Struct, frozen=True):
 
 
 def read_docs(function: Callable[..., Any]) -> FunctionDocs:
-    """Return a function's docs. One without a docstring is described by its name."""
+    """Return a function's docs. Without a docstring, the description is the function's name."""
     docs = read_text(function.__doc__ or "")
     if docs.description:
         return docs
@@ -59,11 +59,12 @@ def read_docs(function: Callable[..., Any]) -> FunctionDocs:
 
 
 def read_text(docstring: str) -> FunctionDocs:
-    """Any docstring. What can't be read is left out: a broken one never stops a pack from loading."""
+    """Parse any docstring. Unreadable parts are left out: a broken docstring never stops a pack from loading."""
     text = _ONE_LINE.sub(r"\1:\n    ", cleandoc(docstring)) if docstring else ""
     if not text:
         return FunctionDocs()
-    # What each heading has in it is looked for first: that takes less than a pattern, of which most are never needed.
+    # Search for the characters in each kind of heading first: this is faster than the patterns, most of which are
+    # rarely needed.
     for sign, heading, parser in (("\n---", _NUMPY, _numpy), (":", _GOOGLE, _google), ("\n:", _REST, _rest)):
         if sign in f"\n{text}" and (found := heading.search(text)):
             if heading is _GOOGLE and (plain := _PLAIN.fullmatch(text, found.start())):
@@ -81,7 +82,7 @@ def _read_sections(text: str, start: int, parse: Parse) -> FunctionDocs:
         return FunctionDocs(description)
     parameters: dict[str, str] = {}
     for param in docs.params:
-        if words := _one_line(param.description):  # `x, y : float` describes both; reST writes stars escaped
+        if words := _one_line(param.description):  # `x, y : float` describes both; reST escapes stars
             parameters |= {name.strip(" \\*`"): words for name in param.arg_name.split(",")}
     return FunctionDocs(
         description,
@@ -92,7 +93,7 @@ def _read_sections(text: str, start: int, parse: Parse) -> FunctionDocs:
 
 
 def _example(example: Any) -> str:
-    """Return the code, and what is said of it."""
+    """Return the code of an example with its description."""
     parts = (getattr(example, "snippet", None), example.description)
     return "\n".join(part.strip() for part in parts if part and part.strip())
 

@@ -1,7 +1,7 @@
 """HTTP for tools: `safe_request`, `api_headers` and `lazy_client`.
 
-`safe_request` returns errors instead of raising them. It works with the clients of httpx and whatever has the same
-methods; it imports none.
+`safe_request` returns errors instead of raising them. It works with httpx clients and any client with the same methods,
+and imports none.
 """
 
 from collections.abc import Awaitable, Callable
@@ -16,7 +16,7 @@ from onetool.sdk.context import get_secret, redacted
 MAX_BODY = 200
 
 RequestOutcome = tuple[bool, Any]
-"""(True, the data), or (False, what went wrong)."""
+"""(True, data), or (False, error message)."""
 
 
 class ResponseLike(Protocol):
@@ -36,32 +36,32 @@ def safe_request(client: ClientLike | None, method: str, url: str, **kw: Any) ->
 @overload
 def safe_request(client: AsyncClientLike, method: str, url: str, **kw: Any) -> Awaitable[RequestOutcome]: ...
 def safe_request(client: Any, method: str, url: str, **kw: Any) -> RequestOutcome | Awaitable[RequestOutcome]:
-    """Send a request: `(True, data)`, or `(False, message)`. With an async client, await it.
+    """Send a request and return `(True, data)` or `(False, message)`. With an async client, await the result. The data
+    is decoded JSON if the response has a JSON content type (None for an empty body), else text.
 
-    The data is decoded JSON if the answer's content type says so (None for an empty body), else text. The message is
-    `HTTP error (404): …` with the first 200 characters of the body, or `Request failed: …` for everything that kept
-    the answer from arriving or from being read. `kw` goes to the client: `params`, `json`, `headers`, `timeout` …
+    The message is `HTTP error (404): …` with the first 200 characters of the body, or `Request failed: …` if there is
+    no readable response. `kw` is passed to the client: `params`, `json`, `headers`, `timeout` …
     """
     try:
         request = getattr(client, "request", None)
         if request is None:
-            raise TypeError("there is no client; is the secret that it needs missing?")
+            raise TypeError("there is no client (is its secret missing?)")
         send = partial(request, method, url, **kw)
         if iscoroutinefunction(request):
             return _send_later(send)
         response = send()
-        if isawaitable(response):  # a plain function around an async one
+        if isawaitable(response):  # a sync function that wraps an async one
             return _send_later(lambda: response)
         return _reply(response)
-    except Exception as error:  # noqa: BLE001 - each client has errors of its own, and none may pass
+    except Exception as error:  # noqa: BLE001 - each client has its own errors; none may be raised
         return _failure(error)
 
 
 def api_headers(secret_name: str, header_name: str = "Authorization", prefix: str = "Bearer ") -> dict[str, str]:
-    """Return the header that carries a secret: `{"Authorization": "Bearer …"}`; no header at all without the secret.
+    """Return a header with a secret: `{"Authorization": "Bearer …"}`; an empty dict if the secret is not set. A space
+    follows `prefix` if it is a word (`"Token"`), but not otherwise (`"key="`, `""`).
 
-    `prefix` stands before the secret; a word gets a space after it (`"Token"`), other things don't (`"key="`, `""`).
-    Raises ValueError for a secret that no header can carry: a line break in it would start a header of its own.
+    Raises ValueError for secrets that are invalid in a header: a line break would start another header.
     """
     secret = get_secret(secret_name)
     if not secret:
@@ -73,26 +73,26 @@ def api_headers(secret_name: str, header_name: str = "Authorization", prefix: st
             "letter that is not ASCII. Is there a line break at its end?"
         )
     if not (header_name.isascii() and header_name.replace("-", "").replace("_", "").isalnum()):
-        raise ValueError(f"{header_name!r} can't be the name of a header")
+        raise ValueError(f"{header_name!r} is not a valid header name")
     return {header_name: value}
 
 
 async def _send_later(send: Callable[[], Awaitable[Any]]) -> RequestOutcome:
     try:
         return _reply(await send())
-    except Exception as error:  # noqa: BLE001 - as above; being cancelled is not an Exception and does pass
+    except Exception as error:  # noqa: BLE001 - as above; cancellation is not an Exception and is raised
         return _failure(error)
 
 
 def _reply(response: Any) -> RequestOutcome:
     status = response.status_code
     if status >= 400:
-        body = redacted(response.text, for_caller=True)  # before it is cut: half a secret would not be recognised
+        body = redacted(response.text, for_caller=True)  # before truncating: half a secret would not be recognised
         body = body[:MAX_BODY]
         return False, f"HTTP error ({status}): {body or getattr(response, 'reason_phrase', '')}"
     location = response.headers.get("location")
-    if 300 <= status < 400 and location:  # the client was told not to follow, and there is nothing else to give
-        return False, f"HTTP error ({status}): redirects to {location}; follow_redirects=True goes there"
+    if 300 <= status < 400 and location:  # the client doesn't follow redirects, so there is no data
+        return False, f"HTTP error ({status}): redirects to {location}; pass follow_redirects=True to follow"
     return True, _data(response)
 
 
@@ -106,27 +106,27 @@ def _data(response: Any) -> Any:
     try:
         return response.json()
     except ValueError as error:
-        raise ValueError(f"the answer is not valid JSON: {error}") from None
+        raise ValueError(f"the response is not valid JSON: {error}") from None
 
 
 def _failure(error: Exception) -> RequestOutcome:
     return False, f"Request failed: {message_of(error) or type(error).__name__}"
 
 
-# `lazy_client`: a client that is made when it is first needed, once, whoever asks first.
+# `lazy_client`
 
 C = TypeVar("C")
 
 
 def lazy_client(factory: Callable[[], C], secret_name: str | None = None) -> Callable[[], C | None]:
-    """Return a function that gives the client: the first call makes it, all others get the same one, in every thread.
+    """Return a function that creates a client on its first call and then always returns the same one, in all threads.
+    If the factory raises, the next call tries again.
 
-    A factory that raises is tried again by the next call. With `secret_name` the answer is None, and nothing is made,
-    as long as there is no such secret. The factory is a plain function, for async clients too
-    (`lambda: httpx.AsyncClient()`): what has to be awaited belongs to one event loop, and is not for everybody.
+    With `secret_name`, the function returns None while the secret is not set. The factory must be a sync function, for
+    async clients too (`lambda: httpx.AsyncClient()`): an awaited client would belong to one event loop.
     """
-    made: list[C] = []  # a list and not a None to compare with: a factory may well give None
-    lock = RLock()  # a factory that asks for its own client gets a RecursionError; with a plain lock it would hang
+    made: list[C] = []  # a list, because a factory may return None
+    lock = RLock()  # a factory that calls get_client gets a RecursionError, not a deadlock
 
     def get_client() -> C | None:
         if made:
@@ -137,8 +137,8 @@ def lazy_client(factory: Callable[[], C], secret_name: str | None = None) -> Cal
             if not made:
                 client = factory()
                 if iscoroutine(client):
-                    client.close()  # else Python warns that nobody awaited it
-                    raise TypeError("lazy_client takes a plain function that returns the client, not an async one")
+                    client.close()  # avoids the "never awaited" warning
+                    raise TypeError("lazy_client takes a sync function that returns the client, not an async one")
                 made.append(client)
             return made[0]
 

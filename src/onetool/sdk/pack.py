@@ -1,7 +1,8 @@
-"""A module -> what it offers: the functions that `__all__` names, else every public one that is defined in it.
+"""Converts a module to its tools, prompts and resources.
 
-A function is a tool, unless it is marked as a prompt or as a resource. Its type hints become the schema, its docstring
-the description. The handler converts validated JSON arguments to what the hints ask for and calls the function.
+These are the functions that `__all__` names, or else all public functions defined in the module. A function is a tool
+unless it is marked as a prompt or resource. Its type hints become the schema, its docstring the description. The
+handler converts validated JSON arguments to the types in the hints and calls the function.
 """
 
 from collections import abc
@@ -34,7 +35,7 @@ from onetool.sdk.hints.records import NO_DEFAULT, RecordField, fields_of, proper
 
 
 def pack_name(module: ModuleType) -> str:
-    """`pack = "name"` in the module, else the module's own name."""
+    """Return the pack's name: `pack = "name"` in the module, else the module's own name."""
     name = getattr(module, "pack", None) or module.__name__.rpartition(".")[2]
     if not (isinstance(name, str) and name.isprintable() and name.strip() == name and "." not in name):
         raise DefinitionError(f"pack = {name!r}: a pack's name is a word without dots")
@@ -42,7 +43,7 @@ def pack_name(module: ModuleType) -> str:
 
 
 def docs_url(module: ModuleType) -> str | None:
-    """`docs_url = "https://…"` in the module: where the pack is documented. DefinitionError for anything else."""
+    """Return `docs_url = "https://…"` of the module, the pack's documentation. Raises DefinitionError if invalid."""
     url = getattr(module, "docs_url", None)
     if url is not None and not is_address(url):
         raise DefinitionError(f"docs_url = {url!r:.100}: expected an address such as https://example.com/docs")
@@ -50,23 +51,23 @@ def docs_url(module: ModuleType) -> str | None:
 
 
 def tools_of(module: ModuleType) -> Catalogue:
-    """Return what the module offers, in its order, and a mistake for each function that can't be described."""
+    """Return the module's tools, prompts and resources in order, and a mistake for each unusable function."""
     pack, docs = pack_name(module), None
     found: list[ToolSpec | Prompt | Resource] = []
     mistakes: list[Mistake] = []
     try:
         docs = docs_url(module)
-    except DefinitionError as error:  # no reason to lose its tools
+    except DefinitionError as error:  # keep the tools
         mistakes.append(Mistake(message=str(error), file=module.__file__, key=pack))
     for name, function in _functions(module):
         try:
             spec, marks = tool_from_function(function, pack), offer_marks_of(function)
-            called = marks_of(function).name or name  # under its name in the module: `f = lambda …` is `f`
+            called = marks_of(function).name or name  # the name in the module: `f = lambda …` is `f`
             spec = msgspec.structs.replace(spec, name=f"{pack}.{called}", defined_in=_place(function), docs_url=docs)
             found.append(spec if marks is None else _offer(name, spec, marks))
         except KeyboardInterrupt:
             raise
-        except BaseException as error:  # noqa: BLE001 - hints and docstrings are anyone's, and spoil their own tool alone
+        except BaseException as error:  # noqa: BLE001 - bad hints or docstrings affect only their own tool
             file, _, line = _place(function).rpartition(":")
             mistakes.append(Mistake(message=describe_error(error), file=file, line=int(line), key=f"{pack}.{name}"))
     return Catalogue(
@@ -78,22 +79,22 @@ def tools_of(module: ModuleType) -> Catalogue:
 
 
 def _offer(name: str, spec: ToolSpec, marks: OfferMarks) -> Prompt | Resource:
-    """Make a prompt or a resource. What it gives is for the interface to shape, so that nothing is checked there."""
+    """Return a prompt or resource. Values aren't checked here, because the interface converts them."""
     spec = msgspec.structs.replace(spec, output_schema=None, hidden=True)
     if marks.uri is None:
         return Prompt(name=marks.name or name, spec=spec, title=marks.title)
     spec = msgspec.structs.replace(spec, handler=_told_apart(spec))
     made = Resource(uri=marks.uri, name=marks.name or name, spec=spec, mime_type=marks.mime_type)
     if len(set(made.variables)) < len(made.variables):
-        raise DefinitionError(f"its address names a place twice: {made.uri}")
+        raise DefinitionError(f"its URI has a variable twice: {made.uri}")
     known = set(spec.input_schema["properties"])
     if set(made.variables) - known or set(spec.input_schema.get("required", ())) - set(made.variables):
-        raise DefinitionError(f"its places {list(made.variables)} are not its parameters {sorted(known)}")
+        raise DefinitionError(f"the variables in its URI {list(made.variables)} are not its parameters {sorted(known)}")
     return made
 
 
 def _told_apart(spec: ToolSpec) -> Handler:
-    """Wrap a resource's function to tell bytes from text: in plain data, bytes would be a text like any other."""
+    """Wrap a resource's function to distinguish bytes from text, which look alike in plain data."""
     handler: Any = spec.handler
 
     def kind(value: Any) -> dict[str, Any]:
@@ -116,7 +117,7 @@ def _functions(module: ModuleType) -> Iterator[tuple[str, FunctionType]]:
         value: Any = getattr(module, name, None)
         if value is None:
             raise DefinitionError(f"__all__ names {name!r}, which is not in the module")
-        # Or one behind a decorator that keeps it: `functools.cache` makes an object of it.
+        # Or a wrapped function: `functools.cache` returns an object.
         is_function = isfunction(value) or (hasattr(value, "__wrapped__") and isfunction(unwrap(value)))
         if is_function and (not own or value.__module__ == module.__name__):
             yield name, value
@@ -134,7 +135,7 @@ _STREAMS = (abc.Iterable, abc.Iterator, abc.Generator, abc.AsyncIterable, abc.As
 
 
 def hints_of(function: Callable[..., Any]) -> dict[str, Any]:
-    """Return the hints by name, those that were written as text included. One that names nothing stays as it is."""
+    """Return the hints by name, with hints written as text resolved. Unknown names stay text."""
     try:
         return get_type_hints(function, include_extras=True)
     except Exception:  # noqa: BLE001 - text is evaluated, so it may raise anything
@@ -143,23 +144,23 @@ def hints_of(function: Callable[..., Any]) -> dict[str, Any]:
 
 
 def names_of(function: Callable[..., Any]) -> dict[str, Any]:
-    """Return the names that hints of the function can use."""
+    """Return the names that the function's hints can use."""
     return getattr(unwrap(function), "__globals__", {})
 
 
 def arguments_of(parameters: Mapping[str, Parameter], hints: Mapping[str, Any]) -> Iterator[RecordField]:
-    """Yield the arguments by name, however Python would have them passed: `*args` is one of them, an array."""
+    """Yield the arguments by name, regardless of how Python passes them. `*args` is an array."""
     for name, parameter in parameters.items():
         hint = hints.get(name, Any)
         if parameter.kind is Parameter.VAR_POSITIONAL:
-            # `*args: int` are any number of them; `*args: *tuple[int, str]` are those two.
+            # `*args: int` takes any number of ints; `*args: *tuple[int, str]` takes exactly these two.
             if get_origin(hint) is Unpack:
                 hint = get_args(hint)[0]
             else:
                 hint = tuple[get_args(hint)] if getattr(hint, "__unpacked__", False) else list[hint]
             yield RecordField(name, name, hint, required=False)
         elif parameter.kind is not Parameter.VAR_KEYWORD:
-            if type(parameter.default).__name__ == "FieldInfo":  # pydantic's; the function would get it as a value
+            if type(parameter.default).__name__ == "FieldInfo":  # from pydantic; the function would get it as a value
                 advice = "write it into the hint, Annotated[…, Field(…)]"
                 raise UnsupportedHintError("a default of Field(…)", advice, name)
             required = parameter.default is Parameter.empty
@@ -169,7 +170,7 @@ def arguments_of(parameters: Mapping[str, Parameter], hints: Mapping[str, Any]) 
 
 
 def others_of(parameters: Mapping[str, Parameter], hints: Mapping[str, Any]) -> tuple[str, Any] | None:
-    """Return the name and the hint of `**kwargs`, which takes further arguments; unless it lists them."""
+    """Return the name and hint of `**kwargs`, unless the hint lists its keys."""
     for name, parameter in parameters.items():
         if parameter.kind is Parameter.VAR_KEYWORD:
             hint = hints.get(name, Any)
@@ -178,7 +179,7 @@ def others_of(parameters: Mapping[str, Parameter], hints: Mapping[str, Any]) -> 
 
 
 def returned_by(function: Callable[..., Any], hints: Mapping[str, Any]) -> Any:
-    """Return the hint of what a caller gets: a list of what a generator yields, what a promise promises."""
+    """Return the hint of the caller's value: a list for a generator, the result of an awaitable."""
     hint = hints.get("return", Any)
     origin, args = get_origin(hint), get_args(hint)
     if args and origin in _STREAMS and (isgeneratorfunction(function) or isasyncgenfunction(function)):
@@ -189,7 +190,7 @@ def returned_by(function: Callable[..., Any], hints: Mapping[str, Any]) -> Any:
 # Calling the function
 
 Arrange = Callable[[dict[str, Any]], tuple[list[Any], dict[str, Any]]]
-"""Arguments by name -> what to pass by position, and what by name."""
+"""Converts arguments by name to positional and keyword arguments."""
 
 
 def bind_handler(
@@ -198,9 +199,9 @@ def bind_handler(
     forms: Mapping[str, JsonForm],
     others: JsonForm | None,
 ) -> Handler:
-    """Return the function itself where JSON already is what it wants; else one that first converts, and places.
+    """Return the function itself if it takes JSON values by name, else a wrapper that converts and arranges them.
 
-    `forms` are those of the arguments by name, `others` that of all further ones, which `**kwargs` takes.
+    `forms` are the forms of the named arguments, `others` is that of all arguments for `**kwargs`.
     """
     arrange = _arrangement(parameters, forms, others)
     if isasyncgenfunction(function):
@@ -212,7 +213,7 @@ def bind_handler(
 
         return collect_async
 
-    if isgeneratorfunction(function):  # a generator is not data; the list of what it yields is
+    if isgeneratorfunction(function):  # return the items of a generator as a list
 
         @wraps(function)
         def collect(**arguments: Any) -> list[Any]:
@@ -243,11 +244,11 @@ def bind_handler(
 def _arrangement(
     parameters: Mapping[str, Parameter], forms: Mapping[str, JsonForm], others: JsonForm | None
 ) -> Arrange:
-    """Choose the cheapest arrangement that will do, once and not at every call."""
+    """Choose the cheapest sufficient arrangement, once for all calls."""
     converts = {name: form for name, form in forms.items() if not form.as_is}
     others = None if others is None or others.as_is else others
     convert = _converting(converts, forms, others) if converts or others else _by_name
-    # What can't be passed by name: all that stand before `*args`, if there is one, or before `/`.
+    # Positional arguments: those before `*args`, if there is one, or before `/`.
     listed = list(parameters.values())
     kinds = [parameter.kind for parameter in listed]
     if Parameter.VAR_POSITIONAL in kinds:
@@ -300,7 +301,7 @@ def _converting(converts: Mapping[str, JsonForm], forms: Mapping[str, JsonForm],
 
 
 def _shown(value: Any) -> str:
-    """Containers may hold a secret, and are long: what they are says enough."""
+    """Return a value for an error message. Containers may hold secrets, so only their keys or size are shown."""
     if isinstance(value, dict):
         return f"object with {', '.join(map(str, value)) or 'nothing'}"[:MAX_SHOWN_VALUE]
     if isinstance(value, list):
@@ -312,7 +313,7 @@ def _shown(value: Any) -> str:
 
 
 def tool_from_function(function: Callable[..., Any], pack: str) -> ToolSpec:
-    """Return the tool `<pack>.<function>`. Raises TypeError where a parameter's hint has no form in JSON."""
+    """Return the tool `<pack>.<function>`. Raises TypeError if a parameter's hint has no JSON form."""
     marks, docs = marks_of(function), read_docs(function)
     parameters, hints = signature(function).parameters, hints_of(function)
     name = marks.name or function.__name__
@@ -346,7 +347,7 @@ def tool_from_function(function: Callable[..., Any], pack: str) -> ToolSpec:
 def _input(
     reader: HintReader, parameters: Mapping[str, Parameter], hints: Mapping[str, Any], docs: FunctionDocs
 ) -> tuple[Schema, dict[str, JsonForm], JsonForm | None]:
-    """Return the schema of all arguments; the form of each; and that of further ones, if the function takes any."""
+    """Return the schema of all arguments, the form of each, and the form of additional arguments, if allowed."""
     forms: dict[str, JsonForm] = {}
     schema: Schema = {"type": "object", "properties": {}}
     required: list[str] = []
@@ -375,13 +376,13 @@ def _parameter_form(reader: HintReader, name: str, hint: Any) -> JsonForm:
 
 
 def _documented_schema(function: Callable[..., Any], docs: str | None) -> Mapping[str, Any] | None:
-    from onetool.sdk.returns import described_returns  # it brings a parser, which a start does not need
+    from onetool.sdk.returns import described_returns  # imports a parser, which startup does not need
 
     return described_returns(function, docs)
 
 
 def _output_schema(reader: HintReader, hint: Any, description: str | None) -> Schema | None:
-    """Return the schema of the value after `core.plain`. None if the hint says nothing that JSON has."""
+    """Return the schema of the value after `core.plain`; None if the hint has no JSON form."""
     try:
         schema = reader.form(hint).schema
     except UnsupportedHintError:

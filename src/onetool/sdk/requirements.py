@@ -1,6 +1,6 @@
-"""`requires_cli`, `requires_lib`: what a tool can't work without; `check_deps`: whether it is there.
+"""`requires_cli` and `requires_lib` declare what a tool needs; `check_deps` checks whether it is installed.
 
-Nothing is looked for before somebody asks: a pack loads, and lists its tools, also where something is missing.
+Checks run only on request: a pack with missing requirements still loads and lists its tools.
 """
 
 import re
@@ -20,19 +20,19 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-SECONDS = 5.0  # for a command to say its version
+SECONDS = 5.0  # for a command to print its version
 MAX_OUTPUT = 65_536
 
 Status = Literal["ok", "missing", "outdated"]
 
-# Every decorated function of this process, by module and name: a module that is loaded again replaces its own.
-# A global, since decorators run while a module is imported, when there is no app to tell and may never be one: a script
-# or a test that imports a pack gets its report all the same. An app never reads it: it has the specs of its tools.
+# All decorated functions of this process, by module and name, so that a reloaded module replaces its own. A global,
+# because decorators run at import, without an app: scripts and tests that import a pack get reports, too. Apps use the
+# specs of their tools instead.
 _decorated: dict[tuple[str, str], Callable[..., Any]] = {}
 
 
 class RequirementFinding(TypedDict):
-    """The result of one check. `version` is None if it was not asked for, or was not found."""
+    """The result of one check. `version` is None if not requested or not found."""
 
     kind: Literal["cli", "lib"]
     name: str
@@ -54,8 +54,8 @@ def requires_cli(
 ) -> Callable[[F], F]:
     """Declare that the tool needs a command: `@requires_cli("rg", minimum="13", install="apt install ripgrep")`.
 
-    `version_flag` is how to ask the command for its version; it is `--version` where only a minimum is given. The
-    function itself stays as it is.
+    `version_flag` is the option that prints the version, by default `--version` if there is a minimum. The function
+    itself is unchanged.
     """
     _must_be_text(name, "requires_cli")
     if minimum is not None and version_flag is None:
@@ -67,11 +67,11 @@ def requires_cli(
 
 def _must_be_text(name: Any, decorator: str) -> None:
     if not isinstance(name, str):
-        raise TypeError(f'write what it needs: @{decorator}("…")')
+        raise TypeError(f'missing name: write @{decorator}("…")')
 
 
 def requires_lib(name: str, *, minimum: str | None = None, install: str | None = None) -> Callable[[F], F]:
-    """Declare that the tool needs a Python library, by the name that is imported or by that of its distribution."""
+    """Declare that the tool needs a Python library, by import name or distribution name."""
     _must_be_text(name, "requires_lib")
     return _recorder(Requirement(kind="lib", name=name, minimum=_valid(minimum), install=install))
 
@@ -79,7 +79,7 @@ def requires_lib(name: str, *, minimum: str | None = None, install: str | None =
 def _recorder(requirement: Requirement) -> Callable[[F], F]:
     def record(function: F) -> F:
         others = (known for known in requirements_of(function) if known != requirement)
-        setattr(function, REQUIRES_MARK, (requirement, *others))  # in front: the decorator above runs after those below
+        setattr(function, REQUIRES_MARK, (requirement, *others))  # in source order: decorators run from bottom to top
         _decorated[function.__module__, function.__qualname__] = function
         return function
 
@@ -96,19 +96,19 @@ def _valid(minimum: str | None) -> str | None:
 
 
 def check_deps(tool: str | None = None) -> Report:
-    """Check whether what the tools need is there: `ok`, `missing` or `outdated`, for each requirement of each tool.
+    """Check the requirements of tools and return `ok`, `missing` or `outdated` for each. `tool` is a pack or a
+    `pack.tool`.
 
-    `tool` is a pack or a `pack.tool`. Inside of an app these are the tools that the running call may use, and a name
-    that none of them has is a ValueError; elsewhere they are the decorated functions that have been imported,
-    and a warning in the log says so.
+    Inside of an app, the tools are those that the running call may use, and an unknown name raises ValueError.
+    Elsewhere, they are the imported decorated functions, and a warning is logged.
     """
     context = current_call.get()
     environment = context.environment if context else None
     if context is None or environment is None:
-        import logging  # importing a pack does not pay for it
+        import logging  # not needed for importing a pack
 
         logging.getLogger("onetool.sdk").warning(
-            "check_deps: there is no app here, so that only decorated functions that were imported are known"
+            "check_deps: no app is running; checking only imported decorated functions"
         )
         tools = {_tool_name(function): requirements_of(function) for function in _decorated.values()}
     else:
@@ -121,13 +121,13 @@ def check_deps(tool: str | None = None) -> Report:
 
 
 def check(requirements: Mapping[str, Iterable[Requirement]]) -> Report:
-    """Check requirements by tool. What several tools need is looked for once; commands run side by side."""
+    """Check requirements by tool. Shared requirements are checked once; commands run in parallel."""
     from concurrent.futures import ThreadPoolExecutor
     from importlib.metadata import packages_distributions
 
     by_tool = {name: tuple(needs) for name, needs in requirements.items()}
     unique = dict.fromkeys(need for needs in by_tool.values() for need in needs)
-    owners = cache(packages_distributions)  # reads through all that is installed: once, if at all
+    owners = cache(packages_distributions)  # reads all installed distributions: at most once
     with ThreadPoolExecutor(max_workers=8, thread_name_prefix="onetool-check") as pool:
         asked = {need: pool.submit(_command, need) for need in unique if need.kind == "cli"}
         found = {need: _library(need.name, owners) for need in unique if need.kind == "lib"}
@@ -136,7 +136,9 @@ def check(requirements: Mapping[str, Iterable[Requirement]]) -> Report:
 
 
 def _tool_name(function: Callable[..., Any]) -> str:
-    """Asked for only now: a module may name its pack, and `@tool` its function, after the decorator has run."""
+    """Return the name of a function's tool. Computed late: `pack` and `@tool(name=…)` may be set after this decorator
+    runs.
+    """
     module = sys.modules.get(function.__module__)
     pack = getattr(module, "pack", None) or function.__module__.rpartition(".")[2]
     return f"{pack}.{marks_of(function).name or function.__name__}"
@@ -144,11 +146,11 @@ def _tool_name(function: Callable[..., Any]) -> str:
 
 def _pack(name: str) -> str:
     pack, dot, _ = name.partition(".")
-    return pack if dot else "config"  # where tools without a dot are listed
+    return pack if dot else "config"  # the pack of tools without a dot
 
 
 def _finding(need: Requirement, there: bool, version: str | None) -> RequirementFinding:
-    minimum = need.minimum  # an unknown version does not meet one
+    minimum = need.minimum  # an unknown version counts as outdated
     new_enough = minimum is None or (version is not None and _numbers(version) >= _numbers(minimum))
     return RequirementFinding(
         kind=need.kind,
@@ -164,7 +166,7 @@ def _finding(need: Requirement, there: bool, version: str | None) -> Requirement
 
 
 def _numbers(version: str) -> tuple[int, ...]:
-    """Return the numbers to compare by: 1.10 is after 1.9, and 2 is 2.0. What follows them (`rc1`) is left out."""
+    """Return a version's numbers for comparison: 1.10 > 1.9, and 2 equals 2.0. Suffixes such as `rc1` are ignored."""
     release = re.match(r"\s*v?(?:\d+!)?(\d{1,9}(?:\.\d{1,9})*)", version)
     numbers = [int(part) for part in release[1].split(".")] if release else []
     while len(numbers) > 1 and numbers[-1] == 0:
@@ -173,7 +175,7 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 
 def _version_in(output: str) -> str | None:
-    """Return the first version in the first line that has a number; `17` counts where there is nothing like `17.0`."""
+    """Return the first version in the first line with a number: one like `17.0`, or else `17`."""
     for line in output.splitlines():
         if found := re.search(r"\d{1,9}(?:\.\d{1,9})+", line) or re.search(r"\d{1,9}", line):
             return found[0]
@@ -184,7 +186,7 @@ def _version_in(output: str) -> str | None:
 
 
 def _command(need: Requirement) -> tuple[bool, str | None]:
-    """Return whether the command is there, and its version if the requirement says how to ask."""
+    """Return whether the command exists, and its version if the requirement has a version flag."""
     import shutil
 
     path = shutil.which(need.name)
@@ -193,13 +195,13 @@ def _command(need: Requirement) -> tuple[bool, str | None]:
     try:
         return True, _version_in(_output_of(path, need.version_flag))
     except OSError:
-        return False, None  # a file of that name, which can't be run
+        return False, None  # a file that can't be executed
 
 
 def _output_of(path: str, flag: str) -> str:
-    """Return the beginning of what the command prints. One that hangs, or never ends to print, is killed.
+    """Return the beginning of a command's output. Commands that hang or print endlessly are killed.
 
-    Into a file and not through a pipe: a child that the command leaves behind would hold a pipe open.
+    The output goes to a file, because a background process of the command would keep a pipe open.
     """
     import os
     import time
@@ -221,7 +223,7 @@ def _output_of(path: str, flag: str) -> str:
 
 
 def _kill(process: "Popen[bytes]") -> None:
-    """Kill the process with all that it started, where the system has a way to say so."""
+    """Kill the process and, where possible, all processes that it started."""
     import os
     import signal
     from contextlib import suppress
@@ -239,16 +241,17 @@ def _kill(process: "Popen[bytes]") -> None:
 
 
 def _library(name: str, owners: Callable[[], Mapping[str, list[str]]]) -> tuple[bool, str | None]:
-    """Return whether the library is there, and its version where its distribution is known. It is not imported.
+    """Return whether the library is installed, and its version if the distribution is known. The library is not
+    imported.
 
-    `owners` gives the distributions by module: `yaml` comes from PyYAML.
+    `owners` returns the distributions by module: `yaml` comes from PyYAML.
     """
     from importlib.util import find_spec
 
     top = name.partition(".")[0]
     version = _version_of(name) or _version_of(name.replace(".", "-"))
     there = version is not None
-    with suppress(Exception):  # of a dotted name the outer package is imported, and may raise anything
+    with suppress(Exception):  # for a dotted name, the outer package is imported and may raise anything
         there = there or find_spec(name) is not None
     if there and version is None and top not in sys.stdlib_module_names:
         distributions = set(owners().get(top, ()))

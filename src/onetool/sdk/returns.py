@@ -5,7 +5,7 @@
 
     return {"id": row.id, "items": [{"name": name} for name in names], "total": len(names)}
 
-Read when somebody first looks at the tool's signature. It is shown, and never checked.
+Inferred when the tool's signature is first shown. The schema is never enforced.
 """
 
 import ast
@@ -28,7 +28,7 @@ from onetool.core.inferred_schema import (
 )
 from onetool.core.text import lazy_pattern
 
-MAX_LEVELS = 6  # of literals inside of each other
+MAX_LEVELS = 6  # nested literals
 _TEXT = shape_of("")
 _TYPES = {"str": "", "int": 0, "float": 0.5, "bool": True, "None": None}
 _CALLS = {"len": 0, "int": 0, "str": "", "float": 0.5, "bool": True, "repr": "", "abs": 0.5, "round": 0.5}
@@ -42,9 +42,9 @@ _MANY = lazy_pattern(r"(?i)^(?:an?\s+)?(?:list|array|rows|items)\b|\bof each\b")
 
 
 def described_returns(function: Callable[..., Any], docs: str | None) -> Mapping[str, Any] | None:
-    """Return a schema of what a function returns; None if neither its docstring nor its source says.
+    """Return a schema of a function's return value; None if neither docstring nor source code describe it.
 
-    `docs` is what its docstring says of the return value.
+    `docs` is the docstring's description of the return value.
     """
     shape = _in_docs(docs or "") or _in_lines(function.__doc__ or "") or _in_source(function)
     return schema_of(shape) if shape is not None else None
@@ -70,10 +70,10 @@ def _typed(kind: str | None) -> ValueShape:
 
 
 def _in_lines(docstring: str) -> ValueShape | None:
-    """Read a section `Returns:` with a line for each field: `id (int): The number.`"""
+    """Parse a section `Returns:` with a line for each field: `id (int): The number.`"""
     found = _RETURNS.search(inspect.cleandoc(docstring) + "\n") if "Return" in docstring else None
     fields = [(one[1], one[2]) for one in _LINE.finditer(found[1])] if found else []
-    if len(fields) < 2:  # a single one may be a type, or a sentence with a colon
+    if len(fields) < 2:  # a single line may be a type, or a sentence with a colon
         return None
     return _fields({name: _typed(kind) for name, kind in fields})
 
@@ -88,11 +88,11 @@ def _fields(fields: dict[str, ValueShape]) -> ValueShape | None:
 
 
 def _in_source(function: Callable[..., Any]) -> ValueShape | None:
-    """Return what all returned literals have in common; None if one of the returned values is not a literal."""
+    """Return the common schema of all returned literals; None if a returned value is not a literal."""
     try:
         tree = ast.parse(dedent(inspect.getsource(inspect.unwrap(function)))).body[0]
     except (OSError, TypeError, SyntaxError, ValueError, RecursionError, IndexError):
-        return None  # made by code, or a file that has changed meanwhile
+        return None  # generated code, or a file that has changed
     if not isinstance(tree, ast.FunctionDef | ast.AsyncFunctionDef):
         return None
     nodes = list(_own_nodes(tree))
@@ -104,7 +104,7 @@ def _in_source(function: Callable[..., Any]) -> ValueShape | None:
             case ast.AnnAssign(target=ast.Name(id=name), value=value):
                 values.setdefault(name, []).append(value)
             case ast.Name(id=name, ctx=ast.Store()) | ast.Subscript(value=ast.Name(id=name), ctx=ast.Store()):
-                values.setdefault(name, []).append(None)  # it is bound or changed, perhaps by one of the above
+                values.setdefault(name, []).append(None)  # rebound or modified, perhaps above
             case ast.Call(func=ast.Attribute(value=ast.Name(id=name))):
                 values.setdefault(name, []).append(None)  # `result.update(…)`
             case _:
@@ -114,7 +114,7 @@ def _in_source(function: Callable[..., Any]) -> ValueShape | None:
     for value in returned:
         if isinstance(value, ast.Name):
             known = values.get(value.id, [])
-            value = known[0] if len(known) == 2 and known[0] is not None else value  # the value, and its target
+            value = known[0] if len(known) == 2 and known[0] is not None else value  # the value and its target
         if not isinstance(value, ast.Dict | ast.List | ast.ListComp | ast.Constant):
             return None
         shapes.append(_shape(value, MAX_LEVELS))
@@ -123,7 +123,7 @@ def _in_source(function: Callable[..., Any]) -> ValueShape | None:
 
 
 def _own_nodes(tree: ast.AST) -> Iterator[ast.AST]:
-    """Yield the nodes of a function, but not those of functions and classes inside of it."""
+    """Yield the nodes of a function, without those of nested functions and classes."""
     for node in ast.iter_child_nodes(tree):
         if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef):
             yield node

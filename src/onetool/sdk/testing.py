@@ -1,4 +1,4 @@
-"""Trying a pack without a server.
+"""Testing a pack without a server.
 
 from onetool.sdk.testing import packs
 import weather
@@ -45,11 +45,11 @@ class Tools:
         self.progress: list[tuple[float, float | None, str | None]] = []
 
     def call(self, name: str, /, **args: Any) -> Any:
-        """Call a tool as an agent would; its value, or ToolFailure with its message."""
+        """Call a tool as an agent would and return its value. Raises ToolFailure if the tool fails."""
         return self.result(name, **args).value()
 
     def result(self, name: str, /, **args: Any) -> ToolResult:
-        """Call a tool; the whole result, also when it failed."""
+        """Call a tool and return the whole result, also for failures."""
         import asyncio
 
         try:
@@ -59,10 +59,10 @@ class Tools:
         raise RuntimeError("in an async test, write: await tools.result_async(…)")
 
     async def result_async(self, name: str, /, **args: Any) -> ToolResult:
-        """Do the same in tests that are async themselves."""
+        """Call a tool in an async test and return the whole result."""
         return await self.calls.execute(ToolCall("test", name, args, "test"), progress=self._note)
 
-    # What running tools ask an app for
+    # The parts of an app that running tools use
 
     def settings(self, pack: str) -> Mapping[str, Any]:
         return self._settings.get(pack, {})
@@ -90,10 +90,10 @@ def packs(
     settings: Mapping[str, Mapping[str, Any]] | None = None,
     secrets: Mapping[str, str] | None = None,
 ) -> Iterator[Tools]:
-    """Run these packs as an app would: with settings by pack, secrets by name, and each other's tools.
+    """Run these packs as an app would: with settings by pack, secrets by name, and each other's tools. Secrets are
+    never read from the environment of the tests.
 
-    Secrets come from here alone, never from the environment of whoever runs the tests. Functions that are called
-    directly inside of the block see the settings of the first pack.
+    Functions that are called directly inside of the block see the settings of the first pack.
     """
     for module in modules:
         if not isinstance(module, ModuleType):  # pyright: ignore[reportUnnecessaryIsInstance] - a name is a likely slip

@@ -169,7 +169,7 @@ def test_lines_that_cant_be_read_are_skipped_and_counted(kept_file):
 def test_no_log_is_told(folder):
     result = run()
     assert (result.exit_code, result.stdout) == (0, "")
-    assert "There are no such lines in" in result.stderr
+    assert "No matching lines in" in result.stderr
     assert ids() == []
     assert not folder.exists()
 
@@ -249,19 +249,19 @@ def test_a_known_call_is_found_in_a_database(folder, database, database_url):
         log.record_event(CallEvent.of(call=ToolCall(id, "web.get", args, "mcp"), spec=SPEC, duration_ms=1.0))
     log.close()
     assert ids("--args", '{"pin": 1}') == ["one"]
-    assert "There are no such lines in the table audit of the database." in run("--who", "nobody").stderr
+    assert "No matching lines in the table audit of the database." in run("--who", "nobody").stderr
 
 
 def test_a_database_that_is_away_or_has_no_tables_is_told(folder, database_url):
     use_database(folder, "postgresql://postgres@127.0.0.1:1/postgres")
     result = run()
     assert (result.exit_code, result.stdout) == (1, "")
-    why = "the audit log can't be read: the database can't be reached; nothing has changed, try again."
-    assert result.stderr == f"Error: {why} `onetool db` tells how the database is.\n"
+    why = "The audit log can't be read: the database can't be reached; nothing has changed, try again."
+    assert result.stderr == f"Error: {why} `onetool db` shows the state of the database.\n"
     use_database(folder, database_url)
     result = run()
     assert result.exit_code == 1
-    assert "the audit log can't be read: the database has no tables: run `onetool db init`" in result.stderr
+    assert "The audit log can't be read: the database has no tables: run `onetool db init`" in result.stderr
 
 
 def test_an_import_into_a_new_database_is_noted_there(tmp_path, database_url):

@@ -233,7 +233,7 @@ def test_a_secret_that_the_config_uses_may_have_any_name(tmp_path):
 def test_a_keyring_that_refuses_is_told(tmp_path):
     env = {"PYTHON_KEYRING_BACKEND": "keyring.backends.fail.Keyring"}
     done = cli("auth", "set", "openai", "--keyring", cwd=tmp_path, stdin=KEY, env=env)
-    assert (done.returncode, "without --keyring" in done.stderr) == (1, True)
+    assert (done.returncode, "Leave out --keyring" in done.stderr) == (1, True)
 
 
 def test_a_secret_for_some_hosts(tmp_path, own_home):

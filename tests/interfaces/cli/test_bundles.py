@@ -152,7 +152,7 @@ def test_two_bundles_of_one_slug_are_told_apart_by_their_ids(weather):
 def test_without_a_version_the_newest_enabled_one_is_shown_and_a_deletion_asks_which(weather):
     did("add", "weather/forecast@2", "forecast.json")
     assert did("show", "weather/forecast")["version"] == "2"
-    known = "say which: weather/forecast@1, weather/forecast@2"
+    known = "choose one: weather/forecast@1, weather/forecast@2"
     assert known in refused("delete", "weather/forecast", "--yes")
     did("disable", "weather/forecast@2")
     assert did("show", "weather/forecast")["version"] == "1"
@@ -167,8 +167,8 @@ def test_a_tool_is_switched_with_all_its_versions_unless_one_is_named(weather, m
         assert did(command, "weather/forecast")["versions"] == ["2", "1"]
     assert did("disable", "weather/forecast@2")["takesOver"] == "1"
     did("enable", "weather/forecast@2")
-    assert "Version 1 takes over" in seen(monkeypatch, "disable", "weather/forecast@2")
-    assert "takes over" not in seen(monkeypatch, "disable", "weather/forecast@1")
+    assert "The name now stands for version 1" in seen(monkeypatch, "disable", "weather/forecast@2")
+    assert "now stands for" not in seen(monkeypatch, "disable", "weather/forecast@1")
 
 
 def test_several_requests_and_pre_processors_are_shown(here, monkeypatch):
@@ -282,7 +282,7 @@ def test_deleting_is_confirmed_and_a_bundle_can_come_back(weather):
     assert "1 tool" in refused("delete", "weather", "--yes")
     assert "Deleted weather/forecast@1." in run("delete", "weather/forecast", "--yes").stdout
     gone = run("delete", "weather", "--yes")
-    assert "stays for two days" in gone.stdout
+    assert "is kept for two days" in gone.stdout
     assert "onetool bundles restore weather" in gone.stdout
     assert "onetool bundles restore weather" in refused("show", "weather")
     assert did("list", "--all")[0]["softDeletedAt"]
@@ -294,8 +294,8 @@ def test_deleting_is_confirmed_and_a_bundle_can_come_back(weather):
 def test_a_person_is_asked_and_may_say_no(weather, monkeypatch):
     monkeypatch.setattr("onetool.interfaces.cli.output.is_interactive", lambda: True)
     said = refused("delete", "weather/forecast", stdin="n\n")
-    assert "Delete weather/forecast@1 for good?" in said
-    assert "nothing was deleted" in said
+    assert "Delete weather/forecast@1 permanently?" in said
+    assert "Nothing was deleted" in said
     assert did("show", "weather/forecast")["version"] == "1"
     assert run("delete", "weather/forecast", stdin="y\n").exit_code == 0
     assert did("show", "weather")["tools"] == []

@@ -56,7 +56,7 @@ def test_an_edit_without_a_terminal_says_what_changes(bundles):
 def test_a_version_that_is_there_stays(bundles):
     done = bundles("edit", "mine/one", "--as", "1", "--set", "description=x")
     assert done.returncode == 1
-    assert "is there already" in done.stderr
+    assert "already exists" in done.stderr
     assert shown(bundles, "mine/one@1")["description"] == "One."
 
 

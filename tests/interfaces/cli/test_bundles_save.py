@@ -113,7 +113,7 @@ def test_a_dry_run_checks_and_keeps_nothing():
 
 def test_what_save_says_of_it():
     done = run("save", "files/sum", "-", "--create", stdin="1 + number")
-    assert "Arguments of any type: number. To say more: --arg number:string" in done.stderr
+    assert "Arguments of any type: number. To set a type: --arg number:string" in done.stderr
     assert "--description" in done.stderr
     assert "did you mean number?" in refused("save", "a/b", "-", "--arg", "numbr:int", stdin="1 + number", code=2)
     assert "not a type" in refused("save", "a/b", "-", "--arg", "number:word", stdin="number", code=2)

@@ -74,7 +74,7 @@ def test_nothing_is_overwritten_unless_that_is_said(weather, here):
     assert (here / "mine.zip").read_text() == "mine"
     assert run("export", "weather", "--output", "mine.zip", "--force").exit_code == 0
     assert zipfile.is_zipfile(here / "mine.zip")
-    assert "can't write nowhere/x.zip" in refused("export", "weather", "-o", "nowhere/x.zip")
+    assert "Can't write nowhere/x.zip" in refused("export", "weather", "-o", "nowhere/x.zip")
 
 
 def test_a_pipe_carries_the_archive_and_nothing_else(weather, here):

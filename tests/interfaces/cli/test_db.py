@@ -250,7 +250,7 @@ def test_a_copy_of_the_file_is_a_backup_under_any_name(tmp_path):
     assert [row["name"] for row in json.loads(tokens(other, "list").stdout)] == ["ci"]
     assert (other / ".has-tokens").exists()
     refused = db(folder, "import", str(folder / "state.db"))
-    assert (refused.returncode, "is where everything is already" in refused.stderr) == (1, True)
+    assert (refused.returncode, "This config already uses" in refused.stderr) == (1, True)
 
 
 @pytest.mark.attack("state")
@@ -371,7 +371,7 @@ def test_a_home_goes_into_the_database_and_back(folder, tmp_path):
 def test_an_export_says_that_logins_in_it_are_readable(folder, tmp_path):
     said(folder, "init")
     shown, code = on_a_terminal(folder, "db", "export", str(tmp_path / "back"))
-    assert (code, "Logins, keys and sessions in it are readable" in shown) == (0, True)
+    assert (code, "Logins, keys and sessions in the copy are readable" in shown) == (0, True)
 
 
 def test_what_differs_is_listed_and_the_exit_code_says_so(folder, database_url):
@@ -384,7 +384,7 @@ def test_what_differs_is_listed_and_the_exit_code_says_so(folder, database_url):
     (row,) = [row for row in json.loads(done.stdout)["stores"] if row["left"]]
     assert (row["same"], row["left"][0]["what"], row["left"][0]["is_conflict"]) == (1, "results key 1", True)
     shown, code = on_a_terminal(folder, "db", "import")
-    assert (code, "left: results key 1" in shown, "--force replaces it" in shown) == (1, True, True)
+    assert (code, "left: results key 1" in shown, "--force replaces them" in shown) == (1, True, True)
     assert moved(folder, "import", "--force")["results"] == {"moved": 1, "same": 1, "left": []}
 
 
@@ -444,7 +444,7 @@ def test_the_config_of_a_server_with_a_database_is_closed_to_others(folder, tmp_
     assert cli("--config", "onetool.yaml", "bundles", "list", cwd=folder).returncode == 0
     assert not [path for path in folder.iterdir() if path.name not in ("onetool.yaml", "database")]
     done = cli("tools", "invoke", "fs.read_file", f"path={folder.name}/onetool.yaml", cwd=tmp_path)
-    assert "OneTool's own" in done.stdout + done.stderr
+    assert "belongs to OneTool" in done.stdout + done.stderr
 
 
 @pytest.mark.attack("state")
@@ -612,5 +612,5 @@ def test_a_list_of_tokens_without_the_database_speaks_of_no_change(tmp_path):
     folder = configured(tmp_path / "home", "postgresql://onetool:hidden@127.0.0.1:1/onetool")
     done = cli("--config", "onetool.yaml", "tokens", "list", cwd=folder)
     assert done.returncode == 1
-    assert "Error: the database can't be reached: `onetool db` says why" in done.stderr
+    assert "Error: The database can't be reached: `onetool db` shows why." in done.stderr
     assert "nothing has changed" not in done.stderr

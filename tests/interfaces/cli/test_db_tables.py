@@ -170,7 +170,7 @@ def test_what_one_machine_has_encrypted_is_for_all_of_them_after_a_key_was_added
     configured(tmp_path, database=database_url, cluster=CLUSTER)
     first["CLUSTER_KEY"] = second["CLUSTER_KEY"] = KEY
     lacking = said(tmp_path, "tokens", "list", env=second)
-    assert "run `onetool db init` with this config on the machine that has written it" in lacking.stderr
+    assert "run `onetool db init` with this config on the machine that wrote it" in lacking.stderr
     assert said(tmp_path, "db", "init", env=second).returncode != 0  # it can not read what the first one has written
     assert [json.loads(said(tmp_path, "db", "init", env=first).stdout)["sealed"] for _ in range(2)] == [1, 0]
     assert [one["name"] for one in json.loads(said(tmp_path, "tokens", "list", env=second).stdout)] == ["anna"]
@@ -192,4 +192,4 @@ def test_in_a_folder_that_is_not_trusted_it_is_said_where_things_are_kept(tmp_pa
     assert f"SOME_KEY is kept in {own / '.onetool' / 'secrets.yaml'}, {not_here}." in secret.stderr
     init = cli("db", "init", **there)
     assert (init.returncode, "run onetool trust" in init.stderr) == (1, True)
-    assert f"the config in {project / '.onetool'} is not used" in init.stderr
+    assert f"The config in {project / '.onetool'} is not used" in init.stderr

@@ -401,7 +401,7 @@ def test_another_entry_of_that_name_needs_force(project, client):
         ("claude-code", '{\n  "mcpServers": {,}\n}', "line 2, column 18"),
         ("cursor", '{"mcpServers": []}', "mcpServers in it is not an object"),
         ("gemini", '{"a": 1, "a": 2}', "line 1, column 10: duplicate key 'a'"),
-        ("vscode", "[]", "it holds no object"),
+        ("vscode", "[]", "it does not contain an object"),
         ("codex", "a = 1\nb = \n", "line 2"),
         ("codex", "mcp_servers = {other = {command = 'x'}}\n", "can't be changed from here"),
     ],
@@ -436,7 +436,7 @@ def test_a_link_that_leads_nowhere_or_in_a_circle(project):
     (project / ".cursor").mkdir()
     (project / ".cursor" / "mcp.json").symlink_to(project / ".cursor" / "mcp.json")
     done = cli("init", "--client", "cursor", "--write", cwd=project)
-    assert (done.returncode, "can't write" in done.stderr) == (1, True)
+    assert (done.returncode, "Can't write" in done.stderr) == (1, True)
     assert (project / ".cursor" / "mcp.json").is_symlink()
 
 
@@ -449,7 +449,7 @@ def test_a_file_that_is_no_file(project):
 def test_a_folder_that_is_a_file(project):
     (project / ".cursor").touch()
     done = cli("init", "--client", "cursor", "--write", cwd=project)
-    assert (done.returncode, "can't write" in done.stderr, "Traceback" in done.stderr) == (1, True, False)
+    assert (done.returncode, "Can't write" in done.stderr, "Traceback" in done.stderr) == (1, True, False)
 
 
 def test_text_that_is_not_utf8_and_a_byte_order_mark(tmp_path):

@@ -44,5 +44,5 @@ def test_nothing_is_written_into_a_pipe(here):
     os.mkfifo(pipe)
     did("create", "weather")
     told = within(lambda: refused("export", "weather", "-o", pipe, "--force"), pipe)
-    assert "can't write" in told
+    assert "Can't write" in told
     assert "not a regular file" in refused("export", "weather", "-o", "/dev/null", "--force")

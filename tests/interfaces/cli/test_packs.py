@@ -49,7 +49,7 @@ def test_nothing_is_overwritten(tmp_path):
     cli("packs", "new", "weather", "--folder", "mine", cwd=tmp_path)
     (tmp_path / "mine" / "weather.py").write_text("precious")
     done = cli("packs", "new", "weather", "--folder", "mine", cwd=tmp_path)
-    assert (done.returncode, "is there already" in done.stderr) == (1, True)
+    assert (done.returncode, "already exists" in done.stderr) == (1, True)
     assert (tmp_path / "mine" / "weather.py").read_text() == "precious"
 
 

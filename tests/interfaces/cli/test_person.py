@@ -100,7 +100,9 @@ def test_saying_nothing_is_a_no(folder, typed, word):
 def test_there_is_no_model_at_a_terminal_but_a_folder(folder):
     code, seen = at_a_terminal(folder, "run", "files.guess()", types=[])
     assert code == 1
-    assert "files.guess needs to ask a model, which can't be done through this client: it takes sampling" in seen
+    assert (
+        "files.guess needs to ask a model, which can't be done through this client: sampling is not supported" in seen
+    )
     assert folder.name in at_a_terminal(folder, "run", "files.where()", types=[])[1]
 
 

@@ -114,7 +114,7 @@ def test_over_stdio(tmp_path):
     [
         (("--",), "There is no command behind --"),
         (("--", "no-such-program-at-all"), "There is no program 'no-such-program-at-all'"),
-        (("--name", "x"), "--name is for a server behind --"),
+        (("--name", "x"), "--name is for a server after --"),
         (("--name", "a.b", *CLOCK), "Invalid name of a server: 'a.b'"),
         (("--name", "taken", *CLOCK), "the config already has a server taken"),
         (("mcp-server-time",), "unexpected extra argument"),

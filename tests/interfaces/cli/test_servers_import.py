@@ -621,8 +621,8 @@ def test_a_server_behind_a_url_needs_no_reload(project):
     [
         (["import", "f.json", "--from", "cursor"], 2, "not both"),
         (["import", "--from", "cursro"], 2, "did you mean cursor"),
-        (["import", "--from", "cursor"], 1, "Cursor has no servers here; looked into ~/.cursor/mcp.json"),
-        (["import", "f.json", "--project"], 2, "say --from CLIENT"),
+        (["import", "--from", "cursor"], 1, "Cursor has no servers here; read: ~/.cursor/mcp.json"),
+        (["import", "f.json", "--project"], 2, "add --from CLIENT"),
         (["import", "f.json", "--only", "bb"], 2, "there is no server bb"),
         (["add", "x"], 2, "--url URL"),
         (["add", "x", "--url", "http://h", "--", "cmd"], 2, "--url URL"),
@@ -666,7 +666,7 @@ def test_add_and_remove(project):
     assert (servers["docs"].transport, servers["docs"].headers) == ("sse", {"Authorization": f"Bearer {TOKEN}"})
     assert TOKEN not in (project / ".onetool" / "onetool.yaml").read_text()
     again = cli("servers", "add", "time", "--", "other", cwd=project)
-    assert (again.returncode, "already; --replace" in again.stderr) == (1, True)
+    assert (again.returncode, "already exists; --replace" in again.stderr) == (1, True)
     assert cli("servers", "add", "time", "--replace", "--", "other", cwd=project).returncode == 0
     assert config_of(project).servers["time"].command == "other"
     assert "did you mean docs" in cli("servers", "remove", "dosc", cwd=project).stderr

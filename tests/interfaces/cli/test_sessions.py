@@ -173,12 +173,12 @@ def test_one_is_exported(kept, tmp_path):
     assert text.startswith("# Session tea\n")
     assert "> Tea is 3." in text
     done = run("export", "tea", "-o", "tea.md")
-    assert "Wrote it to tea.md." in done.output
+    assert "Wrote tea.md." in done.output
     assert (tmp_path / "tea.md").read_text() == text
     assert stat.S_IMODE((tmp_path / "tea.md").stat().st_mode) == 0o600
     assert "--force replaces it" in run("export", "tea", "--output", "tea.md").output
     assert run("export", "tea", "-o", "tea.md", "--force").exit_code == 0
-    assert "can't write no/tea.md" in run("export", "tea", "-o", "no/tea.md").output
+    assert "Can't write no/tea.md" in run("export", "tea", "-o", "no/tea.md").output
 
 
 def test_they_are_deleted(kept):
@@ -188,12 +188,12 @@ def test_they_are_deleted(kept):
     assert "Deleted 1 session." in run("delete", "a", "a", "--yes").output
     assert "Deleted 2 sessions." in run("delete", "--older-than", "7", "--yes").output
     assert [one.id for one in kept.list()] == ["b"]
-    assert "none to delete" in run("delete", "--older-than", "7", "--yes").output
+    assert "no sessions to delete" in run("delete", "--older-than", "7", "--yes").output
     wrong = {
-        (): "Say which: ID, --older-than DAYS, or --all.",
-        ("b", "--all"): "Say one of ID, --older-than and --all, not several.",
-        ("b", "--older-than", "0"): "Say one of",
-        ("--all", "--older-than", "1"): "Say one of",
+        (): "Give ID, --older-than DAYS, or --all.",
+        ("b", "--all"): "Give one of ID, --older-than and --all, not several.",
+        ("b", "--older-than", "0"): "Give one of",
+        ("--all", "--older-than", "1"): "Give one of",
         ("--older-than", "nan"): "expected a number of days, 0 or more, got 'nan'",
         ("--older-than", "-1"): "expected a number of days",
         ("my trip",): "can't be the name of a session",
@@ -209,8 +209,8 @@ def test_a_person_is_asked_first(kept, monkeypatch):
     says(kept, "a")
     monkeypatch.setattr("onetool.interfaces.cli.output.is_interactive", lambda: True)
     refused = CliRunner().invoke(root, ["sessions", "delete", "a"], input="\n")
-    assert "Delete a for good? [y/N]" in refused.output
-    assert "nothing was deleted" in refused.output
+    assert "Delete a permanently? [y/N]" in refused.output
+    assert "Nothing was deleted" in refused.output
     assert len(kept.list()) == 1
     CliRunner().invoke(root, ["sessions", "delete", "a"], input="y\n")
     assert kept.list() == []

@@ -79,10 +79,10 @@ def test_the_first_token_says_who_will_be_refused(tmp_path):
     finally:
         server.stop()
     first = tokens(tmp_path, "add", "ci").stderr
-    assert first.startswith(f"This is the first token. Servers that use {tmp_path} refuse clients that send none")
-    named = next(line for line in first.splitlines() if line.startswith("Clients that called without one"))
+    assert first.startswith(f"This is the first token. Servers that use {tmp_path} refuse clients without a token")
+    named = next(line for line in first.splitlines() if line.startswith("Clients that called without a token"))
     assert "claude-code" in named
-    assert "others that don't say their name" in named
+    assert "clients without a name" in named
     assert "\x1b" not in first
     assert "set http.local to call or edit" in first
     assert "first token" not in tokens(tmp_path, "add", "other").stderr
@@ -91,8 +91,11 @@ def test_the_first_token_says_who_will_be_refused(tmp_path):
 @pytest.mark.parametrize(
     ("config", "said"),
     [
-        ("http: {local: call}", "Clients on this machine may go on without one, with the role call (http.local)."),
-        ("audit: none", "Which clients have called without one is not known: the config says audit: none."),
+        (
+            "http: {local: call}",
+            "Clients on this machine may continue without a token, with the role call (http.local).",
+        ),
+        ("audit: none", "The clients that called without a token are unknown: the config says audit: none."),
     ],
 )
 def test_the_first_token_says_what_the_config_changes(folder, config, said):
@@ -201,7 +204,7 @@ def test_what_matches_nothing_or_has_expired_is_told(folder):
     assert done.returncode == 0
     assert "--tools names no tool: tiem.*; did you mean time.*?" in done.stderr
     assert "names no tool: time.*" not in done.stderr
-    assert "has expired already" in done.stderr
+    assert "has already expired" in done.stderr
     assert listed(folder)[0]["state"] == "expired"
 
 
@@ -211,11 +214,11 @@ def test_revoked_and_then_the_name_is_for_the_same_holder(folder):
     assert (taken.returncode, "onetool tokens revoke ci" in taken.stderr, taken.stdout) == (1, True, "")
     assert "did you mean ci" in tokens(folder, "revoke", "cii").stderr
     done = tokens(folder, "revoke", "ci")
-    assert (done.returncode, "also for servers that run" in done.stderr) == (0, True)
+    assert (done.returncode, "also in running servers" in done.stderr) == (0, True)
     assert "accepts no requests" in done.stderr
     assert token_digest(text) in stored(folder).view().revoked
     assert [(row["name"], row["state"]) for row in listed(folder)] == [("ci", "revoked")]
-    assert "revoked before" in tokens(folder, "revoke", "ci").stderr
+    assert "already revoked" in tokens(folder, "revoke", "ci").stderr
     for options in ((), ("--print",)):
         again = tokens(folder, "add", "ci", *options)
         assert (again.returncode, again.stdout) == (1, "")

@@ -252,7 +252,7 @@ def test_a_port_in_use_is_one_clear_line(serve, tmp_path):
     [
         (["--host", "no-such-host.invalid"], 1, "Error: the host 'no-such-host.invalid' can't be used: "),
         (["--host", "a..b"], 1, "Error: the host 'a..b' can't be used: "),
-        (["--host", ""], 2, "it is empty"),
+        (["--host", ""], 2, "must not be empty"),
         (["--port", "65536"], 2, "65536"),
         (["--port", "x"], 2, "'x'"),
         (["--menu", "all"], 2, "direct"),

@@ -182,7 +182,7 @@ def test_requests_notifications_and_responses(message):
         ({"jsonrpc": "2.0", "id": 1.0, "method": "x"}, "id: expected a text or a whole number, got a number"),
         ({"jsonrpc": "2.0", "method": {}}, "method: expected a text, got an object"),
         ({"jsonrpc": "2.0", "method": "x", "params": None}, "params: expected an object, got null"),
-        ({"jsonrpc": "2.0", "id": 1}, "expected a request, a notification or a response: there is no method"),
+        ({"jsonrpc": "2.0", "id": 1}, "expected a request, a notification or a response: `method` is missing"),
     ],
 )
 def test_what_is_wrong_is_said(message, words):

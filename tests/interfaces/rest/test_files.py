@@ -149,7 +149,7 @@ def test_an_mcp_client_sends_files(site):
             return await client.call_tool("run", {"code": 'mine.upload(file="../outside.txt")'})
 
     refused = asyncio.run(main())
-    assert "outside of the folders that may be read" in refused.content[0].text
+    assert "outside of the allowed folders" in refused.content[0].text
     assert site.sent()["file"] == ("a.txt", "text/plain", b"Hello")
 
 
@@ -182,8 +182,8 @@ def test_fs_read_file_that_is_switched_off_reads_for_nobody(own_site):
 @pytest.mark.parametrize(
     ("path", "why"),
     [
-        ("../outside.txt", "outside of the folders"),
-        ("/etc/passwd", "outside of the folders"),
+        ("../outside.txt", "outside of the allowed folders"),
+        ("/etc/passwd", "outside of the allowed folders"),
         ("../.onetool/secrets.yaml", "can't be read as a path"),
         ("missing.png", "does not exist"),
         (".", "is a directory"),

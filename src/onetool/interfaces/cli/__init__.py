@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class LazyGroup(click.Group):
-    """A group whose commands live in modules of their own, so that help and completion need none of them."""
+    """A group whose commands live in modules of their own, which help and completion don't import."""
 
     commands_in: ClassVar[dict[str, tuple[str, str]]] = {
         "run": (".run:run", "Run CODE, which can call every tool, in the sandbox."),
@@ -28,7 +28,7 @@ class LazyGroup(click.Group):
         "serve": (".serve:serve", "Serve MCP and REST over HTTP."),
         "page": (".page:page", "Print a link that opens the page of a running server."),
         "ask": (".ask:ask", "Ask a model that can use your tools."),
-        "chat": (".ask:chat", "Talk with a model that has your tools at hand, question by question."),
+        "chat": (".ask:chat", "Chat with a model that can use your tools."),
         "sessions": (".sessions:sessions", "List, show, export and delete conversations."),
         "tools": (".tools:tools", "List, inspect, call, search and export tools."),
         "bundles": (".bundles:bundles", "Manage stored tools: HTTP requests and scripts."),
@@ -41,7 +41,7 @@ class LazyGroup(click.Group):
         "stats": (".stats:stats", "Show what was called, and what it saved."),
         "audit": (".audit:audit", "Show the audit log of `onetool serve`."),
         "check": (".check:check", "Check the config and every tool."),
-        "trust": (".trust:trust", "Trust a project's folder: PATH, or this one."),
+        "trust": (".trust:trust", "Trust a project's folder: PATH, or the current one."),
         "init": (".init:init", "Write a config, or set up an MCP client."),
         "completion": (":completion", "Print the completion script for a shell."),
     }
@@ -76,7 +76,7 @@ class LazyGroup(click.Group):
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]}, no_args_is_help=True)
-@click.option("--config", metavar="FILE", help="Use this config instead of the one that is found from here.")
+@click.option("--config", metavar="FILE", help="Use this config instead of the one found from the current folder.")
 @click.option("-v", "--verbose", count=True, help="Log more on standard error: -v calls, -vv everything.")
 @click.version_option(__version__, message="%(prog)s %(version)s")
 @click.pass_context
@@ -91,13 +91,13 @@ def cli(ctx: click.Context, config: str | None, verbose: int) -> None:
     if level not in LEVELS:
         raise click.UsageError(f"ONETOOL_LOG is {level!r}; it can be {', '.join(LEVELS)}.")
     set_up_logging(level)
-    if ctx.invoked_subcommand not in ("serve", "mcp"):  # others tell this themselves
+    if ctx.invoked_subcommand not in ("serve", "mcp"):  # the other commands report problems of storage themselves
         logging.getLogger("onetool.database.storage").setLevel(logging.CRITICAL)
 
 
 def main() -> NoReturn:
-    """Run the command line and leave: 0 it went well, 1 something failed, 2 wrong usage or config, 130 interrupted."""
-    # No file gets the descriptor of a standard stream that is closed: /dev/null is opened in its place.
+    """Run the command line and exit: 0 for success, 1 for failure, 2 for wrong usage or config, 130 if interrupted."""
+    # Open /dev/null in place of a closed standard stream, so that no other file gets its descriptor.
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         try:
             os.fstat(number)
@@ -107,13 +107,13 @@ def main() -> NoReturn:
     if "_ONETOOL_COMPLETE" in os.environ:
         import logging
 
-        logging.disable()  # the shell is completing a line: nothing may be written beside it
-    # Not click's standalone mode: it would call an interrupted command a failed one.
+        logging.disable()  # the shell is completing a line: log lines would disturb it
+    # Click's standalone mode would exit with 1 when interrupted.
     leave_after(lambda: cli.main(prog_name="onetool", standalone_mode=False))
 
 
 def leave_after(command: Callable[[], Any]) -> NoReturn:
-    """Run it and leave, with the exit code and the words for what went wrong."""
+    """Run the command and exit with its code; print errors for people."""
     try:
         sys.exit(command())
     except click.ClickException as error:
@@ -122,7 +122,7 @@ def leave_after(command: Callable[[], Any]) -> NoReturn:
     except (click.Abort, KeyboardInterrupt):
         _fail("Interrupted.", code=130)
     except BrokenPipeError:
-        _discard_stdout()  # whoever read us has left
+        _discard_stdout()  # the reader has closed the pipe
         sys.exit(1)
     except ConfigError as error:
         _fail("The config can't be used:", *map(str, error.mistakes), code=2)
@@ -131,7 +131,7 @@ def leave_after(command: Callable[[], Any]) -> NoReturn:
 
         _fail(f"Error: {with_folder(str(error), error)}", code=1)
     except OSError as error:
-        _discard_stdout()  # it may be what failed
+        _discard_stdout()  # standard output may be what failed
         _fail(f"Error: {error.strerror or error}{f': {error.filename}' if error.filename else ''}", code=1)
     except UnicodeEncodeError as error:
         _discard_stdout()
@@ -177,5 +177,5 @@ def completion(ctx: click.Context, shell: str) -> None:
 
     script = get_completion_class(shell)
     if script is None:
-        raise click.ClickException(f"no completion for {shell}")
+        raise click.ClickException(f"No completion for {shell}.")
     click.echo(script(ctx.find_root().command, {}, "onetool", "_ONETOOL_COMPLETE").source())

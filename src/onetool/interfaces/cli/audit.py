@@ -1,7 +1,6 @@
-"""`onetool audit`: who called what over `onetool serve`, from where, and how it went. The newest line is the last.
+"""`onetool audit`: shows who called what over `onetool serve`, from where, and with what outcome; newest line last.
 
-No tools are loaded for it. Where the log is in `state.db`, the config need not be right: where state lives is all that
-has to be known.
+No tools are loaded. A log in `state.db` can be read with an invalid config: only the place of the state is needed.
 """
 
 import os
@@ -30,16 +29,16 @@ USUAL = 50  # lines at a terminal
 USUAL_TO_FOLLOW = 10
 MAX_LIMIT = 100_000
 POLL_S = 0.3
-LAST_NAMES = 2000  # lines that completion looks at
-KINDS = ("call", "change", "login", "approval", "refusal", "admin", "gap")  # a test holds them against those of the log
+LAST_NAMES = 2000  # lines that completion searches
+KINDS = ("call", "change", "login", "approval", "refusal", "admin", "gap")  # a test compares them with the log's
 OUTCOMES = ("ok", "error", "begun", "invalid_args", "tool_not_found", "execution_error", "timeout", "denied")
 COLUMNS = ("time (UTC)", "who", "from", "via", "kind", "what", "outcome", "ms")
-NARROWEST = (19, 8, 9, 4, 8, 24, 12, 0)  # columns of a line that is printed alone
+NARROWEST = (19, 8, 9, 4, 8, 24, 12, 0)  # minimum widths of the columns
 WHAT, OUTCOME, MS = 5, 6, 7
 
 
 class TimeOption(click.ParamType[float]):
-    """A time: so long ago, or a date."""
+    """A time: an age such as 2h, or a date."""
 
     name = "time"
 
@@ -53,7 +52,7 @@ class TimeOption(click.ParamType[float]):
 
 
 def complete_who(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
-    """Return names that the last lines have."""
+    """Return the names in the last lines."""
     try:
         with _opened(find(ctx.find_root().params.get("config"))) as log:
             found = log.page(AuditFilter(), LAST_NAMES).records
@@ -67,8 +66,10 @@ def complete_outcome(_ctx: click.Context, _param: click.Parameter, incomplete: s
 
 
 @click.command()
-@click.option("--since", type=TimeOption(), metavar="TIME", help="Since then: 30m, 2h, 7d (ago), or a date (UTC).")
-@click.option("--until", type=TimeOption(), metavar="TIME", help="Until then, in the same form.")
+@click.option(
+    "--since", type=TimeOption(), metavar="TIME", help="Only lines since then: 30m, 2h, 7d (ago), or a date (UTC)."
+)
+@click.option("--until", type=TimeOption(), metavar="TIME", help="Only lines until then, in the same form.")
 @click.option("--who", metavar="NAME", shell_complete=complete_who, help="Only what this token or user did.")
 @click.option("--kind", type=click.Choice(KINDS), help="Only lines of this kind.")
 @click.option("--tool", metavar="PATTERN", shell_complete=complete_tool, help="Only these tools: web.get, or web.*.")
@@ -78,16 +79,19 @@ def complete_outcome(_ctx: click.Context, _param: click.Parameter, incomplete: s
 @click.option("--request", metavar="ID", help="Only this request: an id of X-Request-Id, of a log, or of a trace.")
 @click.option("--args", metavar="JSON", help="Only calls with exactly these arguments; - reads them from a pipe.")
 @click.option(
-    "--limit", type=click.IntRange(1, MAX_LIMIT), metavar="N", help=f"So many of the newest; {USUAL} at a terminal."
+    "--limit",
+    type=click.IntRange(1, MAX_LIMIT),
+    metavar="N",
+    help=f"At most N lines, the newest; {USUAL} at a terminal.",
 )
-@click.option("--follow", "-f", is_flag=True, help="Go on, and print lines as they come.")
+@click.option("--follow", "-f", is_flag=True, help="Keep running, and print new lines as they arrive.")
 @data_options
 @click.pass_context
 def audit(ctx: click.Context, args: str | None, limit: int | None, follow: bool, as_json: bool, **wanted: Any) -> None:
     """Show the audit log of `onetool serve`.
 
-    It says who called or changed what, from where, and how it went. It holds no values: arguments are there as a keyed
-    hash. With --args one sees whether a known call was made.
+    Each line says who called or changed what, from where, and with what outcome. Arguments are stored as a keyed hash
+    only: --args finds the calls with arguments that you know.
     """
     with _opened(find_here(ctx)) as log, _reported():
         only = AuditFilter(**wanted, args=None if args is None else _hash_of(args, log))
@@ -96,7 +100,7 @@ def audit(ctx: click.Context, args: str | None, limit: int | None, follow: bool,
         key, end = log.key(), log.end()
         printer = Printer(as_json)
         if limit is None:
-            # For a program all of them, read forwards; none is kept.
+            # For a program: all lines, read forwards and not collected.
             fits = only.test()
             for _, record in log.read_on(log.start(only.since)):
                 if record is None:
@@ -104,7 +108,7 @@ def audit(ctx: click.Context, args: str | None, limit: int | None, follow: bool,
                 elif fits(record):
                     printer.print([record])
         else:
-            # They are read backwards, and only the newest are kept.
+            # Read backwards, until enough of the newest lines are found.
             found: list[AuditRecord] = []
             before = None
             while True:
@@ -122,11 +126,11 @@ def audit(ctx: click.Context, args: str | None, limit: int | None, follow: bool,
 
 
 def _follow(log: AuditTable, only: AuditFilter, key: bytes, start: int, printer: "Printer") -> None:
-    """Print lines on and on. A log that can't be read for a while is reported once, and read on when it can."""
+    """Print new lines as they arrive. Reports an unreadable log once, and continues when it can be read again."""
     fits, is_reported = only.test(), False
     while True:
         try:
-            if (found := log.key()) != key:  # another log has taken its place, and numbers its lines anew
+            if (found := log.key()) != key:  # the log was replaced, and its numbering starts again
                 key, start = found, log.start()
             for number, record in log.read_on(start):
                 start = number + 1
@@ -142,7 +146,7 @@ def _follow(log: AuditTable, only: AuditFilter, key: bytes, start: int, printer:
 
 
 class Printer:
-    """Prints lines as JSON, or in columns."""
+    """A printer of lines, as JSON or in columns."""
 
     def __init__(self, as_json: bool) -> None:
         self._as_json = as_json
@@ -169,16 +173,16 @@ class Printer:
             self._has_head = True
 
     def end(self, log: AuditTable) -> None:
-        """Print what is to be said beside the lines."""
+        """Report skipped lines, an empty result and further lines."""
         if self.skipped:
             were = "was" if self.skipped == 1 else "were"
             click.echo(f"{counted(self.skipped, 'line')} can't be read and {were} skipped.", err=True)
         if self._as_json:
             return
         if not self._has_head:
-            click.echo(f"There are no such lines in {printable(log.describe())}.", err=True)
+            click.echo(f"No matching lines in {printable(log.describe())}.", err=True)
         elif self.has_more and stdout().isatty():
-            echo("… and older ones: --limit shows more of them, --since and --who the ones that are wanted.")
+            echo("… and older lines: --limit shows more of them, --since and --who select lines.")
 
 
 def _cells(record: AuditRecord) -> tuple[str, ...]:
@@ -203,21 +207,21 @@ def _coloured(record: AuditRecord, row: tuple[str, ...], widths: list[int]) -> s
 
 
 def _hash_of(args: str, log: AuditTable) -> str:
-    """Return the hash that lines have for these arguments."""
+    """Return the hash of these arguments in the log."""
     import json
 
     try:
         data = json.loads(read_text(STDIN) if args == STDIN else args)
     except (ValueError, RecursionError):
-        raise click.BadParameter('it is not JSON: write {"name": "value"}.', param_hint="--args") from None
+        raise click.BadParameter('expected JSON: {"name": "value"}.', param_hint="--args") from None
     if not isinstance(data, dict):
-        raise click.BadParameter('arguments are an object: {"name": "value"}.', param_hint="--args")
+        raise click.BadParameter('expected a JSON object: {"name": "value"}.', param_hint="--args")
     return log.hash_of(data)
 
 
 @contextmanager
 def _opened(found: Found) -> Generator[AuditTable]:
-    """Open the log of a config: in the database that it names, else in `state.db`."""
+    """Open the log: in the config's database, else in `state.db`."""
     if found.config is None or not has_database(found.config):
         state = SqliteDatabase(state_home(found.config, os.environ) / STATE_FILE)
         try:
@@ -229,7 +233,7 @@ def _opened(found: Found) -> Generator[AuditTable]:
 
     database_log = logging.getLogger("onetool.database")
     level = database_log.level
-    database_log.setLevel(logging.CRITICAL)  # it would say the same again
+    database_log.setLevel(logging.CRITICAL)  # it would repeat the error
     try:
         with audit_table(load_config(found)) as log:
             yield log
@@ -242,5 +246,5 @@ def _reported() -> Generator[None]:
     try:
         yield
     except DatabaseError as error:
-        message = f"the audit log can't be read: {error}. `onetool db` tells how the database is."
+        message = f"The audit log can't be read: {error}. `onetool db` shows the state of the database."
         raise click.ClickException(printable(message)) from None

@@ -1,4 +1,4 @@
-"""`onetool auth …`: keep API keys and other secrets, without ever showing them."""
+"""`onetool auth …`: stores API keys and other secrets, and never shows them."""
 
 import sys
 from functools import partial
@@ -55,7 +55,7 @@ def set_secret(ctx: click.Context, name: str, in_keyring: bool, hosts: tuple[str
     value of a secret that is stored already.
     """
     if in_keyring and hosts:
-        raise click.UsageError("The keyring keeps no hosts: leave out --keyring or --host.")
+        raise click.UsageError("The keyring can't store hosts: leave out --keyring or --host.")
     secret, file, known = _secret_name(name, is_own), _file(ctx), _secrets(ctx)
     if not (secret.isupper() or is_own or hosts or known.where(secret) or is_in_config(find_here(ctx).config, secret)):
         raise click.BadParameter(
@@ -66,7 +66,7 @@ def set_secret(ctx: click.Context, name: str, in_keyring: bool, hosts: tuple[str
     if not value and hosts:
         raise click.ClickException(f"{secret} is not stored yet, so there is no value to keep: type one.")
     if not value.strip() or not value.isprintable():
-        raise click.ClickException("a secret is one line of text; nothing was kept.")
+        raise click.ClickException("A secret is one line of text; nothing was stored.")
     warn_if_short(secret, value)
     hosts = hosts or known.hosts(secret)
     if in_keyring:
@@ -78,7 +78,7 @@ def set_secret(ctx: click.Context, name: str, in_keyring: bool, hosts: tuple[str
         with renew_trust(file, (secret,)):
             put_secret(file, secret, value, partial(check_kept, secret, value), hosts)
     except (OSError, ValueError) as error:
-        raise click.ClickException(f"nothing was kept in {file}: {error}") from None
+        raise click.ClickException(f"Nothing was stored in {file}: {error}") from None
     untrusted = find_here(ctx).untrusted
     elsewhere = f", and not for {untrusted.folder}, which is not trusted" if untrusted else ""
     origins = ", ".join(host if "://" in host else f"https://{host}" for host in hosts)
@@ -112,22 +112,24 @@ def remove(ctx: click.Context, name: str) -> None:
     try:
         gone = drop_secret(file, secret, partial(check_kept, secret, None)) | _drop_from_keyring(secret)
     except (OSError, ValueError) as error:
-        raise click.ClickException(f"can't write {file}: {error}") from None
+        raise click.ClickException(f"Can't write {file}: {error}") from None
     if not gone:
-        raise click.ClickException(f"{secret} is not kept in {file}, nor in the keyring.")
-    click.echo(f"{secret} is forgotten.", err=True)
+        raise click.ClickException(f"{secret} is stored neither in {file} nor in the keyring.")
+    click.echo(f"Removed {secret}.", err=True)
 
 
 def _secret_name(name: str, is_own: bool = False) -> str:
     if name.lower() in PROVIDERS and not is_own:
         return key_name(name)
     if not NAME.fullmatch(name):
-        raise click.BadParameter(f"{name!r} is not a provider ({', '.join(PROVIDERS)}) and no name like BRAVE_API_KEY.")
+        raise click.BadParameter(
+            f"{name!r} is neither a provider ({', '.join(PROVIDERS)}) nor a name like BRAVE_API_KEY."
+        )
     return name
 
 
 def _secrets(ctx: click.Context) -> Secrets:
-    """Loaded without the app, because the config may need the secret that is being set."""
+    """Load the secrets without the app: the config may need the secret that is being set."""
     return load_secrets(find_here(ctx))
 
 
@@ -139,7 +141,7 @@ def _file(ctx: click.Context) -> Path:
 
 
 def _value(secret: str, stored: str | None) -> str:
-    """Read a value. An empty one means the `stored` one, if there is one."""
+    """Read a value; an empty input keeps the `stored` value."""
     if sys.stdin.isatty():
         words = secret if stored is None else f"{secret} (Enter keeps its value)"
         return click.prompt(words, hide_input=True, err=True, default=stored, show_default=False)
@@ -153,7 +155,9 @@ def _put_into_keyring(secret: str, value: str) -> None:
     try:
         keyring.set_password(KEYRING_SERVICE, secret, value)
     except Exception as error:  # noqa: BLE001 - each backend has errors of its own
-        message = f"the system's keyring did not take it ({type(error).__name__}); without --keyring a file is used."
+        message = (
+            f"The system's keyring refused it ({type(error).__name__}). Leave out --keyring to use the secrets file."
+        )
         raise click.ClickException(message) from None
 
 

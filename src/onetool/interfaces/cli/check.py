@@ -1,4 +1,4 @@
-"""`onetool check`: everything that is wrong with the config and the tools, in one list."""
+"""`onetool check`: lists everything that is wrong with the config and the tools."""
 
 from typing import TYPE_CHECKING
 
@@ -25,7 +25,7 @@ def check(ctx: click.Context, as_json: bool) -> None:
     """Check the config and every tool. Exit code 1 when something is wrong."""
     import logging
 
-    logging.getLogger("onetool").setLevel(logging.CRITICAL)  # it would say the same again, line by line
+    logging.getLogger("onetool").setLevel(logging.CRITICAL)  # it would repeat the mistakes
     try:
         app: App | None = open_app(ctx)
         mistakes, report = app.findings(), tool_requirements(app.catalog)
@@ -66,10 +66,10 @@ def _summary(app: "App | None", state: "DatabaseState | None") -> str:
 
 
 def _database_state(app: "App | None", mistakes: tuple[Mistake, ...]) -> "DatabaseState | None":
-    """None where there is no database, or none that is reached: then a mistake says so."""
+    """Return the state of the database; None without a database, or if it can't be reached, which is a mistake."""
     if app is None or not is_reached(app.config, mistakes):
         return None
     try:
         return read_state(app.config)
-    except DatabaseError:  # since a moment
+    except DatabaseError:  # lost since the check
         return None

@@ -1,6 +1,6 @@
-"""`onetool db …`: `state.db`, or the database that several machines share: its state, its tables, and copies of it.
+"""`onetool db …`: shows, migrates and copies `state.db`, or the database that several machines share.
 
-No tools are loaded for it. Progress goes to standard error.
+No tools are loaded. Progress goes to standard error.
 """
 
 import os
@@ -39,8 +39,8 @@ from onetool.interfaces.cli.output import (
 )
 from onetool.services.access_tokens import LOSS_FIX
 
-MAX_LISTED = 20  # of what was left, for a person
-READABLE = "Logins, keys and sessions in it are readable: who reads the folder can use them. Keep it private."
+MAX_LISTED = 20  # items not copied, at a terminal
+READABLE = "Logins, keys and sessions in the copy are readable and can be used by anyone who reads it. Keep it private."
 NO_KEY = "not encrypted for other replicas: cluster.key is not set here ({}); set it, and run `onetool db init` again"
 
 
@@ -50,8 +50,7 @@ NO_KEY = "not encrypted for other replicas: cluster.key is not set here ({}); se
 def db(ctx: click.Context, as_json: bool) -> None:
     """Show and copy what OneTool has stored; set up a database that several machines share.
 
-    Alone, it shows what is stored, and where: in state.db, or in the database of the config, with the replicas that
-    use it.
+    Without a command, it shows what is stored and where: in state.db, or in the config's database with its replicas.
     """
     if ctx.invoked_subcommand is not None:
         return
@@ -70,8 +69,8 @@ def db(ctx: click.Context, as_json: bool) -> None:
         if "file" in shown:
             lines = [("file", shown["file"]), ("size", f"{shown['bytes']:,} bytes"), ("schema", str(shown["schema"]))]
             if not shown["exists"]:
-                lines[1:] = [("size", "not there yet: made when something is first stored")]
-            lines += [("problem", "read-only: nothing is stored")] if shown["is_read_only"] else []
+                lines[1:] = [("size", "0 bytes: created when something is first stored")]
+            lines += [("problem", "read-only: nothing can be stored")] if shown["is_read_only"] else []
             if shown["was_damaged"]:
                 lines.append(("problem", f"replaces a file that was damaged or deleted: {RESTORE_FIX}"))
         else:
@@ -93,9 +92,9 @@ def db(ctx: click.Context, as_json: bool) -> None:
 @data_options
 @click.pass_context
 def init(ctx: click.Context, as_json: bool) -> None:
-    """Check that the database is reached, and make its tables. Without one, make state.db.
+    """Check that the database can be reached, and create its tables. Without a database, create state.db.
 
-    After `cluster.key` was added, it also encrypts with it what this machine has kept in the database before.
+    If `cluster.key` is new, it also encrypts the documents that this machine stored in the database before.
     """
     config = _config(ctx)
     if config.database is None:
@@ -111,7 +110,7 @@ def init(ctx: click.Context, as_json: bool) -> None:
         more = {} if warning is None else {"warning": warning}
         print_json({"server": state.server, "tables": state.tables, "done": done, "sealed": sealed, **more})
         return
-    made = f"Made: {', '.join(done)}." if done else "All of them were there: nothing was to do."
+    made = f"Made: {', '.join(done)}." if done else "All of them exist already."
     echo(f"PostgreSQL {state.server} is reached, and has {counted(state.tables, 'table')} of OneTool.\n{made}")
     if sealed:
         echo(f"{counted(sealed, 'document')} that only this machine could read: encrypted with cluster.key now.")
@@ -124,9 +123,9 @@ def init(ctx: click.Context, as_json: bool) -> None:
 @data_options
 @click.pass_context
 def migrate(ctx: click.Context, as_json: bool) -> None:
-    """Run the migrations that are missing. `onetool serve` does it, too, when it starts.
+    """Run the missing migrations. `onetool serve` also runs them when it starts.
 
-    A state.db is brought up to date by whatever uses it first.
+    A state.db is migrated whenever it is opened.
     """
     config = _config(ctx)
     if config.database is None:
@@ -144,10 +143,10 @@ def migrate(ctx: click.Context, as_json: bool) -> None:
 @data_options
 @click.pass_context
 def rekey(ctx: click.Context, as_json: bool) -> None:
-    """Encrypt all documents with cluster.key that one of cluster.accepted_keys has encrypted."""
+    """Encrypt with cluster.key all documents that are encrypted with one of cluster.accepted_keys."""
     config = _config(ctx)
     if config.database is None or config.cluster is None:
-        raise click.ClickException("The config has no cluster, so that there is no key to change.")
+        raise click.ClickException("The config has no cluster, so there is no key to change.")
     config.cluster.require("key")
     with _reached(config) as database:
         sealed = seal_anew(database, config)
@@ -161,7 +160,7 @@ def rekey(ctx: click.Context, as_json: bool) -> None:
 @data_options
 @click.pass_context
 def reload(ctx: click.Context, as_json: bool) -> None:
-    """Have all replicas read their config, packs and secrets again. The log of each says what has come of it."""
+    """Make all replicas reload their config, packs and secrets. Each replica logs the outcome."""
     config = _config(ctx)
     if config.database is None or config.cluster is None:
         raise click.ClickException("The config has no cluster. Send SIGHUP to the server, or call ot.reload().")
@@ -178,7 +177,7 @@ def reload(ctx: click.Context, as_json: bool) -> None:
 
 
 def _make_required_log(config: Config) -> None:
-    """Make the tables before an import where the audit log is required: its first line comes before all else."""
+    """Create the tables before an import if the audit log is required: the import is logged first."""
     if config.database is not None and config.audit.mode == "required":
         with _reached(config) as database:
             run_migrations(database)
@@ -186,22 +185,22 @@ def _make_required_log(config: Config) -> None:
 
 @db.command("import")
 @click.argument("source", metavar="[FOLDER|FILE]", type=click.Path(exists=True, path_type=Path), required=False)
-@click.option("--force", is_flag=True, help="Replace what is there under the same name.")
+@click.option("--force", is_flag=True, help="Replace existing entries of the same name.")
 @data_options
 @click.pass_context
 @noted(prepare=_make_required_log)
 def import_command(ctx: click.Context, source: Path | None, force: bool, as_json: bool) -> None:
     """Copy a backup into the database: an export, a copy of state.db, or the home of the config.
 
-    The source stays as it is. It can be done again: what is in the database already stays. Stop servers that use the
-    source before. Exit code 1 if something could not be copied.
+    First stop servers that use the source. The source stays unchanged, and the import can be repeated: entries that
+    exist already stay. Exit code 1 if something could not be copied.
     """
     config = _config(ctx)
     place = Path(os.path.realpath(source or config.home))
     own = [os.path.realpath(config.home), os.path.realpath(state_file(config))]
     if config.database is None and str(place) in own:
         raise click.ClickException(
-            f"{place} is where everything is already. Name another folder (onetool db import FOLDER), or a "
+            f"This config already uses {place}. Name another folder (onetool db import FOLDER), or a "
             "database in the config:\ndatabase: ${DATABASE_URL}    # postgresql://user:password@host/name"
         )
     if source is not None and place.is_dir() and not has_state(place):
@@ -225,10 +224,9 @@ def import_command(ctx: click.Context, source: Path | None, force: bool, as_json
 def export_command(ctx: click.Context, folder: Path, inside_roots: bool, as_json: bool) -> None:
     """Copy everything into an empty folder, outside of fs.roots: onetool db export ../onetool-home.
 
-    The folder gets a state.db, and the bundles as files. Config, packs and secrets are not in it. Servers may run
-    meanwhile: it is a backup. To use the folder, remove `database` from the config and set ONETOOL_HOME to the folder;
-    or copy it with `onetool db import FOLDER`. It holds keys and sessions, so its file .onetool-state closes it to
-    tools wherever it lies.
+    The folder gets a state.db, and the bundles as files. Config, packs and secrets are not copied. Servers may keep
+    running. To use the folder, remove `database` from the config and set ONETOOL_HOME to the folder; or copy it with
+    `onetool db import FOLDER`. The folder holds keys and sessions, so its file .onetool-state closes it to tools.
     """
     config = _config(ctx)
     target = Path(os.path.realpath(folder))
@@ -274,7 +272,7 @@ def _print_moved(found: Iterable[tuple[str, Moved]], as_json: bool, title: str, 
     if len(left) > MAX_LISTED:
         echo(f"… and {len(left) - MAX_LISTED:,} more: --json has all of them.")
     if any(one["is_conflict"] for one in left):
-        echo("Something else is there under these names. --force replaces it.")
+        echo("Other entries exist under these names. --force replaces them.")
     for one in remarks:
         echo(one)
 
@@ -296,9 +294,7 @@ def _state(database: Database, config: Config) -> dict[str, Any]:
 
 
 def _print_file(config: Config, as_json: bool, *, makes: bool = False) -> None:
-    """Say that `state.db` has all tables: opening it makes them. With `makes`, the file is there afterwards, and a loss
-    is settled.
-    """
+    """Report the state of `state.db`; opening it creates its tables. `makes`: create the file, and settle a loss."""
     with _reached(config) as database:
         if makes:
             database.write(lambda work: None)
@@ -309,7 +305,7 @@ def _print_file(config: Config, as_json: bool, *, makes: bool = False) -> None:
     elif state.exists:
         echo(f"{state.file} is up to date (schema {state.schema}).")
     else:
-        echo(f"{state.file} is not there yet: it is made when something is first stored.")
+        echo(f"{state.file} does not exist yet: it is created when something is first stored.")
 
 
 def print_replicas(replicas: Iterable[dict[str, Any]]) -> None:
@@ -329,7 +325,7 @@ def print_replicas(replicas: Iterable[dict[str, Any]]) -> None:
 
 
 class UnreachedError(click.ClickException):
-    """The database can't be used now; said with what to do about it."""
+    """An error about a database that can't be used now, with a hint."""
 
     def __init__(self, problem: str, hint: str | None) -> None:
         super().__init__(printable(f"{problem}\n{hint[0].upper()}{hint[1:]}." if hint else problem))
@@ -338,10 +334,10 @@ class UnreachedError(click.ClickException):
 
 @contextmanager
 def _reached(config: Config) -> Generator[Database]:
-    """Open the database of the config, without making any tables, or `state.db`. Problems are told in words."""
+    """Open the config's database, without creating tables, or `state.db`. Raises UnreachedError."""
     import logging
 
-    logging.getLogger("onetool.database").setLevel(logging.CRITICAL)  # it would say the same again
+    logging.getLogger("onetool.database").setLevel(logging.CRITICAL)  # it would repeat the error
     database = open_state_file(config) if config.database is None else open_database(config)
     try:
         yield database
@@ -355,5 +351,5 @@ def _config(ctx: click.Context) -> Config:
     found = find_here(ctx)
     config = load_config(found)
     if config.database is None and found.untrusted is not None:
-        raise click.ClickException(f"the config in {found.untrusted.folder} is not used, as the line above says.")
+        raise click.ClickException(f"The config in {found.untrusted.folder} is not used, as the line above says.")
     return config

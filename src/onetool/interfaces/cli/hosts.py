@@ -1,4 +1,4 @@
-"""`onetool hosts …`: which hosts HTTP tools may call, `allowedHosts` in the config."""
+"""`onetool hosts …`: manages the hosts that HTTP tools may call, `allowedHosts` in the config."""
 
 from functools import partial
 from typing import TYPE_CHECKING
@@ -14,7 +14,7 @@ from onetool.interfaces.cli.output import counted, echo, print_json, print_table
 if TYPE_CHECKING:
     from onetool.config.server_import import ConfigTarget
 
-NONE = "No host is allowed, so that HTTP tools can call none. Allow one: onetool hosts allow api.example.com"
+NONE = "No host is allowed, so HTTP tools can't call any. Allow one: onetool hosts allow api.example.com"
 
 
 @click.group(no_args_is_help=True)
@@ -24,7 +24,7 @@ def hosts() -> None:
 
 @hosts.command()
 @click.argument("names", metavar="HOST...", nargs=-1, required=True)
-@click.option("--private", is_flag=True, help="Also if the name resolves to an address of this machine or its network.")
+@click.option("--private", is_flag=True, help="Let the name resolve to addresses of this machine or its network.")
 @config_option
 @click.pass_context
 def allow(ctx: click.Context, names: tuple[str, ...], private: bool) -> None:
@@ -74,12 +74,14 @@ def remove(ctx: click.Context, names: tuple[str, ...]) -> None:
         before = target.text()
         target.write(partial(drop_host, host=name))
         if target.text() == before:
-            raise click.ClickException(printable(f"{name} stands in a file that the config includes: remove it there."))
+            raise click.ClickException(
+                printable(f"{name} is defined in a file that the config includes: remove it there.")
+            )
         click.echo(printable(f"Removed {name} from {target.file}."))
 
 
 def host_argument(text: str) -> tuple[str, bool]:
-    """Read a host. Raises a usage error."""
+    """Parse a host. Raises BadParameter."""
     from onetool.app.grants import read_host
 
     try:
@@ -89,7 +91,7 @@ def host_argument(text: str) -> tuple[str, bool]:
 
 
 def config_for_hosts(ctx: click.Context) -> "ConfigTarget":
-    """Return the config in force; where there is none, the person's own, which the bundles of this place lie beside."""
+    """Return the config in use; without one, the user's own, next to which the bundles are stored."""
     from onetool.config.server_import import ConfigTarget
 
     return ConfigTarget(ctx.find_root().obj, new=user_config())

@@ -13,7 +13,7 @@ from onetool.core.state_folders import IGNORE, IGNORED
 from onetool.interfaces.cli.options import config_option, refuse_link_out
 from onetool.interfaces.cli.trust import offer_trust, renew_trust
 
-# Here again: `onetool init` need not load them.
+# Repeated here, so that `onetool init` need not load the clients.
 CLIENTS = ("claude-code", "claude-desktop", "cursor", "vscode", "codex", "gemini")
 NO_URL = ""  # --http by itself
 
@@ -47,17 +47,17 @@ def init(
     name: str,
     force: bool,
 ) -> None:
-    """Write a config, or set up an MCP client. The config is FOLDER/.onetool/onetool.yaml; FOLDER is the current one by
-    default.
+    """Write a config, or set up an MCP client. The config is FOLDER/.onetool/onetool.yaml; FOLDER is the current
+    folder by default.
     """
     if client is None:
         given = {"--write": write, "--user": user, "--http": url is not None, "--name": name != "onetool"}
         for option in (option for option, is_given in given.items() if is_given):
-            raise click.UsageError(f"{option} is for a client; say which: --client {'|'.join(CLIENTS)}.")
+            raise click.UsageError(f"{option} needs a client: --client {'|'.join(CLIENTS)}.")
         _write_starter(folder, force)
         return
     if not re.fullmatch(r"[A-Za-z0-9_-]{1,64}", name):
-        raise click.BadParameter("a name has letters, digits, - and _, at most 64.", param_hint="--name")
+        raise click.BadParameter("a name has at most 64 letters, digits, - and _.", param_hint="--name")
     from onetool.interfaces.cli.clients import SetupOptions, set_up_client
 
     options = SetupOptions(
@@ -78,14 +78,14 @@ def _write_starter(folder: Path, force: bool) -> None:
     file = folder / ".onetool" / "onetool.yaml"
     refuse_link_out(file, folder)
     if file.exists() and not force:
-        raise click.ClickException(f"{file} is there already; --force replaces it.")
+        raise click.ClickException(f"{file} already exists; --force replaces it.")
     try:
         with renew_trust(file):
             file.parent.mkdir(exist_ok=True)
             file.write_text(starter_config(), encoding="utf-8")
             write_new(file.with_name(IGNORE), IGNORED)
     except OSError as error:
-        raise click.ClickException(f"can't write {file}: {error.strerror}.") from None
+        raise click.ClickException(f"Can't write {file}: {error.strerror}.") from None
     click.echo(f"Wrote {file}.")
     found = find(env={**os.environ, "ONETOOL_CONFIG": ""}, cwd=folder.absolute())
     is_trusted = found.untrusted is None or offer_trust(found.untrusted)  # not if the folder had packs before

@@ -1,8 +1,7 @@
 """Reads what a user passes to a command: the bytes of a file, of standard input or of a URL, and JSON or YAML data.
 
-Standard input may be a pipe that nobody will ever write to: an editor or a scheduler can keep one open. At a terminal
-the user is told that the command waits; without one, data must arrive within some seconds unless it was asked for by
-name.
+Standard input may be a pipe that nobody writes to: an editor or a scheduler can keep one open. At a terminal, the user
+is told that the command waits. Elsewhere, data must arrive within some seconds, unless `-` asks for it.
 """
 
 import errno
@@ -27,7 +26,7 @@ STDIN = "-"
 MAX_TEXT_BYTES = 4 * 1024 * 1024  # of code, and of arguments
 
 Wrong = Callable[[str], click.ClickException]
-"""Makes the error for a message."""
+"""A function that makes an error from a message."""
 
 
 def is_url(name: str) -> bool:
@@ -35,7 +34,7 @@ def is_url(name: str) -> bool:
 
 
 def read_bytes(name: str) -> bytes:
-    refusal = click.ClickException(printable(f"{name} is not a regular file. What comes out of a pipe is read as -"))
+    refusal = click.ClickException(printable(f"{name} is not a regular file. To read from a pipe, use -"))
     return _read(
         name, MAX_INPUT_BYTES, lambda name: open_regular_file(name, refusal), click.ClickException, click.ClickException
     )
@@ -50,17 +49,17 @@ def read_input(name: str, wrong: Wrong, unreadable: Wrong = click.UsageError) ->
     return _decoded(_read(name, MAX_TEXT_BYTES, lambda name: open(name, "rb"), wrong, unreadable), name, wrong)
 
 
-def _read(name: str, most: int, opened: Callable[[str], BinaryIO], wrong: Wrong, unreadable: Wrong) -> bytes:
+def _read(name: str, limit: int, opened: Callable[[str], BinaryIO], wrong: Wrong, unreadable: Wrong) -> bytes:
     try:
         if name == STDIN:
-            data = read(most)
+            data = read(limit)
         else:
             with opened(name) as stream:
-                data = stream.read(most + 1)
+                data = stream.read(limit + 1)
     except OSError as error:
         raise unreadable(printable(f"can't read {name}: {error.strerror}.")) from None
-    if len(data) > most:
-        raise wrong(printable(f"{shown_name(name)} is larger than {most // 1024**2} MiB."))
+    if len(data) > limit:
+        raise wrong(printable(f"{shown_name(name)} is larger than {limit // 1024**2} MiB."))
     return data
 
 
@@ -87,7 +86,7 @@ def open_regular_file(name: str, refusal: Exception) -> BinaryIO:
 
 
 def read_data(name: str) -> Any:
-    """JSON (comments allowed) or YAML, by its first character."""
+    """Parse JSON (comments allowed) or YAML; the first character decides which."""
     from onetool.config.client_files import JsoncError
     from onetool.config.server_import import translate
 
@@ -116,15 +115,15 @@ def shown_name(name: str) -> str:
 
 # Standard input
 
-INPUT_TIMEOUT = 5.0  # seconds, with nobody there
-QUIET = 1.5  # seconds, before a person is told
+INPUT_TIMEOUT = 5.0  # seconds, without a terminal
+QUIET = 1.5  # seconds, until the user is told
 
 
 def is_piped() -> bool:
-    """Return whether it is a pipe, a socket or a file. A terminal is for typing, and /dev/null has nothing."""
+    """Return whether standard input is a pipe, a socket or a file: not a terminal or /dev/null."""
     try:
         mode = os.fstat(sys.stdin.fileno()).st_mode
-    except (OSError, ValueError, AttributeError):  # there is none
+    except (OSError, ValueError, AttributeError):  # no standard input
         return False
     return stat.S_ISFIFO(mode) or stat.S_ISREG(mode) or stat.S_ISSOCK(mode)
 
@@ -144,9 +143,9 @@ def print_prompt(what: str) -> None:
         click.echo(f"Type {what}; Ctrl-D ends it.", err=True)
 
 
-def read(most: int) -> bytes:
-    """Return all bytes of standard input, but at most one more than `most`."""
-    return sys.stdin.buffer.read(most + 1)
+def read(limit: int) -> bytes:
+    """Return standard input, up to one byte more than `limit`."""
+    return sys.stdin.buffer.read(limit + 1)
 
 
 def _ready(seconds: float) -> bool:

@@ -1,4 +1,4 @@
-"""Options that many commands take, the checks of these, and the app that they open."""
+"""Options that commands share, their checks, and the app that commands open."""
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import wraps
@@ -17,8 +17,8 @@ from onetool.core.principal import is_pattern
 from onetool.core.text import did_you_mean, or_rather
 from onetool.interfaces.cli.output import claim_stdout, printable
 
-TOLD = "onetool.untrusted"  # in the context of a command: the person was told
-MENUS = ("run", "search", "direct")  # a test holds them against the config's own
+REPORTED = "onetool.untrusted"  # in a command's context: the untrusted folder was reported
+MENUS = ("run", "search", "direct")  # a test compares them with the config's
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -61,13 +61,13 @@ def allow_option(command: F) -> F:
 
 
 def menu_option(command: F) -> F:
-    """Add the option for what MCP clients are shown."""
+    """Add the option for what MCP clients see."""
     help = "What clients see: run (one tool that runs code), search, or direct. The default is the config's."
     return click.option("--menu", type=click.Choice(MENUS), help=help)(command)
 
 
 def watch_option(command: F) -> F:
-    """Add the option of servers to read files again when they change."""
+    """Add the option for reloading changed files."""
     return click.option("--watch", is_flag=True, help="Reload everything when files change, not only settings.")(
         command
     )
@@ -91,18 +91,18 @@ def open_app(
     makes_tables: bool = False,
     servers: Mapping[str, ServerSettings] | None = None,
 ) -> App:
-    """Open the app for the config that was asked for. Warn about names in the allow-list that match nothing.
+    """Open the app with the selected config. Warns about names in the allow-list that match nothing.
 
-    `packs` are those whose tools have to be known; None is all. Servers that were never connected are connected for
-    that. Without `imports` no pack is run: for commands that call no tool. Only a server `makes_tables`. `servers` are
-    added to those of the config.
+    The tools of `packs` (None: of all packs) are known afterwards; servers that were never connected are connected for
+    this. Without `imports`, no pack is run: for commands that call no tool. `makes_tables` is for servers only.
+    `servers` are added to the config's.
     """
     import logging
 
     trust_log = logging.getLogger("onetool.trust")
     found = find_here(ctx)
     claim_stdout()
-    trust_log.disabled = True  # it has been told, in words for a person
+    trust_log.disabled = True  # `find_here` has reported the folder
     opened = App.open(found, imports=imports, watch=watch, makes_tables=makes_tables, servers=servers)
     app = ctx.with_resource(opened)
     trust_log.disabled = False
@@ -117,7 +117,7 @@ def open_app(
 
 
 def warn_unmatched(option: str, app: App, names: Iterable[str]) -> None:
-    """Warn about each name that no tool has, and each pattern that none fits, with the nearest one."""
+    """Warn about each name and pattern that matches no tool, and suggest the nearest."""
     registry = app.catalog.registry
     for name in registry.unmatched(names):
         known = [f"{pack}.*" for pack in registry.packs()] if is_pattern(name) else registry.names()
@@ -129,23 +129,23 @@ def find_here(ctx: click.Context) -> Found:
     """Return the config in force. Reports an untrusted folder once; at a terminal the user is asked to trust it."""
     root = ctx.find_root()
     found = find(root.obj)
-    if found.untrusted is None or TOLD in root.meta:
+    if found.untrusted is None or REPORTED in root.meta:
         return found
-    root.meta[TOLD] = True
+    root.meta[REPORTED] = True
     from onetool.interfaces.cli.trust import offer_trust
 
     while found.untrusted is not None and offer_trust(found.untrusted):
-        found = find(root.obj)  # it may have changed during the question
+        found = find(root.obj)  # the folder may have changed during the question
     return found
 
 
 def noted(
     *, waits: bool = True, unless: str = "", prepare: Callable[[Config], None] = lambda config: None
 ) -> Callable[[F], F]:
-    """Note a command in the audit log, with its argument `name`, and whether it was refused.
+    """Record a command in the audit log, with its argument `name`, and whether it was refused.
 
-    For commands that change or copy state; changes of files, by a command or an editor, aren't noted. `waits` is that
-    of `noted_command`. `unless` is an option with which the command changes nothing. `prepare` is called first.
+    For commands that change or copy state; changes of files, by a command or an editor, aren't recorded. `waits` is
+    passed to `noted_command`. With the option `unless`, the command changes nothing. `prepare` is called first.
     """
 
     def decorate(command: F) -> F:
@@ -165,7 +165,7 @@ def noted(
                     if end.exit_code != 0:
                         raise
                 except Exception:
-                    # Where the state can't be used, the log would say the same again.
+                    # If the state can't be used, the log would repeat the error.
                     logging.getLogger("onetool.audit").setLevel(logging.CRITICAL)
                     raise
 
@@ -175,12 +175,12 @@ def noted(
 
 
 def complete_tool(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
-    """Tool names, for the shell's completion."""
+    """Complete tool names."""
     return _beginning(incomplete, _known_tools(ctx))
 
 
 def complete_tools(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
-    """Tool names and patterns of packs. A list goes on after each comma."""
+    """Complete tool names and patterns of packs, also after a comma."""
     before, comma, incomplete = incomplete.rpartition(",")
     names = _known_tools(ctx)
     packs = dict.fromkeys(f"{name.partition('.')[0]}.*" for name in names if "." in name)
@@ -188,7 +188,7 @@ def complete_tools(ctx: click.Context, _param: click.Parameter, incomplete: str)
 
 
 def _known_tools(ctx: click.Context) -> list[str]:
-    """Packs are parsed, not imported."""
+    """Return the names of all tools. Packs are parsed, not imported."""
     try:
         with App.open(ctx.find_root().params.get("config"), imports=False, makes_tables=False) as app:
             return [spec.name for spec in app.tools()]
@@ -197,7 +197,7 @@ def _known_tools(ctx: click.Context) -> list[str]:
 
 
 def _beginning(incomplete: str, names: list[str]) -> list[str]:
-    """Return names that begin so; if there are none, names that have it somewhere (`read` for fs.read_file)."""
+    """Return the names that start with `incomplete`, else the names that contain it (`read` for fs.read_file)."""
     return [name for name in names if name.startswith(incomplete)] or [name for name in names if incomplete in name]
 
 
@@ -213,7 +213,7 @@ def _keep_config(ctx: click.Context, _param: click.Parameter, value: str | None)
 
 
 def split_names(_ctx: click.Context, _param: click.Parameter, values: tuple[str, ...]) -> list[str] | None:
-    """Return the names of an option that may be given several times, each time with several names."""
+    """Return the names of an option that may be repeated, each time with several names."""
     if not values:
         return None
     names = [name.strip() for value in values for name in value.split(",") if name.strip()]

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class _Stdout:
-    """Standard output, once it is claimed for data alone."""
+    """The standard output that is reserved for results."""
 
     stream: TextIO | None = None
 
@@ -27,8 +27,8 @@ class _Stdout:
 def claim_stdout() -> None:
     """Reserve standard output for results; what tools print goes to standard error.
 
-    By file descriptor, so that a tool's child processes and compiled libraries are covered too; and for good, since
-    a tool that was given up may still be printing.
+    The file descriptor is redirected, so that child processes and compiled libraries are covered too. It is not
+    restored: an abandoned tool may still be printing.
     """
     if _Stdout.stream is None:
         sys.stdout.flush()
@@ -50,7 +50,7 @@ def is_plain() -> bool:
 
 
 def styled(text: str, **style: Any) -> str:
-    """`click.style`, unless colours are off."""
+    """Apply `click.style` unless colours are off."""
     return text if is_plain() else click.style(text, **style)
 
 
@@ -59,7 +59,7 @@ def wants_json(as_json: bool) -> bool:
 
 
 def print_json(data: Any, as_json: bool = True) -> None:
-    """JSON, with colour where a person looks at it."""
+    """Print JSON, with colours at a terminal."""
     text = to_json(data)
     if wants_json(as_json):
         print_text(text)
@@ -68,7 +68,7 @@ def print_json(data: Any, as_json: bool = True) -> None:
 
 
 def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-    """Rows under headings; without headings where there are none to give."""
+    """Print rows under headings; without headings if all of them are empty."""
     from rich import box
     from rich.table import Table
     from rich.text import Text
@@ -77,7 +77,7 @@ def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]
     for index, column in enumerate(columns):
         table.add_column(column, style=None if index else "bold cyan", no_wrap=not index, overflow="fold")
     for row in rows:
-        # Text, not markup: a description in square brackets, or with escape codes, is shown and not obeyed.
+        # Text, not markup: square brackets and escape codes in a description are shown, not interpreted.
         table.add_row(*(Text(printable(cell)) for cell in row))
     _console().print(table)
 
@@ -89,18 +89,18 @@ def _console() -> "Console":
 
 
 def to_json(data: Any) -> str:
-    """JSON by msgspec, or by the standard library for values that msgspec refuses (huge numbers, lone surrogates)."""
+    """Encode as JSON; by the standard library if msgspec refuses a value (a huge number, a lone surrogate)."""
     try:
         return msgspec.json.format(msgspec.json.encode(data), indent=2).decode()
     except (TypeError, ValueError, OverflowError):
         import json
 
-        sys.set_int_max_str_digits(0)  # a number may be as long as it likes
+        sys.set_int_max_str_digits(0)  # numbers may have any length
         return json.dumps(data, indent=2, default=str)
 
 
 def print_text(text: str) -> None:
-    """JSON, or a text alone, for a program. What the encoding of this output lacks is escaped, as JSON does it."""
+    """Print JSON or text for a program. Characters that the output's encoding lacks are escaped as in JSON."""
     encoding = stdout().encoding or "utf-8"
     codecs.register_error("json", _escaped)
     echo(text.encode(encoding, "json").decode(encoding))
@@ -119,7 +119,7 @@ def counted(number: int, thing: str) -> str:
 
 
 def printable(value: Any) -> str:
-    """Text that can't do anything to a terminal."""
+    """Return the value as text without control characters."""
     text = "" if value is None else str(value)
     return "".join(char if char.isprintable() or char == "\n" else "�" for char in text)
 
@@ -128,22 +128,22 @@ def printable(value: Any) -> str:
 
 
 def is_interactive() -> bool:
-    """Return whether somebody is there to be asked."""
+    """Return whether there is a user to ask."""
     return sys.stdin.isatty() and sys.stderr.isatty()
 
 
 def confirm(question: str, yes: bool, to_do: str, done: str) -> None:
-    """Ask first, unless --yes was said. Raises if the answer is no, or nobody is there."""
+    """Ask the question unless `yes`. Raises if the answer is no, or there is no terminal."""
     if yes:
         return
     if not is_interactive():
-        raise click.UsageError(f"there is no terminal to ask at: say --yes to {to_do}.")
+        raise click.UsageError(f"There is no terminal to ask at: use --yes to {to_do}.")
     if not click.confirm(printable(question), err=True):
-        raise click.ClickException(f"nothing was {done}.")
+        raise click.ClickException(f"Nothing was {done}.")
 
 
 def warn_if_short(name: str, value: str) -> None:
-    """Warn when a secret is stored that is too short to be masked reliably."""
+    """Warn about a secret that is too short to be masked reliably."""
     if is_too_short(value):
         click.echo(
             f"Warning: {name} has fewer than {UNMISTAKABLE} characters, so it can't be masked reliably.", err=True
@@ -151,7 +151,7 @@ def warn_if_short(name: str, value: str) -> None:
 
 
 def tell_running_servers(file: "Path", *, is_code: bool = False) -> None:
-    """Say on standard error when a running server uses a change of this file. `is_code`: it starts a program."""
+    """Print when running servers use a change of this file. `is_code`: the change starts a program."""
     way = "SIGHUP or ot.reload()"
     when = f"reads it by itself; {RELOAD_NOTE} ({way})"
     if is_code:
@@ -171,7 +171,7 @@ def print_mistakes(summary: str, mistakes: Sequence[Mistake]) -> None:
         place = file if shown.startswith("..") else shown
         place += f":{mistake.line}" if file and mistake.line else ""
         echo()
-        # The place on a line of its own: it can be copied, and many terminals open it on a click.
+        # The place has its own line: it can be copied, and many terminals open it on a click.
         echo(click.style(mistake.severity, fg=colour, bold=True) + f"  {place}")
         for line in (f"{mistake.key}: {mistake.message}" if mistake.key else mistake.message, mistake.hint):
             if line:

@@ -36,7 +36,7 @@ def packs() -> None:
 def new(name: str, folder: Path | None) -> None:
     """Write a pack with one tool, and its test."""
     if not name.isidentifier() or iskeyword(name) or name.startswith(("_", "test_")):
-        raise click.BadParameter(f"{name!r} can't be a pack's name; take a word like weather.")
+        raise click.BadParameter(f"{name!r} can't be a pack's name; use a word like weather.")
     if name in BUILTIN:
         raise click.BadParameter(f"{name!r} is the name of a pack that comes with OneTool.")
     elsewhere = folder is not None
@@ -44,14 +44,14 @@ def new(name: str, folder: Path | None) -> None:
     files = {folder / file: text for file, text in pack_files(name).items()}
     for file in files:
         if os.path.lexists(file):
-            raise click.ClickException(f"{file} is there already; nothing was written.")
+            raise click.ClickException(f"{file} already exists; nothing was written.")
     try:
         with nullcontext() if elsewhere else renew_trust(folder.absolute().with_name("onetool.yaml")):
             folder.mkdir(parents=True, exist_ok=True)
             for file, text in files.items():
                 file.write_text(text, encoding="utf-8")
     except OSError as error:
-        raise click.ClickException(f"can't write into {folder}: {error.strerror}.") from None
+        raise click.ClickException(f"Can't write into {folder}: {error.strerror}.") from None
     pack, test = files
     click.echo(f"Wrote {pack} and {test}. Try:")
     if elsewhere:
@@ -67,10 +67,10 @@ def new(name: str, folder: Path | None) -> None:
 def check(ctx: click.Context, path: Path, as_json: bool) -> None:
     """Check a pack for errors and unclear tools. Reports what would fail, and what a model could not understand."""
     app = open_app(ctx)
-    untrusted = app.untrusted  # checking a pack runs it: not one of a folder that waits to be trusted
+    untrusted = app.untrusted  # checking a pack runs it, so its folder must be trusted
     if untrusted is not None and is_inside(path, untrusted.folder.parent):
         way = ", or set ONETOOL_TRUST=1" if untrusted.mistake is None else ""
-        raise click.ClickException(f"a pack is run to be checked, and {untrusted.short}{way}")
+        raise click.ClickException(f"Checking a pack runs it, and {untrusted.short}{way}")
     found = check_packs(path, app.catalog.registry)
     if wants_json(as_json):
         print_json([msgspec.to_builtins(mistake) for mistake in found])
@@ -81,7 +81,7 @@ def check(ctx: click.Context, path: Path, as_json: bool) -> None:
 
 # The pack that `onetool packs new` writes, and its test.
 
-PACK = '''"""{title}: say here what the tools of this pack are good for."""
+PACK = '''"""{title}: say here what the tools of this pack do."""
 
 from typing import Annotated
 
@@ -90,7 +90,7 @@ from onetool.sdk import ToolFailure, get_config, tool
 pack = "{name}"
 
 
-@tool(read_only=True)  # it changes nothing, so that models may call it unasked
+@tool(read_only=True)  # it changes nothing, so models may call it without approval
 def greet(name: Annotated[str, "Who to greet."], excited: bool = False) -> str:
     """Greet somebody.
 
@@ -124,6 +124,6 @@ def test_greet():
 
 
 def pack_files(name: str) -> dict[str, str]:
-    """File names and their texts: the pack first, then its test."""
+    """Return file names and texts: first the pack, then its test."""
     words = {"name": name, "title": name.replace("_", " ").capitalize()}
     return {f"{name}.py": PACK.format(**words), f"test_{name}.py": TEST.format(**words)}

@@ -13,15 +13,15 @@ from onetool.interfaces.cli.options import config_option, find_here, noted
 from onetool.interfaces.cli.output import echo, printable
 
 NO_SERVER = (
-    "No server that uses {} runs{}. Start one: onetool serve. If other machines can reach the server, "
-    "or it is one of a cluster, sign in with a token instead: onetool tokens add NAME --role admin"
+    "No running server uses {}{}. Start one: onetool serve. If other machines can reach the server, "
+    "or it belongs to a cluster, sign in with a token instead: onetool tokens add NAME --role admin"
 )
 LINK_NOTE = "Open the page as its owner (the link works once, within ten minutes):"
 
 
 @click.command()
 @click.option("--port", type=click.IntRange(1, 65535), metavar="N", help="The port, if several servers run.")
-@click.option("--open", "opens", is_flag=True, help="Open the link in a browser, and don't print it.")
+@click.option("--open", "opens", is_flag=True, help="Open the link in a browser instead of printing it.")
 @config_option
 @click.pass_context
 @noted()
@@ -48,7 +48,7 @@ def page(ctx: click.Context, port: int | None, opens: bool) -> None:
 
 
 def new_link(config: Config, url: str) -> str | None:
-    """Make a link to the page of the server at this URL; None if none runs there that accepts links."""
+    """Return a new link to the page of the server at this URL; None if no server there accepts links."""
     with open_page_links(config) as links:
         server = links.servers().get(url)
         return None if server is None else _link(url, links.make(server))
@@ -59,9 +59,9 @@ def _link(url: str, key: str) -> str:
 
 
 def open_in_browser(config: Config, link: str) -> bool:
-    """Have a browser open a link. Returns whether one was found.
+    """Open a link in a browser. Returns whether a browser was found.
 
-    Other users could read the link among the arguments of the browser's process. So it gets a file that redirects.
+    The browser gets a file that redirects: other users could read the link in the arguments of its process.
     """
     import webbrowser
 

@@ -1,10 +1,10 @@
-"""The person at the terminal: lines that are typed, and the questions of tools that ask.
+"""The user at the terminal: typed lines, and questions from tools.
 
-Questions are put on standard error, and answers read from standard input. Where something is piped in, answers can be
-typed at the terminal itself; who wants that has to say so.
+Questions go to standard error, and answers are read from standard input. If standard input is a pipe, `at_terminal`
+reads answers from the terminal itself.
 
-Lines have history and completion where Python was built with readline; a pipe is read plainly. The history is one text
-file per command, which only its owner can read. Each process adds what was typed in it.
+Typed lines have history and completion where Python was built with readline. The history is one text file per command,
+readable only by its owner. Each process appends the lines that were typed in it.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ from onetool.core.state_folders import make_home
 from onetool.core.threads import Threads
 from onetool.interfaces.cli.output import printable
 
-LOOK = 0.05  # seconds between two looks whether a question is still worth an answer
+LOOK = 0.05  # seconds between two checks whether a question was withdrawn
 WITHDRAW_TIMEOUT = 1.0  # seconds for a question to be taken back
 STDIN, TERMINAL = 0, "/dev/tty"
 
@@ -47,7 +47,7 @@ def can_be_asked() -> bool:
 
 
 def at_terminal() -> "Person":
-    """Return the person at the terminal that this runs in, also where standard input is something else."""
+    """Return the user at this process's terminal, even if standard input is something else."""
     keyboard = _keyboard()
     return Person(STDIN if keyboard is None else keyboard)
 
@@ -60,12 +60,12 @@ def _keyboard() -> int | None:
         return STDIN
     try:
         return os.open(TERMINAL, os.O_RDONLY | getattr(os, "O_NOCTTY", 0))
-    except OSError:  # there is none, or not on this system
+    except OSError:  # no terminal, or a system without /dev/tty
         return None
 
 
 class Person:
-    """Asks the user one question at a time and reads answers from the descriptor `keyboard`."""
+    """The user, who is asked one question at a time and answers on the descriptor `keyboard`."""
 
     def __init__(self, keyboard: int = STDIN) -> None:
         self._keyboard = keyboard
@@ -75,7 +75,7 @@ class Person:
         return what in ("elicitation", "roots")
 
     def lacks(self, error: CannotAsk) -> None:
-        """Show nothing more: the message of the error is shown."""
+        """Do nothing: the message of the error is shown anyway."""
 
     def log(self, level: Level, data: Any, logger: str | None) -> None:
         click.echo(f"{level}: {printable(str(data))}", err=True)
@@ -91,7 +91,7 @@ class Person:
             try:
                 return await asyncio.shield(answer)
             except asyncio.CancelledError:
-                # The reader of a cancelled question stops, so that typed text goes to the next one.
+                # Stop reading for a cancelled question, so that typed text goes to the next question.
                 form.withdrawn.set()
                 if form.is_shown and not answer.done():
                     with suppress(asyncio.CancelledError):
@@ -114,10 +114,10 @@ class _Form:
         self.is_shown = True
         if self.withdrawn.is_set():  # before its turn came
             raise Declined("cancel")
-        with suppress(ImportError, OSError, ValueError):  # not every system has terminals of this kind
+        with suppress(ImportError, OSError, ValueError):  # not every system has termios
             import termios
 
-            with suppress(termios.error):  # what was typed before the question was shown does not answer it
+            with suppress(termios.error):  # discard what was typed before the question was shown
                 termios.tcflush(self._keyboard, termios.TCIFLUSH)
         click.echo(printable(self._question.message), err=True)
         required = self._question.schema.get("required", ())
@@ -129,13 +129,13 @@ class _Form:
         return filled
 
     def _answer(self, name: str, field: Mapping[str, Any], required: bool) -> Any:
-        """Ask for one field until it is right. Nothing, where something is needed, is a no."""
-        from onetool.core.schema import CompiledSchema  # brings the validator with it; most tools never ask
+        """Ask for one field until the answer is valid. An empty answer to a required field declines."""
+        from onetool.core.schema import CompiledSchema  # loads the validator; most tools never ask
 
-        told = printable(str(field.get("title") or field.get("description") or name))
+        label = printable(str(field.get("title") or field.get("description") or name))
         check = CompiledSchema({"type": "object", "properties": {name: field}}, closed=False)
         while True:
-            click.echo(f"  {told}{_choices(field)}: ", nl=False, err=True)
+            click.echo(f"  {label}{_choices(field)}: ", nl=False, err=True)
             text = self._line()
             if not text:
                 if "default" in field or not required:
@@ -148,15 +148,15 @@ class _Form:
             click.echo(f"  {printable('; '.join(map(str, problems)))}", err=True)
 
     def _line(self) -> str:
-        """Read a line that the user types. `input` is not used: the interpreter could not exit while it waits."""
+        """Read a typed line. `input` is not used: the interpreter could not exit while `input` waits."""
         typed = b""
         while not typed.endswith(b"\n"):
             while not _is_typed(self._keyboard):
                 if self.withdrawn.is_set():
-                    click.echo("\n  withdrawn: nobody waits for an answer any more", err=True)
+                    click.echo("\n  withdrawn: no answer is needed any more", err=True)
                     raise Declined("cancel")
             part = os.read(self._keyboard, 4096)
-            if not part:  # Ctrl-D, which ends no line
+            if not part:  # Ctrl-D
                 click.echo(err=True)
                 raise Declined("cancel")
             typed += part
@@ -164,7 +164,7 @@ class _Form:
 
 
 def _is_typed(keyboard: int) -> bool:
-    """Return whether there is something to read, now or in a moment."""
+    """Return whether there is something to read; wait for a moment."""
     try:
         return bool(select.select([keyboard], [], [], LOOK)[0])
     except (OSError, ValueError):  # not every system can tell
@@ -181,7 +181,7 @@ def _choices(field: Mapping[str, Any]) -> str:
 
 
 def _read(text: str, kind: Any) -> Any:
-    """Read a text as the type that is wanted; unchanged if it is not of that type."""
+    """Parse a text as this type; return it unchanged if it isn't of this type."""
     if kind == "boolean":
         return {"y": True, "yes": True, "true": True, "n": False, "no": False, "false": False}.get(text.lower(), text)
     if kind == "array":
@@ -192,16 +192,19 @@ def _read(text: str, kind: Any) -> Any:
         return text
 
 
-# Lines that are typed, with history and completion
+# Typed lines, with history and completion
 
 MAX_HISTORY = 1000  # lines
 
 
 class LineEditor:
-    """`complete` gives every word that the last one of a line could become; `delimiters` are what ends a word."""
+    """A line editor with history and completion.
+
+    `complete` returns the possible completions of a line's last word; `delimiters` end a word; Tab inserts `indent`
+    into an empty line.
+    """
 
     def __init__(self, history: Path, complete: Callable[[str], list[str]], delimiters: str, indent: str = "") -> None:
-        """`indent` is what the tabulator inserts in a line that is empty so far."""
         self._history = history
         self._complete = complete
         self._indent = indent
@@ -215,31 +218,31 @@ class LineEditor:
                 self._readline = readline
                 self._set_up(readline, delimiters)
 
-    def read(self, prompt: str, begun: str = "") -> str:
-        """Read a line, which begins with what is `begun`, as if it had been typed. EOFError where there is none.
+    def read(self, prompt: str, start: str = "") -> str:
+        """Read a line that begins with the editable text `start`. Raises EOFError at the end.
 
-        A prompt is for people; and `input` would write it to standard output, which is for results.
+        A pipe gets no prompt: `input` would write it to standard output, which is for results.
         """
         if not self.is_live:
             line = sys.stdin.readline()
             if not line:
                 raise EOFError
             return line.rstrip("\n")
-        with self._begun_with(begun):
+        with self._prefilled(start):
             return input(prompt)
 
     def remember(self, line: str) -> None:
-        """Offer a line again in this process."""
+        """Add a line to the history of this process."""
         if self._readline is not None and line.strip():
             self._readline.add_history(line)
 
     def keep(self, line: str) -> None:
-        """Offer a line again in later ones."""
+        """Add a line to the history of later processes."""
         if self.is_live and line.strip():
             self._new.append(line)
 
     def save(self) -> None:
-        """Write down what is to be kept."""
+        """Write the history file, if there are new lines."""
         if not self._new:
             return
         try:
@@ -254,7 +257,7 @@ class LineEditor:
     def _read_history(self) -> list[str]:
         try:
             text = self._history.read_text(encoding="utf-8", errors="replace")
-        except OSError:  # there is none yet, or it can't be read: then there is no history
+        except OSError:  # missing or unreadable: start without history
             return []
         return [line for line in text.split("\n") if line][-MAX_HISTORY:]
 
@@ -278,7 +281,7 @@ class LineEditor:
             readline.add_history(line)
 
     @contextmanager
-    def _begun_with(self, text: str) -> Iterator[None]:
+    def _prefilled(self, text: str) -> Iterator[None]:
         readline = self._readline
         if readline is None or not text:
             yield

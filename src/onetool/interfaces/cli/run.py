@@ -59,9 +59,9 @@ def run(
     allowed: list[str] | None,
     as_json: bool,
 ) -> None:
-    """Run CODE, which can call every tool, in the sandbox. With `-` it is read from standard input.
+    """Run CODE, which can call every tool, in the sandbox. `-` reads the code from standard input.
 
-    Prints the value of the last expression: YAML at a terminal, JSON in a pipe. In a pipe, a text is printed as it is.
+    Prints the value of the last expression: YAML at a terminal, JSON in a pipe. In a pipe, text is printed as is.
     Exit codes: 0 for success, 1 for failure, 2 for wrong usage.
 
     \b
@@ -99,7 +99,7 @@ def run(
 
 
 def print_live(text: str) -> None:
-    """Print what the code prints, as it prints it. On standard error: standard output is for the result."""
+    """Print the code's output on standard error; standard output is for the result."""
     click.echo(printable(text) if sys.stderr.isatty() else text, err=True, nl=False)
 
 
@@ -113,7 +113,7 @@ def print_value(app: "App", result: "RunResult", full: bool) -> str:
 
 
 def print_data(value: Any, as_json: bool) -> str:
-    """Print the value for a program: JSON. A text is printed bare, and None not at all, unless JSON was asked for."""
+    """Print the value as JSON for a program. Unless `as_json`, text is printed bare, and None not at all."""
     if value is None and not as_json:
         return ""
     text = value if isinstance(value, str) and not as_json else to_json(value)
@@ -153,9 +153,9 @@ def _code(code: str | None, file: str | None) -> str:
 
 # `onetool run -i`: line by line, with history and completion.
 
-WELCOME = "Code over your tools, in the sandbox. Tab completes, Ctrl-C stops what runs, exit or Ctrl-D leaves."
+WELCOME = "Code over your tools, in the sandbox. Tab completes, Ctrl-C stops the running code, exit or Ctrl-D leaves."
 LEAVING = ("exit", "quit", "exit()", "quit()")
-GONE = "What was defined is gone: the session starts anew."
+GONE = "All variables are gone: the session was restarted."
 INDENT = "    "
 DELIMITERS = " \t\n()[]{},=+-*/%:;<>!&|^~@\"'"
 
@@ -173,7 +173,9 @@ def repl(app: "App", allowed: Collection[str] | None) -> None:
         with asyncio.Runner() as runner:
             while (text := _read_statement(editor)) is not None:
                 word = text.strip()
-                if word in LEAVING and word.removesuffix("()") not in session.known:  # a name of the person's own
+                if (
+                    word in LEAVING and word.removesuffix("()") not in session.known
+                ):  # unless the user defined this name
                     break
                 if word:
                     _run_statement(app, runner, session, text)
@@ -184,11 +186,11 @@ def repl(app: "App", allowed: Collection[str] | None) -> None:
 
 def _run_statement(app: "App", runner: asyncio.Runner, session: "CodeSession", text: str) -> None:
     had_names = bool(session.known)
-    heard = signal.signal(signal.SIGINT, signal.SIG_IGN)  # so that Ctrl-C does not end the workers that start now
+    handler = signal.signal(signal.SIGINT, signal.SIG_IGN)  # so that Ctrl-C does not end the workers that start now
     try:
         session.open()
     finally:
-        signal.signal(signal.SIGINT, heard)
+        signal.signal(signal.SIGINT, handler)
     try:
         result = runner.run(session.run(text, print_live))
     except KeyboardInterrupt:
@@ -205,7 +207,7 @@ def _run_statement(app: "App", runner: asyncio.Runner, session: "CodeSession", t
 def _read_statement(editor: LineEditor) -> str | None:
     """Read one statement, over as many lines as it takes; None at the end."""
     lines: list[str] = []
-    brings_own = False  # what is typed, or pasted, has its indentation with it
+    brings_own = False  # a pasted line has its own indentation
     while True:
         try:
             indent = "" if brings_own else _indent_after(lines)
@@ -228,15 +230,15 @@ def _read_statement(editor: LineEditor) -> str | None:
 
 
 def _indent_after(lines: list[str]) -> str:
-    """Return how the next line begins: as the last one, deeper behind a colon, less deep where a block ends."""
+    """Return the indentation of the next line: more than the last line's after a colon, less where a block ends."""
     if not lines:
         return ""
     last = lines[-1]
-    begun = last[: len(last) - len(last.lstrip())]
+    indent = last[: len(last) - len(last.lstrip())]
     if last.rstrip().endswith(":"):
-        return begun + INDENT
+        return indent + INDENT
     ends = last.split()[:1] and last.split()[0] in ("return", "pass", "break", "continue", "raise")
-    return begun.removesuffix(INDENT) if ends else begun
+    return indent.removesuffix(INDENT) if ends else indent
 
 
 def _is_complete(text: str) -> bool:
@@ -244,7 +246,7 @@ def _is_complete(text: str) -> bool:
     first, *rest = text.split("\n")
     if text.startswith("```"):
         return len(rest) > 0 and rest[-1].startswith("```")
-    if text.startswith("$"):  # with its parameters on the same line, or on the next ones, up to an empty one
+    if text.startswith("$"):  # its parameters are on the same line, or on further lines up to an empty line
         return "=" in first or (len(rest) > 0 and not rest[-1].strip())
     compiler = CommandCompiler()
     compiler.compiler.flags |= ast.PyCF_ALLOW_TOP_LEVEL_AWAIT

@@ -27,17 +27,17 @@ from onetool.services.logs import make_log_non_blocking
 from onetool.sources.mcp_servers.settings import PlacedServer
 
 HOST_HELP = "The address to listen on. The default is the config's: 127.0.0.1."
-DRAIN_HELP = "Seconds in which requests are still taken after SIGTERM. The default is 5 in a cluster, else 0."
+DRAIN_HELP = "Seconds to keep accepting requests after SIGTERM. The default is 5 in a cluster, else 0."
 PORT_HELP = "The port. The default is the config's: 8765. With 0 the system chooses."
-NAME_HELP = "The name of the server behind --. The default is the name of the package that the command starts."
+NAME_HELP = "The name of the server after --. The default is the name of the package that the command starts."
 OPEN_HELP = "Open the page in a browser, as its owner."
-WORKERS_HELP = "How many processes serve, to use several cores. The default is 1, or ONETOOL_WORKERS."
+WORKERS_HELP = "The number of processes, to use several cores. The default is 1, or ONETOOL_WORKERS."
 
 name_option = click.option("--name", metavar="NAME", help=NAME_HELP)
 
 
 class ServingCommand(click.Command):
-    """A command that takes the command line of an MCP server behind `--`."""
+    """A command that takes the command line of an MCP server after `--`."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         at = args.index("--") if "--" in args else None
@@ -51,7 +51,7 @@ class ServingCommand(click.Command):
             raise click.UsageError(message, ctx) from None
         ctx.params["server"] = server
         if ctx.params["name"] is not None and server is None and not ctx.resilient_parsing:
-            raise click.UsageError("--name is for a server behind --: onetool serve --name time -- uvx mcp-server-time")
+            raise click.UsageError("--name is for a server after --: onetool serve --name time -- uvx mcp-server-time")
         return rest
 
     def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
@@ -92,17 +92,17 @@ def serve(
     name: str | None,
     server: list[str] | None,
 ) -> None:
-    """Serve MCP and REST over HTTP. Ctrl-C or SIGTERM stops it; SIGHUP reloads.
+    """Serve MCP and REST over HTTP. Ctrl-C or SIGTERM stops the server; SIGHUP reloads.
 
-    A command behind `--` is an MCP server to serve beside those of the config. Nothing of it is stored.
+    A command after `--` starts an MCP server to serve as well as those of the config. It is not stored.
 
-    MCP is at /mcp. It listens on this machine only. Any other host needs a credential: http.token or
+    MCP is at /mcp. The server listens on this machine only. Any other host needs a credential: http.token or
     http.jwt in the config, or a token made by `onetool tokens add`.
     """
     ignore_hang_up()
     early_stop = EarlyStop()
     if host == "":
-        raise click.BadParameter("it is empty; leave it out to listen on this machine only.", param_hint="--host")
+        raise click.BadParameter("must not be empty; leave it out to listen on this machine only.", param_hint="--host")
     if workers > 1:
         options = {"menu": menu, "watch": watch, "drain_s": drain_s, "server": server, "name": name}
         _serve_with_workers(ctx, host, port, workers, opens, allowed=allowed, **options)
@@ -117,7 +117,7 @@ def serve(
     address = bind_address(app, host or http.host, http.port if port is None else port)
     print_line = early_stop.then(_printer(app.config, address.url, servers, opens))
     ended_by = serve_app(app, address, menu=menu, allowed=allowed, print_line=print_line, drain_s=drain_s)
-    early_stop.listen()  # while it closes; the server had its own handler, and took it away
+    early_stop.listen()  # while the app closes: the server has removed its own handler
     if ended_by == signal.SIGINT:
         raise KeyboardInterrupt
 
@@ -132,13 +132,13 @@ def _serve_with_workers(
     allowed: list[str] | None,
     **options: Any,
 ) -> None:
-    """Bind the sockets here, and let several processes serve on them. `options` are those of a WorkerOrder."""
+    """Bind the sockets, and start several processes that serve on them. `options` are fields of WorkerOrder."""
     import logging
 
     if IS_WINDOWS:
-        raise click.UsageError("--workers takes a system with Unix sockets; here one process serves.")
+        raise click.UsageError("--workers needs Unix sockets, which this system lacks. Leave it out.")
     servers = _servers_of(options["server"], options["name"])
-    # It checks the config, and runs nothing of it.
+    # Check the config without running any of it.
     app = open_app(ctx, allowed, imports=False, makes_tables=True, servers=servers)
     from onetool.interfaces.http.serve import bind_address
     from onetool.interfaces.workers import WorkerOrder
@@ -167,7 +167,7 @@ def _serve_with_workers(
 
 
 def _servers_of(words: list[str] | None, name: str | None) -> dict[str, PlacedServer]:
-    """Return the server behind `--`, if there is one."""
+    """Return the server after `--`, if there is one."""
     if words is None:
         return {}
     from onetool.sources.mcp_servers.command_line import server_of
@@ -179,9 +179,9 @@ def _servers_of(words: list[str] | None, name: str | None) -> dict[str, PlacedSe
 
 
 def _printer(config: Config, url: str, servers: dict[str, PlacedServer], opens: bool) -> Callable[[str], None]:
-    """Return a function that prints the greeting, and what is known of the server behind `--`.
+    """Return a function that prints the greeting, and the log file of the server after `--`.
 
-    At a terminal, a link to the page comes first. With `opens`, a browser gets it.
+    At a terminal, a link to the page comes first. With `opens`, a browser opens the link.
     """
     about = "".join(
         f"\n{name} is starting: its tools are {name}.…, its log is {config.home / 'servers' / f'{name}.log'}\n"
@@ -192,11 +192,11 @@ def _printer(config: Config, url: str, servers: dict[str, PlacedServer], opens: 
         from onetool.interfaces.cli.page import LINK_NOTE, new_link, open_in_browser
 
         is_shown, link = stdout().isatty(), None
-        with suppress(OneToolError, OSError):  # it serves without a link, too
+        with suppress(OneToolError, OSError):  # the server also works without a link
             link = new_link(config, url) if is_shown or opens else None
         if opens and link is None:
             click.echo("--open: there is no link to this server. Open its page, and sign in with a token.", err=True)
-        elif opens:  # a browser in the terminal ends when its user leaves it
+        elif opens:  # a browser in the terminal runs until the user leaves it
             Thread(target=open_in_browser, args=(config, link), daemon=True).start()
         shown = f"{LINK_NOTE}\n  {link}\n" if link is not None and is_shown else ""
         text = f"{shown}{greeting}{about}"
@@ -204,14 +204,14 @@ def _printer(config: Config, url: str, servers: dict[str, PlacedServer], opens: 
             first, *rest = text.splitlines()
             lines = (line if line.startswith(" ") else click.style(line, bold=True) for line in rest)
             text = "\n".join((click.style(first, fg="green", bold=True), *lines))
-        with suppress(OSError):  # whoever started us may not be listening
+        with suppress(OSError):  # nobody may be reading our output
             echo(text)
 
     return print_all
 
 
 class EarlyStop:
-    """Ends the process at SIGTERM while the server starts or closes, when it has no signal handler of its own."""
+    """A SIGTERM handler that ends the process while the server, without its own handler, starts or closes."""
 
     def __init__(self) -> None:
         self._is_asked = False
@@ -225,7 +225,7 @@ class EarlyStop:
         sys.exit(0)
 
     def then(self, print_line: Callable[[str], None]) -> Callable[[str], None]:
-        """Wrap what is called when the server has started: imports of C code may have swallowed the exit."""
+        """Wrap `print_line` to stop a server whose start has swallowed the exit, as imports of C code may."""
 
         def started(text: str) -> None:
             if self._is_asked:
@@ -256,9 +256,9 @@ def mcp(
 ) -> None:
     """Serve the tools to an MCP client over stdio.
 
-    A command behind `--` is an MCP server to serve beside those of the config. Nothing of it is stored.
+    A command after `--` starts an MCP server to serve as well as those of the config. It is not stored.
 
-    The client starts this command: see `onetool init --client`. It ends when the client closes the pipe.
+    The client starts this command: see `onetool init --client`. The server stops when the client closes the pipe.
     SIGHUP reloads.
     """
     import asyncio
@@ -266,7 +266,7 @@ def mcp(
 
     ignore_hang_up()
     if sys.stdin.isatty():
-        click.echo("This is for an MCP client to start; it waits for messages. Ctrl-D ends it.", err=True)
+        click.echo("MCP clients start this command; it waits for their messages. Ctrl-D ends it.", err=True)
     source = _claim_stdin()
     app = open_app(ctx, allowed, watch=watch, servers=_servers_of(server, name))
     app.follow_settings()
@@ -288,8 +288,8 @@ def mcp(
             at_end.callback(service.close)
             await serve(service, source, stdout().fileno(), warm)
 
-    make_log_non_blocking()  # not every client reads what a server has to say beside the protocol
-    gc.freeze()  # what was made until here stays; from now on garbage is collected as usual
+    make_log_non_blocking()  # not every client reads standard error
+    gc.freeze()  # objects made so far stay; from now on, garbage is collected as usual
     gc.set_threshold(700, 10, 10)
     asyncio.run(run())
 

@@ -1,7 +1,6 @@
-"""`onetool sessions …`: what was asked and answered: list, show, export, delete.
+"""`onetool sessions …`: lists, shows, exports and deletes conversations.
 
-No tools are loaded for it, and no config is read, unless it may name a database: where state lives is all that has to
-be known.
+No tools are loaded. The config is read only if it may name a database: only the place of the state is needed.
 """
 
 import os
@@ -41,16 +40,16 @@ from onetool.interfaces.cli.output import (
 )
 
 MAX_RESULT = 300  # characters of a tool's result that are shown
-USUAL = 20  # in a list, for a person
+USUAL = 20  # sessions in a list, at a terminal
 COLUMNS = ("session", "last used", "questions", "model", "begins with")
-GAP = 3  # columns of the terminal between two of a table
+GAP = 3  # spaces between two columns
 SHORTEST_TITLE = 12  # characters
 DATABASE_WORDS = (b"database", b"include")  # a config without these has no database
 NO_SESSIONS = 'There are no sessions yet. Begin one: onetool ask "What time is it?"'
 
 
 def complete_session(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
-    """Ids, for the shell's completion; the newest first."""
+    """Complete session ids, newest first."""
     try:
         ids = ["last", *(one.id for one in _sessions(ctx.find_root().params.get("config")).list())]
     except OneToolError:
@@ -59,7 +58,7 @@ def complete_session(ctx: click.Context, _param: click.Parameter, incomplete: st
 
 
 def check_session(id: str, new: bool = False) -> str:
-    """Return the id; a usage error for what can't be one. `new`: it has to be free, which `last` never is."""
+    """Return the id. Raises UsageError for an invalid id, and for `last` if the id is for a `new` session."""
     try:
         return id if id == LAST and not new else check_id(id)
     except SessionError as error:
@@ -90,13 +89,13 @@ id_argument = click.argument("id", shell_complete=complete_session, callback=_ch
 
 @click.group(no_args_is_help=True)
 def sessions() -> None:
-    """List, show, export and delete conversations. They are those of `onetool ask`. The ID `last` is the session used
+    """List, show, export and delete conversations of `onetool ask`. The ID `last` is the session used
     last.
     """
 
 
 @sessions.command("list")
-@click.option("--limit", type=click.IntRange(min=1), metavar="N", help=f"So many of them; {USUAL} at a terminal.")
+@click.option("--limit", type=click.IntRange(min=1), metavar="N", help=f"At most N sessions; {USUAL} at a terminal.")
 @data_options
 @click.pass_context
 def list_sessions(ctx: click.Context, limit: int | None, as_json: bool) -> None:
@@ -146,13 +145,13 @@ def export(ctx: click.Context, id: str, output: str | None, force: bool) -> None
         return
     try:
         flags = os.O_WRONLY | os.O_CREAT | (os.O_TRUNC if force else os.O_EXCL)
-        with os.fdopen(os.open(output, flags, 0o600), "w", encoding="utf-8") as file:  # it may hold private things
+        with os.fdopen(os.open(output, flags, 0o600), "w", encoding="utf-8") as file:  # a session may be private
             file.write(text)
     except FileExistsError:
-        raise click.ClickException(printable(f"{output} is there already; --force replaces it.")) from None
+        raise click.ClickException(printable(f"{output} already exists; --force replaces it.")) from None
     except OSError as error:
-        raise click.ClickException(printable(f"can't write {output}: {error.strerror}.")) from None
-    click.echo(printable(f"Wrote it to {output}."), err=True)
+        raise click.ClickException(printable(f"Can't write {output}: {error.strerror}.")) from None
+    click.echo(printable(f"Wrote {output}."), err=True)
 
 
 @sessions.command()
@@ -163,20 +162,20 @@ def export(ctx: click.Context, id: str, output: str | None, force: bool) -> None
 @config_option
 @click.pass_context
 def delete(ctx: click.Context, ids: tuple[str, ...], days: int | None, everything: bool, yes: bool) -> None:
-    """Delete sessions for good. Give IDs, --older-than or --all."""
+    """Delete sessions permanently. Give IDs, --older-than or --all."""
     ways = bool(ids) + (days is not None) + everything
     if ways != 1:
-        which = "Say which: ID, --older-than DAYS, or --all" if not ways else "Say one of ID, --older-than and --all"
+        which = "Give ID, --older-than DAYS, or --all" if not ways else "Give one of ID, --older-than and --all"
         raise click.UsageError(f"{which}{', not several' if ways else ''}.")
     find_here(ctx)
     sessions = _sessions(ctx.find_root().obj)
     oldest = time() - (days or 0) * DAY
     chosen = list(dict.fromkeys(ids)) or [one.id for one in sessions.list() if everything or one.modified < oldest]
     if not chosen:
-        click.echo("There are none to delete.", err=True)
+        click.echo("There are no sessions to delete.", err=True)
         return
     what = chosen[0] if len(chosen) == 1 else counted(len(chosen), "session")
-    confirm(f"Delete {what} for good?", yes, "delete", "deleted")
+    confirm(f"Delete {what} permanently?", yes, "delete", "deleted")
     ctx.exit(0 if _deleted(sessions, chosen) else 1)
 
 
@@ -206,10 +205,10 @@ def _sessions(config: str | None) -> SessionStore:
 
 
 def _open_database(explicit: str | None) -> Database:
-    """Open the database of all state. A config that can't name one is not read. Raises ConfigError."""
+    """Open the database with the state. Reads the config only if it may name a database. Raises ConfigError."""
     found = find(explicit)
     has_database = found.config is not None
-    with suppress(OSError):  # reading it tells why
+    with suppress(OSError):  # `load_config` reports why
         text = found.config.read_bytes() if found.config else b""
         has_database = any(word in text for word in DATABASE_WORDS)
     if not has_database:
@@ -236,13 +235,13 @@ def _words(error: AskError) -> str:
 # Printing
 
 
-def print_sessions(found: Sequence[SessionInfo], most: int = USUAL) -> None:
-    """Print the first of them, as a table."""
-    print_table(counted(len(found), "session"), COLUMNS, _rows(found[:most]))
+def print_sessions(found: Sequence[SessionInfo], limit: int = USUAL) -> None:
+    """Print the first sessions as a table."""
+    print_table(counted(len(found), "session"), COLUMNS, _rows(found[:limit]))
 
 
 def _rows(found: Sequence[SessionInfo]) -> list[tuple[Any, ...]]:
-    """Titles are cut so that each has one line, beside what the others take."""
+    """Return the rows of a table, with titles cut to the space that the other columns leave."""
     from shutil import get_terminal_size
 
     facts = [(one.id, _moment(one.modified), one.turns, one.model if one.answered else NO_ANSWER) for one in found]
@@ -293,7 +292,7 @@ def _calls(message: Any) -> Iterator[str]:
     for call in message.calls:
         try:
             shown = call_line(ToolCall(call.id, call.name, mask_arguments(call.args)))
-        except RecursionError:  # arguments that are nested too deeply to look for secrets in them
+        except RecursionError:  # nested too deeply to look for secrets
             shown = printable(f"{call.name}(…)")
         yield f"  → {shown}"
 

@@ -1,4 +1,4 @@
-"""`onetool stats`: what was called, how often, and how it went; as a table, as JSON, or as a page with charts."""
+"""`onetool stats`: shows what was called, how often, and with what outcome: as a table, JSON, or a page with charts."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from onetool.app import App
     from onetool.services.stats.summary import Summary
 
-PERIODS = ("day", "week", "month", "all")  # a test holds them against those of the stats
+PERIODS = ("day", "week", "month", "all")  # a test compares them with the periods of the stats
 MAX_TOOLS = 30
 MAX_ERRORS = 5
-WORDS = ("tool", "code", "caller")  # heads of columns that are not of numbers
+WORDS = ("tool", "code", "caller")  # headings of text columns
 GAP = 3  # between two columns
 NEEDED = 4  # columns that are shown, however narrow the terminal
 
@@ -50,7 +50,7 @@ def stats(
     """Show what was called, and what it saved."""
     app = open_app(ctx, imports=False)
     summary = _summary(app, period, tool, caller)
-    page = _written(summary, file) if file or show else None
+    page = _write_page(summary, file) if file or show else None
     if wants_json(as_json):
         print_json({**summary, **({"html_report": str(page)} if page else {})})
     else:
@@ -80,8 +80,8 @@ def _summary(app: "App", period: str, tool: str | None, caller: str | None) -> "
     return summary
 
 
-def _written(summary: "Summary", file: Path | None) -> Path:
-    """Write the page to the file that was asked for, or to one of its own."""
+def _write_page(summary: "Summary", file: Path | None) -> Path:
+    """Write the page to `file`, or to a temporary file."""
     page = report(summary)
     try:
         if file is None:  # a temporary file that is not deleted, because the browser reads it later
@@ -166,7 +166,7 @@ def _minute(iso: str) -> str:
 
 
 def _print_aligned(title: str, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Words to the left, numbers to the right, and as many columns as the terminal has room for."""
+    """Print a table with text to the left, numbers to the right, and as many columns as fit the terminal."""
     from rich.console import Console
 
     columns: list[list[str]] = []

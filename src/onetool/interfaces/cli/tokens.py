@@ -1,7 +1,7 @@
-"""`onetool tokens …`: add, list and revoke the named tokens of `onetool serve`.
+"""`onetool tokens …`: adds, lists and revokes the named tokens of `onetool serve`.
 
-The token itself goes to standard output, and everything that is said about it to standard error. So a script can take
-it: TOKEN=$(onetool tokens add ci).
+The token goes to standard output, and everything else to standard error, so that a script can capture the token:
+TOKEN=$(onetool tokens add ci).
 """
 
 import json
@@ -47,7 +47,7 @@ from onetool.services.access_tokens import (
 
 NONE = "There are no named tokens. Make one: onetool tokens add NAME"
 COLUMNS = ("name", "role", "tools", "rate", "expires", "where", "")
-UNNAMED = "others that don't say their name"
+UNNAMED = "clients without a name"
 MAY = {
     "call": "call tools, run code and ask",
     "edit": "call tools, run code, ask, and change bundles and examples",
@@ -59,13 +59,13 @@ MAY = {
 def tokens() -> None:
     """Give people and programs tokens for `onetool serve`.
 
-    Each token has a name, a role, and the tools that it may call. What is stored through it belongs to its name. Only
-    hashes are kept.
+    Each token has a name, a role, and the tools that it may call. Data stored with a token belongs to its name. Only
+    hashes of tokens are stored.
     """
 
 
 def complete_token(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
-    """Return names of tokens, for the shell's completion."""
+    """Complete token names."""
     try:
         config = load_config(find(ctx.find_root().params.get("config")))
         with open_token_store(config) as store:
@@ -80,7 +80,7 @@ def complete_token(ctx: click.Context, _param: click.Parameter, incomplete: str)
 
 @tokens.command()
 @click.argument("name")
-@click.option("--role", type=click.Choice(ROLES), default="call", show_default=True, help="What it may do.")
+@click.option("--role", type=click.Choice(ROLES), default="call", show_default=True, help="What the token may do.")
 @click.option(
     "--tools",
     "patterns",
@@ -88,15 +88,15 @@ def complete_token(ctx: click.Context, _param: click.Parameter, incomplete: str)
     multiple=True,
     callback=split_names,
     shell_complete=complete_tools,
-    help="The tools that it may call: names and patterns (time.*), separated by commas. The default is all.",
+    help="Allow only these tools: names and patterns (time.*), separated by commas. The default is all.",
 )
-@click.option("--rate", metavar="RATE", help="The most requests in a time: 600/min, 10/s, 5000/day.")
-@click.option("--expires", metavar="WHEN", help="When it ends: in 30d, 12h or 4w, or a date (2027-01-01).")
-@click.option("--no-whole", is_flag=True, help="Large results come by a handle, also where a client wants them whole.")
+@click.option("--rate", metavar="RATE", help="The maximum rate of requests: 600/min, 10/s, 5000/day.")
+@click.option("--expires", metavar="WHEN", help="When the token expires: in 30d, 12h or 4w, or on a date (2027-01-01).")
+@click.option("--no-whole", is_flag=True, help="Return large results as handles, even if a client wants them whole.")
 @click.option(
     "--print", "only_print", is_flag=True, help="Store nothing: print the token, and its line for the config."
 )
-@click.option("--again", is_flag=True, help="The name was revoked before, and the same one gets the new token.")
+@click.option("--again", is_flag=True, help="Reuse a revoked name, for the same person or program.")
 @data_options
 @click.pass_context
 @noted(unless="only_print")
@@ -112,7 +112,7 @@ def add(
     again: bool,
     as_json: bool,
 ) -> None:
-    """Make a token. It is shown this once. A running server accepts it at once.
+    """Make a token. It is shown only once. Running servers accept it at once.
 
     \b
     onetool tokens add ci --tools 'time.*,web.get' --rate 600/min --expires 30d
@@ -135,7 +135,7 @@ def add(
     try:
         replaced = check_name(name, config, store, only_print, again)
     except TokenNameRevokedError as error:
-        same = "Add --again if it is for the same person or program; else take another name."
+        same = "Add --again if it is for the same person or program; otherwise choose another name."
         raise click.ClickException(f"{error} {same}") from None
     token, where = as_stored(wanted), None
     if only_print:
@@ -154,7 +154,7 @@ def add(
 
 
 def _checked(token: TokenConfig) -> TokenConfig:
-    """Return the token. Raises a usage error for what the config would refuse, too."""
+    """Return the token. Raises BadParameter for what the config would refuse."""
     for field, message, hint in token.problems():
         option = "NAME" if field == "name" else f"--{field}"
         hint = "write 30d, 12h or 4w from now, or a date: 2027-01-01" if field == "expires" else hint
@@ -163,7 +163,7 @@ def _checked(token: TokenConfig) -> TokenConfig:
 
 
 def _print_token(text: str, token: StoredToken, as_json: bool, line: str | None = None) -> None:
-    """Print the token, and its line for the config, if it is to stand there."""
+    """Print the token, and its `line` for the config, if any."""
     if as_json:
         more = {} if line is None else {"where": "config", "config": line}
         print_json({"token": text, **token_row(token), **more})
@@ -178,31 +178,33 @@ def _packs(patterns: list[str]) -> set[str]:
 
 
 def _line(token: TokenConfig) -> str:
-    """Return the entry for http.tokens, in YAML. JSON's texts are YAML's, too."""
+    """Return the entry for http.tokens in YAML, in which JSON strings are valid."""
     parts = {"name": token.name, "hash": token.hash, "tools": token.tools, "role": token.role}
     parts |= {"rate": token.rate, "expires": token.expires, "whole": None if token.whole else False}
     return "{" + ", ".join(f"{key}: {json.dumps(value)}" for key, value in parts.items() if value is not None) + "}"
 
 
 def _place(ctx: click.Context, store: TokenStore) -> str:
-    """Return where the token was stored. In a project that is not trusted, that is not the project."""
+    """Return where the token was stored: outside of a project that is not trusted."""
     place = f"in {store.place}"
     untrusted = find_here(ctx).untrusted
     return f"{place}, and not for {untrusted.folder}, which is not trusted" if untrusted else place
 
 
 def _tell_first(config: Config, names: list[str]) -> None:
-    """Say what the first token means for clients that send none, and which those are, on standard error."""
-    lines = [f"This is the first token. {_servers(config)} refuse clients that send none from now on."]
+    """Warn that clients without a token are refused from now on, and name them, on standard error."""
+    lines = [f"This is the first token. {_servers(config)} refuse clients without a token from now on."]
     if names:
-        lines.append(f"Clients that called without one in the last day: {', '.join(one or UNNAMED for one in names)}.")
+        lines.append(
+            f"Clients that called without a token in the last day: {', '.join(one or UNNAMED for one in names)}."
+        )
     elif config.audit.mode == "none":
-        lines.append("Which clients have called without one is not known: the config says audit: none.")
+        lines.append("The clients that called without a token are unknown: the config says audit: none.")
     if role := local_role(config.http):
-        lines.append(f"Clients on this machine may go on without one, with the role {role} (http.local).")
+        lines.append(f"Clients on this machine may continue without a token, with the role {role} (http.local).")
     elif config.http.url is None:  # with a proxy http.local may have no effect
         hint = "set http.local to call or edit in the config, and reload the server"
-        lines.append(f"To let clients on this machine go on without one, {hint}.")
+        lines.append(f"To let clients on this machine continue without a token, {hint}.")
     for line in lines:
         click.echo(printable(line), err=True)
 
@@ -212,13 +214,13 @@ def _servers(config: Config) -> str:
 
 
 def _tell(token: StoredToken, config: Config, where: str | None) -> None:
-    """Say what the token is for, where it was stored and how to use it, on standard error."""
+    """Print what the token is for, where it was stored and how to use it, on standard error."""
     may = MAY[token.role] + (f"; of the tools only {', '.join(token.tools)}" if token.tools else "")
-    lines = [f"This is the token of {token.name}, and is not shown again. With it one may {may}."]
+    lines = [f"This is the token of {token.name}, and is not shown again. It may {may}."]
     if not token.whole:
-        lines.append("Large results come by a handle, also where its client asks for them whole.")
+        lines.append("Large results are returned as handles, even if its client asks for them whole.")
     if token.expires is not None and token.expires <= time.time():
-        lines.append("warning: it has expired already, so that it is refused.")
+        lines.append("warning: it has already expired, so it is refused.")
     if where:
         lines.append(f"It is stored {where}. {_servers(config)} accept it at once.")
     url = _url(config)
@@ -243,11 +245,11 @@ def _url(config: Config) -> str:
 @data_options
 @click.pass_context
 def list_tokens(ctx: click.Context, as_json: bool) -> None:
-    """List the tokens that were stored, and those of the config."""
+    """List the stored tokens, and the tokens in the config."""
     config = _config(ctx)
     store = ctx.with_resource(open_token_store(config))
-    if store.view().problem == str(DatabaseAwayError()):  # its own words are about changes, and this only reads
-        raise click.ClickException("the database can't be reached: `onetool db` says why")
+    if store.view().problem == str(DatabaseAwayError()):  # the store's message is about changes, and this only reads
+        raise click.ClickException("The database can't be reached: `onetool db` shows why.")
     rows = token_rows(config, store)
     if loss := store.loss:
         click.echo(printable(f"warning: {loss}. To fix it, {LOSS_FIX}."), err=True)
@@ -278,17 +280,17 @@ def _cells(row: dict[str, Any]) -> list[str]:
 @click.pass_context
 @noted(waits=False)
 def revoke(ctx: click.Context, name: str) -> None:
-    """Revoke a token, at once, also in a running server."""
+    """Revoke a token at once, also in running servers."""
     config = _config(ctx)
     store = ctx.with_resource(open_token_store(config))
     places = revoke_token(name, config, store)
     if places is None:
-        click.echo(printable(f"{name} was revoked before."), err=True)
+        click.echo(printable(f"{name} is already revoked."), err=True)
         return
-    click.echo(f"{name} is revoked, also for servers that run.", err=True)
+    click.echo(f"{name} is revoked, also in running servers.", err=True)
     for place in places:
-        click.echo(printable(f"It stands in the config, where it is of no use any more: remove {place}."), err=True)
-    if not accepts_any(config.http, store):  # who had the last token must not get in without one
+        click.echo(printable(f"The config still has it, without effect: remove {place}."), err=True)
+    if not accepts_any(config.http, store):  # revoking the last token must not open the server
         click.echo("No token is left, so the server accepts no requests. Make one: onetool tokens add.", err=True)
 
 
@@ -298,5 +300,5 @@ def revoke(ctx: click.Context, name: str) -> None:
 def _config(ctx: click.Context) -> Config:
     import logging
 
-    logging.getLogger("onetool.serve").setLevel(logging.CRITICAL)  # it would say what the command says itself
+    logging.getLogger("onetool.serve").setLevel(logging.CRITICAL)  # it would repeat what the command prints
     return load_config(find_here(ctx))

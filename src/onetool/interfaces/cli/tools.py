@@ -1,6 +1,6 @@
-"""`onetool tools …`: see the tools, look at one, call one, find one, hand them to a model.
+"""`onetool tools …`: lists, inspects, calls, searches and exports tools.
 
-Listing tools must start fast: what only a call needs is imported by the functions of `invoke`.
+Listing tools must start fast: modules that only a call needs are imported by the functions of `invoke`.
 """
 
 import sys
@@ -157,7 +157,7 @@ def search(ctx: click.Context, query: tuple[str, ...], limit: int, allowed: list
 
 
 @tools.command()
-@click.option("--provider", required=True, type=OneOf((*PROVIDERS, "mcp")), help="Whose format.")
+@click.option("--provider", required=True, type=OneOf((*PROVIDERS, "mcp")), help="The provider whose format to print.")
 @click.option("--merge", is_flag=True, help="gemini: all declarations in one object.")
 @allow_option
 @data_options
@@ -170,7 +170,7 @@ def export(ctx: click.Context, provider: str, merge: bool, allowed: list[str] | 
 
     app = open_app(ctx, allowed, packs=None)
     picked = app.catalog.registry.allowing(allowed)
-    # All tools go in and the allow-list picks: a tool's exported name must not depend on which others are allowed.
+    # Export all tools, then apply the allow-list: a tool's exported name must not depend on it.
     print_json(provider_tools(app.tools(), provider, allowed=picked, merge=merge), as_json)
 
 
@@ -183,13 +183,13 @@ def first_line(text: str) -> str:
     return text.strip().partition("\n")[0]
 
 
-# `invoke`: reads the arguments, makes the call, gives both back as data
+# `invoke`: reading the arguments and making the call
 
 
 def invoke_tool(
     app: App, name: str, args: dict[str, Any], timeout: float | None, allowed: Collection[str] | None
 ) -> tuple[dict[str, Any], ToolResult]:
-    """Call a tool; return the call as JSON types, and its result. Secret arguments are masked in what is shown."""
+    """Call a tool. Returns the call as JSON types, with secret arguments masked, and the result."""
     import asyncio
 
     from onetool.core.lenient import recorded_call
@@ -210,7 +210,7 @@ def invoke_tool(
 
 
 def print_outcome(app: App, result: ToolResult) -> None:
-    """Print the value for a person as `run` shows it, all of it, or what went wrong."""
+    """Print the whole value as `run` shows it, or the error."""
     from onetool.interfaces.cli.run import print_error, print_value
     from onetool.script.run_result import RunResult
 
@@ -221,21 +221,21 @@ def print_outcome(app: App, result: ToolResult) -> None:
 
 
 def split_pairs(pairs: Iterable[str]) -> dict[str, str]:
-    """`key=value` each, and each key once."""
+    """Split `key=value` pairs. Raises BadParameter for a repeated key."""
     given: dict[str, str] = {}
     for pair in pairs:
         key, sign, value = pair.partition("=")
         if not sign or not key:
             raise _wrong(f"{pair!r} is not an argument: write KEY=VALUE, like path=.")
         if key in given:
-            raise _wrong(f"{key} is given twice; only one of them could be meant.")
+            raise _wrong(f"{key} is given twice; give it once.")
         given[key] = value
     return given
 
 
 def read_pairs(given: Mapping[str, str], spec: ToolSpec | None) -> dict[str, Any]:
-    """Read the arguments: a text where the tool's schema says string, else JSON. Without a tool they stay."""
-    if spec is None:  # the call says that there is none
+    """Parse the arguments: text where the tool's schema says string, else JSON. Without a tool, keep them as text."""
+    if spec is None:  # the call reports the unknown tool
         return dict(given)
     return {key: _argument(key, value, spec) for key, value in given.items()}
 
@@ -261,7 +261,7 @@ def _wrong(message: str) -> click.BadParameter:
 
 
 def read_args(text: str) -> dict[str, Any]:
-    """--args: JSON itself, `@file`, or `-` for standard input."""
+    """Parse --args: JSON itself, `@file`, or `-` for standard input."""
     from json import JSONDecodeError
 
     where, source = _source(text)
@@ -269,7 +269,7 @@ def read_args(text: str) -> dict[str, Any]:
         args = strict_decoder().decode(source)
     except JSONDecodeError as error:
         lines = source.splitlines()
-        line = lines[error.lineno - 1] if error.lineno <= len(lines) else ""  # it may break behind the last one
+        line = lines[error.lineno - 1] if error.lineno <= len(lines) else ""  # the error may be after the last line
         start = max(0, error.colno - 31)
         pointer = f"\n  {line[start : start + 60]}\n  {' ' * (error.colno - 1 - start)}^" if line else ""
         message = f"{where} is not JSON: {error.msg} at line {error.lineno}, column {error.colno}.{pointer}"
@@ -278,7 +278,7 @@ def read_args(text: str) -> dict[str, Any]:
         raise click.BadParameter(f"{where} {error}.", param_hint="--args") from None
     except RecursionError:
         raise click.BadParameter(f"{where} is nested too deep.", param_hint="--args") from None
-    except ValueError as error:  # a whole number of thousands of digits
+    except ValueError as error:  # an integer with thousands of digits
         raise click.BadParameter(f"{where} can't be read: {error}.", param_hint="--args") from None
     if not isinstance(args, dict):
         message = f'{where} is not an object; write the arguments by name, like {{"path": "."}}.'

@@ -26,7 +26,7 @@ from onetool.interfaces.cli.output import confirm, echo, is_interactive, print_j
 @click.option("--owner", is_flag=True, help="Accept the owner and the permissions of PATH.")
 @click.option("--json", "as_json", is_flag=True, help="With --list: print JSON and nothing else.")
 def trust(path: Path | None, yes: bool, lists: bool, revoke: bool, owner: bool, as_json: bool) -> None:
-    """Trust a project's folder: PATH, or this one.
+    """Trust a project's folder: PATH, or the current one.
 
     OneTool uses the config, packs, bundles and servers of a project only if you trust it. This shows what the folder
     would run, connect to and read, and which secrets it names. If it reaches further later, you are asked again. Your
@@ -45,30 +45,30 @@ def trust(path: Path | None, yes: bool, lists: bool, revoke: bool, owner: bool, 
             cells = [(visible(row["folder"]), row["kind"], row["reaches"], row["at"]) for row in rows]
             print_table("Trusted", ("folder", "kind", "reaches", "since"), cells)
         else:
-            echo("Nothing is trusted but your own ~/.onetool, and what you name with --config.")
+            echo("Nothing is trusted except your own ~/.onetool, and configs that you name with --config.")
     elif owner:
         _accept_owner(path, store, revoke, yes)
     elif revoke:
         _forget("folders", os.path.realpath(_folder(path, must_exist=False)), store)
-        click.echo("Servers that run keep what they have loaded: restart them.", err=True)
+        click.echo("Running servers keep what they have loaded: restart them.", err=True)
     else:
         _trust(_folder(path), store, yes)
 
 
 def _trust(folder: Path, store: TrustStore, yes: bool) -> None:
     if os.path.realpath(folder) == os.path.realpath(own_folder()):
-        raise click.ClickException(visible(f"{folder} is your own, and needs no trust."))
+        raise click.ClickException(visible(f"{folder} is your own folder, and needs no trust."))
     config = folder / NAME if (folder / NAME).is_file() else None
     require_ownership([folder, *([config] if config else [])], user_home(os.environ), store.owners)
     echo(visible(f"Folder: {folder}"))
     reach = _shown(folder, config, store)
     confirm("Trust it?", yes, "trust it", "changed")
     while not yes and not reach.is_like(reach_of(folder, config)):
-        echo("It has changed meanwhile. It is like this now:")
+        echo("The folder has changed in the meantime. Now:")
         reach = _shown(folder, config, store)
         confirm("Trust it?", yes, "trust it", "changed")
     store_trust(folder, reach)
-    click.echo(visible(f"{folder} is trusted. onetool trust --revoke takes that back."), err=True)
+    click.echo(visible(f"{folder} is trusted. onetool trust --revoke ends the trust."), err=True)
 
 
 def _shown(folder: Path, config: Path | None, store: TrustStore, *, err: bool = False) -> Reach:
@@ -76,7 +76,7 @@ def _shown(folder: Path, config: Path | None, store: TrustStore, *, err: bool = 
     reach = reach_of(folder, config)
     lines = list(describe_reach(reach, store.folder(folder)))
     if config is None and user_config().is_file():
-        lines.append("It has no config of its own: its packs run with yours, and can read all of your secrets.")
+        lines.append("The folder has no config: its packs run with yours, and can read all of your secrets.")
     for line in lines:
         click.echo(line, err=True) if err else echo(line)
     return reach
@@ -87,7 +87,7 @@ def _accept_owner(path: Path | None, store: TrustStore, revoke: bool, yes: bool)
     from datetime import UTC, datetime
 
     if path is None:
-        raise click.UsageError("say whose: onetool trust --owner PATH.")
+        raise click.UsageError("--owner needs a path: onetool trust --owner PATH.")
     real = os.path.realpath(path)
     if revoke:
         _forget("owners", real, store)
@@ -96,25 +96,25 @@ def _accept_owner(path: Path | None, store: TrustStore, revoke: bool, yes: bool)
         how = owner_and_mode(Path(real))
     except OSError as error:
         raise click.ClickException(visible(f"{path}: {error.strerror}.")) from None
-    others = ", and others can write it" if how["writable"] else ""
+    others = ", and others can write to it" if how["writable"] else ""
     echo(visible(f"{real} belongs to user {how['uid']}{others}."))
     if not is_interactive():
-        yes = True  # the path was named, which says it all
-    confirm("Count files there as if they were yours?", yes, "trust it", "changed")
+        yes = True  # naming the path is the answer
+    confirm("Treat files there as if they were yours?", yes, "trust it", "changed")
     how["at"] = datetime.now(UTC).isoformat(timespec="seconds")
     _change(store, lambda content: content["owners"].__setitem__(real, how))
-    click.echo(visible(f"Files in {real} count. Whether it is trusted is another question: onetool trust."), err=True)
+    click.echo(visible(f"Files in {real} count as yours. This does not trust the folder: onetool trust."), err=True)
 
 
 def _forget(part: str, real: str, store: TrustStore) -> None:
     if real not in (store.folders if part == "folders" else store.owners):
         raise click.ClickException(visible(f"{real} is not trusted; see: onetool trust --list"))
     _change(store, lambda content: content[part].pop(real, None))
-    click.echo(visible(f"{real} is trusted no longer."), err=True)
+    click.echo(visible(f"{real} is no longer trusted."), err=True)
 
 
 def _folder(path: Path | None, must_exist: bool = True) -> Path:
-    """Return the `.onetool` of a project: named, or by its project, or the one that is found from here."""
+    """Return a project's `.onetool` folder: `path`, the one in `path`, or the one found from the current folder."""
     if path is None:
         found = project_here()
         if found is None:
@@ -131,7 +131,7 @@ def _change(store: TrustStore, change: Any) -> None:
     try:
         store.change(change)
     except OSError as error:
-        raise click.ClickException(visible(f"it could not be remembered: {error}")) from None
+        raise click.ClickException(visible(f"The trust could not be stored: {error}")) from None
 
 
 # The prompt for an untrusted folder
@@ -145,13 +145,13 @@ HEADS = {
 
 
 def offer_trust(untrusted: Untrusted) -> bool:
-    """Report an untrusted folder and, at a terminal, show it and ask to trust it; whether it is trusted now."""
+    """Report an untrusted folder and, at a terminal, ask to trust it. Returns whether it is trusted now."""
     click.echo(f"onetool: {visible(untrusted)}", err=True)
     if untrusted.mistake is not None or not is_interactive():
         return False
     try:
         reach = _shown(untrusted.folder, untrusted.config, trust_store(), err=True)
-    except ConfigError as error:  # the other config is in force, and the command goes on with that
+    except ConfigError as error:  # the command continues with the other config
         click.echo(visible(error), err=True)
         return False
     if not click.confirm("Trust this folder?", err=True):
@@ -164,18 +164,18 @@ def store_trust(folder: Path, reach: Reach) -> None:
     try:
         trust_folder(folder, reach, trust_store())
     except OSError as error:
-        raise click.ClickException(visible(f"it could not be remembered: {error}")) from None
+        raise click.ClickException(visible(f"The trust could not be stored: {error}")) from None
 
 
 @contextmanager
 def renew_trust(file: Path, names: tuple[str, ...] = ()) -> Iterator[None]:
-    """Around what a person changes: see `onetool.config.trust.trust_renewed`."""
+    """Keep a folder trusted while the user changes it: see `onetool.config.trust.trust_renewed`."""
     with trust_renewed(file.absolute(), trust_store(), own_folder(), names):
         yield
 
 
 def describe_reach(reach: Reach, pin: Mapping[str, Any] | None) -> Iterator[str]:
-    """Yield what a folder reaches, line by line; with what was trusted before, what is new is marked."""
+    """Yield lines about what a folder reaches; mark what is new since `pin`, the stored trust."""
     before = None if pin is None else pin.get("reaches") or {}
     for part, head in HEADS.items():
         lines: dict[str, str] = getattr(reach, part)
@@ -195,7 +195,7 @@ def describe_reach(reach: Reach, pin: Mapping[str, Any] | None) -> Iterator[str]
         yield "No longer there:"
         yield from (f"  - {visible(line)}" for line in gone)
     if not reach.pinned():
-        yield "It runs, dials and reads nothing outside of itself."
+        yield "It runs, dials and reads nothing outside itself."
 
 
 def shown_detail(text: str) -> str:

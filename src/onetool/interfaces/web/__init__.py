@@ -1,9 +1,9 @@
-"""The page for people at `/`, and its files below `/assets`: both are open to everybody, and hold no data.
+"""The page at `/`, and its files below `/assets`. Both are public, and contain no data.
 
-The page talks to the server by its REST API alone. `static/` is what `make web` builds; it is committed, so that a
-server and the wheel need no Node. The files are read at the first visit, packed once: a server that nobody visits keeps
-none of them in memory. A file is found by its name in a dict, so that no address leads out of the folder. A client that
-does not ask for HTML, such as curl, gets a short text that says how to connect.
+The page uses only the REST API. `static/` is built by `make web` and committed, so that servers and the wheel need no
+Node. The files are read and compressed at the first visit: a server without visitors keeps none of them in memory.
+Files are looked up by name in a dict, so that no path leads out of the folder. Clients that don't ask for HTML, such as
+curl, get a short text that says how to connect.
 """
 
 import asyncio
@@ -34,18 +34,18 @@ MEDIA_TYPES = {
 }
 UNKNOWN_TYPE = b"application/octet-stream"
 PACKED_ALREADY = (".ico", ".png", ".woff2")
-SMALLEST_PACKED = 500  # bytes; a shorter file costs more to unpack than it saves
-_HASHED = re.compile(r"-[A-Za-z0-9_-]{8,}\.\w+")  # at the end of a name: other content has another name
+SMALLEST_PACKED = 500  # bytes; compressing a smaller file saves nothing
+_HASHED = re.compile(r"-[A-Za-z0-9_-]{8,}\.\w+")  # a hash of the content, at the end of the name
 
 
 class StaticFile(NamedTuple):
-    """A file as it is sent. `packed` is its gzip form, where that is shorter."""
+    """A file to send. `packed` is its gzip form, if that is shorter."""
 
     body: bytes
     packed: bytes | None
     media_type: bytes
     etag: bytes  # of the content, without quotes
-    is_hashed: bool  # its name has a hash of its content
+    is_hashed: bool  # the name contains a hash of the content
 
 
 def read_folder(folder: Path) -> dict[str, StaticFile]:
@@ -75,8 +75,8 @@ ASSETS = "/assets/"
 HTML = b"text/html"
 TEXT = b"text/plain; charset=utf-8"
 
-# Scripts and styles come from this server alone, and no frame, form or base may be put around or into the page.
-# Trusted Types: the page's own library is the only one that may write HTML.
+# Scripts and styles come only from this server; frames, forms and <base> are refused.
+# Trusted Types: only the page's own library may write HTML.
 CONTENT_SECURITY_POLICY = (
     b"default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data: blob:; "
     b"base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; "
@@ -90,12 +90,12 @@ PAGE_HEADERS = (
     (b"cross-origin-resource-policy", b"same-origin"),
     (b"permissions-policy", b"camera=(), display-capture=(), geolocation=(), microphone=(), payment=(), usb=()"),
 )
-ALWAYS_ASK = (b"cache-control", b"no-cache")  # a copy may be kept, and is asked for again each time
+ALWAYS_ASK = (b"cache-control", b"no-cache")  # a copy may be kept, but must be revalidated each time
 FOR_EVER = (b"cache-control", b"public, max-age=31536000, immutable")
 
 
 class PageApp:
-    """The ASGI app of both addresses. `connect_text` is what clients get that do not ask for HTML."""
+    """The ASGI app of the page and its files. `connect_text` returns the text for clients that don't ask for HTML."""
 
     def __init__(self, connect_text: Callable[[Scope], str], folder: Path = FOLDER) -> None:
         self._connect_text = connect_text
@@ -121,7 +121,7 @@ class PageApp:
         found = (await self._read()).get(INDEX)
         if found is None:
             message = (
-                "The page is not built in this tree. Run `make web`, which needs Node; the REST API works without."
+                "The page is not built in this tree. Run `make web`, which needs Node. The REST API needs no page."
             )
             raise HttpError(503, "not_built", message)
         await _send_file(found, headers, send, [ALWAYS_ASK, (b"vary", b"accept, accept-encoding")])
@@ -129,13 +129,13 @@ class PageApp:
     async def _asset(self, name: str, headers: Mapping[bytes, bytes], send: Send) -> None:
         found = (await self._read()).get(name)
         if found is None:
-            hint = "a page that was loaded before an update has to be loaded anew"
+            hint = "reload a page that was opened before an update"
             raise HttpError(404, "not_found", f"There is no file at {f'/{name}'[:100]!r}; {hint}.", [ALWAYS_ASK])
         cached = FOR_EVER if found.is_hashed else ALWAYS_ASK
         await _send_file(found, headers, send, [cached, (b"vary", b"accept-encoding")])
 
     async def _read(self) -> dict[str, StaticFile]:
-        """Return the files. Those of a tree that is not built yet are looked for again at the next visit."""
+        """Return the files. If the page is not built yet, the next visit looks again."""
         if not self._files:
             async with self._reading:
                 self._files = self._files or await asyncio.to_thread(read_folder, self._folder)
@@ -146,7 +146,7 @@ async def _send_file(
     file: StaticFile, headers: Mapping[bytes, bytes], send: Send, more: list[tuple[bytes, bytes]]
 ) -> None:
     packed = file.packed if takes_gzip(headers) else None
-    etag = b'"%s"' % file.etag if packed is None else b'"%s-gzip"' % file.etag  # other bytes, another ETag
+    etag = b'"%s"' % file.etag if packed is None else b'"%s-gzip"' % file.etag  # each encoding needs its own ETag
     own = [*PAGE_HEADERS, *more, (b"etag", etag)]
     known = headers.get(b"if-none-match", b"").split(b",")
     if any(one.strip().removeprefix(b"W/") in (etag, b"*") for one in known):
@@ -159,7 +159,7 @@ async def _send_file(
 
 
 async def _redirect_to_slash(scope: Scope, send: Send) -> None:
-    """Links of the page are relative: without the slash they would lead beside the mount."""
+    """Redirect to the path with a slash: the page's relative links need it."""
     query = scope.get("query_string", b"")
-    where = b"/?" + query if query else b"/"  # the mount puts its prefix before it
+    where = b"/?" + query if query else b"/"  # the mount adds its prefix
     await respond(send, 308, b"", TEXT, [*PAGE_HEADERS, (b"location", where)])

@@ -3,10 +3,10 @@
 supervisor   starts the workers, replaces those that die, passes on signals
 worker       the program of a worker
 
-Here is what the two tell each other: lines of JSON over a pair of sockets that the worker inherits. The first line is
-the order: others could read the command line or the environment, and it has a secret in it. When all workers are about
-to stop, one after the other, each gets one more: STOPPING, or LAST for the last one. When the supervisor dies the
-channel ends, and so does the worker.
+This module defines their messages: lines of JSON over a socket pair that the worker inherits. The first line is the
+order. It contains a secret, which other users could read in the command line or the environment. Before all workers
+stop, one after the other, each gets another line: STOPPING, or LAST for the last worker. When the supervisor dies, the
+channel closes, and the worker stops.
 """
 
 import msgspec
@@ -18,20 +18,20 @@ class WorkerOrder(msgspec.Struct, frozen=True, kw_only=True):
     number: int
     count: int
     run: str = ""  # the same for all workers of this start
-    config: str | None  # as it was named; None: it is found
+    config: str | None  # the path that was given; None: search for it
     host: str
     port: int
     addresses: tuple[str, ...]
-    sockets: tuple[int, ...] = ()  # descriptors that listen
+    sockets: tuple[int, ...] = ()  # descriptors of the listening sockets
     socket: str = ""  # the path where other workers reach this one
-    key: bytes = b""  # what they know each other by
-    database: str = ""  # the file that they share
+    key: bytes = b""  # authenticates the workers to each other
+    database: str = ""  # the file that the workers share
     menu: str | None = None
     allowed: list[str] | None = None
     watch: bool = False
-    server: list[str] | None = None  # the command line of an MCP server beside those of the config …
+    server: list[str] | None = None  # the command line of an additional MCP server …
     name: str | None = None  # … and its name, if it was given
-    drain_s: float | None = None  # seconds in which requests are still taken after SIGTERM
+    drain_s: float | None = None  # seconds to keep accepting requests after SIGTERM
     level: str = "warning"  # of the log
 
     def __repr__(self) -> str:
@@ -39,13 +39,13 @@ class WorkerOrder(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Serving(msgspec.Struct, frozen=True, tag="serving"):
-    """Clients can connect."""
+    """A report that clients can connect."""
 
     greeting: str
 
 
 class Reloaded(msgspec.Struct, frozen=True, tag="reloaded"):
-    """A reload has ended. `is_new`: there is another config in force now. `was_asked`: a signal asked for it."""
+    """A report that a reload has ended. `is_new`: a new config is in use. `was_asked`: a signal asked for it."""
 
     is_new: bool
     was_asked: bool

@@ -1,11 +1,11 @@
-"""Supervisor: starts the workers, replaces those that die, and passes on signals. It sees each as a `ServingProcess`.
+"""Starts the workers, replaces workers that die, and passes on signals. Each worker is a `ServingProcess`.
 
-SIGTERM, SIGINT   the workers stop one after the other, so that those who are left take the calls; a second one: at once
-SIGHUP            the workers reload one after the other; if one can't, the others keep what they have
+SIGTERM, SIGINT   the workers stop one after the other, while the rest take the calls; a second signal stops all at once
+SIGHUP            the workers reload one after the other; if one fails, the others keep their config
 
-The first worker is started before the others: what it writes down when it starts, they only read. A worker that dies
-is replaced at once; one that dies again and again, after a pause that grows. As long as others serve, it is tried for
-ever; when nobody does, the supervisor gives up after some tries.
+The first worker is started before the others, which only read what it writes at its start. A worker that dies is
+replaced at once; if it dies repeatedly, after a growing pause. The supervisor keeps trying while other workers serve;
+when no worker serves, it gives up after some tries.
 """
 
 import asyncio
@@ -37,21 +37,21 @@ from onetool.interfaces.workers import LAST, STOPPING, Reloaded, Serving, Worker
 
 PROGRAM = ("-P", "-m", "onetool.interfaces.workers.worker")
 MAX_LINE = 1024**2
-LAST_S = 5.0  # between the end of its channel and the end of the process
+LAST_S = 5.0  # between the end of a worker's channel and the end of its process
 
 log = logging.getLogger("onetool.serve")
 
-QUICK_S = 10.0  # a worker that dies earlier than that has died quickly
+QUICK_S = 10.0  # a worker that dies earlier has died quickly
 FIRST_PAUSE_S, MAX_PAUSE_S = 0.5, 30.0
-MAX_DEATHS = 6  # quick ones in a row, where nobody serves
-IN_TURN_S = 15.0  # for all of them together to stop one after the other; then the rest stops at once
-STOP_S = 30.0  # until one that was told to stop is killed
+MAX_DEATHS = 6  # quick deaths in a row, while no worker serves
+IN_TURN_S = 15.0  # for all workers to stop one after the other; then the rest stop at once
+STOP_S = 30.0  # until a stopping worker is killed
 RELOAD_S = 60.0
-MAX_PATH = 100  # bytes of the path of a socket: systems take 103 at least
+MAX_PATH = 100  # bytes of a socket's path: systems accept at least 103
 
 
 class ServingProcess:
-    """Started when it is made. `serving` is set when clients can connect, `ended` has the exit code at the end."""
+    """A worker process, started by the constructor. `serving`: clients can connect; `ended` returns the exit code."""
 
     def __init__(self, order: WorkerOrder) -> None:
         self.order = order
@@ -60,12 +60,12 @@ class ServingProcess:
         self.reloads: asyncio.Queue[Reloaded] = asyncio.Queue()
         ours, theirs = socket.socketpair()
         with theirs:
-            # Not through a shell, and no fork of our own: the interpreter starts anew, without our threads and locks.
+            # No shell and no fork: a new interpreter has none of our threads and locks.
             self._process = subprocess.Popen(  # noqa: S603 - our own program
                 [sys.executable, *PROGRAM, str(theirs.fileno())],
                 stdin=subprocess.DEVNULL,
                 pass_fds=(theirs.fileno(), *order.sockets),
-                process_group=0,  # what is typed at the terminal is for the supervisor alone
+                process_group=0,  # Ctrl-C at the terminal is only for the supervisor
             )
         self._channel = ours
         self._writer: asyncio.StreamWriter | None = None
@@ -85,7 +85,7 @@ class ServingProcess:
                 os.kill(self.pid, number)
 
     def tell_stopping(self, is_last: bool) -> None:
-        """Tell the worker that all are about to stop, and this one after all others."""
+        """Tell the worker that all workers are about to stop, and whether it is the last."""
         if self._writer is not None and not self._writer.is_closing():
             self._writer.write(LAST if is_last else STOPPING)
 
@@ -115,7 +115,7 @@ class ServingProcess:
 
 
 class WorkersFailedError(OneToolError):
-    """No worker stays alive. `exit_code` is that of the last one."""
+    """An error: no worker stays alive. `exit_code` is the last worker's."""
 
     def __init__(self, message: str, exit_code: int = 1) -> None:
         super().__init__(message)
@@ -123,10 +123,10 @@ class WorkersFailedError(OneToolError):
 
 
 class Supervisor:
-    """Keeps `count` workers that serve at the address."""
+    """A supervisor of `order.count` workers that serve at the address."""
 
     def __init__(self, order: WorkerOrder, address: BoundAddress, print_line: Callable[[str], None]) -> None:
-        """`order` is that of the first worker; its sockets, paths and key are filled in here."""
+        """Complete `order`, the first worker's, with sockets, paths and a key."""
         self._sockets = address.sockets
         self._folder = _private_folder()
         self._database = SqliteDatabase(self._folder / "workers.db")
@@ -139,14 +139,14 @@ class Supervisor:
         )
         self._print_line = print_line
         self._workers: dict[int, ServingProcess] = {}
-        self._deaths: dict[int, int] = {}  # quick ones in a row
+        self._deaths: dict[int, int] = {}  # quick deaths in a row
         self._stopped_by = 0
         self._keepers: list[asyncio.Task[None]] = []
         self._reload_wanted = asyncio.Event()
         self._stop_wanted = asyncio.Event()
 
     def run(self) -> int:
-        """Serve until a signal says to stop; gives that signal. Raises WorkersFailedError."""
+        """Serve until a signal asks to stop, and return the signal. Raises WorkersFailedError."""
         try:
             self._database.write(lambda work: None)  # makes the tables
             with asyncio.Runner() as runner:
@@ -169,7 +169,7 @@ class Supervisor:
             await _first_of(stopping, starting)
             while not self._stop_wanted.is_set():
                 await _first_of(stopping, *self._keepers)
-            starting.cancel()  # it would start those that are still missing
+            starting.cancel()  # it would start the missing workers
             await self._stop_all()
         finally:
             for task in (reloading, stopping, starting, *self._keepers):
@@ -189,7 +189,7 @@ class Supervisor:
             self._keepers.append(asyncio.create_task(self._keep(number)))
 
     async def _started(self, number: int) -> str:
-        """Start one for the first time. One that can't start says why itself, and ends us."""
+        """Start a worker for the first time. Raises WorkersFailedError if it can't start; its log says why."""
         worker = self._launch(number)
         try:
             return await worker.serving
@@ -220,23 +220,23 @@ class Supervisor:
             self._launch(number)
 
     def _pause_after(self, worker: ServingProcess, code: int) -> float:
-        """Seconds until it is replaced. Raises WorkersFailedError if that has no point."""
+        """Return the seconds until the worker is replaced. Raises WorkersFailedError after too many deaths."""
         number, is_quick = worker.order.number, monotonic() - worker.began < QUICK_S
         deaths = self._deaths[number] = self._deaths.get(number, 0) + 1 if is_quick else 0
         if deaths >= MAX_DEATHS and not any(one.is_serving for one in self._workers.values()):
-            why = f"worker {number} {_ended_how(code)}, {deaths} times in a row, and no other one serves"
-            raise WorkersFailedError(f"{why}; its log says why", code if code > 0 else 1)
+            why = f"worker {number} {_ended_how(code)}, {deaths} times in a row, and no other worker serves"
+            raise WorkersFailedError(f"{why}; see its log", code if code > 0 else 1)
         pause = 0.0 if deaths <= 1 else min(FIRST_PAUSE_S * 2 ** (deaths - 2), MAX_PAUSE_S)
         again = f"in {pause:g} s" if pause else "now"
         log.error("Worker %d (process %d) %s; it is replaced %s", number, worker.pid, _ended_how(code), again)
         return pause
 
     def _forget(self, worker: ServingProcess) -> None:
-        """Let the others know at once that it is gone: they would find out after some seconds."""
+        """Tell the other workers at once that this worker is gone; else they find out after some seconds."""
         try:
             forget_replica(self._database, f"{UNIX}{worker.order.socket}")
         except DatabaseError as error:
-            log.warning("Worker %d is gone, and the others are not told: %s", worker.order.number, error)
+            log.warning("Worker %d is gone, but the other workers could not be told: %s", worker.order.number, error)
         with suppress(OSError):
             os.unlink(worker.order.socket)
 
@@ -247,7 +247,7 @@ class Supervisor:
             log.info("Stopping at once: %s", signal.Signals(number).name)
             for worker in self._workers.values():
                 worker.signal(signal.SIGTERM)
-                worker.signal(signal.SIGINT)  # its second one: two of a kind can arrive as one
+                worker.signal(signal.SIGINT)  # a second signal, of another kind: two of the same kind can arrive as one
         self._stopped_by = self._stopped_by or number
         self._stop_wanted.set()
 
@@ -258,21 +258,21 @@ class Supervisor:
             self._reload_wanted.set()
 
     async def _stop_all(self) -> None:
-        """Stop workers one after the other: those that are left take the calls. After a while stop the rest at once."""
+        """Stop workers one after the other, while the rest take the calls. After a while, stop the rest at once."""
         workers = [worker for worker in self._workers.values() if not worker.ended.done()]
-        untold = workers.copy()
+        waiting = workers.copy()
         for worker in workers:
             worker.tell_stopping(is_last=worker is workers[-1])
         for one in self._sockets:
-            one.close()  # else who comes when the last worker has left would wait for nobody
+            one.close()  # else a client that connects after the last worker has stopped would wait in vain
         with suppress(TimeoutError):
             async with asyncio.timeout(IN_TURN_S):
-                while untold:
-                    worker = untold.pop(0)
+                while waiting:
+                    worker = waiting.pop(0)
                     worker.signal(signal.SIGTERM)
                     await asyncio.shield(worker.ended)
                     await asyncio.to_thread(self._forget, worker)
-        for worker in untold:  # for the others it would be the second one: at once
+        for worker in waiting:  # the others have had the signal; a second one would stop them at once
             worker.signal(signal.SIGTERM)
         left = [worker.ended for worker in workers if not worker.ended.done()]
         if left:
@@ -281,19 +281,19 @@ class Supervisor:
     # Reloading
 
     async def _keep_reloading(self) -> None:
-        """Reload when a signal asks for it, and where one worker has another config than the others."""
+        """Reload all workers after a signal, and the other workers after one has loaded a new config."""
         while True:
             asked = asyncio.create_task(self._reload_wanted.wait())
-            told = [asyncio.create_task(_changed(worker)) for worker in self._workers.values() if worker.is_serving]
-            soon = asyncio.create_task(asyncio.sleep(1))  # there may be other workers by then
+            changed = [asyncio.create_task(_changed(worker)) for worker in self._workers.values() if worker.is_serving]
+            soon = asyncio.create_task(asyncio.sleep(1))  # look for new workers then
             try:
-                await asyncio.wait({asked, soon, *told}, return_when=asyncio.FIRST_COMPLETED)
-                done = [one.result() for one in told if one.done() and not one.cancelled()]
+                await asyncio.wait({asked, soon, *changed}, return_when=asyncio.FIRST_COMPLETED)
+                done = [one.result() for one in changed if one.done() and not one.cancelled()]
             finally:
-                for task in (asked, soon, *told):
+                for task in (asked, soon, *changed):
                     task.cancel()
             if self._stop_wanted.is_set():
-                return  # those who are about to end need no other config
+                return  # stopping workers need no new config
             if self._reload_wanted.is_set():
                 self._reload_wanted.clear()
                 await self._reload_in_turn(list(self._workers.values()))
@@ -315,11 +315,11 @@ class Supervisor:
                 log.error("Worker %d has not reloaded within %g s", worker.order.number, RELOAD_S)
                 continue
             if not report.is_new:
-                return  # it has said why, and the others would say the same
+                return  # the worker has logged why, and the others would fail too
 
 
 async def _changed(worker: ServingProcess) -> ServingProcess:
-    """Wait until the worker has another config, which nobody asked for by a signal."""
+    """Wait until the worker has loaded a new config without a signal."""
     while True:
         report = await worker.reloads.get()
         if report.is_new and not report.was_asked:
@@ -327,7 +327,7 @@ async def _changed(worker: ServingProcess) -> ServingProcess:
 
 
 async def _first_of(*tasks: "asyncio.Task[object]") -> None:
-    """Wait for one of them, and raise what it raised."""
+    """Wait for one of the tasks, and raise its exception."""
     done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     for task in done:
         task.result()
@@ -353,4 +353,6 @@ def _private_folder() -> Path:
             if len(os.fsencode(folder)) + len("/100-01234567.sock") <= MAX_PATH:
                 return Path(folder)
             os.rmdir(folder)
-    raise WorkersFailedError("there is no folder for the sockets of the workers: set TMPDIR to a short path")
+    raise WorkersFailedError(
+        "No folder has a path short enough for the sockets of the workers: set TMPDIR to a short path"
+    )

@@ -1,4 +1,4 @@
-"""The program of one worker: `python -m onetool.interfaces.workers.worker DESCRIPTOR`. The supervisor starts it."""
+"""The program of a worker, started by the supervisor: `python -m onetool.interfaces.workers.worker DESCRIPTOR`."""
 
 import gc
 import logging
@@ -21,7 +21,7 @@ from onetool.interfaces.workers import LAST, Reloaded, Report, Serving, WorkerOr
 if TYPE_CHECKING:
     from onetool.app import App
 
-LAST_S = 30.0  # for a worker without a supervisor to stop by itself
+LAST_S = 30.0  # for a worker without a supervisor to stop
 
 
 class SupervisorChannel:
@@ -33,7 +33,7 @@ class SupervisorChannel:
         self._lock = Lock()
         self._reader = self._socket.makefile("rb")
         self.is_open = True
-        self.all_stop = self.is_last = False  # the supervisor has said so
+        self.all_stop = self.is_last = False  # set by messages of the supervisor
 
     def order(self) -> WorkerOrder:
         return decode_order(self._reader.readline())
@@ -47,7 +47,7 @@ class SupervisorChannel:
                 self.is_open = False
 
     def stop_at_end(self) -> None:
-        """Stop this process when the supervisor is gone, in a thread."""
+        """Start a thread that stops this process when the supervisor is gone."""
         Thread(target=self._watch, name="onetool-supervisor", daemon=True).start()
 
     def _watch(self) -> None:
@@ -61,7 +61,7 @@ class SupervisorChannel:
 
 
 class ReloadReports:
-    """Tells the supervisor of reloads: of those that it asked for, and of those that somebody asked this worker for."""
+    """A sender of reports on reloads, whether the supervisor or a client asked for them."""
 
     def __init__(self, app: "App", channel: SupervisorChannel) -> None:
         self._app, self._channel = app, channel
@@ -71,7 +71,7 @@ class ReloadReports:
 
     @contextmanager
     def asked(self) -> Generator[None]:
-        """Run a reload that the supervisor's signal has asked for."""
+        """Run a reload that the supervisor has asked for by a signal."""
         self._is_asked = True
         try:
             yield
@@ -88,7 +88,7 @@ class ReloadReports:
 
 
 def main() -> None:
-    """Exit codes are those of the command line."""
+    """Run a worker, and exit with the exit codes of the command line."""
     gc.set_threshold(150_000)  # as in __main__
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until the server can handle it
     signal.signal(signal.SIGTERM, _exit)
@@ -102,7 +102,7 @@ def main() -> None:
     try:
         leave_after(lambda: _serve(order, channel))
     finally:
-        if not channel.is_open:  # nobody else will
+        if not channel.is_open:  # the supervisor can't do it any more
             shutil.rmtree(Path(order.socket).parent, ignore_errors=True)
         gc.freeze()
 
@@ -120,7 +120,7 @@ def _serve(order: WorkerOrder, channel: SupervisorChannel) -> None:
     set_up_logging(order.level)
     add_to_log_lines(worker=order.number)
     claim_stdout()
-    logging.getLogger("onetool.trust").disabled = True  # the supervisor has told it
+    logging.getLogger("onetool.trust").disabled = True  # the supervisor has reported it
     sockets = tuple(socket.socket(fileno=descriptor) for descriptor in order.sockets)
     for one in sockets:
         one.set_inheritable(False)
@@ -143,7 +143,7 @@ def _serve(order: WorkerOrder, channel: SupervisorChannel) -> None:
             drain_s=order.drain_s,
         )
         for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, _exit)  # while it closes; the server had its own, and took it away
+            signal.signal(number, _exit)  # while the app closes: the server has removed its own handlers
     database.close()
 
 

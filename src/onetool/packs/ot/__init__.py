@@ -1,4 +1,4 @@
-"""The pack `ot`: tools that list what there is, explain it, read large results and report what happened.
+"""The pack `ot`: tools that list and explain tools, read large results and report usage and state.
 
 The tools are made for one `View` of the app, so `ot` is not a module of functions like other packs.
 """
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from onetool.sdk import LogSpan
 
 
-MAX_CALL_SECONDS = 600.0  # seconds: what is called has a limit of its own
+MAX_CALL_SECONDS = 600.0  # seconds; the called tool has its own limit
 
 
 def _span(name: str, **fields: Any) -> "LogSpan":
@@ -35,7 +35,7 @@ def _span(name: str, **fields: Any) -> "LogSpan":
 
 
 class DiscoveryTools:
-    """Each method with `@tool` is a tool; their docstrings are what models read."""
+    """The tools for finding and calling tools: each method with `@tool`. Models read the docstrings."""
 
     def __init__(self, view: View) -> None:
         self._view = view
@@ -59,29 +59,27 @@ class DiscoveryTools:
         """List the tools that you can call, under the names that code uses.
 
         Args:
-            pattern: Only tools with this in their name, in any case: "search", or "github." for all of a pack.
-            info: "list" for names alone, "min" for a short description of each, "full" for everything that a call
-                needs.
+            pattern: Only tools with this text in their name, ignoring case: "search", or "github." for a whole pack.
+            info: "list" for only names, "min" with a short description, "full" with everything needed for a call.
 
         Returns:
-            Names; or {name, description} of each; or {name, signature, description, source} of each and, where they
-            are known, `args` (a text for each argument), `returns`, `example` and `requires` (commands and libraries).
-            Empty when nothing matches.
+            Names; or {name, description}; or {name, signature, description, source} and, if known, `args` (a text for
+            each argument), `returns`, `example` and `requires` (commands and libraries). Empty without matches.
         """
         with _span("ot.tools", pattern=pattern, info=info):
             return self._listing.tools(*current_catalogue(), pattern, info)
 
     @tool(read_only=True, examples=['ot.packs(pattern="git", info="full")'])
     def packs(self, pattern: str = "", info: Info = "min") -> list[str | dict[str, Any]]:
-        """List the packs that the tools belong to.
+        """List the packs.
 
         Args:
-            pattern: Only packs with this in their name, in any case.
-            info: "list" for names alone, "min" for {name, source, tool_count}, "full" for instructions and tools, too.
+            pattern: Only packs with this text in their name, ignoring case.
+            info: "list" for only names, "min" for {name, source, tool_count}, "full" also for instructions and tools.
 
         Returns:
-            Names; or {name, source, tool_count} of each, `source` is local or proxy (an MCP server); in full also
-            `instructions`, where there are any, and `tools` with {name, description} of each.
+            Names; or {name, source, tool_count}, where `source` is local or proxy (an MCP server); in full also
+            `instructions`, if any, and `tools` with {name, description}.
         """
         with _span("ot.packs", pattern=pattern, info=info):
             catalogue, allowed = current_catalogue()
@@ -92,57 +90,57 @@ class DiscoveryTools:
 
     @tool(read_only=True)
     def aliases(self, pattern: str = "", info: Info = "min") -> list[str | dict[str, str]]:
-        """List the aliases: shorter names that tools can be called by.
+        """List the aliases, which are shorter names for calling tools.
 
         Args:
-            pattern: Only those with this in their name or target, in any case.
-            info: "list" for names alone, "min" for "name -> target", "full" for {name, target}.
+            pattern: Only aliases with this text in their name or target, ignoring case.
+            info: "list" for only names, "min" for "name -> target", "full" for {name, target}.
         """
         with _span("ot.aliases", pattern=pattern, info=info):
             catalogue, allowed = current_catalogue()
             every = self._view.aliases
-            if allowed is not None:  # of what may be used
+            if allowed is not None:  # only for permitted tools
                 every = {name: to for name, to in every.items() if self._listing.find(to, catalogue, allowed)}
             return listings.aliases(every, pattern, info)
 
     @tool(read_only=True)
     def snippets(self, pattern: str = "", info: Info = "min") -> list[str] | str:
-        """List the snippets: templates of code that are called as `$name key=value`, alone and not inside of code.
+        """List the snippets: code templates, called as `$name key=value`, but not inside of code.
 
         Args:
-            pattern: Only those with this in their name or description, in any case.
-            info: "list" for names alone, "min" for "name: description", "full" for parameters, body and an example,
-                as one text.
+            pattern: Only snippets with this text in their name or description, ignoring case.
+            info: "list" for only names, "min" for "name: description", "full" for a text with parameters, body and an
+                example.
         """
         with _span("ot.snippets", pattern=pattern, info=info):
             return listings.snippets(self._view, pattern, info)
 
     @tool(read_only=True, examples=['ot.help("fs.read_file")', 'ot.help(["billing", "crm"])'])
     def help(self, query: str | list[str] = "", info: Info = "min") -> str | list[str]:
-        """Explain a tool, a pack, an alias or a $snippet; or find the nearest ones, also with typos.
+        """Explain a tool, a pack, an alias or a $snippet, or find the closest ones, allowing typos.
 
         Args:
-            query: A name, several names, or words that say what you want. A pack is listed with a line for each tool.
-                Leave it out for an overview.
-            info: How much to show of each match when no name is exactly the query: "list", "min" or "full".
+            query: A name, several names, or words that describe what you need. A pack is listed with a line for each
+                tool. Without a query, the result is an overview.
+            info: The amount of detail for each match if no name equals the query: "list", "min" or "full".
 
         Returns:
-            Text; with info="list" the names that match.
+            Text; with info="list" the matching names.
         """
         with _span("ot.help", query=query, info=info):
             return self._helper.help(query, info, *current_catalogue())
 
     @tool(read_only=True, examples=['ot.search("read a file")'])
     def search(self, query: str, limit: Annotated[int, Meta(ge=1)] | None = None, pack: str | None = None) -> list[str]:
-        """Find tools by what they do, in plain words, the best first.
+        """Find tools by what they do, in plain words, best first.
 
         Args:
             query: What the tool should do.
-            limit: How many at the most. If you leave it out: 5, and fewer if their lines are long.
+            limit: The maximum number of tools. Default: 5, or fewer if their lines are long.
             pack: Only tools of this pack.
 
         Returns:
-            A line for each, its signature and what it does, and a line on how to see more. Empty when nothing fits.
+            For each tool, a line with signature and description, and a line on how to see more. Empty without matches.
         """
         from onetool.core.tool_lines import SEARCH_LIMIT, ToolLine, found_lines, tool_line  # listing does not need it
 
@@ -151,17 +149,17 @@ class DiscoveryTools:
             found = [
                 ToolLine(one.word, tool_line(one.spec, one.word))
                 for spec, _ in self._view.search(query, limit or SEARCH_LIMIT, allowed, pack)
-                if (one := self._listing.find(spec.name, catalogue, allowed))  # others have come since this run began
+                if (one := self._listing.find(spec.name, catalogue, allowed))  # the index may have newer tools
             ]
             if not found:
                 return []
             has_help = self._listing.find("ot.help", catalogue, allowed) is not None
-            about = f"All about one: ot.help({found[0].name!r}). " if has_help else ""
+            about = f"Details: ot.help({found[0].name!r}). " if has_help else ""
             return found_lines(found, about, is_limited=limit is not None)
 
     @tool(read_only=True, examples=['ot.signature("fs.read_file")'])
     def signature(self, name: str) -> str:
-        """Show the signature of a tool, in one line.
+        """Return the signature of a tool in one line.
 
         Args:
             name: The tool, as code calls it or under its own name.
@@ -172,7 +170,7 @@ class DiscoveryTools:
 
     @tool(timeout=MAX_CALL_SECONDS)
     async def call(self, name: str, args: Mapping[str, Any] | None = None) -> Any:
-        """Call any tool by its name, also one whose name is not valid in Python.
+        """Call any tool by name, including names that are not valid in Python.
 
         Args:
             name: The tool, as code calls it or under its own name.
@@ -193,14 +191,14 @@ class DiscoveryTools:
     ) -> list[Any]:
         """Call a paginated tool and return the items of all pages as one list.
 
-        Follows page and pages, offset and total, cursors and page tokens, as the tool's arguments and results show
-        them. In code, pass the tool itself, and its arguments by their names.
+        Follows page numbers, offsets, cursors and page tokens, recognised by the names of the tool's arguments and
+        results. In code, pass the tool itself, and its arguments by name.
 
         Args:
-            tool: The tool; in code itself, else its name.
+            tool: The tool in code, else its name.
             args: Its arguments by their names.
-            limit: How many items at the most; without it, more than 10,000 are an error.
-            key: The list that holds the items, where a result has several.
+            limit: The maximum number of items. By default, more than 10,000 are an error.
+            key: The name of the list with the items, if a result has several lists.
         """
         from onetool.core.paginator import MAX_PAGES, Paginator, PagingError
         from onetool.sdk import call_tool
@@ -220,24 +218,24 @@ class DiscoveryTools:
 
 # State, reports, reload
 
-RESULT_SECONDS = 20.0  # a search takes five at the most, and may have to wait as long for another one
+RESULT_SECONDS = 20.0  # a search takes up to five, and may wait as long for another one
 HEALTH_SECONDS = 120.0  # servers may take a while to start
-STATS_SECONDS = 60.0  # a million calls take some seconds to sum up
+STATS_SECONDS = 60.0  # aggregating a million calls takes some seconds
 RELOAD_SECONDS = 60.0  # packs may be slow to import
-SHOWN = 300  # characters of what was asked for, in an error …
-MAX_WORDS = 1_000  # … and of what is wrong with it
+SHOWN = 300  # characters of an argument in an error …
+MAX_WORDS = 1_000  # … and of the error's cause
 PERIODS = ("day", "week", "month", "all")
 
 
 class StateTools:
-    """As above: each method with `@tool` is a tool."""
+    """The tools for state, results, stats and reload: each method with `@tool`."""
 
     def __init__(self, view: View) -> None:
         self._view = view
 
     @tool(read_only=True)
     def config(self) -> dict[str, Any]:
-        """Show what is configured: aliases, snippets and MCP servers, by their names."""
+        """Return the configured aliases, snippets and MCP servers by name."""
         with _span("ot.config"):
             catalogue, allowed = current_catalogue()
             snippets = self._view.snippets(catalogue, allowed)
@@ -249,30 +247,30 @@ class StateTools:
 
     @tool(read_only=True, timeout=HEALTH_SECONDS)
     async def health(self) -> dict[str, Any]:
-        """Report the state of OneTool: tools that could not be loaded, MCP servers that are not connected, and servers
-        whose tools differ from those that were approved.
+        """Report the state of OneTool: tools that failed to load, MCP servers that are not connected, and servers whose
+        tools differ from the approved ones.
 
         Returns:
-            `version`, `python`, `cwd`; `registry` with status and tool_count; `proxy` with status, server_count and
-            the state of each of `servers`, and where there are any, `errors` and `changed` tools; `trust` where the
-            project's folder is not trusted and therefore not used; `findings`, what `onetool check` lists.
+            `version`, `python`, `cwd`; `registry` with status and tool_count; `proxy` with status, server_count, the
+            state of each of `servers`, and `errors` and `changed` tools, if any; `trust` if the project's folder is not
+            trusted and therefore ignored; `findings` of `onetool check`.
         """
         with _span("ot.health"):
             return await self._view.health(current_catalogue()[1])
 
     @tool(read_only=True)
     def servers(self) -> list[dict[str, Any]]:
-        """List the MCP servers whose tools are used here, and the state of each.
+        """List the MCP servers with their states.
 
         Returns:
-            {name, state, transport, tools} of each; `version`, `error` and `changed` where there are any.
+            {name, state, transport, tools} for each; also `version`, `error` and `changed`, if known.
         """
         with _span("ot.servers"):
             return self._view.servers(current_catalogue()[1])
 
     @tool(read_only=True)
     def version(self) -> str:
-        """Show the version of OneTool."""
+        """Return the version of OneTool."""
         with _span("ot.version"):
             return self._view.version
 
@@ -286,23 +284,21 @@ class StateTools:
         fuzzy: bool = False,
         column: int = 1,
     ) -> Page | str:
-        """Read lines of a large result that was stored behind a handle: a page of them, or those that match a search.
+        """Read lines of a large, stored result: a page of them, or those that match a search.
 
         Args:
-            handle: The handle that came in place of the result.
-            offset: The first line to return, counted from 1; with search, counted among the lines that match.
-            limit: How many lines to return at most.
-            search: A regular expression: only lines that match somewhere. "(?i)" at its start ignores case;
+            handle: The handle that was returned instead of the result.
+            offset: The number of the first line, starting at 1; with search, counted among the matching lines.
+            limit: The maximum number of lines.
+            search: A regular expression for the lines to return. "(?i)" at its start ignores case;
                 look-around and back-references can't be used.
-            fuzzy: Take search as plain words and return lines that contain something similar, the best first, 1000 at
-                the most.
-            column: The first character to return of the first line, counted from 1: to go on inside a very long line.
+            fuzzy: Treat search as plain words and return up to 1000 lines with similar text, best first.
+            column: The first character of the first line, starting at 1, for continuing inside a very long line.
 
         Returns:
-            `lines`; of a search also their `numbers`; `total_lines` of the whole result; how many lines are `returned`,
-            from which `offset`; and whether it `has_more`: then go on at offset + returned. A page that is too large to
-            be sent is `cut`: go on at `next`. For a handle that is unknown or expired a text that says so. Code gets
-            the value itself with ot.load.
+            `lines`; for a search, their `numbers`; `total_lines` of the whole result; the number of lines `returned`;
+            `offset`; and `has_more`: then continue at offset + returned. A page that is too large is `cut`: continue at
+            `next`. For an unknown or expired handle, an error text. In code, use ot.load for the value itself.
         """
         from onetool.services.results import HandleNotFoundError, ResultExpiredError
 
@@ -315,67 +311,66 @@ class StateTools:
 
     @tool(read_only=True, timeout=RESULT_SECONDS)
     def load(self, handle: str) -> Any:
-        """Return the value of a stored result, so that code can compute with it.
+        """Return the value of a stored result, for use in code.
 
         Args:
             handle: The handle that came in place of the result.
 
         Returns:
-            The value as the run or the tool gave it, data or a text, of 32 MB at the most. Of a run that returned no
-            value, what it printed.
+            The original value, data or text, of at most 32 MB. For a run without a value, its printed output.
         """
         with _span("ot.load", handle=handle):
             return self._view.load(handle)
 
     @tool(timeout=STATS_SECONDS, examples=['ot.stats(period="day")'])
     def stats(self, period: str = "all", tool: str | None = None, output: str | None = None) -> dict[str, Any] | str:
-        """Report which tools were called, how often, how many calls failed, and what was saved.
+        """Report which tools were called, how often, how many calls failed, and the savings.
 
         Args:
             period: "day", "week", "month" or "all".
             tool: Only this tool.
-            output: Also write a report with charts to this file (.html), below a folder that tools may use.
+            output: Also write a report with charts to this file (.html) in a folder that tools may use.
 
         Returns:
             `total_calls`, `success_rate` (percent), `context_saved` (tokens), `time_saved_ms`, `tools` with the same
-            for each, `errors`, and more; `html_report`, where one was written. If that fails, a text "Error: …".
+            for each, `errors`, and more; `html_report`, if written. On failure, a text "Error: …".
         """
         with _span("ot.stats", period=period, tool=tool, output=output):
             if period not in PERIODS:
                 known = ", ".join(PERIODS)
                 return f"Error: Invalid period '{cut(period, SHOWN)}'. Valid: {known}. Example: ot.stats(period='day')"
             try:
-                told = self._view.stats(period, tool, current_catalogue()[1])
+                report = self._view.stats(period, tool, current_catalogue()[1])
             except ToolFailure as failure:
                 return f"Error: {message_of(failure)}"
-            shown = {key: value for key, value in told.items() if key != "series"}  # that is for charts
+            shown = {key: value for key, value in report.items() if key != "series"}  # only for charts
             if output is None:
                 return shown
             try:
-                return {**shown, "html_report": self._view.write_report(output, told)}
+                return {**shown, "html_report": self._view.write_report(output, report)}
             except ToolFailure as failure:
                 return f"Error: Cannot write to '{cut(output, SHOWN)}': {cut(message_of(failure), MAX_WORDS)}"
 
     @tool(read_only=False, examples=['ot.notify(topic="notes", message="Remember to review PR #123")'])
     def notify(self, topic: str, message: str) -> str:
-        """Publish a message to a topic: append it to the file that the config names for that topic.
+        """Publish a message to a topic: append it to the topic's file in the config.
 
         Args:
-            topic: Where it belongs, such as "notes".
+            topic: The topic, such as "notes".
             message: The text.
 
         Returns:
-            OK and the file; or the text "SKIP: no matching topic".
+            OK and the file, or the text "SKIP: no matching topic".
         """
         with _span("ot.notify", topic=topic):
             return self._view.publish(topic, message)
 
     @tool(read_only=False, timeout=RELOAD_SECONDS)
     def reload(self) -> str:
-        """Read the config, the packs, the prompts and all tools again. If there is a mistake, nothing changes and the
-        error names it.
+        """Reload the config, packs, prompts and all tools. If there is a mistake, nothing changes and the error
+        describes it.
 
-        A run that has begun keeps its tools: call this alone.
+        A run keeps the tools that it started with, so call this alone.
         """
         with _span("ot.reload"):
             self._view.reload()

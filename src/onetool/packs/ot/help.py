@@ -1,10 +1,9 @@
-"""`ot.help`: explains what has exactly the given name on a page, or else lists what the query may mean.
+"""`ot.help`: the help page for an exact name, or else a list of matches.
 
-Matches are scored, best first, whether they are tools, packs, aliases or snippets:
+Tools, packs, aliases and snippets are scored alike, best first:
 
-3 + …   a name starts with the query
-2 + …   all words of the query are in the name, or, except for tools, in the text
-… 1     words of the query are in the text, or a name is spelled much like it
+3 + …   a name starts with the query 2 + …   all words of the query are in the name, or, except for tools, in the text …
+1     words of the query are in the text, or a name is similar
 """
 
 import re
@@ -23,48 +22,49 @@ from onetool.core.type_names import resolve_definition, returned_type, type_name
 from onetool.packs.ot.listings import Info, ListedTool, Listing, PackView, View, by_name, example, gist, packs_of
 
 PREFIX, WORDS = 3.0, 2.0
-WEAK = 0.2  # what scores less than this part of the best one, at most of a name's words, is not worth a line
+WEAK = 0.2  # matches below this fraction of the best score (at most WORDS) are left out
 CLOSE = 75.0  # of 100: `frirecrawl` is 95 from `firecrawl`, `web fecth` 89 from `web fetch`
-SHORT, SHORT_ALIKE = 4, 0.7  # of a name so short one slip is a third of it: `gti` is meant for `git`
-ONE_WORD = 0.6  # a word of a longer name, mistyped: `reserch` for `brv_research`
-TWO_MISTAKES = 7  # letters of a word that two mistakes leave recognisable
+SHORT, SHORT_ALIKE = 4, 0.7  # in short names, one typo is a large part: `gti` for `git`
+ONE_WORD = 0.6  # a mistyped word of a longer name: `reserch` for `brv_research`
+TWO_MISTAKES = 7  # minimum length of words that may have two typos
 MAX_COMPARED = 100  # characters of a query that are compared with names
 _SIGNS = re.compile(r"[^\w]|_")
 
 
 def tools_for(query: str, words: Mapping[str, str], found: Iterable[tuple[ToolSpec, float]]) -> list[tuple[str, float]]:
-    """Names of tools and their scores, best first. `found` is what the search says, which scores in its own way.
+    """Return the names of matching tools with scores, best first. `found` are the results of the search, with its own
+    scores.
 
-    `words` are what code calls each tool that may be shown.
+    `words` are the names in code of all visible tools.
     """
-    said, scores = comparable(query), dict[str, float]()
+    wanted, scores = comparable(query), dict[str, float]()
     for spec, score in found:
         if spec.name in words:
             naming, text = divmod(score, 1.0)
-            scores[spec.name] = _begun(said, words[spec.name]) or (WORDS if naming else 0.0) + text
+            scores[spec.name] = _prefix_score(wanted, words[spec.name]) or (WORDS if naming else 0.0) + text
     best = _sorted(scores)
     enough = min(best[0][1] if best else 0.0, WORDS) * WEAK
     return [(name, score) for name, score in best if score >= enough]
 
 
-def _begun(said: str, word: str) -> float:
-    """Score a name, or an own name, that begins with what was said: the more of it is there, the better."""
+def _prefix_score(wanted: str, word: str) -> float:
+    """Return the score of a name that starts with the query, with or without its pack. Longer prefixes score higher."""
     whole, own = comparable(word), comparable(word.rpartition(".")[2])
-    return PREFIX + len(said) / len(whole) if said and (whole.startswith(said) or own.startswith(said)) else 0.0
+    return PREFIX + len(wanted) / len(whole) if wanted and (whole.startswith(wanted) or own.startswith(wanted)) else 0.0
 
 
 class Named(NamedTuple):
-    """A pack, an alias or a snippet, ready to be compared with queries."""
+    """A pack, an alias or a snippet, prepared for matching."""
 
     name: str
     called: str
     """The name in comparable form."""
     words: frozenset[str]
-    """The words of the name and of what is said of it."""
+    """The words of the name and description."""
 
 
 def named(texts: Mapping[str, str]) -> list[Named]:
-    """`texts` are names, and what is said of each."""
+    """Return the entries for names and descriptions."""
     return [
         Named(name, called, frozenset((*called.split(), *comparable(text).split())))
         for name, text in texts.items()
@@ -73,25 +73,25 @@ def named(texts: Mapping[str, str]) -> list[Named]:
 
 
 def others_for(query: str, others: Iterable[Named]) -> list[tuple[str, float]]:
-    """Return names of packs, aliases or snippets and their scores, best first."""
-    if not (said := comparable(query)[:MAX_COMPARED]):
+    """Return the names of matching packs, aliases or snippets with scores, best first."""
+    if not (wanted := comparable(query)[:MAX_COMPARED]):
         return []
-    words = said.split()
-    return _sorted({one.name: score for one in others if (score := _score(said, words, one))})
+    words = wanted.split()
+    return _sorted({one.name: score for one in others if (score := _score(wanted, words, one))})
 
 
 def comparable(name: str) -> str:
-    """Return a name as names are compared: small letters, and spaces for signs."""
+    """Return a name in comparable form: lower case, with spaces for punctuation."""
     return " ".join(_SIGNS.sub(" ", name.casefold()).split())
 
 
-def _score(said: str, words: Sequence[str], one: Named) -> float:
-    from rapidfuzz import fuzz  # only a name that is not known needs it
+def _score(wanted: str, words: Sequence[str], one: Named) -> float:
+    from rapidfuzz import fuzz  # only needed for unknown names
     from rapidfuzz.distance import OSA
 
     called = one.called
-    if called.startswith(said):
-        return PREFIX + len(said) / len(called)
+    if called.startswith(wanted):
+        return PREFIX + len(wanted) / len(called)
     if one.words.issuperset(words):
         return WORDS + len(set(words) & set(called.split())) / len(words)
     near = (
@@ -99,14 +99,14 @@ def _score(said: str, words: Sequence[str], one: Named) -> float:
         if len(called) <= SHORT and any(2 * len(word) > SHORT and OSA.distance(word, called) == 1 for word in words)
         else 0.0
     )
-    begun = max((len(word) / len(called) for word in words if len(word) > 2 and called.startswith(word)), default=0.0)
-    closest = max(fuzz.ratio(part, called, score_cutoff=CLOSE) for part in (said, *words))
+    prefix = max((len(word) / len(called) for word in words if len(word) > 2 and called.startswith(word)), default=0.0)
+    closest = max(fuzz.ratio(part, called, score_cutoff=CLOSE) for part in (wanted, *words))
     mistyped = (ONE_WORD for word in words for part in called.split() if _is_typo(OSA.distance(word, part), word))
-    return max(begun, near, closest / 100, next(mistyped, 0.0))
+    return max(prefix, near, closest / 100, next(mistyped, 0.0))
 
 
 def _is_typo(mistakes: int, word: str) -> bool:
-    """Return whether a word with so many mistakes still means the other one."""
+    """Return whether a word with so many typos still matches."""
     return len(word) > SHORT and mistakes <= (2 if len(word) >= TWO_MISTAKES else 1)
 
 
@@ -120,37 +120,37 @@ CALLED = "Call tools in code as pack.tool(key=value). "
 OVERVIEW = f"""\
 # OneTool
 
-{CALLED}Find out what there is with:
+{CALLED}To find tools:
 
-- ot.search("what you want to do"): the tools that fit best
-- ot.tools(pattern="word"): tools by name; ot.packs(): what they belong to
+- ot.search("what you want to do"): the best matching tools
+- ot.tools(pattern="word"): tools by name; ot.packs(): their packs
 - ot.aliases(): shorter names of tools
-- ot.snippets(): templates of code that are called as $name key=value
-- ot.help("name"): all about one of these; anything else is searched for, typos included
-- ot.signature("pack.tool"): how a tool is called, in a line
+- ot.snippets(): code templates, called as $name key=value
+- ot.help("name"): details of any of these, or a search that allows typos
+- ot.signature("pack.tool"): the signature of a tool in one line
 
 Info levels of ot.tools, ot.packs, ot.aliases, ot.snippets and of matches in ot.help:
 - info="list": names only
-- info="min": names and what they are for (what you get if you say nothing)
+- info="min": names with descriptions (default)
 - info="full": everything
 
 Examples:
 - ot.tools(pattern="file", info="list")
 - ot.help("fs.read_file")
-- ot.call("any name", {{"key": "value"}}): also tools whose names are not valid in Python
+- ot.call("any name", {{"key": "value"}}): any tool, even if its name is not valid in Python
 
 Tips:
-- A large result comes back as a handle: ot.result(handle="…", offset=101), or search="regex" for the lines that matter.
-- Code computes with it again, without printing it: rows = ot.load("…").
+- Large results are returned as handles: ot.result(handle="…", offset=101), or search="regex" for matching lines.
+- Code computes with the value of a handle: rows = ot.load("…").
 - Do the whole job in one run: loop, filter, and return only what you need.
-- Something is missing? ot.health() and ot.servers() tell how things are, ot.stats() what was called.
-- ot.reload() reads the config again."""
+- Is something missing? See ot.health() and ot.servers() for the state, ot.stats() for past calls.
+- ot.reload() reloads the config."""
 
-IN_CODE = ("$", "in one run", "Code computes")  # what lines say that are about code
+IN_CODE = ("$", "in one run", "Code computes")  # texts that mark lines about code
 
 
 def overview(tools: set[str], runs: bool) -> str:
-    """Return what is true for a caller who has these tools, and can run code or not."""
+    """Return the parts of the overview that apply to the caller's tools and ability to run code."""
     parts: list[str] = []
     for part in OVERVIEW.split("\n\n"):
         lines = part.split("\n")
@@ -159,20 +159,20 @@ def overview(tools: set[str], runs: bool) -> str:
             for line in lines
             if tools.issuperset(re.findall(r"ot\.\w+", line)) and (runs or not any(word in line for word in IN_CODE))
         ]
-        if kept[:1] == lines[:1] and len(kept) >= min(len(lines), 2):  # not a heading of nothing
+        if kept[:1] == lines[:1] and len(kept) >= min(len(lines), 2):  # no heading without content
             parts.append("\n".join(kept))
     return "\n\n".join(parts) if runs else "\n\n".join(parts).replace(CALLED, "")
 
 
 # ot.help(query)
 
-MAX_TOOLS, MAX_OTHERS = 5, 3  # of each kind that matches
-MAX_TOKENS = 350  # of the matches in short; names may count for more than we guess
-MAX_PAGES = 3  # of each kind, in full
-MAX_NAMES = 50  # that are asked about at once
-SEARCHED = 50  # tools that are asked of the search
-MAX_QUERY = 1_000  # characters of a query: no name is longer, and no question
-SHOWN = 80  # of them, in an answer
+MAX_TOOLS, MAX_OTHERS = 5, 3  # matches of each kind
+MAX_TOKENS = 350  # of the list of matches; names may take more than estimated
+MAX_PAGES = 3  # full pages of each kind
+MAX_NAMES = 50  # in one query
+SEARCHED = 50  # results requested from the search
+MAX_QUERY = 1_000  # characters of a query; longer ones are truncated
+SHOWN = 80  # of them in the output
 
 
 class Help:
@@ -193,14 +193,14 @@ class Help:
         runs = context is None or context.in_code or (context.call.source != "ask" and can_run())
         if not query:
             return overview({"ot.call", *(tool.word for tool in tools)}, runs)
-        # Made once for each catalogue: another config has another one.
+        # Computed once for each catalogue.
         if there is None or there.tools is not tools or there.runs is not runs:
             there = self._last = _Catalogue(self._view, tools, catalogue, allowed, runs)
         if exact := there.called(query):
             return "\n\n".join(exact)
         found = self._matches(query, there, allowed)
         if not any(found.values()):
-            return f"No matches found for {query[:SHOWN]!r}. Browse what there is with ot.tools() or ot.packs()."
+            return f"No matches found for {query[:SHOWN]!r}. See ot.tools() or ot.packs() for lists."
         if info == "list":
             return [name for names in found.values() for name in names]
         if info == "min":
@@ -209,20 +209,20 @@ class Help:
         return "\n\n".join(dict.fromkeys(pages))
 
     def _matches(self, query: str, there: "_Catalogue", allowed: Collection[str] | None) -> dict[str, list[str]]:
-        """Return what may be meant, by its kind."""
-        said = query.removeprefix("$")
-        found = self._view.search(said, SEARCHED, allowed)
-        tools = [] if query.startswith("$") else tools_for(said, there.words, found)
+        """Return the matches by kind."""
+        wanted = query.removeprefix("$")
+        found = self._view.search(wanted, SEARCHED, allowed)
+        tools = [] if query.startswith("$") else tools_for(wanted, there.words, found)
         return {
             "Tools": [there.by_name[name].word for name, _ in tools[:MAX_TOOLS]],
-            "Packs": _best(said, there.named_packs),
-            "Snippets": [f"${name}" for name in _best(said, there.named_snippets)],
-            "Aliases": _best(said, there.named_aliases),
+            "Packs": _best(wanted, there.named_packs),
+            "Snippets": [f"${name}" for name in _best(wanted, there.named_snippets)],
+            "Aliases": _best(wanted, there.named_aliases),
         }
 
 
 class _Catalogue:
-    """Everything with a name that the caller may see."""
+    """The names that the caller may see, with their tools, packs, aliases and snippets."""
 
     def __init__(
         self, view: View, tools: list[ListedTool], catalogue: Snapshot, allowed: Collection[str] | None, runs: bool
@@ -232,7 +232,7 @@ class _Catalogue:
         self.words = {tool.spec.name: tool.word for tool in tools}
         self.by_name = by_name(tools)
         self.aliases = view.aliases
-        if allowed is not None:  # of what may be used
+        if allowed is not None:  # only for permitted tools
             self.aliases = {name: to for name, to in view.aliases.items() if to in self.by_name}
         self.runs = runs
         self.snippets = view.snippets(catalogue, allowed) if runs else {}
@@ -251,7 +251,7 @@ class _Catalogue:
         return named(self.aliases)
 
     def called(self, name: str) -> list[str]:
-        """Pages of what has exactly this name: usually one, but an alias and a snippet may share it."""
+        """Return the pages for an exact name: usually one, but an alias and a snippet may share a name."""
         found: list[str] = []
         if not name.startswith("$"):
             has_documents = self.view.has_documents
@@ -260,7 +260,7 @@ class _Catalogue:
             if (target := self.aliases.get(name)) is not None:
                 head, tool = f"# {name}\n\nAn alias: {name} -> {target}\n\n", self.by_name.get(target)
                 usage = tool and f"Usage: {name}(…) is {signature(tool.spec, target)}"
-                page = f'{usage}\n\nAll about it: ot.help("{target}")'
+                page = f'{usage}\n\nDetails: ot.help("{target}")'
                 found.append(head + (page if usage else f"There is no tool {target}, so it can't be used."))
         snippet = name.removeprefix("$")
         if snippet in self.snippets:
@@ -296,8 +296,8 @@ def _in_short(query: str, there: _Catalogue, found: dict[str, list[str]]) -> str
     shown = query[:SHOWN]
     ways = {"ot.search": f"ot.search({shown!r}, limit=20)", "ot.tools": "ot.tools(pattern=…)"}
     usable = ", or ".join(call for name, call in ways.items() if name in there.by_name)
-    more = f"All about one: ot.help({first!r}).{f' More matches: {usable}.' if usable else ''}"
-    return "\n\n".join([f"Nothing is called exactly {shown!r}. What comes closest:", *groups, more])
+    more = f"Details: ot.help({first!r}).{f' More matches: {usable}.' if usable else ''}"
+    return "\n\n".join([f"No exact match for {shown!r}. Closest matches:", *groups, more])
 
 
 # Pages: the full help of a tool, a pack, an alias or a snippet
@@ -312,7 +312,7 @@ SLUGS = {
     "web": "web-fetch",
 }
 DESCRIBED, NAMED = 250, 120  # tokens for the tools of a pack
-LINE_TOKENS = 30  # tokens of a description, where many stand together
+LINE_TOKENS = 30  # tokens of a description in a list
 
 
 def documentation(pack: str) -> str:
@@ -320,7 +320,7 @@ def documentation(pack: str) -> str:
 
 
 def _documented(pack: str, own: str | None, has_documents: bool) -> str:
-    """Return where a pack is documented: its own address, else that of the documents, else nothing."""
+    """Return a line with the pack's own documentation URL, else the default one, else an empty text."""
     url = own or (documentation(pack) if has_documents else None)
     return f"Documentation: {url}" if url else ""
 
@@ -329,7 +329,7 @@ def _page_of_tool(tool: ListedTool, has_documents: bool = True) -> str:
     spec = tool.spec
     lines = list(_arguments(spec))
     description = spec.description.strip()
-    if spec.source.startswith("proxy:"):  # indented, so that untrusted text can't imitate our headings
+    if spec.source.startswith("proxy:"):  # indented, so that untrusted text can't imitate headings
         description = "\n".join(f"  {line}".rstrip() for line in description.splitlines())
     requires: list[str] = []
     for need in spec.requires:
@@ -342,7 +342,7 @@ def _page_of_tool(tool: ListedTool, has_documents: bool = True) -> str:
         description,
         f"Signature: {signature(spec, tool.word)}",
         "\n".join(["Arguments:", *lines]) if lines else "Arguments: none",
-        f"Returns: {single_line(returned_type(spec) or 'not told')}",
+        f"Returns: {single_line(returned_type(spec) or 'unknown')}",
         f"Effect: {spec.effect}" if spec.effect else "",
         "\n".join(["Example:", *(f"  {line}" for line in example(tool).splitlines())]),
         "\n".join(["Requires:", *requires]) if requires else "",
@@ -354,7 +354,7 @@ def _page_of_tool(tool: ListedTool, has_documents: bool = True) -> str:
 
 def _page_of_pack(pack: PackView, has_documents: bool = True) -> str:
     own = next((tool.spec.docs_url for tool in pack.tools if tool.spec.docs_url), None)
-    none = "Its tools are not known yet: ot.servers() tells why." if pack.source == "proxy" else "It has no tools."
+    none = "Its tools are not known yet: see ot.servers()." if pack.source == "proxy" else "It has no tools."
     parts = [
         "\n".join(filter(None, [f"# {pack.name}", _documented(pack.name, own, has_documents)])),
         (pack.instructions or "").strip(),
@@ -365,15 +365,15 @@ def _page_of_pack(pack: PackView, has_documents: bool = True) -> str:
 
 
 def _listed(pack: PackView) -> Iterator[str]:
-    """Yield a line for each tool. Of a large pack, yield some tools with what they do, then names, then a number."""
+    """Yield a line for each tool. For a large pack, yield some tools with descriptions, then names, then a number."""
     if len(pack.tools) <= MAX_LINES:
         lines = [f"- {tool_line(tool.spec, tool.word)}" for tool in pack.tools]
         if sum(map(count_bytes, lines)) <= MAX_BYTES:
             yield from lines
             return
-    said = list(take_within(DESCRIBED, (_in_line(tool) for tool in pack.tools)))
-    yield from said
-    rest = [tool.word for tool in pack.tools[len(said) :]]
+    described = list(take_within(DESCRIBED, (_in_line(tool) for tool in pack.tools)))
+    yield from described
+    rest = [tool.word for tool in pack.tools[len(described) :]]
     named = list(take_within(NAMED, rest))
     more = f' … and {len(rest) - len(named):,} more: ot.tools(pattern="{pack.name}.")' if len(named) < len(rest) else ""
     if rest:

@@ -1,4 +1,4 @@
-"""What the pack `ot` sees of the app, and the plain data that it returns: tools, packs, aliases and snippets."""
+"""The view of the app for the pack `ot`, and the pack's lists of tools, packs, aliases and snippets as plain data."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Literal, Protocol
@@ -20,37 +20,37 @@ Info = Literal["list", "min", "full"]
 
 
 class SnippetView(Protocol):
-    """A snippet, for its readers."""
+    """A snippet as the pack needs it."""
 
     @property
     def description(self) -> str: ...
 
 
 class View(Protocol):
-    """What `ot` needs of the app. Tools come from the catalogue that the running call started with."""
+    """The app as the pack `ot` needs it. Tools come from the catalogue that the running call started with."""
 
     @property
     def version(self) -> str: ...
 
     @property
     def aliases(self) -> Mapping[str, str]:
-        """Names and the tools that they stand for."""
+        """Aliases and their target tools."""
         ...
 
     def snippets(self, catalogue: Snapshot, allowed: Collection[str] | None) -> Mapping[str, SnippetView]: ...
 
     @property
     def instructions(self) -> Mapping[str, str]:
-        """The texts on how packs are best used."""
+        """The instructions of packs."""
         ...
 
     @property
     def has_documents(self) -> bool:
-        """Whether packs without an address of their own have one among the documents."""
+        """Whether packs without a docs_url have a page in the default documentation."""
         ...
 
     def spellings(self, catalogue: Snapshot) -> Mapping[str, str]:
-        """Return every tool's own name, and what code writes for it."""
+        """Return the name in code for every tool."""
         ...
 
     def search(
@@ -64,7 +64,7 @@ class View(Protocol):
     def servers(self, allowed: Collection[str] | None) -> list[dict[str, Any]]: ...
 
     def server_packs(self, allowed: Collection[str] | None) -> list[str]:
-        """Return the names of MCP servers in code, also of those whose tools are not known yet."""
+        """Return the names of MCP servers in code, including those whose tools are not known yet."""
         ...
 
     async def health(self, allowed: Collection[str] | None) -> dict[str, Any]: ...
@@ -74,21 +74,21 @@ class View(Protocol):
         ...
 
     def load(self, handle: str) -> Any:
-        """Return the value of a stored result of that caller. Raises ToolFailure."""
+        """Return the value of a stored result of the running call's caller. Raises ToolFailure."""
         ...
 
     def publish(self, topic: str, message: str) -> str: ...
 
     def reload(self) -> None:
-        """Reload everything or nothing; raises ToolFailure with the reason."""
+        """Reload everything, or nothing after a mistake. Raises ToolFailure with the reason."""
         ...
 
     def stats(self, period: str, tool: str | None, allowed: Collection[str] | None) -> "Summary":
-        """Return the stats, with only those names that are allowed. Raises ToolFailure if they can't be read."""
+        """Return the stats of allowed tools. Raises ToolFailure if they can't be read."""
         ...
 
     def write_report(self, path: str, stats: "Summary") -> str:
-        """Write a page of them to a file below an allowed folder, and return its path. ToolFailure says why not."""
+        """Write a report of the stats to a file in an allowed folder and return its path. Raises ToolFailure."""
         ...
 
 
@@ -96,16 +96,16 @@ class View(Protocol):
 
 
 def current_catalogue() -> tuple[Snapshot, Collection[str] | None]:
-    """Return the catalogue that the running call belongs to, and the allow-list that it is under."""
+    """Return the catalogue and the allow-list of the running call."""
     context = current_call.get()
     if context is None or context.environment is None:
         return Snapshot({}), None
     return context.tools or context.environment.snapshot(), context.allowed
 
 
-# Plain data of what there is
+# Lists as plain data
 
-MAX_PATTERN = 1_000  # characters of a pattern: no name is longer
+MAX_PATTERN = 1_000  # characters of a pattern; longer ones are truncated
 
 
 def normalized(pattern: str) -> str:
@@ -119,11 +119,11 @@ def contains(pattern: str, *texts: str) -> bool:
 # ot.tools
 
 SpellingsOf = Callable[[Snapshot], Mapping[str, str]]
-"""What code writes for each tool of a catalogue, by the tool's own name."""
+"""Returns the name in code for each tool of a catalogue."""
 
-# What stands in an example for an argument that must be given.
+# Values for required arguments in examples.
 STAND_INS: Mapping[Any, Any] = {"integer": 1, "number": 0.5, "boolean": True, "array": [], "object": {}}
-SHORT = 200  # characters of a description, where many stand together
+SHORT = 200  # characters of a description in a list
 
 
 class ListedTool(msgspec.Struct, frozen=True):
@@ -133,16 +133,16 @@ class ListedTool(msgspec.Struct, frozen=True):
     spec: ToolSpec
     gist: str
     names: tuple[str, ...]
-    dotted: tuple[str, ...]  # the same with a pack before each: a tool without one is under `config`
+    dotted: tuple[str, ...]  # the same with the pack, which is `config` for tools without one
 
     @property
     def pack(self) -> str:
-        """As code says it."""
+        """The pack's name in code."""
         return self.word.partition(".")[0] if "." in self.spec.name else self.spec.pack
 
 
 class Listing:
-    """Lists tools; spellings are cached per catalogue."""
+    """The list of tools, with spellings cached per catalogue."""
 
     def __init__(self, spellings: SpellingsOf) -> None:
         self._spellings = spellings
@@ -151,7 +151,7 @@ class Listing:
     def tools(
         self, catalogue: Snapshot, allowed: Collection[str] | None = None, pattern: str = "", info: Info = "min"
     ) -> list[Any]:
-        """Return the tools whose name contains the pattern, in the order of the catalogue."""
+        """Return the tools whose names contain the pattern, in catalogue order."""
         wanted = normalized(pattern)
         found = [
             one
@@ -163,7 +163,7 @@ class Listing:
         return [in_short(one) if info == "min" else in_full(one) for one in found]
 
     def of(self, catalogue: Snapshot, allowed: Collection[str] | None = None) -> list[ListedTool]:
-        """Return all tools that may be seen, in the order of the catalogue."""
+        """Return all visible tools in catalogue order."""
         every, _ = self._all(catalogue)
         if allowed is None:
             return every
@@ -171,8 +171,8 @@ class Listing:
         return [one for one in every if one.spec.name in permitted]
 
     def find(self, name: str, catalogue: Snapshot, allowed: Collection[str] | None = None) -> ListedTool | None:
-        """Return the tool that code calls so, or that is called so."""
-        if catalogue.has(name):  # then the others need not be listed
+        """Return the tool with this name, or with this name in code."""
+        if catalogue.has(name):  # avoids listing the others
             spec = catalogue.get(name)
             shown = spec is not None and spec.enabled and not spec.hidden
             one = _listed_tool(self._spellings(catalogue)[name], spec) if spec is not None and shown else None
@@ -190,7 +190,7 @@ class Listing:
 
 
 def by_name(tools: Iterable[ListedTool]) -> dict[str, ListedTool]:
-    """Each tool by its own name and by what code calls it; one without a dot also under its pack, `config`."""
+    """Return the tools by name and by name in code. Tools without a dot are also found with the pack `config`."""
     under_pack = {f"{one.pack}.{one.word}": one for one in tools if "." not in one.spec.name}
     return under_pack | {name: one for one in tools for name in (one.spec.name, one.word)}
 
@@ -208,7 +208,7 @@ def in_short(one: ListedTool) -> dict[str, str]:
 
 
 def gist(description: str, most: int = SHORT) -> str:
-    """Return the first paragraph of a description, which tells what a tool is good for."""
+    """Return the first paragraph of a description, truncated."""
     first = description.strip().partition("\n\n")[0]
     return cut(" ".join(first.split()), most)
 
@@ -232,7 +232,7 @@ def in_full(one: ListedTool) -> dict[str, Any]:
 
 
 def arguments(schema: Mapping[str, Any], order: Iterable[str]) -> Iterator[str]:
-    """Yield what is said of each argument, in the order of the signature, and the fields of those that are objects."""
+    """Yield the descriptions of the arguments in signature order, with the fields of objects."""
     for name in order:
         part = schema["properties"][name]
         words = part.get("description") if isinstance(part, Mapping) else None
@@ -242,7 +242,7 @@ def arguments(schema: Mapping[str, Any], order: Iterable[str]) -> Iterator[str]:
 
 
 def example(tool: ListedTool) -> str:
-    """Return the author's example, or a call with what must be given."""
+    """Return the author's first example, or a call with the required arguments."""
     if tool.spec.examples:
         return tool.spec.examples[0]
     schema = tool.spec.input_schema
@@ -270,7 +270,7 @@ def _stand_in(schema: Any, root: Mapping[str, Any]) -> Any:
 
 
 class PackView(msgspec.Struct, frozen=True, kw_only=True):
-    """A pack under the name that code has for it."""
+    """A pack by its name in code."""
 
     name: str
     source: str  # local or proxy
@@ -286,7 +286,7 @@ class PackView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def packs_of(tools: Iterable[ListedTool], servers: Iterable[str], instructions: dict[str, str]) -> dict[str, PackView]:
-    """Return the packs by their names, in the order of the tools; then servers whose tools are not known yet."""
+    """Return the packs by name, in the order of their tools, followed by servers whose tools are not known yet."""
     members: dict[str, list[ListedTool]] = {}
     for tool in tools:
         members.setdefault(tool.pack, []).append(tool)
@@ -326,7 +326,7 @@ def aliases(every: Mapping[str, str], pattern: str, info: Info) -> list[Any]:
 
 
 def snippets(view: View, pattern: str, info: Info) -> list[str] | str:
-    """List the snippets. In full they are text, made for reading: a definition is code, and shows what it becomes."""
+    """List the snippets. In full, the result is one text with the definition of each."""
     wanted = normalized(pattern).removeprefix("$")
     every = view.snippets(*current_catalogue())
     found = {name: one for name, one in every.items() if contains(wanted, name, one.description)}

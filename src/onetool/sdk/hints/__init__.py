@@ -1,12 +1,12 @@
-"""HintReader: turns type hints into JSON Schema, and into conversions from JSON to what the function asks for.
+"""Converts type hints to JSON Schema, and JSON values to the hinted types.
 
-form       JsonForm, the result for one hint; `$defs`; hints that are written as text
-values     text, numbers, dates, paths, enums, unions, lists, tuples, sets and dicts
-records    classes with fields: dataclass, TypedDict, NamedTuple, msgspec.Struct
+form       JsonForm, the result for one hint; `$defs`; hints written as text values     text, numbers, dates, paths,
+enums, unions, lists, tuples, sets and dicts records    classes with fields: dataclass, TypedDict, NamedTuple,
+msgspec.Struct
 
-Here are also Annotated hints (bounds, lengths, patterns, descriptions) and pydantic's models, which describe and
-convert themselves. The constraints of msgspec.Meta, annotated_types and pydantic's Field have the same attribute names,
-so they are known by these. Pydantic is imported only when a hint comes from it.
+This module also handles Annotated hints (bounds, lengths, patterns, descriptions) and pydantic's models, which have
+their own schemas and conversions. The constraints of msgspec.Meta, annotated_types and pydantic's Field are recognised
+by their attribute names, which are the same. Pydantic is imported only for hints that use it.
 """
 
 import operator
@@ -61,16 +61,16 @@ def _model_form(hints: HintForms, hint: Any) -> JsonForm:
 
     try:
         adapter: Any = TypeAdapter(hint)
-        # `core.plain` dumps a model by its fields' own names, unless the model says otherwise.
+        # `core.plain` dumps a model by its field names, unless the model is configured otherwise.
         by_alias = not hints.is_output or bool(getattr(hint, "model_config", {}).get("serialize_by_alias"))
         mode = "serialization" if hints.is_output else "validation"
         schema = adapter.json_schema(ref_template=REF + "{model}", mode=mode, by_alias=by_alias)
-    except Exception as error:  # noqa: BLE001 - pydantic has a dozen; each means that it can't be described
+    except Exception as error:  # noqa: BLE001 - pydantic has a dozen exceptions for models without a schema
         raise UnsupportedHintError(hint, f"pydantic says: {str(error).splitlines()[0]}") from None
 
     def convert(value: Any) -> Any:
         try:
-            # As JSON, not as Python data: a strict model takes a date from text in the one, and not in the other.
+            # As JSON, not as Python data: strict models accept a date as text only in JSON.
             return adapter.validate_json(msgspec.json.encode(value))
         except ValidationError as error:
             first = error.errors(include_url=False, include_context=False, include_input=False)[0]
@@ -91,7 +91,7 @@ _BOUNDS: dict[str, tuple[str, Test, str]] = {
     "gt": ("exclusiveMinimum", operator.gt, "more than {}"),
     "le": ("maximum", operator.le, "at most {}"),
     "lt": ("exclusiveMaximum", operator.lt, "less than {}"),
-    # 0.3 is a multiple of 0.1, whatever binary fractions say.
+    # With a tolerance: 0.3 is a multiple of 0.1, but not in binary fractions.
     "multiple_of": (
         "multipleOf",
         lambda value, step: abs(value / step - round(value / step)) < 1e-9,
@@ -103,8 +103,8 @@ _LENGTHS: dict[str, tuple[str, Test, str]] = {
     "max_length": ("max", lambda value, limit: len(value) <= limit, "a length of at most {}"),
 }
 _OTHERS: dict[str, tuple[str, Test, str]] = {
-    "aware": ("", lambda value, _: value.tzinfo is not None, "a time zone with it"),
-    "naive": ("", lambda value, _: value.tzinfo is None, "no time zone with it"),
+    "aware": ("", lambda value, _: value.tzinfo is not None, "a value with a time zone"),
+    "naive": ("", lambda value, _: value.tzinfo is None, "a value without a time zone"),
     "func": ("", lambda value, test: bool(test(value)), "a value that passes {}"),
 }
 _TESTS = {**_BOUNDS, **_LENGTHS, **_OTHERS}
@@ -113,19 +113,19 @@ _COUNTED = {"string": "Length", "array": "Items", "object": "Properties"}
 
 def _annotated_form(hints: HintForms, hint: Any) -> JsonForm:
     inner, *metadata = get_args(hint)
-    if not hints.is_output and any(hasattr(fact, _HOOK) for fact in metadata):  # only pydantic can carry these out
+    if not hints.is_output and any(hasattr(fact, _HOOK) for fact in metadata):  # only pydantic can validate these
         return _model_form(hints, hint)
     form, facts = hints.form(inner), list[Any]()
     for fact in metadata:
         own = getattr(fact, "metadata", None)  # pydantic's Field holds its constraints in a list
         facts += [fact, *(own if isinstance(own, list) else ())]
     rules = [rule for fact in facts for rule in _rules(fact)]
-    schema, said = form.schema, True
+    schema, is_complete = form.schema, True
     for name, limit in rules:
         schema, whole = _with_rule(schema, name, limit)
-        said = said and whole
+        is_complete = is_complete and whole
     schema = {**schema, **_description_of(facts)}
-    return JsonForm(schema, _checked(form.convert, rules) if rules else form.convert, as_is=form.as_is and said)
+    return JsonForm(schema, _checked(form.convert, rules) if rules else form.convert, as_is=form.as_is and is_complete)
 
 
 def _rules(fact: Any) -> Iterator[tuple[str, Any]]:
@@ -134,7 +134,7 @@ def _rules(fact: Any) -> Iterator[tuple[str, Any]]:
     for name in (*_BOUNDS, *_LENGTHS, "pattern"):
         limit = getattr(fact, name, None)
         if limit is not None:
-            yield name, getattr(limit, "pattern", limit)  # which may be compiled already
+            yield name, getattr(limit, "pattern", limit)  # may be a compiled pattern
     zone = getattr(fact, "tz", None)
     if zone is not None:
         yield ("naive" if zone is False else "aware"), zone
@@ -143,7 +143,7 @@ def _rules(fact: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _description_of(facts: Iterable[Any]) -> Schema:
-    """Return what is said for the reader: a description above all. The last one wins: it is nearest to its use."""
+    """Return the descriptive keywords, such as the description. The last one wins, because it is closest to the use."""
     words: Schema = {}
     for fact in facts:
         if isinstance(fact, str):
@@ -161,7 +161,7 @@ def _description_of(facts: Iterable[Any]) -> Schema:
 
 
 def _with_rule(schema: Schema, name: str, limit: Any) -> tuple[Schema, bool]:
-    """Return the schema with the rule, and whether it says all of it: for every type that the value can have."""
+    """Return the schema with the rule, and whether it expresses the rule for every type of the value."""
     if "anyOf" in schema:
         parts = [_with_rule(part, name, limit) for part in schema["anyOf"]]
         return {**schema, "anyOf": [part for part, _ in parts]}, all(whole for _, whole in parts)
@@ -171,7 +171,7 @@ def _with_rule(schema: Schema, name: str, limit: Any) -> tuple[Schema, bool]:
     if name in _BOUNDS:
         if kind in ("integer", "number") and isinstance(limit, int | float) and isfinite(limit):
             keyword = _BOUNDS[name][0]
-    elif "contentEncoding" not in schema:  # its text is longer than the bytes that the rule is about
+    elif "contentEncoding" not in schema:  # a rule on bytes does not apply to the encoded text
         if name in _LENGTHS and kind in _COUNTED:
             keyword = _LENGTHS[name][0] + _COUNTED[kind]
         elif name == "pattern" and kind == "string":
@@ -180,7 +180,7 @@ def _with_rule(schema: Schema, name: str, limit: Any) -> tuple[Schema, bool]:
 
 
 def _checked(convert: Convert, rules: list[tuple[str, Any]]) -> Convert:
-    """Add checks that a schema may not express: of dates and decimals, of a set's size once its items are unique."""
+    """Add checks that a schema can't express, such as for dates, decimals and the size of a set without duplicates."""
     tests = [(*_TESTS[name][1:], limit) for name, limit in rules if name in _TESTS]
 
     def convert_checked(value: Any) -> Any:
@@ -189,8 +189,8 @@ def _checked(convert: Convert, rules: list[tuple[str, Any]]) -> Convert:
             try:
                 passes = converted is None or test(converted, limit)
             except (TypeError, AttributeError):
-                # As in JSON Schema: a rule says nothing of values of another kind. But two times, one with a zone and
-                # one without, are of one kind and can't be compared: that would let everything through.
+                # As in JSON Schema, rules ignore values of other kinds. But times with and without a zone are of one
+                # kind and can't be compared; ignoring these would let everything pass.
                 passes = type(converted) is not type(limit)
             if not passes:
                 raise HintMismatchError(words.format(getattr(limit, "__name__", limit)), value)
@@ -211,25 +211,25 @@ _KINDS: dict[Any, Callable[["HintReader", Any], JsonForm]] = {
     **dict.fromkeys(MAPPINGS, mapping_form),
 }
 _ADVICE: dict[Any, str] = {
-    abc.Callable: "a tool takes data, not functions: take a name, and look the function up",
-    type: "take its name as text, or a Literal of those that there are",
+    abc.Callable: "a tool takes data, not functions: use a name, and look up the function",
+    type: "use a name as text, or a Literal of the possible names",
     **dict.fromkeys((abc.Iterator, abc.Generator, abc.AsyncIterator, abc.AsyncIterable), "use a list"),
 }
 _USE_DATA = "use text, numbers, lists, dicts, or a class with typed fields (a dataclass, TypedDict or model)"
 
 
 class HintReader:
-    """Reads the hints of one schema: what has a name is defined once, however often it is used."""
+    """A reader for the hints of one schema. Named types are defined once."""
 
     def __init__(self, names: dict[str, Any] | None = None, is_output: bool = False) -> None:
         self.is_output = is_output
-        self._names = names or {}  # that a hint written as text may use
+        self._names = names or {}  # names that hints written as text may use
         self.definitions: dict[str, Schema] = {}
         self._scalars = OUTGOING if is_output else SCALARS
         self._named: dict[Any, _Named] = {}
 
     def form(self, hint: Any) -> JsonForm:
-        """Read what a hint means to a caller. Raises UnsupportedHintError, a TypeError, if it means nothing in JSON."""
+        """Return the form of a hint. Raises UnsupportedHintError, a TypeError, if the hint has no JSON form."""
         origin = get_origin(hint)
         if origin is None:
             origin = hint
@@ -242,7 +242,7 @@ class HintReader:
             return kind(self, hint)
         if isinstance(origin, type):
             is_model = hasattr(origin, _HOOK) or hasattr(origin, "__pydantic_validator__")
-            if is_model and not (self.is_output and is_record(origin)):  # pydantic's dataclasses leave like any other
+            if is_model and not (self.is_output and is_record(origin)):  # pydantic's dataclasses are dumped like others
                 return _model_form(self, hint)
             if is_record(origin):
                 return record_form(self, hint)
@@ -259,7 +259,7 @@ class HintReader:
             aliased = value[args] if args else value
             return self.named(hint, origin.__name__, lambda: self.form(aliased), inline=True)
         if isinstance(origin, TypeVar):
-            # There is no other way to write a union of a tuple.
+            # Python has no other syntax for a union of the types in a tuple.
             either = Union[origin.__constraints__] if origin.__constraints__ else Any  # noqa: UP007
             return self.form(origin.__bound__ or either)
         if isinstance(origin, str | ForwardRef):
@@ -269,11 +269,13 @@ class HintReader:
         raise UnsupportedHintError(hint, _USE_DATA)
 
     def named(self, hint: Any, name: str, read: Callable[[], JsonForm], inline: bool = False) -> JsonForm:
-        """Return a form with a name: written once, it may contain itself. `inline` ones are named only then."""
+        """Return a form with a definition, so that it may contain itself. With `inline`, add a definition only for
+        forms that do.
+        """
         known = self._named.get(hint)
         if known is None:
             known = self._named[hint] = _Named(free_name(self.definitions, name))
-            self.definitions[known.name] = {}  # the name is taken while its parts are read
+            self.definitions[known.name] = {}  # reserves the name while the parts are read
             known.form = read()
             if inline and not known.used:
                 del self.definitions[known.name], self._named[hint]
@@ -283,15 +285,15 @@ class HintReader:
         return known.reference()
 
     def _text(self, text: str) -> JsonForm:
-        """Read a hint that is still text: its name was not known, or what it names contains itself."""
+        """Return the form of a hint that is still text: its name is unknown or recursive."""
         hint = evaluated(text, self._names)
         if isinstance(hint, str):
-            raise UnsupportedHintError(text, "nothing of that name is known when the function is read")
+            raise UnsupportedHintError(text, "the name is undefined when the function is loaded")
         return self.named(text, identifier(text), lambda: self.form(hint), inline=True)
 
 
 class _Named:
-    """A named form that may still be being built: recursive hints refer to it."""
+    """A named form, perhaps incomplete, that recursive hints refer to."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -303,7 +305,7 @@ class _Named:
         return JsonForm(reference(self.name), self._convert, as_is=as_is)
 
     def _convert(self, value: Any) -> Any:
-        assert self.form is not None  # noqa: S101 - values come when all hints are read
+        assert self.form is not None  # noqa: S101 - values are converted after all hints are read
         return self.form.convert(value)
 
 

@@ -1,4 +1,4 @@
-"""JsonForm: the JSON Schema of a type hint, and the conversion from a JSON value to what the hint asks for."""
+"""JsonForm: the JSON Schema of a type hint, and the conversion from JSON values to the hinted type."""
 
 import sys
 from collections.abc import Callable
@@ -12,11 +12,10 @@ Convert = Callable[[Any], Any]
 
 
 class JsonForm(msgspec.Struct, frozen=True):
-    """The JSON Schema of a hint, and the way from a JSON value to what the hint asks for.
+    """The JSON Schema of a hint, and the conversion from JSON values to the hinted type.
 
-    `convert` checks as it goes, so that a union can tell which of its alternatives a value is. Where `as_is` holds,
-    whatever fits the schema already is what the hint asks for, and nobody needs to convert it. So do values of the type
-    `exact`.
+    `convert` also checks the value, so that unions can find the matching alternative. With `as_is`, values that match
+    the schema need no conversion. Nor do values of the type `exact`.
     """
 
     schema: Schema
@@ -26,9 +25,9 @@ class JsonForm(msgspec.Struct, frozen=True):
 
 
 class HintForms(Protocol):
-    """What a kind of hint needs of the reader: the forms of its parts, and definitions to share."""
+    """The reader as used by the forms: it provides the forms of parts, and shared definitions."""
 
-    is_output: bool  # the schema is for what a function returns, as it looks after `core.plain`
+    is_output: bool  # the schema is for return values, as converted by `core.plain`
     definitions: dict[str, Schema]
 
     def form(self, hint: Any) -> JsonForm: ...
@@ -37,7 +36,7 @@ class HintForms(Protocol):
 
 
 class UnsupportedHintError(TypeError):
-    """A hint that has no form in JSON: which, and what to use instead. The parameter is known further up."""
+    """A hint without a JSON form, with advice on what to use instead. Callers add the parameter."""
 
     def __init__(self, hint: Any, advice: str, parameter: str = "") -> None:
         self.hint = hint
@@ -47,7 +46,7 @@ class UnsupportedHintError(TypeError):
 
 
 class HintMismatchError(Exception):
-    """A value that a hint does not allow: what was expected, or what its own constructor said."""
+    """A value that does not match a hint: the expected value, or the message of the constructor."""
 
     def __init__(self, expected: str, got: Any = None, message: str = "", path: tuple[str | int, ...] = ()) -> None:
         super().__init__(message or expected)
@@ -57,18 +56,18 @@ class HintMismatchError(Exception):
         self.path = path
 
     def under(self, step: str | int) -> Self:
-        """Return the same mismatch with the container's key before its path."""
+        """Return the same mismatch with the container's key prepended to the path."""
         self.path = (step, *self.path)
         return self
 
 
 def hint_text(hint: Any) -> str:
-    """Return a hint as its author wrote it, more or less."""
+    """Return the text of a hint, approximately as written."""
     return hint.__name__ if isinstance(hint, type) and not hasattr(hint, "__args__") else str(hint)
 
 
 def constructor_form(build: Callable[..., Any], expected: str) -> Convert:
-    """Turn a constructor of Python's own into a conversion. `expected` says more than its messages do."""
+    """Return a conversion that uses a built-in constructor, and `expected` instead of the constructor's messages."""
 
     def convert(value: Any) -> Any:
         try:
@@ -79,7 +78,7 @@ def constructor_form(build: Callable[..., Any], expected: str) -> Convert:
     return convert
 
 
-# `$defs`: what has a name is written once, at the top of the schema, and referred to.
+# `$defs`: named types are defined once at the top of the schema, and referred to.
 
 REF = "#/$defs/"
 
@@ -89,12 +88,12 @@ def reference(name: str) -> Schema:
 
 
 def identifier(text: str) -> str:
-    """Return a name that can stand in a reference as it is: `Page[int]` becomes `Page_int_`."""
+    """Return a name that needs no escaping in references: `Page[int]` becomes `Page_int_`."""
     return "".join(char if char.isalnum() else "_" for char in text)
 
 
 def free_name(definitions: dict[str, Schema], name: str, definition: Schema | None = None) -> str:
-    """Return the name; with a number, if another definition has it already."""
+    """Return the name, with a number if another definition has it."""
     free, number = name, 1
     while free in definitions and (definition is None or definitions[free] != definition):
         number += 1
@@ -103,7 +102,7 @@ def free_name(definitions: dict[str, Schema], name: str, definition: Schema | No
 
 
 def adopt(definitions: dict[str, Schema], name: str, schema: Schema) -> Schema:
-    """Take over a schema from elsewhere: its definitions join ours, and an object becomes a definition itself."""
+    """Add a foreign schema: its definitions are merged, and an object becomes a definition itself."""
     schema = dict(schema)
     own: dict[str, Schema] = dict(schema.pop("$defs", {}))
     if "properties" in schema:
@@ -117,7 +116,7 @@ def adopt(definitions: dict[str, Schema], name: str, schema: Schema) -> Schema:
 
 
 def inlined(schema: Schema, definitions: dict[str, Schema]) -> Schema:
-    """Return a whole schema. A mere reference becomes what it refers to: readers look for `type` at the top."""
+    """Return a complete schema. A reference at the top is resolved, because readers expect `type` there."""
     name = schema.get("$ref", "").removeprefix(REF)
     if name and not _refers(definitions, REF + name):
         schema = definitions[name]
@@ -143,7 +142,7 @@ def _replaced(part: Any, changed: dict[str, str]) -> Any:
 
 
 def evaluated(hint: Any, names: dict[str, Any]) -> Any:
-    """Return the hint that a text stands for, also inside of another hint. Text that names nothing stays as it is."""
+    """Evaluate a hint written as text, also inside of other hints. Unknown names stay text."""
     try:
         return get_type_hints(SimpleNamespace(__annotations__={"it": hint}), names, include_extras=True)["it"]
     except Exception:  # noqa: BLE001 - text is evaluated, so it may raise anything
@@ -151,6 +150,6 @@ def evaluated(hint: Any, names: dict[str, Any]) -> Any:
 
 
 def alias_value(alias: Any) -> Any:
-    """Return what a `type` alias stands for. Before Python 3.12 one that contains itself is written as text."""
+    """Return the value of a `type` alias. Before Python 3.12, recursive aliases are written as text."""
     value = alias.__value__
     return evaluated(value, vars(sys.modules[alias.__module__])) if isinstance(value, str) else value

@@ -1,6 +1,6 @@
 """Forms of classes with named fields: dataclass, TypedDict, NamedTuple and msgspec.Struct.
 
-Each is an object in JSON; a NamedTuple is an array.
+They are objects in JSON, except that NamedTuples are arrays.
 """
 
 from collections.abc import Callable, Iterator
@@ -24,11 +24,11 @@ from onetool.sdk.hints.form import (
 from onetool.sdk.hints.values import or_null
 
 NO_DEFAULT: Any = object()
-"""No default: None is one."""
+"""Marks a missing default, because None is a valid one."""
 
 
 def with_default(form: JsonForm, default: Any) -> JsonForm:
-    """`city: str = None` takes null too, whatever its hint says."""
+    """Return the form for a default: with `city: str = None`, null is valid, too."""
     return or_null(form) if default is None else form
 
 
@@ -44,7 +44,7 @@ def property_schema(form: JsonForm, description: str | None, default: Any = NO_D
 
 
 def as_data(value: Any) -> Any:
-    """Return a value as JSON; nothing, if it is an object that only Python knows."""
+    """Return a value as JSON data; NO_DEFAULT for objects without a JSON form."""
     if isinstance(value, float) and not isfinite(value):
         return NO_DEFAULT
     try:
@@ -59,7 +59,7 @@ _QUALIFIERS = ("Required", "NotRequired", "ReadOnly", "Final")
 
 
 class RecordField(msgspec.Struct, frozen=True):
-    """One field: `key` is its name in JSON, `name` in Python; a Struct's tag has none there."""
+    """A field: `key` is its name in JSON, `name` in Python (None for a Struct's tag)."""
 
     key: str
     name: str | None
@@ -97,7 +97,7 @@ def fields_of(cls: Any, is_output: bool = False) -> Iterator[RecordField]:
                 yield RecordField(field.name, field.name, _unqualified(types[field.name]), required, default)
     elif is_typed_dict(cls):
         for key, hint in types.items():
-            # Asked of the hint first: hints that were written as text were not understood when the class was made.
+            # Check the hint first: hints written as text were not evaluated when the class was created.
             word = _word(hint)
             required = word != "NotRequired" and (word == "Required" or key in cls.__required_keys__)
             yield RecordField(key, key, _unqualified(hint), required)
@@ -108,7 +108,7 @@ def fields_of(cls: Any, is_output: bool = False) -> Iterator[RecordField]:
 
 
 def is_typed_dict(cls: type) -> bool:
-    return hasattr(cls, "__required_keys__")  # of typing's as of typing_extensions'
+    return hasattr(cls, "__required_keys__")  # for both typing and typing_extensions
 
 
 def _is_named_tuple(cls: type) -> bool:
@@ -143,7 +143,7 @@ def _read_record(hints: HintForms, hint: Any, cls: type) -> JsonForm:
     variables = dict(zip(getattr(cls, "__parameters__", ()), get_args(hint), strict=False))
     try:
         fields = [*fields_of(cls, hints.is_output)]
-    except Exception as error:  # noqa: BLE001 - hints that are text are evaluated, so they may raise anything
+    except Exception as error:  # noqa: BLE001 - evaluating hints may raise anything
         raise UnsupportedHintError(hint, f"the hints of its fields can't be read: {error}") from None
     parts: dict[str, FieldForm] = {}
     for field in fields:
@@ -156,7 +156,7 @@ def _read_record(hints: HintForms, hint: Any, cls: type) -> JsonForm:
 
 def _as_object(cls: type, fields: list[RecordField], parts: dict[str, FieldForm], closed: bool) -> JsonForm:
     text = cls.__dict__.get("__doc__") or ""
-    docs = read_text("" if text.startswith(f"{cls.__name__}(") else text)  # a signature that Python put there
+    docs = read_text("" if text.startswith(f"{cls.__name__}(") else text)  # a generated signature
     required = [field.key for field in fields if field.required]
     properties = {
         field.key: property_schema(parts[field.key].form, docs.parameters.get(field.name or ""), field.default)
@@ -168,7 +168,7 @@ def _as_object(cls: type, fields: list[RecordField], parts: dict[str, FieldForm]
     if required:
         schema["required"] = required
     if closed:
-        schema["additionalProperties"] = False  # as for the arguments themselves: a misspelt key is told
+        schema["additionalProperties"] = False  # as for arguments: misspelt keys are errors
     is_dict = is_typed_dict(cls)
     build = dict if is_dict else _constructor(cls)
 
@@ -183,7 +183,7 @@ def _as_object(cls: type, fields: list[RecordField], parts: dict[str, FieldForm]
 
 
 def _as_array(cls: type, fields: list[RecordField], parts: dict[str, FieldForm]) -> JsonForm:
-    """Describe a record as a tuple, as in Python: its fields by their places. Their names are there for the reader."""
+    """Return the form of a record as an array of its fields. The names are only titles."""
     least, most = sum(field.required for field in fields), len(fields)
     places = [{"title": field.key, **property_schema(parts[field.key].form, None, field.default)} for field in fields]
     schema: Schema = {"type": "array", "prefixItems": places, "items": False, "minItems": least, "maxItems": most}
@@ -217,13 +217,13 @@ def _constructor(cls: type) -> Callable[[dict[str, Any]], Any]:
         try:
             return cls(**values)
         except (TypeError, ValueError) as error:
-            raise HintMismatchError(cls.__name__, message=str(error)) from None  # its own check, in its own words
+            raise HintMismatchError(cls.__name__, message=str(error)) from None  # the message of the class's own check
 
     return build
 
 
 def _bind_type_variables(hint: Any, variables: dict[Any, Any]) -> Any:
-    """Return a field's hint with the type variables of its class filled in."""
+    """Return a field's hint with the type variables of its class replaced."""
     if isinstance(hint, TypeVar):
         return variables.get(hint, hint)
     free = getattr(hint, "__parameters__", ())

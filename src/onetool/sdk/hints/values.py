@@ -28,8 +28,8 @@ from onetool.sdk.hints.form import (
 
 BuildContainer = Callable[[Any], Any]
 
-FEW = 1_000  # items that may have what hashes they like
-MAX_ALIKE = 100  # different ones with the same hash
+FEW = 1_000  # fewer items are not checked
+MAX_ALIKE = 100  # different items with the same hash
 
 ARRAYS: dict[Any, BuildContainer] = {
     list: list,
@@ -53,13 +53,13 @@ MAPPINGS: dict[Any, BuildContainer] = {
 
 
 def array_form(hints: HintForms, hint: Any) -> JsonForm:
-    """Any number of items of one kind."""
+    """Return the form of an array with items of one type."""
     origin, args = get_origin(hint) or hint, get_args(hint)
     return _array_of(hints.form(args[0] if args else Any), ARRAYS[origin])
 
 
 def tuple_form(hints: HintForms, hint: Any) -> JsonForm:
-    """`tuple[int, ...]` is an array of one kind, `tuple[int, str]` has a fixed length and a kind for each place."""
+    """Return the form of a tuple: `tuple[int, ...]` is an array of one type, `tuple[int, str]` has a fixed length."""
     args = get_args(hint)
     if not args and hint != tuple[()]:
         return _array_of(hints.form(Any), tuple)
@@ -69,7 +69,7 @@ def tuple_form(hints: HintForms, hint: Any) -> JsonForm:
     size = len(forms)
     schema: Schema = {"type": "array", "prefixItems": [form.schema for form in forms], "items": False}
     if not forms:
-        del schema["prefixItems"]  # it may not be empty
+        del schema["prefixItems"]  # must not be empty
     converts = [form.convert for form in forms]
 
     def convert(value: Any) -> tuple[Any, ...]:
@@ -81,12 +81,12 @@ def tuple_form(hints: HintForms, hint: Any) -> JsonForm:
 
 
 def mapping_form(hints: HintForms, hint: Any) -> JsonForm:
-    """Describe an object with any keys. What is not text in Python is text here: JSON has no other keys."""
+    """Return the form of an object with any keys. Keys of other types become texts, as JSON requires."""
     origin, args = get_origin(hint) or hint, get_args(hint)
-    key_hint, item_hint = (*args, int) if len(args) == 1 else args or (str, Any)  # a Counter counts with int
+    key_hint, item_hint = (*args, int) if len(args) == 1 else args or (str, Any)  # a Counter's values are ints
     keys, items = hints.form(key_hint), hints.form(item_hint)
     if keys.schema.get("type") in ("array", "object", "null", "boolean") or "$ref" in keys.schema:
-        raise UnsupportedHintError(hint, "an object's keys are text: use str, int, an Enum, a date … as keys")
+        raise UnsupportedHintError(hint, "keys in JSON are texts: use str, int, an Enum, a date … as keys")
     schema: Schema = {"type": "object"}
     if keys.schema.get("type") == "integer" and "enum" not in keys.schema:
         schema["propertyNames"] = {"pattern": r"^-?\d+$"}
@@ -143,8 +143,9 @@ def _each(pairs: abc.Iterable[tuple[Callable[[Any], Any], Any]]) -> list[Any]:
 
 
 def _check_hashes(items: list[Any]) -> None:
-    """Hashes of numbers are no secret: a hundred thousand that were made to collide keep a set busy for minutes, and
-    nothing else of the process runs meanwhile."""
+    """Refuse items with colliding hashes. Hashes of numbers are predictable: a hundred thousand colliding numbers would
+    keep a set, and so the whole process, busy for minutes.
+    """
     if len(items) <= FEW:
         return
     by_hash: dict[int, list[Any]] = {}
@@ -157,7 +158,7 @@ def _check_hashes(items: list[Any]) -> None:
 
 
 def _mapping_key(form: JsonForm, key: str) -> Any:
-    """Return a key as text, or as the number that the text is."""
+    """Convert a key from text, or from the number in the text."""
     try:
         return form.convert(key)
     except HintMismatchError as wrong:
@@ -172,7 +173,7 @@ def _mapping_key(form: JsonForm, key: str) -> Any:
 
 def _only(expected: str, *types: type) -> Convert:
     def convert(value: Any) -> Any:
-        if isinstance(value, types) and (type(value) is not bool or bool in types):  # True is an int in Python only
+        if isinstance(value, types) and (type(value) is not bool or bool in types):  # in Python, True is an int
             return value
         raise HintMismatchError(expected, value)
 
@@ -180,7 +181,7 @@ def _only(expected: str, *types: type) -> Convert:
 
 
 def _integer(value: Any) -> int:
-    """JSON Schema calls 5.0 an integer too, and some callers write it so."""
+    """Convert an integer. In JSON Schema, 5.0 is an integer, too, and some callers send it."""
     if isinstance(value, int) and type(value) is not bool:
         return value
     if isinstance(value, float) and value.is_integer():
@@ -189,7 +190,7 @@ def _integer(value: Any) -> int:
 
 
 def _decimal(value: Any) -> Decimal:
-    """Read a decimal from text or a number. 0.1 means the decimal 0.1, not the binary fraction next to it."""
+    """Convert a text or number to a decimal. 0.1 is the decimal 0.1, not the closest binary fraction."""
     if type(value) is bool or not isinstance(value, str | int | float):
         raise ValueError
     number = Decimal(str(value))
@@ -216,7 +217,7 @@ def _text_form(build: Callable[[str], Any], expected: str, **keywords: str) -> J
 ANYTHING = JsonForm({}, lambda value: value, as_is=True)
 TEXT = JsonForm({"type": "string"}, _only("string", str), as_is=True)
 INTEGER = JsonForm({"type": "integer"}, _integer, exact=int)
-# An int may stand where a float is asked for, in Python's type system as in JSON.
+# An int is a valid float, in Python's type system and in JSON.
 NUMBER = JsonForm({"type": "number"}, _only("number", float, int), as_is=True)
 NULL = JsonForm({"type": "null"}, _only("null", NoneType), as_is=True)
 _DECIMAL_TEXT = {"type": "string", "format": "decimal"}
@@ -249,12 +250,12 @@ SCALARS: dict[Any, JsonForm] = {
     PathLike: _text_form(Path, "a path"),
 }
 
-# What `core.plain` writes otherwise than a caller may: a decimal always leaves as text, so that no digit is lost.
+# Types that `core.plain` converts in only one way: decimals become texts, so that no digit is lost.
 OUTGOING: dict[Any, JsonForm] = {**SCALARS, Decimal: JsonForm(_DECIMAL_TEXT, SCALARS[Decimal].convert)}
 
 
 def scalar_class(cls: type) -> JsonForm | None:
-    """Describe a class of the author's that is a path, text or number: made of one."""
+    """Return the form of a subclass of a path, text or number type."""
     if issubclass(cls, PurePath):
         return _text_form(cls, "a path")
     base = next((base for base in (str, int, float) if issubclass(cls, base)), None)
@@ -275,7 +276,7 @@ def scalar_class(cls: type) -> JsonForm | None:
 # Literal and Enum
 
 _TYPES = {str: "string", int: "integer", float: "number", bool: "boolean", NoneType: "null"}
-_MAX_LISTED = 12  # members that a message names
+_MAX_LISTED = 12  # members listed in a message
 
 
 def literal_form(hints: HintForms, hint: Any) -> JsonForm:
@@ -283,7 +284,7 @@ def literal_form(hints: HintForms, hint: Any) -> JsonForm:
 
 
 def enum_form(cls: type[Enum]) -> JsonForm:
-    """Describe an enum by its values, as members look when they leave a tool."""
+    """Return the form of an enum by its values, like members in results."""
     if issubclass(cls, Flag):
         build = constructor_form(cls, "a sum of its flags")
         return JsonForm(INTEGER.schema, lambda value: build(INTEGER.convert(value)))
@@ -312,7 +313,7 @@ def _choice(hint: Any, pairs: Iterable[tuple[Any, Any]]) -> JsonForm:
             more = f" and {len(values) - _MAX_LISTED} more" if len(values) > _MAX_LISTED else ""
             raise HintMismatchError(f"one of {shown}{more}", value) from None
 
-    # 1.0 passes for 1, so that numbers are looked up; other values are themselves.
+    # Numbers are looked up, because 1.0 equals 1; other values need no conversion.
     as_is = types.keys() <= {str, bool, NoneType} and all(
         _member_value(member) is member for member in members.values()
     )
@@ -320,13 +321,13 @@ def _choice(hint: Any, pairs: Iterable[tuple[Any, Any]]) -> JsonForm:
 
 
 def _choice_key(value: Any) -> tuple[bool, Any]:
-    """True and 1 are equal in Python, and two values in JSON."""
+    """Return a key that distinguishes True from 1, which are equal in Python, but not in JSON."""
     return type(value) is bool, value
 
 
 # Unions
 
-_ABSENT = (UnsetType, UNSET)  # msgspec's word for a field that is not there: no value stands for it
+_ABSENT = (UnsetType, UNSET)  # msgspec's marker for a missing field; no JSON value represents it
 
 _DESCRIBING = ("title", "description", "examples")
 
@@ -340,14 +341,14 @@ def union_form(hints: HintForms, hint: Any) -> JsonForm:
 
 
 def or_null(form: JsonForm) -> JsonForm:
-    """Return the same, and null: what a default of None says of a hint that does not."""
+    """Return the form with null as an alternative, for parameters with the default None."""
     if not form.schema or form.schema == NULL.schema or NULL.schema in form.schema.get("anyOf", ()):
         return form
     return JsonForm(_any_of([form, NULL]), _first_of([form, NULL]), as_is=form.as_is)
 
 
 def _any_of(forms: list[JsonForm]) -> Schema:
-    """Alternatives that look the same to a caller, like text and a path, are one. Those of an alternative are ours."""
+    """Return the schema of a union. Equal alternatives, such as text and path, and nested unions are merged."""
     schemas: list[Schema] = []
     for form in forms:
         inner = form.schema["anyOf"] if form.schema.keys() == {"anyOf"} else [form.schema]
@@ -355,7 +356,7 @@ def _any_of(forms: list[JsonForm]) -> Schema:
     if {} in schemas:
         return {}
     if len(schemas) == 2 and NULL.schema in schemas:
-        # What is said of a value that may be null stands above both, where readers look for it.
+        # Move descriptions of a nullable value to the top, where readers expect them.
         words = {word: schema[word] for schema in schemas for word in _DESCRIBING if word in schema}
         plain = [{key: schema[key] for key in schema if key not in _DESCRIBING} for schema in schemas]
         return {"anyOf": plain, **words}
@@ -381,7 +382,7 @@ def _first_of(forms: list[JsonForm]) -> Convert:
 
 
 def _nearest_mismatch(refusals: list[HintMismatchError], value: Any) -> HintMismatchError:
-    """Return what was wrong in the alternative that fitted best; if none did, everything that would have fitted."""
+    """Return the mismatch of the closest alternative; if none is close, all expected values."""
     deepest = max(refusals, key=lambda wrong: len(wrong.path))
     expected = dict.fromkeys(wrong.expected for wrong in refusals if wrong.expected)
     if deepest.path or len(refusals) == 1 or not expected:

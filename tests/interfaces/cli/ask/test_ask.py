@@ -127,7 +127,7 @@ def test_a_signal_ends_it_cleanly_and_the_session_is_kept(shop, which, code):
     process.send_signal(which)
     out, err = process.communicate(timeout=10)
     assert (process.returncode, out) == (code, "")
-    assert err == 'Interrupted. The session is kept; go on: onetool ask --session tea "…"\n'
+    assert err == 'Interrupted. The session is kept; continue: onetool ask --session tea "…"\n'
     if which == signal.SIGINT:
         shop.model.will(Says("Tea is 3."))
         assert shop.ask("--session", "tea", "Well?").stdout == "Tea is 3.\n"
@@ -143,7 +143,7 @@ def test_json_is_printed_also_where_it_is_interrupted(shop):
     assert (process.returncode, err) == (130, "")
     told = json.loads(out)
     assert (told["answer"], told["sessionId"], told["error"]["reason"]) == (None, "tea", "interrupted")
-    assert told["error"]["hints"] == ['go on: onetool ask --session tea "…"']
+    assert told["error"]["hints"] == ['continue: onetool ask --session tea "…"']
     assert len(told["toolResults"]) == 1
 
 
@@ -207,7 +207,7 @@ def test_there_is_something_to_go_on_with_where_something_was_said(shop, monkeyp
     assert "is kept" not in shop.ask("q", "--session", "tea").stderr
     shop.model.will(Says(calls=[PRICE]), Fails(400, "No."))
     told = shop.ask("q", "--session", "tea").stderr.splitlines()
-    assert told[-1] == 'What was said is kept; go on: onetool ask --session tea "…"'
+    assert told[-1] == 'The conversation is kept; continue: onetool ask --session tea "…"'
 
 
 # Wrong usage, before anything is opened

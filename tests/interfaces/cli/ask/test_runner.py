@@ -78,7 +78,7 @@ def test_sizes_are_limited(tmp_path):
     small.write_bytes(b"a" * (MAX_TEXT_BYTES // 2 + 1))
     assert "with all files, is larger than 1 MiB" in refused(["q"], [str(small), str(small)])
     large.write_bytes(PNG + bytes(MAX_PICTURE_BYTES))
-    assert "larger than 5 MB, which is the most for a picture" in refused(["q"], [str(large)])
+    assert "larger than 5 MB, the maximum for a picture" in refused(["q"], [str(large)])
     large.write_bytes(PNG.ljust(MAX_PICTURE_BYTES, b"\0"))
     assert read_question(["q"], [str(large)]).files[0].kind == "image/png"
 
@@ -93,7 +93,7 @@ def test_files_that_cannot_be_read(tmp_path):
 def test_what_is_no_regular_file_is_neither_waited_for_nor_read(tmp_path, name):
     os.mkfifo(tmp_path / "fifo")
     told = refused(["q"], [str(tmp_path / name)])  # an absolute name stays what it is
-    assert "it is not a regular file" in told
+    assert "not a regular file" in told
     assert "-f -" in told
 
 
@@ -136,7 +136,7 @@ def test_who_is_to_type_it_is_told(piped, monkeypatch, capsys):
     read_question(["What is it?"], ["-"])
     first, second = capsys.readouterr().err.splitlines()
     assert first == "Type the question; Ctrl-D ends it."
-    assert second == "Type what is to be attached; Ctrl-D ends it."
+    assert second == "Type the attachment; Ctrl-D ends it."
 
 
 def test_wrong_usage_is_explained(piped):

@@ -19,7 +19,7 @@ def test_the_answer_comes_as_it_is_said_and_harmless(shop):
         assert terminal.process.poll() is None
         assert terminal.ended() == 0
     assert "\nTea �[2Jis" in terminal.seen
-    assert 'stand-in (openai) · 2 steps · 22 + 14 tokens · go on: onetool ask --session tea "…"' in terminal.seen
+    assert 'stand-in (openai) · 2 steps · 22 + 14 tokens · continue: onetool ask --session tea "…"' in terminal.seen
 
 
 def test_a_person_decides_call_by_call(shop):
@@ -53,7 +53,7 @@ def test_ctrl_c_ends_a_question_that_waits_for_an_answer_as_nothing_typed_before
         terminal.until(ASKED)
         terminal.type(b"\x03")
         assert terminal.ended() == 130
-    assert '\nInterrupted. The session is kept; go on: onetool ask --session tea "…"' in terminal.seen
+    assert '\nInterrupted. The session is kept; continue: onetool ask --session tea "…"' in terminal.seen
 
 
 def test_a_person_decides_also_where_something_is_piped_in(shop):

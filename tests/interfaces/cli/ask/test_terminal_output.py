@@ -78,7 +78,7 @@ def test_a_terminal_shows_all_of_it_as_it_comes(shows):
     lines = err.splitlines()
     assert "thinking …" in lines[0]
     assert "\x1b[36mtime.now()\x1b[0m\x1b[32m → ok, 12.4 ms" in lines[1]
-    assert 'm (ollama) · 2 steps · 1,200 + 1 token · go on: onetool ask --session s1 "…"' in lines[2]
+    assert 'm (ollama) · 2 steps · 1,200 + 1 token · continue: onetool ask --session s1 "…"' in lines[2]
     assert len(lines) == 3
 
 
@@ -195,7 +195,7 @@ def test_long_arguments_are_cut():
 
 
 def test_who_waits_for_a_silent_model_is_told_twice_but_not_while_tools_run(monkeypatch):
-    monkeypatch.setattr(runner, "TOLD_AFTER", (0.02, 0.06))
+    monkeypatch.setattr(runner, "NOTICE_AFTER", (0.02, 0.06))
     said = []
 
     async def told(heard, event, times):

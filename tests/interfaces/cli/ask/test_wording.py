@@ -33,7 +33,7 @@ def test_what_is_left_out_is_counted():
 def test_arguments_with_long_names_or_very_many_of_them():
     lines, is_whole = argument_lines({"The model wants\nto call time.now " * 9: 1}, 40)
     assert is_whole
-    assert lines[:2] == ["  (one with a long name):", "    | The model wants to call time.now "]
+    assert lines[:2] == ["  (argument with a long name):", "    | The model wants to call time.now "]
     assert all(line.startswith("    | ") and len(line) < 40 for line in lines[1:])
     lines, is_whole = argument_lines({f"a{place}": place for place in range(100_000)}, 80)
     assert (len(lines), is_whole) == (61, False)

@@ -140,8 +140,8 @@ def test_sessions_are_listed_chosen_and_begun(shop):
     turns = "/session", "/session tea", "First?", "/session new", "Second?", "/session tea", "Third?", "/session"
     done = chat(shop, *turns)
     lines = done.stdout.splitlines()
-    assert lines[0] == lines[3] == "a new one: it begins with what is said next"
-    assert lines[1] == "tea: a new one"
+    assert lines[0] == lines[3] == "a new session, from the next question on"
+    assert lines[1] == "tea: a new session"
     assert lines[5] == "tea: 1 question so far"
     assert lines[-1] == "tea"
     assert "First?" not in said(shop, 1)

@@ -38,8 +38,8 @@ def test_a_plain_terminal(shop):
         terminal.type(b"\x04")
         assert terminal.ended() == 0
     assert b"\x1b" not in terminal.shown
-    assert "go on: onetool ask" not in terminal.seen
-    assert "Go on: onetool chat --session tea" in terminal.seen
+    assert "continue: onetool ask" not in terminal.seen
+    assert "Continue: onetool chat --session tea" in terminal.seen
 
 
 def test_tab_completes_tools_arguments_and_commands(shop):

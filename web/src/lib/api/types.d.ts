@@ -354,26 +354,26 @@ export interface components {
             /** @description About how many tokens the list of tools costs in each request. */
             toolTokens: number;
         };
-        /** @description Something that has to be allowed or set before a tool can work: a host, or a secret. */
+        /** @description A host to be allowed or a secret to be set before a tool can work. */
         Need: {
-            /** @description The command that does it. */
+            /** @description The command that allows the host or sets the secret. */
             command: string;
-            /** @description The host that has to be allowed. */
+            /** @description The host to be allowed. */
             host?: string | null;
             /**
-             * @description The host is, or leads to, this machine or its network.
+             * @description The host is, or resolves to, this machine or its network.
              * @default false
              */
             private?: boolean;
-            /** @description The name of the secret that has to be set. */
+            /** @description The name of the secret to be set. */
             secret?: string | null;
             /**
-             * @description The hosts that the secret gets bound to.
+             * @description The hosts that the secret will be bound to.
              * @default []
              */
             hosts?: string[];
             /**
-             * @description It is stored, but not for these hosts: only the command binds it.
+             * @description The secret is stored, but not bound to these hosts (use `command`).
              * @default false
              */
             stored?: boolean;

@@ -17,7 +17,7 @@ export const FAILURES: Readonly<Record<string, string>> = {
   bad_parameter: "查询参数无效",
   bad_path: "路径无效",
   bad_request: "请求无效",
-  binary: "内容是二进制的，不是文字",
+  binary: "内容是二进制的，不是文本",
   busy: "正忙，请重试",
   came_back: "请求绕回了自身",
   cancelled: "调用已取消",

@@ -2,11 +2,11 @@
 
 runner     asks one question, from reading it to the exit code
 terminal   shows what happens, and asks the user to approve calls
-wording    how calls and their arguments are written
-chat_loop  reads the turns of a chat and does what each says: asks the model, calls a tool, or runs a command
+wording    writes calls and their arguments
+chat_loop  reads the turns of a chat, and asks the model, calls a tool or runs a command
 
-The option parser would take the word after `--with-tools` for its value, and so the prompt. The value is therefore
-joined to the flag before parsing: the next word if it is true or false, else none.
+The option parser would take the word after `--with-tools`, such as the prompt, as its value. The value is therefore
+joined to the flag before parsing: the next word if it is true or false, else `true`.
 
 At a terminal the lines of a chat are edited, completed and remembered. In a pipe each line is a turn, and only answers,
 values and lists go to standard output.
@@ -36,10 +36,10 @@ class WithToolsCommand(click.Command):
         try:
             return super().parse_args(ctx, [*words])
         except click.NoSuchOption as error:
-            for word in words:  # what has spaces in it is not an option, but a question that looks like one
+            for word in words:  # a word with spaces is not an option, but a question that looks like one
                 if word.startswith(error.option_name) and " " in word:
                     shown = printable(cut(word, MAX_SHOWN)).replace("\n", " ")
-                    hint = f'A question that begins with a dash stands behind --: onetool ask -- "{shown}"'
+                    hint = f'Put a question that begins with a dash after --: onetool ask -- "{shown}"'
                     raise click.UsageError(hint, error.ctx) from None
             raise
 
@@ -68,15 +68,15 @@ def _with_value(following: str | None, rest: Iterator[str]) -> Iterator[str]:
 
 # `onetool ask`: the command and its options.
 
-# Said here again, for the config takes longer to load than all of --help; a test compares them.
+# Repeated here, because the config takes longer to load than all of --help; a test compares them.
 MENUS = ("direct", "run")
 MAX_TEMPERATURE = 2.0
 
 HELP = {
     "with_tools": "Whether the model can use tools: --with-tools, --with-tools=false. Default: the config's, true.",
     "provider": "The provider to use instead of the config's.",
-    "model": "The model, by its provider's name for it.",
-    "session": "Continue this session; `last` is the one used last. Without it, every question begins a new session.",
+    "model": "The model, by the provider's name.",
+    "session": "Continue this session; `last` is the last one used. By default, every question begins a new session.",
     "new_session": "Begin a new session; with --session, under that name, which must be unused.",
     "max_steps": "How often the model may call tools before it has to answer. The default is the config's: 8.",
     "system": "The system prompt, instead of the built-in one.",
@@ -107,7 +107,7 @@ def _temperature(_ctx: click.Context, _param: click.Parameter, value: float | No
 
 
 def model_options(command: F) -> F:
-    """Add the options that say how questions are answered: see `read_options`."""
+    """Add the options for how questions are answered: see `read_options`."""
     options = (
         click.option(WITH_TOOLS, "with_tools", type=click.BOOL, metavar="[=true|false]", help=HELP["with_tools"]),
         allow_option,
@@ -128,7 +128,7 @@ def model_options(command: F) -> F:
 
 
 def read_options(given: dict[str, Any]) -> dict[str, Any]:
-    """Return what these options say, as `App.ask` takes it. A usage error for what can't be meant."""
+    """Return the options as arguments of `App.ask`. Raises UsageError for invalid values."""
     approval = _approval(given["approve"])
     from onetool.interfaces.cli.ask.runner import checked
     from onetool.interfaces.cli.sessions import check_session
@@ -164,7 +164,7 @@ def ask(ctx: click.Context, words: tuple[str, ...], names: tuple[str, ...], as_j
     question = read_question(words, names)
     try:
         app = open_app(ctx, options["allowed"])
-    except KeyboardInterrupt:  # servers may be slow to say what they have
+    except KeyboardInterrupt:  # while waiting for slow servers
         if not as_json:
             raise
         print_interrupted()
@@ -177,7 +177,7 @@ def _approval(wanted: str | None) -> str:
     from onetool.interfaces.cli.person import can_be_asked
 
     if wanted == "ask" and not can_be_asked():
-        raise click.UsageError("--approve ask needs a terminal to ask at; here it can be always, or never.")
+        raise click.UsageError("--approve ask needs a terminal to ask at; use always or never.")
     return wanted or ("ask" if sys.stdin.isatty() and sys.stderr.isatty() else "never")
 
 
@@ -186,11 +186,11 @@ def _approval(wanted: str | None) -> str:
 @config_option
 @click.pass_context
 def chat(ctx: click.Context, **given: Any) -> None:
-    """Talk with a model that has your tools at hand, question by question; Ctrl-C stops an answer, Ctrl-D ends.
+    """Chat with a model that can use your tools; Ctrl-C stops an answer, Ctrl-D ends the chat.
 
     `+tool key=value` calls a tool yourself: the model reads the call and its result with your next question. Tab
     completes tools and their arguments. `/help` lists the commands. Three quotes begin and end a text of several
-    lines; so does a backslash at the end of a line. What begins with a space is always a question.
+    lines; a backslash at the end of a line continues it. A line that begins with a space is always a question.
 
     In a pipe each line is a turn; exit code 0 when all went well, 1 when one failed.
 

@@ -1,6 +1,6 @@
-"""The chat: reads its turns, and puts a question to the model, calls a tool, or runs a command.
+"""The chat: reads turns, and for each of them asks the model, calls a tool, or runs a command.
 
-A turn is a line, or several that belong together, from a terminal or from a pipe. The commands are `/help`, `/tools`,
+A turn is a line, or several lines that belong together, from a terminal or a pipe. The commands are `/help`, `/tools`,
 `/model`, `/session` and `/quit`.
 """
 
@@ -39,19 +39,19 @@ from onetool.script.parse import ScriptError
 
 WELCOME = "Ask something, or call a tool: +tool key=value. /help says more; Ctrl-C stops an answer, Ctrl-D ends."
 
-MAX_LISTED = 40  # tools, for a person
+MAX_LISTED = 40  # tools listed at a terminal
 MAX_FOUND = 10
 LIST, NEW = "list", "new"
 A_QUESTION = "a line that begins with a space is a question"
 
 HELP = {
     "/help": "this list",
-    "/tools [WORDS]": "the tools that there are, or those that fit",
-    "/model [NAME]": "which model answers; or another one from now on (/model PROVIDER NAME: of another provider)",
-    "/session [NAME|list|new]": "the session; go on with another one, list them, or begin a new one",
+    "/tools [WORDS]": "list the tools, or only matching ones",
+    "/model [NAME]": "show or change the model (/model PROVIDER NAME: of another provider)",
+    "/session [NAME|list|new]": "show the session, continue another, list all, or begin a new one",
     "/quit": "end the chat, as Ctrl-D does",
     "+TOOL KEY=VALUE …": "call a tool yourself: the model reads the call and its result with the next question",
-    '"""': "begins and ends a text of several lines; a line that ends with a backslash goes on, too",
+    '"""': "begins and ends a text of several lines; a backslash at the end of a line continues it",
 }
 PROMPT, FURTHER = "> ", ".. "
 QUOTES = '"""'
@@ -64,15 +64,15 @@ NOT_TEXT = "That is not UTF-8."
 
 
 class Turn(NamedTuple):
-    """What was said at once. `is_quoted`: in three quotes, so that it is a question, however it begins."""
+    """One input of the user. `is_quoted`: in three quotes, and so a question, however it begins."""
 
     text: str
     is_quoted: bool = False
-    problem: str = ""  # why it can't be taken
+    problem: str = ""  # why it is invalid
 
 
 class TurnReader:
-    """Iterate over it for the turns, up to the end of what is typed or piped in."""
+    """An iterable of the turns that are typed or piped in."""
 
     def __init__(self, history: Path, complete: Callable[[str], list[str]]) -> None:
         self._editor = LineEditor(history, complete, " \t\n")
@@ -84,7 +84,7 @@ class TurnReader:
                 yield turn
 
     def remember(self, turn: Turn, remembered: str | None) -> None:
-        """Offer the lines of a turn again; in later chats those of `remembered`."""
+        """Add the turn to the history of this chat, and `remembered` to the history of later chats."""
         for line in turn.text.split("\n"):
             self._editor.remember(line)
         for line in (remembered or "").split("\n"):
@@ -94,7 +94,7 @@ class TurnReader:
         self._editor.save()
 
     def _turn(self) -> Turn | None:
-        """None at the end. Ctrl-C at a terminal throws away what was typed."""
+        """Read a turn; None at the end. Ctrl-C at a terminal discards what was typed."""
         lines: list[str] = []
         try:
             while True:
@@ -127,7 +127,7 @@ class TurnReader:
         if not line:
             raise EOFError
         if len(line) > MAX_TEXT_BYTES:
-            while line and not line.endswith(b"\n"):  # the rest of it is not a turn of its own
+            while line and not line.endswith(b"\n"):  # skip the rest of the line
                 line = sys.stdin.buffer.readline(MAX_TEXT_BYTES)
             raise _TooLongError
         return line.decode("utf-8-sig").rstrip("\r\n")
@@ -149,15 +149,15 @@ def _joined(lines: list[str]) -> Turn:
     return Turn("\n".join(line.removesuffix(CONTINUED) for line in lines))
 
 
-# Taking them
+# Running turns
 
 
 class CommandError(Exception):
-    """A command that can't be done: why, and what to do."""
+    """The reason why a command failed, and a hint."""
 
 
 class ChatLoop:
-    """Runs one `onetool chat`. The session of the first turn is that of all later ones."""
+    """One run of `onetool chat`. All turns belong to the session of the first turn."""
 
     def __init__(self, app: App, options: dict[str, Any]) -> None:
         self._app = app
@@ -167,7 +167,7 @@ class ChatLoop:
         self._person = at_terminal() if options["approve"] == "ask" and not self._turns.is_live else None
 
     def run(self) -> int:
-        """Take turns until the end, and return the exit code: at a terminal 0, in a pipe 1 if a turn has failed."""
+        """Run turns until the end, and return the exit code: at a terminal 0, in a pipe 1 if a turn has failed."""
         let_tools_ask()
         if self._turns.is_live:
             click.echo(styled(WELCOME, dim=True), err=True)
@@ -175,7 +175,7 @@ class ChatLoop:
         try:
             with asyncio.Runner() as runner:
                 for turn in self._turns:
-                    code = self._taken(turn, runner)
+                    code = self._run_turn(turn, runner)
                     if code == TERMINATED or (code == INTERRUPTED and not self._turns.is_live):
                         return code
                     failed = failed or code
@@ -187,13 +187,13 @@ class ChatLoop:
             return 1 if failed else 0
         session = self._options["session"]
         if session and self._app.sessions.has(session):
-            click.echo(styled(printable(f"Go on: onetool chat --session {session}"), dim=True), err=True)
+            click.echo(styled(printable(f"Continue: onetool chat --session {session}"), dim=True), err=True)
         return 0
 
-    def _taken(self, turn: Turn, runner: asyncio.Runner) -> int:
-        """Take one turn, and return its exit code. Whatever ends it does not end the chat."""
+    def _run_turn(self, turn: Turn, runner: asyncio.Runner) -> int:
+        """Run one turn, and return its exit code. Errors do not end the chat."""
         try:
-            return self._take(turn, runner)
+            return self._dispatch(turn, runner)
         except (CommandError, ScriptError) as error:
             print_problem(*map(str, error.args))
             return 1
@@ -206,7 +206,7 @@ class ChatLoop:
         except asyncio.CancelledError:
             return TERMINATED
 
-    def _take(self, turn: Turn, runner: asyncio.Runner) -> int:
+    def _dispatch(self, turn: Turn, runner: asyncio.Runner) -> int:
         if turn.problem:
             raise CommandError(turn.problem)
         first = "" if turn.is_quoted else turn.text[:1]
@@ -224,14 +224,14 @@ class ChatLoop:
             return asking.run()
         finally:
             if asking.session:
-                self._goes_on(asking.session)
+                self._use_session(asking.session)
             if asking.answer and asking.answer.model:
                 self._commands.last_model = f"{asking.answer.model} ({asking.answer.provider})"
 
-    def _goes_on(self, session: str) -> None:
+    def _use_session(self, session: str) -> None:
         self._options.update(session=session, new_session=False)
 
-    # A tool that the person calls
+    # Tools that the user calls
 
     def _call(self, turn: Turn, runner: asyncio.Runner) -> int:
         try:
@@ -246,12 +246,14 @@ class ChatLoop:
             names = ("session", "new_session", "with_tools", "allowed")
             options = {name: self._options[name] for name in names}
             with end_heeded():
-                return await self._app.user_call(call.spec.name, call.args, self._goes_on, **options, wait=SESSION_WAIT)
+                return await self._app.user_call(
+                    call.spec.name, call.args, self._use_session, **options, wait=SESSION_WAIT
+                )
 
         return self._show(runner.run(called()))
 
     def _read_call(self, text: str) -> CallLine:
-        """Read a call. Of a tool that is not known, servers are asked that nobody has seen yet."""
+        """Parse a call. For an unknown tool, connect the servers that were never connected, and try again."""
         try:
             return self._call_of(text)
         except ScriptError:
@@ -272,16 +274,16 @@ class ChatLoop:
         return 0 if result.ok else 1
 
 
-# Commands, and completion of all that can be typed
+# Commands and completion
 
 
 class ChatCommands:
-    """Runs commands. They change `options`, which all later questions go by."""
+    """The commands of a chat. They change `options`, which apply to all later questions."""
 
     def __init__(self, app: App, options: dict[str, Any]) -> None:
         self._app = app
         self._options = options
-        self.last_model = ""  # that has answered
+        self.last_model = ""  # the model that answered last
         self._commands: dict[str, Callable[[Sequence[str]], None]] = {
             "/help": self._help,
             "/tools": self._tools,
@@ -292,7 +294,7 @@ class ChatCommands:
         self.is_over = False
 
     def run(self, text: str) -> None:
-        """Raises CommandError."""
+        """Run a command. Raises CommandError."""
         word, *words = text.split()
         command = self._commands.get(word)
         if command is None:
@@ -301,16 +303,16 @@ class ChatCommands:
         command(words)
 
     def complete(self, line: str) -> list[str]:
-        """Return every word that the last one could become."""
+        """Return the possible completions of the last word."""
         if line.startswith("+"):
             tools = self._app.catalog.registry.snapshot()
             names = self._app.runtime.engine.names(tools)
             return call_line_completions(line, names, tools.allowing(self._options["allowed"]))
-        word, space, begun = line.partition(" ")
+        word, space, start = line.partition(" ")
         if not line.startswith("/"):
             return []
         known = self._arguments(word) if space else self._commands
-        return [f"{one} " for one in known if one.startswith(begun if space else word)]
+        return [f"{one} " for one in known if one.startswith(start if space else word)]
 
     def _arguments(self, command: str) -> Sequence[str]:
         if command != "/session":
@@ -324,8 +326,8 @@ class ChatCommands:
 
     def _help(self, _words: Sequence[str]) -> None:
         width = max(map(len, HELP))
-        for command, told in HELP.items():
-            echo(f"{command:<{width}}  {told}")
+        for command, text in HELP.items():
+            echo(f"{command:<{width}}  {text}")
 
     def _quit(self, _words: Sequence[str]) -> None:
         self.is_over = True
@@ -355,13 +357,13 @@ class ChatCommands:
         options, ask = self._options, self._app.config.ask
         model = options["model"] or (ask.model if options["provider"] in (None, ask.provider) else None)
         provider = options["provider"] or ask.provider
-        next_one = f"{model or 'the first one that there is'}{f' ({provider})' if provider else ''}"
+        next_one = f"{model or 'the first available model'}{f' ({provider})' if provider else ''}"
         echo(printable(self.last_model or next_one))
 
     def _session(self, words: Sequence[str]) -> None:
         name = " ".join(words)
         if not name:
-            echo(printable(self._options["session"] or "a new one: it begins with what is said next"))
+            echo(printable(self._options["session"] or "a new session, from the next question on"))
         elif name == LIST:
             found = self._app.sessions.list()
             if not found:
@@ -373,7 +375,7 @@ class ChatCommands:
                     echo(f"{one.id}\t{printable(one.title)}")
         elif name == NEW:
             self._options.update(session=None, new_session=False)
-            echo("a new one: it begins with what is said next")
+            echo("a new session, from the next question on")
         else:
             self._choose_session(name)
 
@@ -382,26 +384,26 @@ class ChatCommands:
         try:
             if name == LAST or is_generated(name) or store.has(check_id(name)):
                 read = store.read(name)
-                told = f"{read.id}: {read.turns:,} question{'' if read.turns == 1 else 's'} so far"
+                text = f"{read.id}: {read.turns:,} question{'' if read.turns == 1 else 's'} so far"
                 name = read.id
             else:
                 others = store.similar_ids(name)
-                told = f"{name}: a new one{f'; there is {others[0]}' if others else ''}"
+                text = f"{name}: a new session{f'; there is {others[0]}' if others else ''}"
         except SessionError as error:
             raise CommandError(str(error), *error.hints) from None
         self._options.update(session=name, new_session=False)
-        echo(printable(told))
+        echo(printable(text))
 
 
 def _usage(spec: ToolSpec) -> str:
-    """`+fs.read_file path=… [maxBytes=…]`."""
+    """Return how to call a tool: `+fs.read_file path=… [maxBytes=…]`."""
     required = spec.input_schema.get("required") or ()
     words = (f"{name}=…" if name in required else f"[{name}=…]" for name in spec.order)
     return " ".join((f"+{spec.name}", *words))
 
 
 def print_problem(*lines: str) -> None:
-    """Print what went wrong, and below it what to do, on standard error."""
+    """Print an error, and its hints below it, on standard error."""
     first, *hints = map(printable, lines)
     click.echo(f"{styled('Error:', fg='red')} {first}", err=True)
     for hint in hints:

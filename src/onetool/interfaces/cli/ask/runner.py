@@ -36,8 +36,8 @@ _PICTURES = {
 
 NO_QUESTION = 'Give the question: onetool ask "What time is it?", or - to read it from standard input.'
 NOTHING_CAME = (
-    f"warning: nothing came on standard input for {inputs.INPUT_TIMEOUT:g} seconds; it is left out. "
-    "`-f -` waits for it, `< /dev/null` says that there is none."
+    f"warning: no data on standard input for {inputs.INPUT_TIMEOUT:g} seconds; standard input is left out. "
+    "`-f -` waits for data, `< /dev/null` avoids the wait."
 )
 
 
@@ -47,7 +47,7 @@ class AskInput(NamedTuple):
 
 
 def read_question(words: Sequence[str], names: Sequence[str]) -> AskInput:
-    """Read the question, and the files of these names. Raises a usage error where one can't be sent."""
+    """Read the question and the named files. Raises UsageError for what can't be sent."""
     if len(words) > 1:
         raise click.UsageError(f'Put the question into quotes: onetool ask "{printable(" ".join(words))}"')
     prompt = words[0] if words else None
@@ -65,12 +65,12 @@ def read_question(words: Sequence[str], names: Sequence[str]) -> AskInput:
     if prompt not in (None, STDIN) and STDIN not in names:
         files += _piped()
     if sum(len(part.encode()) for part in (text, *(file.text or "" for file in files))) > MAX_TEXT_BYTES:
-        raise _too_much("What is asked, with all files,")
+        raise _too_much("The question, with all files,")
     return AskInput(text, tuple(files))
 
 
 def checked(text: str, what: str) -> str:
-    """Text that can be encoded as UTF-8."""
+    """Return the text. Raises UsageError if it can't be encoded as UTF-8."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -79,7 +79,7 @@ def checked(text: str, what: str) -> str:
 
 
 def _piped() -> Iterator[File]:
-    """Yield what comes on standard input beside a question, like `git diff | onetool ask "Review this."`"""
+    """Yield standard input as an attachment to a question, like `git diff | onetool ask "Review this."`"""
     if not inputs.is_piped():
         return
     if not inputs.has_input():
@@ -91,9 +91,9 @@ def _piped() -> Iterator[File]:
 
 def _attached_file(name: str) -> File:
     if name == STDIN:
-        inputs.print_prompt("what is to be attached")
+        inputs.print_prompt("the attachment")
         return _attached(STDIN_NAME, inputs.read(MAX_PICTURE_BYTES))
-    refusal = ValueError('it is not a regular file. What a command prints is piped in: … | onetool ask -f - "…"')
+    refusal = ValueError('not a regular file. To attach what a command prints: … | onetool ask -f - "…"')
     try:
         with inputs.open_regular_file(name, refusal) as stream:
             data = stream.read(MAX_PICTURE_BYTES + 1)
@@ -105,22 +105,20 @@ def _attached_file(name: str) -> File:
 
 def _attached(name: str, data: bytes) -> File:
     shown = name.encode(errors="replace").decode()
-    # By its first bytes: a name can say anything.
+    # By the first bytes: the name may be wrong.
     kind = next((kind for kind, starts in _PICTURES.items() if data.startswith(starts)), None)
     if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
         kind = "image/webp"
     if kind is None:
         return File(name=shown, text=_decoded_text(data, name))
     if len(data) > MAX_PICTURE_BYTES:
-        raise _usage_error(
-            f"{name} is larger than {MAX_PICTURE_BYTES // 1_000_000} MB, which is the most for a picture."
-        )
+        raise _usage_error(f"{name} is larger than {MAX_PICTURE_BYTES // 1_000_000} MB, the maximum for a picture.")
     return File(name=shown, kind=kind, data=b64encode(data).decode())
 
 
 def _decoded_text(data: bytes, name: str) -> str:
     try:
-        if b"\0" not in data:  # which would be UTF-8, but no text
+        if b"\0" not in data:  # NUL is valid UTF-8, but not text
             if len(data) > MAX_TEXT_BYTES:
                 raise _too_much(name)
             return data.decode("utf-8-sig")
@@ -140,18 +138,18 @@ def _usage_error(message: str) -> click.UsageError:
 
 # Notice while the model is silent
 
-TOLD_AFTER = (8.0, 60.0)  # seconds of silence
+NOTICE_AFTER = (8.0, 60.0)  # seconds of silence
 
 
 class SilenceNotice:
-    """Prints a notice when the model sends nothing for a while; not while tools run."""
+    """A notice when the model sends nothing for a while, except while tools run."""
 
     def __init__(self, say: Callable[[str], None]) -> None:
         self._say = say
         self._waiting_for = ""
         self._calls: set[str] = set()  # under way
-        self._last_event = 0.0  # when something was, on the loop's clock
-        self._times = 0  # how often, of this silence
+        self._last_event = 0.0  # on the loop's clock
+        self._times = 0  # notices of this silence
         self._timer: asyncio.TimerHandle | None = None
 
     def on_event(self, event: Event) -> None:
@@ -163,7 +161,7 @@ class SilenceNotice:
             self._calls.discard(event.call.id)
         loop = asyncio.get_running_loop()
         self._last_event, self._times = loop.time(), 0
-        if self._timer is None:  # models speak in thousands of pieces: one timer looks after all of them
+        if self._timer is None:  # models send thousands of pieces: one timer serves all of them
             self._schedule(loop)
 
     def end(self) -> None:
@@ -174,25 +172,25 @@ class SilenceNotice:
         loop = asyncio.get_running_loop()
         if self._calls:
             self._last_event = loop.time()
-        elif loop.time() >= self._last_event + TOLD_AFTER[self._times]:
+        elif loop.time() >= self._last_event + NOTICE_AFTER[self._times]:
             self._times += 1
             self._say(f"waiting for {self._waiting_for} …")
         self._schedule(loop)
 
     def _schedule(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Schedule the next word, due if nothing is heard until then. After the last one, events begin anew."""
-        is_due = self._times < len(TOLD_AFTER)
-        self._timer = loop.call_at(self._last_event + TOLD_AFTER[self._times], self._check) if is_due else None
+        """Schedule the next notice of this silence. After the last notice, the next event schedules again."""
+        is_due = self._times < len(NOTICE_AFTER)
+        self._timer = loop.call_at(self._last_event + NOTICE_AFTER[self._times], self._check) if is_due else None
 
 
 # Running the question
 
-SESSION_WAIT = 10.0  # seconds that a session in use is waited for
+SESSION_WAIT = 10.0  # seconds to wait for a session in use
 INTERRUPTED, TERMINATED = 128 + signal.SIGINT, 128 + signal.SIGTERM
 
 
 class AskRunner:
-    """Runs one question: events, approval, signals, exit code."""
+    """One run of a question: events, approval, signals, exit code."""
 
     def __init__(
         self,
@@ -203,9 +201,9 @@ class AskRunner:
         chat: asyncio.Runner | None = None,
         person: Person | None = None,
     ) -> None:
-        """`chat` is what runs a question that others follow: then nobody has to be told how to go on.
+        """Prepare a question. `chat` runs the questions of a chat, for which no hint on how to continue is printed.
 
-        `person` is who is asked about calls; else whoever is at the terminal.
+        `person` approves calls; by default, the user at the terminal.
         """
         self._app = app
         self._question = question
@@ -274,7 +272,7 @@ class AskRunner:
             self._app.catalog.registry.names,
         )
 
-    # What is said at the end
+    # The end of a question
 
     def _failed(self, error: AskError) -> int:
         if self._as_json:
@@ -284,14 +282,14 @@ class AskRunner:
         click.echo(f"{styled('Error:', fg='red')} {printable(error)}", err=True)
         for hint in error.hints:
             click.echo(f"  {printable(hint)}", err=True)
-        if isinstance(error, SessionError):  # which says itself what is kept
+        if isinstance(error, SessionError):  # its message says what is kept
             return 1
         session = self.session
         if self._chat or not sys.stderr.isatty():
             return 1
         with suppress(SessionError):
             if session and not all(isinstance(one, User) for one in self._app.sessions.read(session).messages):
-                self._screen.say(f"What was said is kept; go on: {continue_hint(session)}")
+                self._screen.say(f"The conversation is kept; continue: {continue_hint(session)}")
         return 1
 
     def _stopped(self, code: int) -> int:
@@ -301,20 +299,20 @@ class AskRunner:
         if self._chat:
             click.echo("Stopped.", err=True)
         elif self._as_json:
-            print_interrupted(self._pending and self._pending.answer, [f"go on: {next_time}"] if next_time else ())
+            print_interrupted(self._pending and self._pending.answer, [f"continue: {next_time}"] if next_time else ())
         else:
-            kept = f" The session is kept; go on: {next_time}" if next_time else ""
+            kept = f" The session is kept; continue: {next_time}" if next_time else ""
             click.echo(f"Interrupted.{kept}", err=True)
         return code
 
     @property
     def answer(self) -> Answer | None:
-        """What there is of it."""
+        """The answer so far."""
         return self._pending.answer if self._pending else None
 
     @property
     def session(self) -> str | None:
-        """Its id, if anything has been said in it."""
+        """The session's id, if anything was said in the session."""
         return self._pending.answer.session_id if self._pending and self._pending.answer.provider else None
 
     def _shown(self) -> Any:
@@ -336,5 +334,5 @@ def end_heeded() -> Iterator[None]:
 
 
 def print_interrupted(answer: Answer | None = None, hints: Iterable[str] = ()) -> None:
-    error = {"reason": "interrupted", "message": "it was interrupted before there was an answer", "hints": [*hints]}
+    error = {"reason": "interrupted", "message": "interrupted before there was an answer", "hints": [*hints]}
     print_json({**msgspec.to_builtins(answer or Answer(answer=None)), "error": error})

@@ -1,8 +1,8 @@
 """Shows what happens while a question is answered, and asks the user to approve tool calls.
 
-Only the answer goes to standard output. A terminal shows it as it arrives, with what the model says before it calls
-tools. A pipe gets the answer alone, once it is known which of the model's texts that is. Models send thousands of
-small pieces per second, so they are collected and written several at a time. An approval that gets no reply is a no.
+Only the answer goes to standard output. A terminal shows it as it arrives, with the model's texts before tool calls. A
+pipe gets only the answer, once it is known which of the model's texts that is. Models send thousands of small pieces
+per second, so pieces are collected and written together. A call is not approved without a reply.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ PAUSE = 0.02  # seconds between two writes of what a model says
 
 
 class Screen:
-    """Prints events for a terminal or a log. `tells_denied`: also print denied calls; `tells_how`: how to go on."""
+    """A printer of events. `tells_denied`: also print denied calls; `tells_how`: also print how to continue."""
 
     def __init__(self, tells_denied: bool = True, tells_how: bool = True) -> None:
         self._tells_denied = tells_denied
@@ -45,17 +45,17 @@ class Screen:
         self._is_live = stdout().isatty()
         self._is_watched = sys.stderr.isatty()
         self._step = 0
-        self._texts: list[str] = []  # by the model, in this step
-        self._unshown: list[str] = []  # the end of that, which is to be written
-        self._written = 0.0  # when something was
+        self._texts: list[str] = []  # of the model, in this step
+        self._unshown: list[str] = []  # the last texts, not written yet
+        self._written = 0.0  # the time of the last write
         self._later: asyncio.TimerHandle | None = None
-        self._in_line = False  # the last thing that it said did not end its line
-        self._open: str | None = None  # the call whose line waits for its end
+        self._in_line = False  # the last output did not end its line
+        self._open: str | None = None  # the id of the call whose line is not ended
         self._thinks = False
 
     def show(self, event: Event) -> None:
         match event:
-            case Started():  # who it is, is told at the end
+            case Started():  # the model is named at the end
                 pass
             case Text():
                 self._text(event)
@@ -101,7 +101,7 @@ class Screen:
             elif self._later is None:
                 try:
                     self._later = asyncio.get_running_loop().call_later(PAUSE, self._catch_up_quietly)
-                except RuntimeError:  # there is no loop that could do it later
+                except RuntimeError:  # no event loop
                     self._catch_up()
 
     def _catch_up_quietly(self) -> None:
@@ -134,7 +134,7 @@ class Screen:
     # Calls
 
     def _started(self, call: ToolCall) -> None:
-        # What was said before the call is not the answer, and a pipe does not get it.
+        # Text before a call is not the answer, and a pipe does not get it.
         text = "".join(self._texts).strip()
         if text and not self._is_live:
             self.say(readable(text))
@@ -162,9 +162,7 @@ class Screen:
             shown = readable(text) if self._is_live else text
             self._out(shown if shown.endswith("\n") else f"{shown}\n")
         if answer.stop == "length":
-            self.say(
-                "The answer is cut off: the model had no room for more. ask.max_tokens in the config says how long."
-            )
+            self.say("The answer is cut off: it has reached the maximum length, ask.max_tokens in the config.")
         if answer.denied and self._tells_denied:
             asks = ("--approve ask asks you here, call by call",) if can_be_asked() else ()
             for line in (f"Not run: {', '.join(answer.denied)}", *asks, *answer.hints):
@@ -172,7 +170,7 @@ class Screen:
         if self._is_watched:
             used = tokens_used(answer.usage.input, answer.usage.output)
             facts = [f"{answer.model} ({answer.provider})", counted(answer.steps, "step"), used]
-            how = f"go on: {continue_hint(answer.session_id or LAST)}" if self._tells_how else ""
+            how = f"continue: {continue_hint(answer.session_id or LAST)}" if self._tells_how else ""
             self.say(" · ".join(filter(None, (*facts, how))))
 
     def _err(self, text: str, nl: bool = True, fg: str | None = None, dim: bool = False) -> None:
@@ -187,7 +185,7 @@ def continue_hint(session: str) -> str:
 
 YES, NO, ALWAYS, VIEW = ("y", "yes"), ("n", "no"), ("a", "always"), ("v", "view")
 ANSWERS = (*YES, *NO, *ALWAYS, *VIEW)
-MAX_MISTAKES = 3  # invalid answers; then it is a no
+MAX_MISTAKES = 3  # invalid answers; then the call is not approved
 CHOICES = "Run {}? y = yes, n = no, a = always for this tool, in this question"
 MORE = ", v = view all of it"
 MAX_SHOWN = 20  # characters of an invalid answer
@@ -196,7 +194,7 @@ USUAL_COLUMNS = 80
 
 
 class Approver:
-    """Asks the person for each call, one after the other. `names` are all tools that there are."""
+    """Approval of calls by the user, one after the other. `names` returns the names of all tools."""
 
     def __init__(
         self,
@@ -214,25 +212,25 @@ class Approver:
 
     async def __call__(self, call: ToolCall, spec: ToolSpec) -> bool:
         async with self._turn:
-            is_as_shown = self._always.get(spec.name) is spec  # a tool that was replaced since is another one
+            is_as_shown = self._always.get(spec.name) is spec  # not if the tool was replaced since
             return is_as_shown or await self._is_approved(call, spec)
 
     async def _is_approved(self, call: ToolCall, spec: ToolSpec) -> bool:
         self._before()
-        said, mistakes = await self._answer(self._question(call, spec)), 0
-        while said in VIEW or (said not in ANSWERS and mistakes < MAX_MISTAKES):
-            if said not in VIEW:
+        reply, mistakes = await self._answer(self._question(call, spec)), 0
+        while reply in VIEW or (reply not in ANSWERS and mistakes < MAX_MISTAKES):
+            if reply not in VIEW:
                 mistakes += 1
-                click.echo(f"{printable(cut(said, MAX_SHOWN))!r} is not one of the answers.", err=True)
-            said = await self._answer(self._question(call, spec, whole=said in VIEW))
-        if said in ALWAYS:
+                click.echo(f"{printable(cut(reply, MAX_SHOWN))!r} is not one of the answers.", err=True)
+            reply = await self._answer(self._question(call, spec, whole=reply in VIEW))
+        if reply in ALWAYS:
             self._always[spec.name] = spec
-        return said in YES or said in ALWAYS
+        return reply in YES or reply in ALWAYS
 
     def _question(self, call: ToolCall, spec: ToolSpec, whole: bool = False) -> ForPerson:
         """Return the prompt. The tool's name is repeated in its last line, because the arguments may scroll away.
 
-        Only what is known to be a secret is masked: what somebody allows, he has to see, whatever it is called.
+        Only known secrets are masked: users must see what they allow, whatever an argument is called.
         """
         shown, name = argument_lines(self._redact(call.args), _columns(), whole=whole), escape_invisible(spec.name)
         first = f"The model wants to call {name}, which may change something:"
@@ -242,7 +240,7 @@ class Approver:
         return ForPerson(key=call.id, message="\n".join(lines), schema={"properties": {"answer": field}})
 
     def _lookalike_warnings(self, name: str) -> list[str]:
-        """Warnings about other tools whose names look the same."""
+        """Return warnings about other tools whose names look the same."""
         looks = skeleton(name)
         others = [one for one in self._names() if one != name and skeleton(one) == looks]
         return [

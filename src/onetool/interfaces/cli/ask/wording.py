@@ -1,8 +1,8 @@
 """Writes tool calls, their arguments and their outcomes as lines for a terminal.
 
 The arguments that a user approves must not be able to imitate the prompt. Every line of a value starts with a bar,
-and none is longer than the terminal is wide. Of very long values the beginning, the end and the number of omitted
-lines are shown. Invisible characters are escaped (`\\u202e`), and words that mix alphabets are marked.
+and none is longer than the terminal is wide. For very long values, the beginning, the end and the number of omitted
+characters are shown. Invisible characters are escaped (`\\u202e`), and words that mix alphabets are marked.
 """
 
 import json
@@ -20,9 +20,9 @@ from onetool.interfaces.cli.output import counted, printable
 from onetool.services.stats.formatting import duration
 
 BAR = "    | "
-NARROWEST = 20  # columns; below that a terminal may wrap as it likes
-MAX_LINES = 20  # of one value; of a longer one …
-HEAD, TAIL = 12, 6  # … these
+NARROWEST = 20  # columns; lines may wrap in a narrower terminal
+MAX_LINES = 20  # of one value; of a longer value …
+HEAD, TAIL = 12, 6  # … the first and last lines
 MAX_TOTAL_LINES = 60
 MAX_MARKED_WORDS = 5  # words of one argument that are pointed out
 MARK = "  ! "
@@ -34,8 +34,8 @@ class ArgLines(NamedTuple):
 
 
 def argument_lines(args: Mapping[str, Any], columns: int, *, whole: bool = False) -> ArgLines:
-    """Return arguments as lines for a terminal of so many columns; with `whole` all of them, however many that are."""
-    width = max(NARROWEST, columns - 1)  # in the last column some terminals wrap already
+    """Return the arguments as lines for a terminal with so many columns; `whole` omits nothing."""
+    width = max(NARROWEST, columns - 1)  # some terminals wrap in the last column
     lines: list[str] = []
     is_whole = True
     for place, (name, value) in enumerate(args.items()):
@@ -51,12 +51,12 @@ def argument_lines(args: Mapping[str, Any], columns: int, *, whole: bool = False
 def _one_argument(name: str, value: Any, width: int, whole: bool) -> ArgLines:
     title = escape_invisible(name).replace("\n", " ")
     has_lines = isinstance(value, str) and "\n" in value
-    said = value if has_lines else json.dumps(value, ensure_ascii=False, default=str)
-    text, marks = escape_invisible(said), marked(f"{name} {said}", width)
+    written = value if has_lines else json.dumps(value, ensure_ascii=False, default=str)
+    text, marks = escape_invisible(written), marked(f"{name} {written}", width)
     if len(text) <= width and not has_lines and _cells(line := f"  {title}: {text}") <= width:
         return ArgLines([line, *marks], True)
     if _cells(title) > width // 2:
-        title, text = "(one with a long name)", f"{title}: {text}"
+        title, text = "(argument with a long name)", f"{title}: {text}"
     lines, is_whole = _value_lines(text, width - len(BAR), whole)
     return ArgLines([f"  {title}:", *lines, *marks], is_whole)
 
@@ -77,7 +77,7 @@ def _value_lines(text: str, width: int, whole: bool) -> ArgLines:
 
 
 def _pieces(text: str, width: int) -> Iterator[tuple[int, str]]:
-    """Yield where in the text each piece begins, and what a terminal may show of it in a line."""
+    """Yield pieces of the text that fit into a line, each after its position in the text."""
     begin = 0
     for line in StringIO(text):
         ended = line.removesuffix("\n")
@@ -96,7 +96,7 @@ def _fitting(text: str, width: int) -> str:
 
 
 def _cells(text: str) -> int:
-    """Display width in columns; ambiguous characters count as wide."""
+    """Return the display width in columns; ambiguous characters count as wide."""
     return len(text) if text.isascii() else sum(2 if east_asian_width(sign) in "WFA" else 1 for sign in text)
 
 
@@ -106,24 +106,24 @@ MAX_ARGUMENTS_LENGTH = 60  # characters
 MAX_NAME_LENGTH = 80  # a model may invent a name of any length
 MAX_ERROR_LENGTH = 120
 
-# Spaces of other widths, joiners of letters and emoji, and tabs: in many languages no text is whole without them.
+# Tabs, spaces of other widths, and joiners of letters and emoji are harmless, and needed by many languages.
 _HARMFUL = re.compile("[^\t\u00a0\u00ad\u2000-\u200a\u200c\u200d\u202f\u205f\u3000]+")
 
 
 def readable(text: str) -> str:
-    """Return what a model says, as a terminal may show it."""
+    """Return a model's text without characters that could harm a terminal."""
     return _HARMFUL.sub(lambda found: printable(found[0]), text.replace("\r", ""))
 
 
 def call_line(call: ToolCall) -> str:
-    """`fs.read_file(path="a.txt")`, with arguments cut short."""
+    """Return a call with shortened arguments: `fs.read_file(path="a.txt")`."""
     values = {name: json.dumps(value, ensure_ascii=False, default=str) for name, value in call.args.items()}
     given = ", ".join(f"{name}={value}" for name, value in values.items())
     return escape_invisible(f"{cut(call.name, MAX_NAME_LENGTH)}({cut(given, MAX_ARGUMENTS_LENGTH)})").replace("\n", " ")
 
 
 def outcome_line(result: ToolResult, is_cached: bool) -> tuple[str, bool]:
-    """Return how it went, and whether it went well."""
+    """Return the outcome as text, and whether the call succeeded."""
     if result.error is not None:
         first = result.error.message.strip().partition("\n")[0]
         return f"failed: {cut(printable(first), MAX_ERROR_LENGTH)}", False

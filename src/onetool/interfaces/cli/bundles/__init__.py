@@ -65,7 +65,7 @@ def list_bundles(ctx: click.Context, everything: bool, as_json: bool) -> None:
     bundles = open_app(ctx, imports=False).bundles
     counts = Counter(tool["bundleID"] for tool in all_tools(bundles))
     chosen = [bundle for bundle in all_bundles(bundles) if everything or is_live(bundle)]
-    chosen.sort(key=lambda bundle: bundle["isBuiltIn"])  # people's own first
+    chosen.sort(key=lambda bundle: bundle["isBuiltIn"])  # the user's own first
     found = [{**bundle, "tools": counts[bundle["id"]]} for bundle in chosen]
     if wants_json(as_json):
         print_json(found)
@@ -81,7 +81,7 @@ def list_bundles(ctx: click.Context, everything: bool, as_json: bool) -> None:
 @data_options
 @click.pass_context
 def show(ctx: click.Context, place: ToolReference, as_json: bool) -> None:
-    """Show a bundle with its tools, or one tool. Of a tool: what it calls, its arguments, and what it needs."""
+    """Show a bundle with its tools, or one tool with what it calls, its arguments, and what it needs."""
     app = open_app(ctx)
     bundle = find_bundle(app.bundles, place.bundle)
     if place.tool is None:
@@ -139,7 +139,7 @@ def state(thing: "Shown") -> str:
 
 
 def in_short(tool: "Shown") -> dict[str, Any]:
-    """Return a tool in a list: without its schemas and what it calls."""
+    """Return a tool as lists show it: without its schemas and implementation."""
     return {key: tool[key] for key in SHORT_KEYS if key in tool}
 
 
@@ -153,7 +153,7 @@ def _show_bundle(app: "App", bundle: "Shown", as_json: bool) -> None:
     keys = ("slug", "displayName", "description", "id", "createdAt", "modifiedAt")
     print_table("", ("", ""), [*((key, bundle[key]) for key in keys if bundle[key]), ("state", state(bundle))])
     for mistake in app.mistakes:
-        if bundle["id"] in mistake.message:  # another one has its name in code
+        if bundle["id"] in mistake.message:  # another bundle has the same name in code
             echo(click.style(f"{mistake.message}; {mistake.hint}", fg="yellow"))
     rows = [
         (f"{one['slug']}@{one['version']}", one["type"], one.get("disabledReason") or state(one), title(one))
@@ -162,7 +162,7 @@ def _show_bundle(app: "App", bundle: "Shown", as_json: bool) -> None:
     if rows:
         print_table(counted(len(rows), "tool"), ("tool", "type", "state", "what it does"), rows)
     elif bundle["isBuiltIn"]:
-        echo("It has no tools, or none that it has told yet.")
+        echo("It has no tools, or has not listed them yet.")
     else:
         echo(f"It has no tools yet. Add one: onetool bundles add {bundle['slug']}/TOOL FILE")
 
@@ -210,14 +210,14 @@ def print_facts(app: "App", bundle: "Shown", tool: Mapping[str, Any]) -> None:
 def argument_rows(schema: Mapping[str, Any]) -> Iterator[tuple[str, str, str, str]]:
     required = schema.get("required") or ()
     for name, one in (schema.get("properties") or {}).items():
-        said = resolve_definition(one, schema) if isinstance(one, Mapping) else {}
-        default = f"= {said['default']!r}" if "default" in said else "optional"
+        resolved = resolve_definition(one, schema) if isinstance(one, Mapping) else {}
+        default = f"= {resolved['default']!r}" if "default" in resolved else "optional"
         how = "required" if name in required else default
-        yield name, type_name(one, schema), how, said.get("description") or ""
+        yield name, type_name(one, schema), how, resolved.get("description") or ""
 
 
 def _print_implementation(tool: Mapping[str, Any]) -> None:
-    """Print what happens when it is called."""
+    """Print what the tool does when it is called."""
     for number, one in enumerate(tool.get("preProcessors") or ()):
         echo(printable(f"preProcessors[{number}]:\n{one['code']}"))
     if (script := tool.get("scriptImpl")) is not None:
@@ -236,11 +236,11 @@ def _limits(tool: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield name, f"{value:,}" if isinstance(value, int) else str(value)
 
 
-# `login` and `logout`: a person's login for HTTP tools with the grant authorizationCode
+# `login` and `logout`: the user's login for HTTP tools with the grant authorizationCode
 
 
 class BundleLogin(NamedTuple):
-    """One login of a bundle, with the origins of all tools there that share it."""
+    """A login of a bundle, with the tools that share it and their origins."""
 
     login: "ToolLogin"
     origins: list[str]
@@ -254,8 +254,8 @@ class BundleLogin(NamedTuple):
 def login(ctx: click.Context, place: ToolReference) -> None:
     """Log in in the browser for the HTTP tools of a bundle, or for one of them.
 
-    Tools of a bundle with the same authorization server, client and scope share one login. It is kept for the next
-    time, and is for the hosts that these tools call now.
+    Tools of a bundle with the same authorization server, client and scope share one login. The login is stored, and
+    is only for the hosts that these tools call now.
     """
     import asyncio
 
@@ -279,19 +279,19 @@ def login(ctx: click.Context, place: ToolReference) -> None:
 @config_option
 @click.pass_context
 def logout(ctx: click.Context, place: ToolReference) -> None:
-    """Forget all logins for a bundle, or the one for a tool and those that share it."""
+    """Forget all logins for a bundle, or the login of one tool and of the tools that share it."""
     from onetool.http.login import forget
 
     bundle, logins, names = _stored(open_app(ctx, imports=False), place)
     if not [name for name in names if forget(logins, name)]:
-        raise click.ClickException(f"there is no login for {place}.")
+        raise click.ClickException(f"There is no login for {place}.")
     click.echo(f"The login for {bundle['slug']} is forgotten.", err=True)
 
 
 def _stored(app: "App", place: ToolReference) -> "tuple[Shown, Documents, list[str]]":
-    """Return the bundle, where logins are kept, and the names of all of the bundle's, or of those that its tool has.
+    """Return the bundle, the stored logins, and the names of the logins that the bundle or its tool has.
 
-    A bundle's are found by their names: its tools may have changed since the login, or a secret of theirs is not set.
+    A bundle's logins are found by name: its tools may have changed since the login, or lack a secret.
     """
     from onetool.http.oauth import stored_logins
 
@@ -304,11 +304,11 @@ def _stored(app: "App", place: ToolReference) -> "tuple[Shown, Documents, list[s
 
 
 def _logins(app: "App", place: ToolReference) -> "tuple[Shown, list[BundleLogin]]":
-    """Return the bundle, and the logins that it has, or that its tool has."""
+    """Return the bundle, and the logins that the bundle or its tool needs."""
     bundle = find_bundle(app.bundles, place.bundle)
     wanted = None if place.tool is None else find_tool(app.bundles, bundle, place)["id"]
     found: dict[str, BundleLogin] = {}
-    ids: set[str] = set()  # of the logins of the tool that is named
+    ids: set[str] = set()  # of the named tool's logins
     for tool in all_tools(app.bundles, bundle["id"]):
         is_wanted = wanted in (None, tool["id"])
         try:
@@ -330,9 +330,9 @@ def _logins(app: "App", place: ToolReference) -> "tuple[Shown, list[BundleLogin]
 
 
 def _logins_of(app: "App", tool: "Shown") -> Iterator[tuple["ToolLogin", str]]:
-    """Yield the logins that a tool needs, each with where its requests go; none if its file can't be read.
+    """Yield the logins that a tool needs, each with the origin of its requests. A tool that can't be read needs none.
 
-    Raises ToolFailure if a secret that it names is not set.
+    Raises ToolFailure if a secret of the tool is not set.
     """
     if tool["type"] != "http":
         return

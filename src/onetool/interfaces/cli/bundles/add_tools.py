@@ -45,7 +45,7 @@ _DATA_METHODS = frozenset(name for kind in (str, list, dict, int, float, bytes) 
 
 
 class Argument(NamedTuple):
-    """As `--arg` has it: NAME, NAME:TYPE or NAME:TYPE=DEFAULT."""
+    """An argument that `--arg` describes: NAME, NAME:TYPE or NAME:TYPE=DEFAULT."""
 
     name: str
     schema: dict[str, Any]
@@ -56,9 +56,9 @@ class Argument(NamedTuple):
 
 
 def read_argument(text: str) -> Argument:
-    """ValueError says what is wrong with it."""
-    said, equals, default = text.partition("=")
-    name, colon, kind = said.partition(":")
+    """Parse a description. Raises ValueError."""
+    typed, equals, default = text.partition("=")
+    name, colon, kind = typed.partition(":")
     if not name.isidentifier():
         raise ValueError(f"{name!r} can't be a name in code; write NAME:TYPE, or NAME:TYPE=DEFAULT")
     if colon and kind != ANY and kind not in TYPES:
@@ -70,7 +70,7 @@ def read_argument(text: str) -> Argument:
 
 
 def unbound_names(scan: CodeScan, names: ScriptNames) -> list[str]:
-    """Names that code uses without assigning them, in order of first use; called names are errors, not arguments."""
+    """Return the names that code uses without assigning or calling them, in order of first use."""
     nodes = ast.walk(scan.tree) if scan.tree else ()
     loaded = [node for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)]
     found = sorted(loaded, key=lambda node: (node.lineno, node.col_offset))
@@ -81,7 +81,7 @@ def unbound_names(scan: CodeScan, names: ScriptNames) -> list[str]:
 
 
 def arg_schema(open: Iterable[str], given: Mapping[str, Argument]) -> dict[str, Any]:
-    """Return the schema: those that were described first, in that order; the others may be anything."""
+    """Return the schema: first the described arguments in their order, then the others, of any type."""
     properties = {argument.name: argument.schema for argument in given.values()}
     properties |= {name: {} for name in open if name not in given}
     required = [name for name in properties if name not in given or given[name].is_required]
@@ -94,7 +94,7 @@ def _unbound(name: str, scan: CodeScan, names: ScriptNames) -> bool:
     if name in scan.bound or name in scan.imported or name in BUILTINS or name in names:
         return False
     used_for = {node.attr for node in scan.attributes if isinstance(node.value, ast.Name) and node.value.id == name}
-    # `text.upper()` is a text's; `brve.search()` is a pack that is not there, and `json.dumps` lacks an import.
+    # `text.upper()` is a method of data; `brve.search()` means a missing pack, `json.dumps` a missing import.
     return used_for <= _DATA_METHODS and not (used_for and name in MODULES)
 
 
@@ -131,7 +131,7 @@ tool_argument = click.argument(
 @data_options
 @click.pass_context
 def add(ctx: click.Context, place: ToolReference, file: str, create: bool, allow: bool, as_json: bool) -> None:
-    """Add a tool from a file (JSON or YAML). Its content is what the REST API takes. The default VERSION is 1."""
+    """Add a tool from a file (JSON or YAML). The content is the same as in the REST API. The default VERSION is 1."""
     app = open_app(ctx)
     tool = put_tool(app, place, read_data(file), create)
     print_outcome(tool, f"Added {place.bundle}/{tool['slug']}@{tool['version']}.", as_json)
@@ -161,8 +161,8 @@ def add_curl(
     """Make a tool from a curl command. The command is given in quotes, or `-` reads it from standard input. It is not
     run.
 
-    What may differ from call to call becomes arguments. Credentials go into the secrets file, and only their names
-    into the tool.
+    Values that may differ from call to call become arguments. Credentials go into the secrets file, and only their
+    names into the tool.
     """
     from onetool.app.bundle_import import read_curl, secrets_stored
 
@@ -174,14 +174,14 @@ def add_curl(
     if dry_run:
         print_json(check_tool(app, place, tool), as_json)
         if secrets:
-            print_note(f"Would be kept with the other secrets: {', '.join(secrets)}")
+            print_note(f"Would be stored with the other secrets: {', '.join(secrets)}")
         return
     if secrets:
         print_note(f"Its credentials become secrets: {', '.join(secrets)}")
     with secrets_stored(known, secrets, host) as kept:
         added = put_tool(app, place, tool, create)
     if kept:
-        print_note(f"Kept in {known.file}, for {host} only: {', '.join(kept)}")
+        print_note(f"Stored in {known.file}, for {host} only: {', '.join(kept)}")
         for one in kept:
             warn_if_short(one, secrets[one])
     name = f"{place.bundle}/{added['slug']}@{added['version']}"
@@ -238,12 +238,12 @@ def save(
     kept = put_tool(app, place, tool, create)
     name = f"{place.bundle}/{kept['slug']}@{kept['version']}"
     takes = ", ".join(kept["argSchema"]["properties"]) or "no arguments"
-    print_outcome(kept, f"Kept as {name}, with {takes}. Look at it: onetool bundles show {name}", as_json)
+    print_outcome(kept, f"Stored as {name}, with {takes}. Look at it: onetool bundles show {name}", as_json)
     _note_missing(tool)
 
 
 def script_tool(app: App, text: str, given: dict[str, Argument], description: str = "") -> dict[str, Any]:
-    """Return the tool as the REST API takes it. Whether the code can run is checked there."""
+    """Return the tool as the REST API takes it. The REST API checks whether the code can run."""
     code = read(text)
     scan = CodeScan(code)
     for name in given:
@@ -261,6 +261,6 @@ def script_tool(app: App, text: str, given: dict[str, Argument], description: st
 
 def _note_missing(tool: dict[str, Any]) -> None:
     if vague := [name for name, schema in tool["argSchema"]["properties"].items() if not schema]:
-        print_note(f"Arguments of any type: {', '.join(vague)}. To say more: --arg {vague[0]}:string")
+        print_note(f"Arguments of any type: {', '.join(vague)}. To set a type: --arg {vague[0]}:string")
     if not tool["description"]:
-        print_note("It has no description, so that no model will know what it is for; --description gives it one.")
+        print_note("It has no description, so models can't know what it is for. Add one with --description.")

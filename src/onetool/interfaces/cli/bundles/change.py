@@ -1,6 +1,6 @@
 """`onetool bundles create`, `enable`, `disable`, `delete`, `restore`, `edit`, `copy` and `rename`; storing new tools.
 
-What is stored as a version stays as it is: an edit makes another version.
+A stored version never changes: an edit makes a new version.
 """
 
 import json
@@ -51,8 +51,8 @@ create_option = click.option("--create", is_flag=True, help="Make the bundle if 
 def create(ctx: click.Context, slug: str, name: str, description: str, as_json: bool) -> None:
     """Make an empty bundle. SLUG is its short name: letters, digits and dashes."""
     app = open_app(ctx)
-    if (other := live_bundle(app.bundles, slug)) is not None:  # REST allows two, but who types the slug means one
-        raise click.ClickException(printable(f"There is a bundle {slug} already ({other['id']})."))
+    if (other := live_bundle(app.bundles, slug)) is not None:  # REST allows two, but a typed slug should mean one
+        raise click.ClickException(printable(f"A bundle {slug} already exists ({other['id']})."))
     bundle = make_bundle(app, {"slug": slug, "displayName": name, "description": description})
     next_step = f"Add a tool: onetool bundles add {slug}/TOOL FILE, or add-curl, or save"
     print_outcome(bundle, f"Made the bundle {slug} ({bundle['id']}). {next_step}", as_json)
@@ -78,23 +78,23 @@ def disable(ctx: click.Context, place: ToolReference, as_json: bool) -> None:
 
 @click.command()
 @place_argument
-@click.option("--with-tools", is_flag=True, help="Also delete the tools of the bundle, for good.")
+@click.option("--with-tools", is_flag=True, help="Also delete the tools of the bundle, permanently.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @config_option
 @click.pass_context
 def delete(ctx: click.Context, place: ToolReference, with_tools: bool, yes: bool) -> None:
-    """Delete a tool, or an empty bundle. A tool is deleted for good; a bundle can be restored for two days."""
+    """Delete a tool, or an empty bundle. A tool is deleted permanently; a bundle can be restored for two days."""
     bundles = open_app(ctx).bundles
     bundle = find_bundle(bundles, place.bundle)
     if bundle["isBuiltIn"]:
-        what = "built in" if "source" not in bundle else f"no bundle of its own ({origin(bundle)})"
+        what = "built in" if "source" not in bundle else f"not a stored bundle ({origin(bundle)})"
         raise click.ClickException(printable(f"{place} is {what}: it can be switched off (disable), not deleted."))
     if place.tool is None:
         _delete_bundle(bundles, bundle, with_tools, yes)
         return
     tool = find_only_tool(bundles, bundle, place)
     exactly = f"{bundle['slug']}/{tool['slug']}@{tool['version']}"
-    confirm(f"Delete {exactly} for good?", yes, "delete it", "deleted")
+    confirm(f"Delete {exactly} permanently?", yes, "delete it", "deleted")
     bundles.delete_tool(bundle["id"], tool["slug"], tool["version"])
     echo(printable(f"Deleted {exactly}."))
 
@@ -109,11 +109,11 @@ def restore(ctx: click.Context, place: ToolReference, as_json: bool) -> None:
     found = find_bundle(bundles, place.bundle, deleted=True)
     content = {key: found[key] for key in ("slug", "displayName", "description", "isEnabled")}
     bundle, *_ = bundles.put_bundle(found["id"], content)
-    print_outcome(bundle, f"The bundle {bundle['slug']} is back.", as_json)
+    print_outcome(bundle, f"The bundle {bundle['slug']} is restored.", as_json)
 
 
 def make_bundle(app: App, content: dict[str, Any]) -> Shown:
-    """Make a bundle. Warns if code knows its name already."""
+    """Make a bundle. Warns if its name already means something else in code."""
     bundle, *_ = app.bundles.put_bundle(new_id(time()), content, create_only=True)
     warn_if_name_taken(app, bundle["slug"])
     return bundle
@@ -136,7 +136,7 @@ def _set_enabled(ctx: click.Context, place: ToolReference, on: bool, as_json: bo
         name = f"{name}/{tool['slug']}@{tool['version']}"
     why, other = changed.get("disabledReason"), changed.get("takesOver")
     words = f"switched on, but {why}" if on and why else "switched on" if on else "switched off"
-    instead = f" Version {other} takes over: the name stands for it now." if other else ""
+    instead = f" The name now stands for version {other}." if other else ""
     print_outcome(changed, f"{name} is {words}.{instead}", as_json)
 
 
@@ -145,23 +145,25 @@ def _delete_bundle(bundles: BundleService, bundle: Shown, with_tools: bool, yes:
     number = counted(len(tools), "tool")
     if tools and not with_tools:
         raise click.ClickException(
-            printable(f"{slug} has {number}. Switch it off (disable), or delete them, too, for good: --with-tools")
+            printable(
+                f"{slug} has {number}. Switch it off (disable), or also delete its tools, permanently: --with-tools"
+            )
         )
-    question = f"Delete the bundle {slug}, and {number} for good?" if tools else f"Delete the bundle {slug}?"
+    question = f"Delete the bundle {slug}, and {number} permanently?" if tools else f"Delete the bundle {slug}?"
     confirm(question, yes, "delete it", "deleted")
     for tool in tools:
         bundles.delete_tool(bundle["id"], tool["slug"], tool["version"])
     bundles.delete_bundle(bundle["id"])
     gone = f" and {number}" if tools else ""
     echo(printable(f"Deleted {slug}{gone}."))
-    echo(printable(f"The bundle itself stays for two days; to get it back: onetool bundles restore {slug}"))
+    echo(printable(f"The bundle itself is kept for two days; to restore it: onetool bundles restore {slug}"))
 
 
-# Another version, a copy, another name
+# Editing, copying and renaming
 
 
 def _read_changes(_ctx: click.Context, _param: click.Parameter, given: tuple[str, ...]) -> dict[str, Any]:
-    """`httpImpl.request.timeoutMs=5000` -> a JSON Merge Patch. A value that is not JSON is a text."""
+    """Read `httpImpl.request.timeoutMs=5000` as a JSON Merge Patch. A value that is not JSON is text."""
     found: dict[str, Any] = {}
     for one in given:
         key, equals, text = one.partition("=")
@@ -186,7 +188,7 @@ set_option = click.option(
     multiple=True,
     metavar="KEY=VALUE",
     callback=_read_changes,
-    help="Change this key; dots lead into it, VALUE is JSON or a text, null removes it. Can be given again.",
+    help="Change this key (dots for nested keys). VALUE is JSON or text; null removes the key. May be repeated.",
 )
 source_argument = click.argument(
     "place", metavar="BUNDLE/TOOL[@VERSION]", type=ReferenceType(tool=True), shell_complete=complete_ref
@@ -196,7 +198,7 @@ source_argument = click.argument(
 @click.command()
 @source_argument
 @click.argument("file", metavar="[FILE|-]", required=False, type=click.Path(allow_dash=True))
-@click.option("--as", "version", metavar="VERSION", help="The version that it becomes; the next number by default.")
+@click.option("--as", "version", metavar="VERSION", help="The new version; the next number by default.")
 @set_option
 @data_options
 @click.pass_context
@@ -208,23 +210,23 @@ def edit(
     changes: dict[str, Any],
     as_json: bool,
 ) -> None:
-    """Edit a tool, and keep that as a new version: with --set, from FILE, or in your editor."""
+    """Edit a tool, and store it as a new version: with --set, from FILE, or in your editor."""
     if file and changes:
-        raise click.UsageError("say FILE or --set, not both.")
+        raise click.UsageError("Give FILE or --set, not both.")
     app = open_app(ctx)
     bundle, tool = _found(app, place)
     version = version or next_version(app.bundles, bundle["id"], tool["slug"])
     content = _content(app, _place(tool), changes)
     if file:
         content = read_data(file)
-        if isinstance(content, dict):  # its own place does not count: it may be what `show --json` printed
+        if isinstance(content, dict):  # slug and version are ignored: FILE may be what `show --json` printed
             content = {key: one for key, one in content.items() if key not in ("slug", "version")}
     elif not changes:
         content = _in_editor(content)
     target = ToolReference(bundle["id"], tool["slug"], version)
     kept = put_tool(app, target, content, create=False)
     name = f"{bundle['slug']}/{kept['slug']}@{kept['version']}"
-    print_outcome(kept, f"Kept as {name}; {tool['version']} stays as it was.", as_json)
+    print_outcome(kept, f"Stored as {name}; version {tool['version']} is unchanged.", as_json)
 
 
 @click.command()
@@ -242,7 +244,7 @@ def copy(
     create: bool,
     as_json: bool,
 ) -> None:
-    """Copy a tool to another bundle, slug or version. The version stays the same, unless another one is said."""
+    """Copy a tool to another bundle, slug or version. The version stays the same unless a new one is given."""
     app = open_app(ctx)
     _, tool = _found(app, place)
     content = _content(app, _place(tool), changes)
@@ -256,13 +258,13 @@ def copy(
 @data_options
 @click.pass_context
 def rename(ctx: click.Context, place: ToolReference, new: str, as_json: bool) -> None:
-    """Give a tool another slug or version in its bundle. It stays the same tool, with its usage and its switch."""
+    """Give a tool another slug or version in its bundle. Its usage and its state (on or off) are kept."""
     app = open_app(ctx)
     bundle = find_bundle(app.bundles, place.bundle)
     tool = find_only_tool(app.bundles, bundle, place)
     wanted = parse_reference(new if "/" in new else f"{place.bundle}/{new}")
     if wanted.bundle not in (place.bundle, bundle["slug"], bundle["id"]):
-        raise click.ClickException("a tool is renamed in its bundle; to put it elsewhere: copy, then delete.")
+        raise click.ClickException("A tool can only be renamed within its bundle; to move it: copy, then delete.")
     names = {"slug": wanted.tool or tool["slug"], **({"version": wanted.version} if wanted.version else {})}
     _, kept, _ = rename_tool(app.bundles, _place(tool), names)
     before = f"{bundle['slug']}/{tool['slug']}@{tool['version']}"
@@ -284,18 +286,18 @@ def _content(app: App, place: Place, changes: dict[str, Any]) -> dict[str, Any]:
 
 def _in_editor(content: dict[str, Any]) -> Any:
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        raise click.UsageError("say what changes: --set KEY=VALUE, or FILE. At a terminal your editor is opened.")
+        raise click.UsageError("Give --set KEY=VALUE or FILE. Your editor is opened only at a terminal.")
     text: str | None = json.dumps(content, indent=2, ensure_ascii=False)
     while True:
         text = click.edit(text, extension=".json")
         if text is None:
-            raise click.ClickException("nothing was changed in the editor, so that nothing was kept.")
+            raise click.ClickException("Nothing was changed in the editor, so nothing was stored.")
         try:
             return json.loads(text)
         except ValueError as error:
             click.echo(printable(f"It is not JSON: {error}"), err=True)
             if not click.confirm("Edit it again?", default=True, err=True):
-                raise click.ClickException("nothing was kept.") from None
+                raise click.ClickException("Nothing was stored.") from None
 
 
 # Writing new tools to the store
@@ -304,19 +306,19 @@ FIRST_VERSION = "1"
 
 
 def version_of(place: ToolReference, data: Any) -> str:
-    """Return the version that is named, or that the tool says of itself, or the first."""
-    said = data.get("version") if isinstance(data, Mapping) else None
-    return place.version or (said if isinstance(said, str) else None) or FIRST_VERSION
+    """Return the named version, or the tool's own, or the first."""
+    own = data.get("version") if isinstance(data, Mapping) else None
+    return place.version or (own if isinstance(own, str) else None) or FIRST_VERSION
 
 
 def put_tool(app: App, place: ToolReference, data: Any, create: bool) -> Shown:
-    """Checked as REST checks it. With `create` a bundle that is not there is made, of one piece with the tool."""
+    """Store a tool, with the checks of REST. With `create`, a missing bundle is made together with the tool."""
     from onetool.app.bundle_import import assemble
 
     bundles, version = app.bundles, version_of(place, data)
     if create and live_bundle(bundles, place.bundle) is None and bundles.store.bundle(place.bundle) is None:
         bundle, (tool,) = assemble({"slug": place.bundle}, [(str(place.tool), version, data)])
-        bundles.check(tool)  # before the warning: of a bundle that is not made nothing is told
+        bundles.check(tool)  # before the warning, which is only for a bundle that is made
         warn_if_name_taken(app, bundle.slug)
         bundles.put_all(bundle, [tool])
         app.catalog.refresh_sync()  # loads the tool, which has no name in code before
@@ -329,12 +331,12 @@ def put_tool(app: App, place: ToolReference, data: Any, create: bool) -> Shown:
     except ConflictError:
         free = next_version(bundles, home["id"], str(place.tool))
         name = f"{home['slug']}/{place.tool}"
-        message = f"{name}@{version} is there already, and stays as it is. Put it beside that one: {name}@{free}"
+        message = f"{name}@{version} already exists and stays unchanged. Store yours as {name}@{free}"
         raise click.ClickException(printable(message)) from None
 
 
 def check_tool(app: App, place: ToolReference, data: Any) -> dict[str, Any]:
-    """Check a tool without putting it anywhere, and return it as it would be."""
+    """Check a tool without storing it, and return what would be stored."""
     from onetool.app.bundle_import import assemble
 
     _, (tool,) = assemble({"slug": "draft"}, [(str(place.tool), version_of(place, data), data)])

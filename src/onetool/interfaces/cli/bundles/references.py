@@ -1,8 +1,7 @@
-"""The tool that a command is about, and what it needs: references, requirements, and what is said of them.
+"""References to bundles and tools, and what the tools need.
 
-BUNDLE[/TOOL[@VERSION]] is parsed, and what it refers to is found. The spelling of code is accepted, too:
-`weather.get_forecast@1` is `weather/get-forecast@1`. Secrets, hosts and functions that are missing are printed as lines
-that can be pasted.
+BUNDLE[/TOOL[@VERSION]] is parsed and looked up. The spelling of code is accepted, too: `weather.get_forecast@1` is
+`weather/get-forecast@1`. Missing secrets, hosts and functions are printed as lines to paste.
 """
 
 import re
@@ -27,18 +26,18 @@ MAX_DESCRIPTION_LENGTH = 120  # characters of a description, in a list
 
 
 def title(thing: dict[str, Any]) -> str:
-    """First line of the description, or the name."""
+    """Return the first line of the description, or the name."""
     return _one_line(thing["description"] or thing["displayName"])
 
 
 def heading(bundle: dict[str, Any]) -> str:
-    """Display name, or the description where the name is only the slug."""
+    """Return the display name, or the description if the name is only the slug."""
     name = bundle["displayName"]
     return _one_line(bundle["description"] if name in ("", bundle["slug"]) else name)
 
 
 def origin(thing: dict[str, Any]) -> str:
-    """Return where something comes from that nobody can change here; nothing of what people keep."""
+    """Return the origin of a bundle or tool that can't be changed here; '' for stored ones."""
     if source := thing.get("source"):
         return "declared" if source["kind"] == "config" else source["kind"]
     return "built in" if thing["isBuiltIn"] else ""
@@ -64,7 +63,7 @@ class ToolReference(NamedTuple):
 
 
 class ReferenceType(click.ParamType):
-    """For arguments. `tool`: whether one has to be named; None leaves that open."""
+    """A type of arguments. `tool`: whether a tool must be named; None: a tool may be named."""
 
     name = "place"
 
@@ -80,14 +79,14 @@ class ReferenceType(click.ParamType):
         if self._tool is True and place.tool is None:
             self.fail(f"{printable(value)!r} names no tool; write BUNDLE/TOOL, like weather/forecast.", param, ctx)
         if self._tool is False and place.tool is not None:
-            self.fail(f"{printable(value)!r} names a tool; here a bundle is wanted.", param, ctx)
+            self.fail(f"{printable(value)!r} names a tool; expected a bundle.", param, ctx)
         return place
 
 
 def parse_reference(text: str) -> ToolReference:
     name, at, version = text.partition("@")
     bundle, slash, tool = name.partition("/")
-    if not slash and "." in name and not name.startswith("."):  # as code says it: neither slugs nor ids have a dot
+    if not slash and "." in name and not name.startswith("."):  # the spelling of code: neither slugs nor ids have a dot
         bundle, slash, tool = (part.replace("_", "-") for part in name.partition("."))
     if at and not slash:
         return ToolReference(bundle, "", version)
@@ -95,9 +94,9 @@ def parse_reference(text: str) -> ToolReference:
 
 
 def find_bundle(bundles: BundleService, name: str, deleted: bool = False, otherwise: str = "") -> Shown:
-    """Return the bundle of that slug or id; `deleted` looks among those that were deleted instead.
+    """Return the bundle with this slug or id; with `deleted`, a deleted bundle.
 
-    `otherwise` is what else can be done where there is none.
+    `otherwise` is a hint for the error if there is no such bundle.
     """
     everything = list(all_bundles(bundles))
     own = [one for one in everything if name in (one["slug"], one["id"])] or [
@@ -109,21 +108,21 @@ def find_bundle(bundles: BundleService, name: str, deleted: bool = False, otherw
         return found[0]
     if found:
         lines = [f"  {one['id']}  {origin(one) or 'made ' + one['createdAt']}  {one['displayName']}" for one in found]
-        message = "\n".join([f"There are {len(found)} bundles {name}; say which by its id:", *lines])
+        message = "\n".join([f"There are {len(found)} bundles {name}; choose one by its id:", *lines])
         raise click.ClickException(printable(message))
     if own and deleted:
         message = f"The bundle {own[0]['slug']} is not deleted: there is nothing to restore."
         raise click.ClickException(printable(message))
     if own:
         slug, at = own[0]["slug"], own[0]["softDeletedAt"][:10]
-        message = f"The bundle {slug} was deleted on {at}. To bring it back: onetool bundles restore {slug}"
+        message = f"The bundle {slug} was deleted on {at}. To restore it: onetool bundles restore {slug}"
         raise click.ClickException(printable(message))
     known = [one["slug"] for one in everything if (one["softDeletedAt"] is not None) == deleted]
     raise unknown_bundle(name, known, otherwise)
 
 
 def find_tool(bundles: BundleService, bundle: Shown, place: ToolReference) -> Shown:
-    """Return the tool in the version that is named; without one the enabled one that was modified last."""
+    """Return the tool in the named version, or else the enabled version that was modified last."""
     versions = _versions(bundles, bundle, place)
     if place.version is not None:
         return _in_version(versions, place)
@@ -137,7 +136,7 @@ def find_only_tool(bundles: BundleService, bundle: Shown, place: ToolReference) 
         return _in_version(versions, place)
     if len(versions) > 1:
         known = ", ".join(f"{place}@{one['version']}" for one in versions)
-        raise click.ClickException(printable(f"{place} has {len(versions)} versions; say which: {known}"))
+        raise click.ClickException(printable(f"{place} has {len(versions)} versions; choose one: {known}"))
     return versions[0]
 
 
@@ -155,7 +154,7 @@ def unknown_bundle(name: str, known: Iterable[str], otherwise: str = "") -> clic
 
 
 def complete_ref(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
-    """Bundles and their tools, for the shell's completion."""
+    """Complete bundles and their tools."""
     try:
         with App.open(ctx.find_root().params.get("config"), imports=False, makes_tables=False) as app:
             live = {one["id"]: one["slug"] for one in all_bundles(app.bundles) if one["softDeletedAt"] is None}
@@ -191,7 +190,7 @@ def _in_version(versions: list[Shown], place: ToolReference) -> Shown:
     raise click.ClickException(printable(message))
 
 
-# What is printed of it: the outcome, and what is needed
+# Printing outcomes and requirements
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -234,13 +233,13 @@ def allowing(ctx: click.Context, needs: Requirements) -> Requirements:
 
 
 def print_requirements(app: App, needs: Requirements) -> None:
-    """Each as a line that can be pasted."""
+    """Print each requirement as a line to paste."""
     if entries := needs.closed():
-        # Where there is no config, the one beside the bundles: with another they are not seen.
+        # Without a config, name the one next to the bundles: with another config they are not seen.
         file = app.config.path or f"{user_config()} (a new file)"
         print_note(f"To let the tools call their host{'s' if len(entries) > 1 else ''}, write in {file}:")
         print_note(f"  {hosts_line(app, entries)}")
-        print_note(f"which this does: onetool hosts allow {' '.join(one.host for one in needs.hosts if one.entry)}")
+        print_note(f"or run: onetool hosts allow {' '.join(one.host for one in needs.hosts if one.entry)}")
     if unset := needs.unset():
         print_note("Secrets to set:" if len(unset) > 1 else "Secret to set:")
         for one in unset:

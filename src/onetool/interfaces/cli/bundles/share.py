@@ -58,9 +58,9 @@ def export(ctx: click.Context, place: ToolReference, output: str | None, force: 
     app = open_app(ctx)
     found = app.bundles.store.bundle(find_bundle(app.bundles, place.bundle)["id"])
     if found is None:
-        raise click.ClickException(printable(f"The bundle {place} has just gone."))
+        raise click.ClickException(printable(f"The bundle {place} was just deleted."))
     if output == STDIN and stdout().isatty():
-        raise click.UsageError("a ZIP file is nothing for a terminal: pipe it, or say -o FILE.")
+        raise click.UsageError("A ZIP file can't be shown at a terminal: pipe it, or use -o FILE.")
     tools = tools_of(app, found)
     data = pack(found, tools)
     if output == STDIN:
@@ -85,7 +85,7 @@ def export(ctx: click.Context, place: ToolReference, output: str | None, force: 
     "--only",
     metavar="PATTERN",
     multiple=True,
-    help="OpenAPI: only operations with such a path ('/users/*') or tool name ('list-*').",
+    help="OpenAPI: only operations with a matching path ('/users/*') or tool name ('list-*').",
 )
 @click.option("--tag", metavar="TAG", multiple=True, help="OpenAPI: only operations with this tag, in any case.")
 @click.option(
@@ -142,9 +142,9 @@ def _write(file: Path, data: bytes, force: bool) -> None:
                 raise OSError(errno.EINVAL, "it is not a regular file; -o - writes to a pipe")
             stream.write(data)
     except FileExistsError:
-        raise click.ClickException(printable(f"{file} is there already; --force replaces it.")) from None
+        raise click.ClickException(printable(f"{file} already exists; --force replaces it.")) from None
     except OSError as error:
-        raise click.ClickException(printable(f"can't write {file}: {error.strerror}.")) from None
+        raise click.ClickException(printable(f"Can't write {file}: {error.strerror}.")) from None
 
 
 # Reporting an import
@@ -160,7 +160,7 @@ def _tell(app: "App", bundle_import: "BundleImport", needs: "Requirements", dry_
     if bundle_import.plan.refused:
         plan = bundle_import.plan
         if any(row.what == "clash" for row in plan.rows) or (not plan.is_new and plan.bundle.is_built_in):
-            print_note("To take it in beside that, as a bundle of its own: --as SLUG")
+            print_note("To import it as a separate bundle: --as SLUG")
         return
     if used := [one.name for one in needs.secrets if one.source is not None]:
         print_note(f"Its tools will use secrets that are set: {', '.join(used)}")
@@ -193,7 +193,7 @@ def _print(bundle_import: "BundleImport", dry_run: bool) -> None:
         )
         echo(printable(f"Look at them: onetool bundles show {plan.bundle.slug}"))
     _print_remarks("Skipped", bundle_import.skipped)
-    _print_remarks("Not quite as it was", bundle_import.notes)
+    _print_remarks("Changed on import", bundle_import.notes)
 
 
 def _print_remarks(heading: str, remarks: "Sequence[ImportRemark]") -> None:

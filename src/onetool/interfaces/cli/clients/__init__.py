@@ -1,8 +1,8 @@
 """`onetool init --client`: prints the entry that an MCP client needs, or writes it to the client's file.
 
-A client's JSON or TOML file gets one server more, and keeps its comments, order and layout. The new text is parsed
-again before it is written, and the file is replaced atomically or not at all. `onetool.config.known_clients` has each
-client: where its files are, and how it writes a server.
+One server is added to a client's JSON or TOML file, which keeps its comments, order and layout. The new text is parsed
+before it is written, and the file is replaced atomically. `onetool.config.known_clients` describes the clients: where
+their files are, and how a server is written.
 """
 
 import json
@@ -29,7 +29,7 @@ class SetupOptions(msgspec.Struct, frozen=True, kw_only=True):
     client: str
     folder: Path
     name: str
-    config: str | None = None  # as --config says it
+    config: str | None = None  # the value of --config
     write: bool = False
     user: bool = False
     http: bool = False
@@ -38,10 +38,10 @@ class SetupOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def set_up_client(options: SetupOptions) -> None:
-    """Print the entry and where it belongs; or write it there."""
+    """Print the entry and where it belongs, or write it there."""
     client, folder = CLIENTS[options.client], _absolute(options.folder)
     if options.http and not client.takes_urls:
-        raise click.UsageError(f"{client.title} takes no URL in its file: leave --http out, and it starts onetool mcp.")
+        raise click.UsageError(f"{client.title} takes no URL in its file: leave out --http, and it starts onetool mcp.")
     if client.project_file is None:
         options = msgspec.structs.replace(options, user=True)
     try:
@@ -61,12 +61,12 @@ def set_up_client(options: SetupOptions) -> None:
 
 
 def _own_server(options: SetupOptions, client: KnownClient, folder: Path) -> OneToolEntry:
-    """Return the command with the config that is in force, where the server would not find it by itself."""
+    """Return the command, with --config if the server would not find the config by itself."""
     command, *first = own_command()
-    config = _found(options).config  # one that was named is named from where we are, not from FOLDER
+    config = _found(options).config  # a given path is relative to the current folder, not to FOLDER
     named = [] if config is None else _named_config(options, client, folder, _absolute(config))
     if client.project_file is None:
-        command = shutil.which(command) or command  # it is started from no shell, and so with another PATH
+        command = shutil.which(command) or command  # the client has another PATH than the shell
     elif not options.user:
         command = _in_project(command, client, folder)
     return OneToolEntry(command=command, args=(*first, "mcp", *named))
@@ -78,7 +78,7 @@ def _found(options: SetupOptions) -> Found:
 
 
 def _absolute(path: Path) -> Path:
-    return Path(os.path.abspath(path))  # without its `..`; links stay what they are
+    return Path(os.path.abspath(path))  # without `..`, but with links
 
 
 def _named_config(options: SetupOptions, client: KnownClient, folder: Path, config: Path) -> list[str]:
@@ -93,9 +93,9 @@ def _named_config(options: SetupOptions, client: KnownClient, folder: Path, conf
 
 
 def _in_project(path: str, client: KnownClient, folder: Path, *, climb: bool = False, relative: bool = False) -> str:
-    """Return a path in the client's own words for the project's folder, if it is in there (or above, for `climb`).
+    """Return a path with the client's variable for the project's folder, if it is inside (or above, for `climb`).
 
-    Without such words only a `relative` path will do: clients start servers in the folder where they were started.
+    Without such a variable, only a `relative` path helps: clients start servers in the folder where they were started.
     """
     if not os.path.isabs(path) or not (climb or Path(path).is_relative_to(folder)):
         return path
@@ -106,7 +106,7 @@ def _in_project(path: str, client: KnownClient, folder: Path, *, climb: bool = F
 
 
 def _show(options: SetupOptions, client: KnownClient, server: OneToolEntry, file: Path) -> None:
-    """Print the entry alone on standard output: it can be sent into a file. All about it goes to standard error."""
+    """Print only the entry on standard output, which can be redirected to a file; the rest goes to standard error."""
     more = "" if options.user else "; --user is for all your projects"
     click.echo(f"For {client.title}, into {file} (--write puts it there{more}):\n", err=True)
     click.echo(client.snippet(options.name, server, file), nl=False)
@@ -120,18 +120,20 @@ def _write(options: SetupOptions, client: KnownClient, server: OneToolEntry, fil
     try:
         written = put_file(file, change, private=options.user)
     except OSError as error:
-        raise click.ClickException(f"can't write {file}: {error.strerror}.") from None
+        raise click.ClickException(f"Can't write {file}: {error.strerror}.") from None
     except EditError as refusal:
         click.echo(client.snippet(options.name, server, file), nl=False)
-        raise click.ClickException(f"{file} stays as it is: {refusal}. The entry to put in stands above.") from None
-    click.echo(f"Wrote {options.name} into {file}." if written else f"{file} has {options.name} already, just so.")
+        raise click.ClickException(f"{file} was not changed: {refusal}. The entry to add is above.") from None
+    click.echo(
+        f"Wrote {options.name} into {file}." if written else f"{file} already has this entry for {options.name}."
+    )
     _tell(options, client, server, err=False)
 
 
 def _tell(options: SetupOptions, client: KnownClient, server: OneToolEntry, *, err: bool) -> None:
-    """Tell what else there is to know, and to do."""
+    """Print remarks on the entry, and the next step."""
     if server.url:
-        click.echo(f"It calls {server.url}: start that with onetool serve.", err=err)
+        click.echo(f"It calls {server.url}: start that server with onetool serve.", err=err)
     if server.token:
         click.echo(f"{client.title} takes the token from the environment variable {server.token}.", err=err)
     local = [path for path in (server.command, *server.args) if os.path.isabs(path)]
@@ -141,14 +143,14 @@ def _tell(options: SetupOptions, client: KnownClient, server: OneToolEntry, *, e
 
 
 def name_taken(name: str) -> EditError:
-    return EditError(f"it has another server called {name}: --force replaces that one, --name takes another name")
+    return EditError(f"it has another server called {name}: --force replaces it, --name sets another name")
 
 
 # JSON files
 
 
 def put_json(text: str, section: str, name: str, entry: dict[str, Any], *, force: bool) -> str:
-    """Return the text with the entry in it, which may be there already. Raises EditError if that is impossible."""
+    """Return the text with the entry, which may be present already. Raises EditError if that is impossible."""
     if not text.strip():
         return json_snippet(section, name, entry)
     try:
@@ -164,9 +166,9 @@ def put_json(text: str, section: str, name: str, entry: dict[str, Any], *, force
 def _json_changed(
     text: str, root: Value, section: str, name: str, entry: dict[str, Any], force: bool
 ) -> tuple[str, Value | None]:
-    """Return the new text, and the value in the old one that it replaces."""
+    """Return the new text, and the value that it replaces in the old text."""
     if root.members is None:
-        raise EditError("it holds no object")
+        raise EditError("it does not contain an object")
     servers = root.members.get(section)
     if servers is None:
         return _json_added(text, root, root, section, {name: entry}), None
@@ -185,7 +187,7 @@ def _json_changed(
 
 
 def _json_added(text: str, root: Value, target: Value, key: str, data: dict[str, Any]) -> str:
-    """Return the text with one more member at the end of an object."""
+    """Return the text with a member added at the end of an object."""
     layout = _Layout(text, root)
     members = list((target.members or {}).values())
     close = target.end - 1
@@ -207,7 +209,7 @@ def _line_of_value(text: str, value: Value) -> bool:
 
 
 class _Layout:
-    """How the file is laid out: its line ends, and how deep it indents."""
+    """The layout of a file: its line ends and indentation."""
 
     def __init__(self, text: str, root: Value) -> None:
         self.text = text
@@ -216,7 +218,7 @@ class _Layout:
         self.unit = first[1] if first else "  "
 
     def indent_at(self, place: int) -> str:
-        """Return the indentation of the line that this place is on."""
+        """Return the indentation of the line at this place."""
         line = self.text[self.text.rfind("\n", 0, place) + 1 : place]
         return line[: len(line) - len(line.lstrip(" \t"))]
 
@@ -232,7 +234,7 @@ class _Layout:
 
 
 def _check_json(before: JsoncDocument, new: str, replaced: Value | None, added: dict[str, dict[str, Any]]) -> None:
-    """Parse the result: same data plus the entry, and all comments kept that are not in what it replaces."""
+    """Check that the new text has the old data plus the entry, and all comments outside of the replaced value."""
     ((section, servers),) = added.items()
     expected = {**before.root.data, section: {**before.root.data.get(section, {}), **servers}}
     gone = range(replaced.start, replaced.end) if replaced else range(0)
@@ -249,7 +251,7 @@ def _check_json(before: JsoncDocument, new: str, replaced: Value | None, added: 
 
 
 def put_toml(text: str, section: str, name: str, entry: dict[str, Any], *, force: bool) -> str:
-    """Return the text with the entry in it, which may be there already. Raises EditError if that is impossible."""
+    """Return the text with the entry, which may be present already. Raises EditError if that is impossible."""
     try:
         before = tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as error:
@@ -277,7 +279,7 @@ def put_toml(text: str, section: str, name: str, entry: dict[str, Any], *, force
 
 
 def _toml_replaced(text: str, section: str, name: str, table: str) -> str:
-    """Replace the lines of the table, and of tables in it; comments above the next header belong to that one."""
+    """Replace the lines of the table and of its subtables, but not the comments above the next header."""
     lines = text.splitlines(keepends=True)
     own = re.compile(rf"\s*\[\s*{_toml_key(section)}\s*\.\s*{_toml_key(name)}\s*[.\]]")
     headers = [at for at, line in enumerate(lines) if re.match(r"\s*\[", line)]

@@ -112,7 +112,7 @@ def test(ctx: click.Context, name: str | None, as_json: bool) -> None:
 @data_options
 @click.pass_context
 def logs(ctx: click.Context, name: str, lines: int, as_json: bool) -> None:
-    """Show the log of a server. It has its standard error, and when it was started and lost."""
+    """Show the log of a server. The log has its standard error, and when it was started and lost."""
     found = _named(open_app(ctx, imports=False), name).log_lines(name, lines)
     if wants_json(as_json):
         print_json(found)
@@ -120,7 +120,7 @@ def logs(ctx: click.Context, name: str, lines: int, as_json: bool) -> None:
     for line in found:
         echo(printable(line))
     if not found:
-        echo(f"Nothing has been heard of {name} yet. Start it: onetool servers test {name}")
+        echo(f"{name} has no log yet. Start it: onetool servers test {name}")
 
 
 @servers.command()
@@ -136,7 +136,7 @@ def changes(ctx: click.Context, name: str, as_json: bool) -> None:
         return
     _print_differences(differences)
     if differences:
-        echo(f"To trust them as they are now: onetool servers approve {name}")
+        echo(f"To approve the current tools: onetool servers approve {name}")
     else:
         echo(f"Nothing has changed about {name}.")
 
@@ -184,7 +184,7 @@ def login(ctx: click.Context, name: str) -> None:
 def logout(ctx: click.Context, name: str) -> None:
     """Forget the login to a server."""
     if not _named(open_app(ctx, imports=False), name).logout(name):
-        raise click.ClickException(f"there is no login to {name}.")
+        raise click.ClickException(f"There is no login to {name}.")
     click.echo(f"The login to {name} is forgotten.", err=True)
 
 
@@ -192,7 +192,7 @@ def logout(ctx: click.Context, name: str) -> None:
 
 
 def _connected_now(ctx: click.Context, name: str) -> "Servers":
-    """Connect a server; the servers with its current tools."""
+    """Connect a server, and return the servers with its current tools."""
     known = _named(open_app(ctx, imports=False), name)
     _run(known.wait_connected([name]))
     status = _status(known, name)
@@ -204,7 +204,7 @@ def _connected_now(ctx: click.Context, name: str) -> "Servers":
 
 
 def _holders(app: "App") -> "dict[str, ReplicaRow]":
-    """Return which replica runs which server, where several share them. A database that is away knows nothing."""
+    """Return the replica that runs each shared server; nothing if the database can't be reached."""
     if app.config.database is None or app.config.cluster is None:
         return {}
     from onetool.cluster.report import server_holders
@@ -231,7 +231,7 @@ def _run(work: Any) -> Any:
 
 
 def _named(app: "App", name: str) -> "Servers":
-    """Return the servers, if there is one of this name among them."""
+    """Return the servers. Raises ClickException if none of them has this name."""
     if app.servers is None or name not in app.servers.names():
         raise unknown_server(name, [] if app.servers is None else app.servers.names())
     return app.servers
@@ -242,7 +242,7 @@ def _status(known: "Servers", name: str) -> "ServerStatus":
 
 
 def _tested(app: "App", known: "Servers", name: str | None) -> list[dict[str, Any]]:
-    """Connect all servers in parallel and time each. Prints which of them are slow."""
+    """Connect the servers in parallel, and time each. Prints the slow ones."""
     import asyncio
 
     names = known.names() if name is None else [name]

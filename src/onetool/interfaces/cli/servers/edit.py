@@ -1,6 +1,6 @@
 """`onetool servers import`, `add`, `rename` and `remove`: change the servers in the config file; no server is started.
 
-No message contains a value that may be a secret, except with --project: what came with a project is shown whole.
+No message contains a value that may be a secret, except with --project, which shows the project's servers in full.
 """
 
 import os
@@ -44,7 +44,7 @@ def complete_client(_ctx: click.Context, _param: click.Parameter, incomplete: st
 
 
 def complete_server(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
-    """Return names of servers, for the shell's completion."""
+    """Complete server names."""
     try:
         names = load_config(find(ctx.find_root().params.get("config"))).servers
     except OneToolError:
@@ -82,9 +82,9 @@ def import_servers(
     those of the project in this folder. Secrets go into the secrets file. No server is started.
     """
     if file and client:
-        raise click.UsageError("say FILE or --from CLIENT, not both.")
+        raise click.UsageError("Give FILE or --from CLIENT, not both.")
     if project and not client:
-        raise click.UsageError("--project needs a client: say --from CLIENT.")
+        raise click.UsageError("--project needs a client: add --from CLIENT.")
     if not file and not client:
         _list_clients(as_json)
         return
@@ -144,7 +144,7 @@ def add(
     Secrets go into the secrets file. The server is not started.
     """
     if bool(command) == bool(url):
-        raise click.UsageError("say the command behind --, or --url URL.")
+        raise click.UsageError("Give a command after --, or --url URL.")
     if (headers or sse) and not url:
         raise click.UsageError("--header and --sse are for servers with --url.")
     from onetool.config.server_import import ConfigTarget, Planner
@@ -154,7 +154,7 @@ def add(
     block |= {"headers": _pairs(headers, "--header"), "env": _pairs(env, "--env"), "cwd": cwd}
     target = ConfigTarget(ctx.find_root().obj)
     if name in target.servers and not replace:
-        raise click.ClickException(f"there is a server {name} already; --replace replaces it.")
+        raise click.ClickException(f"A server {name} already exists; --replace replaces it.")
     planner = Planner(target, replace=replace, ask=_ask_for_secret if not dry_run else lambda *_: None)
     planner.add(ClientServers(file=Path("the command line"), folder=Path.cwd(), servers={name: block}))
     plan = planner.done()
@@ -190,9 +190,9 @@ def remove(ctx: click.Context, name: str) -> None:
 @config_option
 @click.pass_context
 def rename(ctx: click.Context, name: str, new: str) -> None:
-    """Rename a server in the config. What was approved and its login stay.
+    """Rename a server in the config. Its approvals and its login are kept.
 
-    Its tools are called by the new name, unless its block has a `prefix`.
+    Its tools use the new name, unless its block has a `prefix`.
     """
     from onetool.config.server_import import ConfigTarget
     from onetool.config.server_import.translate import SkipServer
@@ -202,7 +202,7 @@ def rename(ctx: click.Context, name: str, new: str) -> None:
     if name not in target.servers or servers is None:
         raise unknown_server(name, target.servers)
     if new == name:
-        echo(printable(f"{name} has this name already."))
+        echo(printable(f"{name} already has this name."))
         return
     try:
         target.rename(servers, name, new)
@@ -296,15 +296,15 @@ def _read_file(file: str, target: "ConfigTarget") -> "ClientServers":
             text = decoded(sys.stdin.buffer.read(MAX_BYTES + 1))
             found = servers_in(read_data(text, ""), Path("-"), Path.cwd())
         except JsoncError as why:
-            raise click.ClickException(f"nothing was imported from standard input: {why}.") from None
+            raise click.ClickException(f"Nothing was imported from standard input: {why}.") from None
     else:
         folder = Path(os.path.abspath(file)).parent
-        # .vscode/mcp.json speaks of the folder above
+        # .vscode/mcp.json refers to the folder above
         found = _read_servers(Path(file), folder.parent if folder.name.startswith(".") else folder)
         in_project = target.is_project and is_inside(Path(file), place_of(target.file.absolute()))
         found = msgspec.structs.replace(found, in_project=in_project)
     if not found.servers:
-        raise click.ClickException(f"nothing was imported from {file}: it has no servers.")
+        raise click.ClickException(f"Nothing was imported from {file}: it has no servers.")
     return found
 
 
@@ -314,7 +314,7 @@ def _read_servers(file: Path, folder: Path) -> "ClientServers":
     try:
         return read_servers(file, folder)
     except JsoncError as why:
-        raise click.ClickException(f"nothing was imported from {file}: {why}.") from None
+        raise click.ClickException(f"Nothing was imported from {file}: {why}.") from None
 
 
 def _read_client(client: str, project: bool) -> "list[ClientServers]":
@@ -335,13 +335,13 @@ def _read_client(client: str, project: bool) -> "list[ClientServers]":
         looked = ", ".join(shown_path(one.file) for one in wanted)
         left = [shown_path(one.file) for one in files if one not in wanted and one.file.exists()]
         more = f" Not read without --project: {', '.join(left)}." if left else ""
-        raise click.ClickException(f"{CLIENT_FILES[client].title} has no servers here; looked into {looked}.{more}")
+        raise click.ClickException(f"{CLIENT_FILES[client].title} has no servers here; read: {looked}.{more}")
     return found
 
 
 def _pairs(given: tuple[str, ...], option: str) -> dict[str, str]:
     """Parse NAME=VALUE options; errors never repeat the value."""
-    # A header may stand there as curl takes it: `Name: value`.
+    # A header may be written as for curl: `Name: value`.
     colon = re.compile(r"[\w-]+:\s")
     pairs = [one.partition(":" if option == "--header" and colon.match(one) else "=") for one in given]
     if any(not name or not equals for name, equals, _ in pairs):
@@ -350,10 +350,10 @@ def _pairs(given: tuple[str, ...], option: str) -> dict[str, str]:
 
 
 def _ask_for_secret(server: str, secret: str) -> str | None:
-    """Ask the person at the terminal, if there is one."""
+    """Ask the user for a secret, if there is a terminal."""
     if not sys.stdin.isatty() or not sys.stderr.isatty():
         return None
-    question = printable(f"{server} needs the secret {secret} (nothing: set it later)")
+    question = printable(f"{server} needs the secret {secret} (empty: set it later)")
     value = click.prompt(question, hide_input=True, err=True, default="", show_default=False)
     return value if value.strip() and value.isprintable() else None
 
@@ -362,11 +362,11 @@ def _ask_for_secret(server: str, secret: str) -> str | None:
 
 
 def _show_seen(plan: "ServerImportPlan", target: "ConfigTarget") -> None:
-    """Print every server that was read, whole, on standard error."""
+    """Print every server in full, on standard error."""
     from onetool.interfaces.cli.trust import shown_detail
 
     for one in plan.seen:
-        replaced = ", in place of the one that is there" if one.name in target.servers else ""
+        replaced = ", replacing the existing one" if one.name in target.servers else ""
         fate = f"to be imported{replaced}" if one.taken else "not imported, because another file defines the same name"
         click.echo(visible(f"From {shown_path(one.file)}, {fate}:"), err=True)
         click.echo(f"  {shown_line(server_line(one.name, one.block))}", err=True)
@@ -390,10 +390,10 @@ def write_plan(target: "ConfigTarget", plan: "ServerImportPlan", as_json: bool) 
             )
         )
     else:
-        echo(f"{shown_path(target.file)} stays as it is: there is nothing to add.")
+        echo(f"{shown_path(target.file)} is unchanged: there is nothing to add.")
     if plan.secrets:
         secrets = counted(len(plan.secrets), "secret")
-        echo(f"Kept {secrets} in {shown_path(target.secrets.file or target.file)}: {_names(plan.secrets)}.")
+        echo(f"Stored {secrets} in {shown_path(target.secrets.file or target.file)}: {_names(plan.secrets)}.")
     _print_plan(plan, err=False)
     if plan.servers:
         echo(f"Next: onetool {'trust' if plan.from_project and target.is_project else 'servers test'}")
@@ -409,14 +409,14 @@ def print_draft(plan: "ServerImportPlan", as_json: bool) -> None:
     if plan.servers:
         echo(servers_yaml(plan.servers).rstrip("\n"))
     if plan.secrets:
-        click.echo(f"These would be kept as secrets: {_names(plan.secrets)}.", err=True)
+        click.echo(f"These would be stored as secrets: {_names(plan.secrets)}.", err=True)
     _print_plan(plan, err=True)
 
 
 def _print_plan(plan: "ServerImportPlan", *, err: bool) -> None:
     lines = [f"Left out {name}: {why}." for name, why in plan.skipped.items()]
     if plan.kept:
-        lines.append(f"There already, and kept as they are: {_names(plan.kept)} (--replace replaces them).")
+        lines.append(f"Already in the config, and kept: {_names(plan.kept)} (--replace replaces them).")
     for line in (*lines, *(f"Note: {note}." for note in plan.notes)):
         click.echo(printable(line), err=True) if err else echo(printable(line))
 
@@ -436,7 +436,7 @@ def _names(names: Any) -> str:
 
 
 def shown_path(file: Path) -> str:
-    """Return a path from here, if it is below; else with ~ for the home."""
+    """Return a path relative to the current folder, or to ~, if it is below."""
     for start, sign in ((Path.cwd(), ""), (Path.home(), "~/")):
         if file.is_relative_to(start):
             return sign + str(file.relative_to(start))
