@@ -1,10 +1,10 @@
 """OneTool: define a tool once, use it from everywhere.
 
-Importing this package loads nothing but this file: each public name is fetched from its room on first use, so that
-`onetool --version` and a library user who needs one class do not pay for the rest.
+Importing this package loads only this file: each public name is imported from its module on first use, so that
+`onetool --version` and users of a single class don't pay for the rest.
 """
 
-TYPE_CHECKING = False  # type checkers read this as true; importing it from `typing` would be most of our import time
+TYPE_CHECKING = False  # type checkers read this as true; importing it from `typing` would dominate import time
 if TYPE_CHECKING:
     from onetool._version import __version__ as __version__
     from onetool.app import App as App
@@ -43,7 +43,7 @@ def __getattr__(name: str) -> object:
     from importlib import import_module
 
     value = getattr(import_module(_HOMES[name]), name)
-    globals()[name] = value  # the next access does not come here
+    globals()[name] = value  # the next access skips this function
     return value
 
 

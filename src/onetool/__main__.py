@@ -6,28 +6,28 @@ import sys
 
 
 def main() -> None:
-    """Answer the cheapest question without loading anything; everything else is the command line's."""
+    """Answer `--version` without loading anything, and pass everything else to the command line."""
     if sys.argv[1:] == ["--version"]:
         from onetool._version import __version__
 
         print(f"onetool {__version__}")
         return
-    gc.set_threshold(150_000)  # starting up makes many objects and hardly any garbage
+    gc.set_threshold(150_000)  # startup creates many objects and hardly any garbage
     try:
         _import_msgspec()
         from onetool.interfaces.cli import main
 
         main()
-    except KeyboardInterrupt:  # so early that the command line could not yet catch it
+    except KeyboardInterrupt:  # before the command line can catch it
         sys.exit(130)
     finally:
-        # The interpreter's last collections would walk over everything once more: a fifth of a short command.
+        # The interpreter's last collections would traverse everything again: a fifth of a short command's time.
         gc.freeze()
 
 
 def _import_msgspec() -> None:
-    """Import it without typing_extensions, where that is installed: msgspec takes from there what Python has itself
-    since 3.11, and does without it. Loading it takes 4 % of a short command.
+    """Import msgspec without typing_extensions, even if that is installed: msgspec works without it since Python 3.11,
+    and loading it takes 4 % of a short command's time.
     """
     name = "typing_extensions"
     if name in sys.modules:
@@ -43,7 +43,7 @@ def _leave_out_this_folder() -> None:
     """Remove the current folder from sys.path, which `python -m` puts first: a file there could replace a library."""
     try:
         here = os.getcwd()
-    except OSError:  # it is gone
+    except OSError:  # the folder was deleted
         return
     ours = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     if not sys.flags.safe_path and sys.path[0] in ("", here) and ours != here:

@@ -85,7 +85,7 @@ def test_while_the_tokens_are_damaged_no_token_counts(store):
     good = store._documents.read(DOCUMENT)
     store._documents.write(DOCUMENT, b"damaged")
     assert tokens.find(token_digest(text)) is None
-    assert "not known which tokens were revoked" in tokens.find(token_digest("x")).refusal
+    assert "list of revoked tokens can't be read" in tokens.find(token_digest("x")).refusal
     assert needs_credential(HttpConfig(), store)
     store._documents.write(DOCUMENT, good)
     assert tokens.find(token_digest("x")).refusal is None

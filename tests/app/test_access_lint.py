@@ -27,7 +27,7 @@ def token(**fields):
 def test_patterns_that_fit_no_tool_are_told_with_the_nearest(tmp_path):
     found = told(tmp_path, token(name="ci", tools="time.*, tiem.*, fs.raed_file"))
     assert [(key, severity, message) for key, severity, message, _ in found] == [
-        ("http.tokens[0].tools", "warning", "no tool fits tiem.*"),
+        ("http.tokens[0].tools", "warning", "no tool matches tiem.*"),
         ("http.tokens[0].tools", "warning", "no tool is called fs.raed_file"),
     ]
     assert ("time.*" in found[0][3], "fs.read_file" in found[1][3]) == (True, True)
@@ -36,7 +36,7 @@ def test_patterns_that_fit_no_tool_are_told_with_the_nearest(tmp_path):
 def test_those_of_servers_that_have_not_listed_their_tools_may_come(tmp_path):
     servers = "servers: {docs: {url: 'http://127.0.0.1:9/mcp'}}\n"
     found = told(tmp_path, servers + token(name="ci", tools="docs.*, docs.read, do*.x, tiem.*"))
-    assert [message for _, _, message, _ in found] == ["no tool fits tiem.*"]
+    assert [message for _, _, message, _ in found] == ["no tool matches tiem.*"]
 
 
 def test_grants_of_jwts_and_a_missing_address(tmp_path):
@@ -45,9 +45,9 @@ def test_grants_of_jwts_and_a_missing_address(tmp_path):
     assert [(key, message) for key, _, message, _ in found] == [
         (
             "http.jwt",
-            "without http.url, clients are told the address of their request, which is another behind a proxy",
+            "without http.url, clients get the address of their own request, which is wrong behind a proxy",
         ),
-        ("http.jwt.scopes['tools:call'].tools", "no tool fits tiem.*"),
+        ("http.jwt.scopes['tools:call'].tools", "no tool matches tiem.*"),
         ("http.jwt.claims.groups['a'].tools", "no tool is called raed"),
     ]
     assert {severity for _, severity, _, _ in found} == {"warning"}
@@ -83,7 +83,7 @@ def test_a_file_of_tokens_that_is_not_used_is_an_error_and_a_revoked_token_is_to
     assert told(tmp_path, "menu: run\n") == []
     store.revoke_hash(HASH, "old")
     assert [(one[1], one[2]) for one in told(tmp_path, token(name="old"))] == [
-        ("warning", "old was revoked, and is refused")
+        ("warning", "old was revoked and is refused")
     ]
     in_home(tmp_path, "tokens").write(DOCUMENT, b"{")
     ((_, severity, message, _),) = told(tmp_path, "menu: run\n")

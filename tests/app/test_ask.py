@@ -85,12 +85,12 @@ def test_a_question_is_put_once(harness):
         await asking
         await asking
 
-    with pytest.raises(RuntimeError, match="once"):
+    with pytest.raises(RuntimeError, match="already asked"):
         asyncio.run(twice())
 
 
 def test_an_empty_question_is_none(harness):
-    with pytest.raises(ValueError, match="no question"):
+    with pytest.raises(ValueError, match="the prompt is empty"):
         harness.app.ask("  \n")
 
 

@@ -124,7 +124,7 @@ REFUSED = {
     "pipe": ("it is not a regular file", lambda file: (file.unlink(), os.mkfifo(file, 0o600))),
     "damaged": ("it is damaged", lambda file: file.write_bytes(b"{")),
     "large": ("more than", lambda file: file.write_bytes(b" " * (4 * 1024**2 + 1))),
-    "sealed by somebody": ("has not written it", lambda file: file.write_bytes(sealed(TOKENS, b"x" * 32))),
+    "sealed by somebody": ("was not written by this user", lambda file: file.write_bytes(sealed(TOKENS, b"x" * 32))),
 }
 
 
@@ -138,7 +138,7 @@ def test_tokens_that_are_not_taken_over_keep_the_server_closed(config, tmp_path,
         with open_token_store(config) as store:
             assert (store.find(token_digest(SHOWN)), store.guards) == (None, True)
             assert why in store.problem
-            with pytest.raises(Exception, match="is not taken over"):
+            with pytest.raises(Exception, match="was not imported"):
                 store.add("x")
     assert why in caplog.text
     assert os.path.lexists(file)
@@ -150,7 +150,7 @@ def test_a_name_that_no_text_can_hold_keeps_nothing_else_back(config, tmp_path, 
     write(tmp_path, os.fsdecode(b"own_examples/\xff.json"), b"{}")
     with open_token_store(config) as store:
         assert store.find(token_digest(SHOWN))
-    assert "is not taken over" in caplog.text
+    assert "was not imported" in caplog.text
 
 
 def test_where_nothing_can_be_written_the_server_stays_closed(config, tmp_path, caplog, monkeypatch):
@@ -179,7 +179,7 @@ def test_tokens_of_a_project_count_with_the_seal_of_this_person(tmp_path, own_ho
     file = write(project, ".onetool/access_tokens/tokens.json", TOKENS)
     config = load_config(find(cwd=project))
     with open_token_store(config) as store:  # it came with the project
-        assert (store.find(token_digest(SHOWN)), "has not written it" in store.problem) == (None, True)
+        assert (store.find(token_digest(SHOWN)), "was not written by this user" in store.problem) == (None, True)
     file.write_bytes(sealed(TOKENS, key))
     with open_token_store(config) as store:
         assert store.find(token_digest(SHOWN)).name == "ci"

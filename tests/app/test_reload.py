@@ -292,7 +292,7 @@ def test_who_is_told_can_not_have_another_one(place):
 
     place.app.on_change(again)
     place.app.reload()
-    assert "in this very thread" in wrong[0]
+    assert "this thread is already reloading" in wrong[0]
     place.app.reload()
 
 
@@ -304,7 +304,7 @@ def test_one_that_is_too_late_changes_nothing(place, monkeypatch):
         return read(reloader, config, again=again)
 
     monkeypatch.setattr(Reloader, "read", slowly)
-    monkeypatch.setattr("onetool.app.app.PATIENCE", 0.1)  # for a reload that does not end
+    monkeypatch.setattr("onetool.app.app.RELOAD_TIMEOUT", 0.1)  # for a reload that does not end
     place.write("aliases: {n: time.now}\nstats: {enabled: false}\n")
     reloading = threading.Thread(target=place.app.reload)
     reloading.start()

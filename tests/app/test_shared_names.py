@@ -12,7 +12,7 @@ TIDE = (
     "tools: [{name: tide, description: d, type: function, handler: tide, parameters: {type: object, properties: {}}, "
     "implementation: {type: mock, mock_response: ebb}}]\nstats: {enabled: false}\n"
 )
-SHARED = "a pack is called tide, too: tide() calls the tool, and tide.NAME() a tool of the pack"
+SHARED = "a pack is also called tide: tide() calls the tool, and tide.NAME() a tool of the pack"
 PACK = 'pack = "tide"\n\n\ndef high() -> int:\n    """Return the hour."""\n    return 5\n'
 
 

@@ -80,7 +80,7 @@ def test_a_named_file_that_is_not_there(
         find_config(explicit, env=env, cwd=project, home=home)
     (mistake,) = caught.value.mistakes
     assert mistake.file == str(project / "gone.yaml")
-    assert ("no such config file" if by == "--config" else by) in mistake.message
+    assert ("this config file does not exist" if by == "--config" else by) in mistake.message
     assert "onetool init" in (mistake.hint or "")
 
 
@@ -91,7 +91,7 @@ def test_state_lives_beside_the_config_unless_moved(tmp_path: Path) -> None:
     assert state_home(tmp_path / "x" / "onetool.yaml", {"ONETOOL_HOME": str(tmp_path / "y")}) == tmp_path / "y"
     assert state_home(None, {**env, "ONETOOL_HOME": "~/z"}) == tmp_path / "z"
     (tmp_path / "file").touch()
-    with pytest.raises(ConfigError, match=r"ONETOOL_HOME is a file: .*/file; give a folder"):
+    with pytest.raises(ConfigError, match=r"ONETOOL_HOME is a file: .*/file; set it to a folder"):
         state_home(None, {**env, "ONETOOL_HOME": "~/file/below"})
 
 

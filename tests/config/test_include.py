@@ -57,7 +57,7 @@ def test_a_circle(mistake: OneMistake, write: Write, tmp_path: Path) -> None:
     write("tools: []\ninclude:\n  - onetool.yaml\n", "b.yaml")
     found = mistake("include: [b.yaml]\n")
     assert (found.file, found.line, found.key) == (str(tmp_path / "b.yaml"), 3, "include[0]")
-    assert "in a circle" in found.message
+    assert "circular include" in found.message
     assert "b.yaml" in found.message
     assert found.hint == "remove one of the includes"
 

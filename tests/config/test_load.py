@@ -135,7 +135,7 @@ def test_a_tools_mistakes_stay_with_the_tool(load: Load) -> None:
         ("http: {token: ''}\n", 1, "http.token", "must not be empty", None),
         ("http: {token: 12345}\n", 1, "http.token", "expected a text, got a number", "quote it"),
         (f"http: {{tokens: [{SAME}]}}\n", 1, "http.tokens", "a and b have the same hash", None),
-        (f"http: {{jwt: {JWT}}}\n", 1, "http.jwt.issuer", "has a |", None),
+        (f"http: {{jwt: {JWT}}}\n", 1, "http.jwt.issuer", "contains |", None),
         ("run: {timeout_s: 0}\n", 1, "run.timeout_s", "must be more than 0", None),
         ("run: {memory_mb: -5}\n", 1, "run.memory_mb", "must be at least 1", None),
         ("results: {ttl_s: .nan}\n", 1, "results.ttl_s", "expected a number, got the number nan", None),
@@ -152,7 +152,7 @@ def test_a_tools_mistakes_stay_with_the_tool(load: Load) -> None:
         ("allowedHosts: [{hots: x, host: y}]\n", 1, "allowedHosts[0].hots", "is not known", "did you mean host?"),
         ("allowedHosts: ['']\n", 1, "allowedHosts[0].host", "must not be empty", None),
         ("servers: {a: {command: x}}\nmcpServers: {a: {command: y}}\n", 2, "mcpServers.a", "two places", None),
-        ("settings: {a: {1: x}}\n", 1, "settings.a", "a key must be text, and 1 is not", 'quote it: "1"'),
+        ("settings: {a: {1: x}}\n", 1, "settings.a", "a key must be text, but 1 is not", 'quote it: "1"'),
         ("prompts: [a]\n", 1, "prompts", "expected a path, got a list", None),
     ],
 )  # fmt: skip

@@ -68,7 +68,7 @@ def test_one_that_is_named_and_not_there_is_told_and_no_more(load: Load, tmp_pat
         ("run: x\ninstructions: [a]\n", 2, "expected"),
         ("run: [\n", 1, "never closed"),
         ("run: ' '\n", 1, "run is empty"),
-        (f"run: x\npacks: {{a: ok, b: {'long ' * 1_000}}}\n", 2, "packs.b has about 1,250 tokens; at most 1,000"),
+        (f"run: x\npacks: {{a: ok, b: {'long ' * 1_000}}}\n", 2, "packs.b has about 1,250 tokens; the limit is 1,000"),
     ],
 )
 def test_what_is_wrong_with_it_is_told_with_its_line(refused, text: str, line: int, said: str) -> None:
@@ -93,5 +93,5 @@ def test_every_text_has_a_budget(load: Load, write: Write, refused, field: str, 
     write(f"{field}: {'a' * 4 * most}\n", "prompts.yaml")
     load("")
     [mistake] = refused(f"{field}: {'a' * (4 * most + 1)}\n")
-    assert f"at most {most}" in mistake.message
+    assert f"the limit is {most}" in mistake.message
     assert refused(f"{field}: {'茶' * (most + 1)}\n")

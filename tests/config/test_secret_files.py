@@ -108,7 +108,7 @@ def test_places_that_are_refused(mistake: OneMistake, mounted: Path, tmp_path: P
         ("run/x", "not an absolute path"),
         (str(tmp_path), "is not a regular file"),
         (str(tmp_path / "pipe"), "is not a regular file"),
-        (str(mounted), "is writable by other users"),
+        (str(mounted), "is ignored, because other users can write to it"),
     ):
         assert message in mistake(f"http: {{token: '${{file:{path}}}'}}\n").message
 

@@ -66,12 +66,12 @@ def test_a_missing_file(mistake: OneMistake, tmp_path: Path) -> None:
         ("A: x\nB: 1234567\n", 2, "B", "a secret must be a text"),
         ("A: x\nB: [sesame]\n", 2, "B", "a secret must be a text"),
         ("A: sesame\nA: sesame\n", 2, "A", "set twice, in line 1 and in line 2"),
-        ("A: !sesame x\n", 1, "A", "a tag that is not known"),
+        ("A: !sesame x\n", 1, "A", "unknown tag after '!'"),
         ("A: x\nB: *sesame\n", 2, None, "'*' refers to an anchor"),
         ("A: x\nB: 'sesame\n", 2, None, "never closed"),
         ("- sesame\n", 1, None, "expected a mapping of names to texts"),
         ("sesame\n", 1, None, "expected a mapping of names to texts"),
-        ("!x sesame\n", 1, None, "a tag that is not known"),
+        ("!x sesame\n", 1, None, "unknown tag after '!'"),
     ],
 )
 def test_mistakes_in_a_file(

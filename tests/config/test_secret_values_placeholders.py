@@ -65,7 +65,7 @@ def test_a_missing_secret_with_a_secrets_file(mistake: OneMistake, write: Callab
     file = write("API_TOKEN: abcdef\n", "secrets.yaml")
     found = mistake("secrets: secrets.yaml\nhttp: {token: ${API_TOKN}}\n")
     assert found.hint == (
-        "did you mean API_TOKEN? Else run: onetool auth set API_TOKN; "
+        "did you mean API_TOKEN? Otherwise run: onetool auth set API_TOKN; "
         f"or set the environment variable API_TOKN, or add it to {file}"
     )
 
@@ -80,7 +80,7 @@ def test_other_forms_stay_and_are_warned_about(text: str, load: Load) -> None:
     config = load(f"settings:\n  a:\n    b: '{text}'\n")
     assert config.settings == {"a": {"b": text}}
     (warning,) = config.warnings
-    assert (warning.line, warning.key, warning.message) == (3, "settings.a.b", f"{text} stays as it is")
+    assert (warning.line, warning.key, warning.message) == (3, "settings.a.b", f"{text} is not replaced")
     assert "only ${NAME}" in (warning.hint or "")
 
 

@@ -54,8 +54,8 @@ def test_old_numbers_are_texts_with_advice(text: str) -> None:
     [
         ("9" * 5000, "plain", "a number of 5000 digits is too long"),
         ("0x" + "f" * 4998, "plain", "a number of 5000 digits is too long"),
-        ("abc", "tag:yaml.org,2002:int", "does not fit to its tag !!int"),
-        ("abc", "!secret", "a tag that is not known"),
+        ("abc", "tag:yaml.org,2002:int", "does not match its tag !!int"),
+        ("abc", "!secret", "unknown tag after '!'"),
         ("\ud83d", "tag:yaml.org,2002:str", "half of a character"),
     ],
 )

@@ -34,7 +34,7 @@ def test_not_utf_8(tmp_path: Path) -> None:
 
 def test_a_character_that_yaml_has_not(write: Callable[..., Path]) -> None:
     mistake = mistake_of(write("menu: run\nab: \x07\n"))
-    assert (mistake.line, mistake.message) == (2, "the character U+0007 in column 5 can't stand in YAML")
+    assert (mistake.line, mistake.message) == (2, "the character U+0007 in column 5 is not allowed in YAML")
     assert mistake.hint
 
 

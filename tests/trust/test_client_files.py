@@ -140,7 +140,7 @@ def test_a_name_of_two_files_is_told_once(clone, own_home, own_config):
     put(own_home / ".claude.json", github={"command": "mine"})
     importing = ("servers", "import", "--from", "claude-code", "--project", "--yes")
     done = cli(*importing, cwd=clone)
-    assert f"defines it, too; the one in {own_home / '.claude.json'} is imported" in done.stdout + done.stderr
+    assert f"also defines it; the one in {own_home / '.claude.json'} is imported" in done.stdout + done.stderr
     assert '"kept": ["github"]' in json.dumps(json.loads(cli(*importing, "--json", cwd=clone).stdout))
 
 

@@ -143,7 +143,7 @@ def test_a_named_config_of_a_stranger_is_refused(project):
     give_away(project / ".onetool" / "onetool.yaml")
     result = cli("--config", ".onetool/onetool.yaml", "tools", "list", cwd=project)
     assert result.returncode == 2
-    assert "belongs to somebody else" in result.stderr
+    assert "belongs to another user" in result.stderr
 
 
 @as_root

@@ -198,7 +198,7 @@ def test_secrets_of_a_file_elsewhere_are_refused(repository, own_home):
     trust(repository)
     result = cli("tools", "list", cwd=repository.folder)
     assert result.returncode == 2
-    assert "own folder only" in result.stderr
+    assert "must be in its own folder" in result.stderr
     assert repository.listener.came == 0
 
 

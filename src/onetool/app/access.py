@@ -1,5 +1,5 @@
-"""Whether a server needs a credential, and `KnownTokens`: the named tokens of the config and those that were stored
-together, and why one of them is refused.
+"""Whether a server needs a credential, and `KnownTokens`: the named tokens of the config and the store, with the reason
+why a token is refused.
 """
 
 import time
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from onetool.database.documents import Documents
     from onetool.services.page_links import PageLinks
 
-UNKNOWN = "It is not known which tokens were revoked, because they can't be read: the server's log says why."
+UNKNOWN = "The list of revoked tokens can't be read: the server's log says why."
 TWO = (
-    "Two tokens are called {0}, one in the config and one that was stored: rename the one in http.tokens; "
-    "or revoke both, with `onetool tokens revoke {0}`, and add one anew."
+    "Two tokens are called {0}, one in the config and one in the store: rename the token in http.tokens; "
+    "or revoke both with `onetool tokens revoke {0}`, and add a new one."
 )
 
 
@@ -36,13 +36,13 @@ def needs_credential(http: "HttpConfig", store: TokenStore | None) -> bool:
 
 
 def accepts_any(http: "HttpConfig", store: TokenStore) -> bool:
-    """Return whether there is a credential that was not revoked. Raises TokenStoreError."""
+    """Return whether any valid credential exists. Raises TokenStoreError."""
     gone = store.revoked()
     return bool(http.token or http.jwt or store.list() or any(one.hash not in gone for one in http.tokens))
 
 
 def is_loopback_name(host: str) -> bool:
-    """Return whether a host is this machine, by its name or address alone."""
+    """Return whether a host name or address means this machine. Names are not resolved."""
     try:
         return ip_address(host).is_loopback
     except ValueError:
@@ -50,34 +50,36 @@ def is_loopback_name(host: str) -> bool:
 
 
 def local_role(http: "HttpConfig") -> Role | None:
-    """Return http.local, unless http.url is of another machine: what a proxy sends may look as if it came from here."""
+    """Return http.local; None if http.url names another machine, because proxied requests may seem to come from
+    here.
+    """
     return None if is_behind_proxy(http) else http.local
 
 
 def is_behind_proxy(http: "HttpConfig") -> bool:
-    """Return whether clients reach the server at the address of another machine, as http.url says."""
+    """Return whether http.url names another machine, so that clients reach the server through a proxy."""
     return not is_loopback_name(urlsplit(http.url or "http://localhost").hostname or "")
 
 
 class FoundToken(NamedTuple):
-    """A token that somebody has shown. With a `refusal` it is not accepted; only who holds it may read that."""
+    """A token that a client has sent. A token with a `refusal` is not accepted; only its holder may read the reason."""
 
     principal: Principal
     refusal: str | None = None
 
 
 class TokenTable(NamedTuple):
-    """All named tokens at one moment. A request asks for one table, and so looks at the file once."""
+    """All named tokens at one moment. Each request uses one table, and so looks at the store once."""
 
     made_of: TokenView
-    found: dict[bytes, tuple[FoundToken, float | None]]  # by digest; with the time when it expires
+    found: dict[bytes, tuple[FoundToken, float | None]]  # by digest; with the time of expiry
     digests: dict[str, bytes]  # by name
     clock: Callable[[], float]
 
     def find(self, digest: bytes) -> FoundToken | None:
-        """Return the token with this SHA-256 digest; None if nobody knows it."""
-        # The time that a lookup takes could tell at most something of digests that are known. Nobody can make a token
-        # from a digest, and nobody can choose a text so that its digest begins like another, but by trying.
+        """Return the token with this SHA-256 digest; None if there is none."""
+        # The lookup isn't constant-time. Its duration could reveal only something about known digests, and a digest
+        # doesn't help to find its token.
         found, expires = self.found.get(digest, (None, None))
         if found is None or expires is None or expires > self.clock():
             return found
@@ -96,18 +98,18 @@ class KnownTokens:
         self._table: TokenTable | None = None
 
     def find(self, digest: bytes) -> FoundToken | None:
-        """Return the token with this SHA-256 digest: of the config, else of the store. None if nobody knows it."""
+        """Return the token with this SHA-256 digest, from the config or the store; None if there is none."""
         return self.table().find(digest)
 
     def table(self, view: TokenView | None = None) -> TokenTable:
-        """Return all of them now, or as the store showed them. It is made anew only if the store has changed."""
+        """Return all tokens, now or in a `view` of the store. The table is rebuilt only if the store has changed."""
         view, table = view or self.store.view(), self._table
         if table is None or table.made_of is not view:
-            table = self._table = self._made(view)  # all at once: other threads read it
+            table = self._table = self._made(view)  # assigned at once: other threads read it
         return table
 
     def _made(self, view: TokenView) -> TokenTable:
-        """Build the table. Of two tokens with one digest the config's wins, and a revoked one wins over both."""
+        """Build the table. Of two tokens with the same digest the config's wins; a revoked token wins over both."""
         names = {token.name for token in self._configured}
         found: dict[bytes, tuple[FoundToken, float | None]] = {}
         for token in view.state.tokens:
@@ -124,8 +126,9 @@ class KnownTokens:
 
 
 def token_store(config: "Config", documents: "Documents", memory: TokenMemory | None = None) -> TokenStore:
-    """Return the stored tokens. A server of a `cluster` is closed: who can write its database could delete all tokens.
-    So is one whose state folder has tokens of before the config had a `database`; those let nobody in.
+    """Return the stored tokens. The store is closed for a server of a `cluster`, because anyone who can write to its
+    database could delete all tokens; and for a server whose state folder still has tokens from the time before the
+    config had a `database`: these are not accepted.
     """
     problem = tokens_problem(config)
     if config.database is None:
@@ -151,7 +154,7 @@ def open_page_links(config: "Config") -> "Iterator[PageLinks]":
 
 
 def as_stored(token: TokenConfig) -> StoredToken:
-    """Convert a token of the config to the form of the store."""
+    """Convert a token of the config to a stored token."""
     return StoredToken(
         name=token.name,
         hash=token.hash,
@@ -164,6 +167,6 @@ def as_stored(token: TokenConfig) -> StoredToken:
 
 
 def shown_time(seconds: float) -> str:
-    """`2027-01-01 12:00 UTC`; a day alone where it begins."""
+    """Format a time as `2027-01-01 12:00 UTC`; midnight as the date alone."""
     day, _, rest = utc_text(seconds).partition("T")
     return day if rest == "00:00:00Z" else f"{day} {rest[:5]} UTC"

@@ -1,4 +1,4 @@
-"""AllowLists: which tools each caller of a server may call, made once for a catalogue."""
+"""AllowLists: the tools that each caller of a server may call, computed once per snapshot."""
 
 from collections.abc import Callable, Collection
 
@@ -6,28 +6,28 @@ from onetool.app import App
 from onetool.core.principal import AllowList, Principal, current_principal
 from onetool.core.registry import Snapshot
 
-MAX_KEPT = 256  # lists; there are as many as tokens have different ones
+MAX_KEPT = 256  # lists; there is one for each different `tools` of a token
 
 
 class AllowLists:
-    """The tools that a server offers (`--tool-allow`), and of these what a principal may call.
+    """The tools that a server offers (`--tool-allow`), and the tools among them that each principal may call.
 
-    A list holds for one snapshot of the tools. After a change it is made anew, so that a pattern covers new tools.
+    A list is valid for one snapshot of the tools. It is rebuilt after a change, so that patterns cover new tools.
     """
 
     def __init__(self, snapshot: Callable[[], Snapshot], offered: Collection[str] | None = None) -> None:
-        """`offered` are names and patterns; None offers everything."""
+        """Create the lists of a server that offers these names and patterns; None offers everything."""
         self._snapshot = snapshot
         self._offered = None if offered is None else tuple(offered)
         self._made: tuple[Snapshot | None, dict[tuple[str, ...] | None, Collection[str] | None]] = None, {}
 
     @property
     def is_limited(self) -> bool:
-        """Whether the server offers some tools only, whoever calls."""
+        """Whether the server offers only some tools, to all callers."""
         return self._offered is not None
 
     def current(self) -> Collection[str] | None:
-        """Return what the caller of the current request may call; None is everything."""
+        """Return the tools that the caller of the current request may call; None allows everything."""
         return self.of(current_principal.get())
 
     def of(self, principal: Principal) -> Collection[str] | None:
@@ -36,7 +36,7 @@ class AllowLists:
         snapshot, (made_of, lists) = self._snapshot(), self._made
         if snapshot is not made_of or len(lists) > MAX_KEPT:
             lists = {}
-            self._made = snapshot, lists  # both at once: other threads read them
+            self._made = snapshot, lists  # assigned together: other threads read them
         if principal.tools not in lists:
             lists[principal.tools] = self._make(principal.tools, snapshot)
         return lists[principal.tools]
@@ -47,11 +47,11 @@ class AllowLists:
 
 
 Offered = AllowLists | Collection[str] | None
-"""The tools that a server offers: names and patterns, or the lists that are made of them. None offers everything."""
+"""The tools that a server offers: names and patterns, or AllowLists made of them. None offers everything."""
 
 
 def allow_lists(app: App, offered: Offered) -> AllowLists:
-    """Return the lists of a server. All its routes share them, so that each list is made once."""
+    """Return the allow-lists of a server. All its routes share them, so that each list is computed once."""
     if isinstance(offered, AllowLists):
         return offered
     return AllowLists(lambda: app.catalog.registry.snapshot(), offered)

@@ -3,7 +3,7 @@
     app = App.open()                                  # finds its config, loads its tools
     result = await app.call(ToolCall("1", "time.now"))
 
-Every interface decodes, calls one of these methods, and encodes what comes back.
+Every interface decodes a request, calls one of these methods, and encodes the result.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -50,11 +50,11 @@ if TYPE_CHECKING:
     from onetool.sources.mcp_servers.servers import Servers
 
 
-PATIENCE = 10.0  # seconds that closing waits for a reload under way
+RELOAD_TIMEOUT = 10.0  # seconds that `close` waits for a running reload
 
 
 class App:
-    """A config in force, the tools that it gives, and the services behind them."""
+    """A config in force, the tools that it provides, and the services behind them."""
 
     def __init__(
         self,
@@ -66,14 +66,14 @@ class App:
         found: Found | None = None,
         servers: "Mapping[str, ServerSettings] | None" = None,
     ) -> None:
-        """`found` is where the config was found, if it was: then a reload looks for it again."""
+        """Open the app for a config. `found` is where the config was found; if given, a reload searches again."""
         servers = servers or {}
         config = add_servers(config, servers)
         self._recorder = Recorder()
         finalize(self, self._recorder.close)
         self._on_call: list[Callable[[CallEvent], None]] = []
         self._on_close: list[Callable[[], None]] = []
-        self._watches_all = watch  # whatever the config says
+        self._watches_all = watch  # regardless of the config
         self._is_closed = self._is_connected = self._follows_settings = False
         self._database = AppDatabase(config, makes_tables=makes_tables)
         self.audit = AppAudit(config, self._database.state)
@@ -114,13 +114,14 @@ class App:
         makes_tables: bool = True,
         servers: "Mapping[str, ServerSettings] | None" = None,
     ) -> Self:
-        """Open the app for a config file, or for the one found from here. Raises ConfigError if it can't be used.
+        """Open the app for a config file, or for the config found from the current folder. Raises ConfigError if it
+        can't be used.
 
-        A file that is named is trusted by that. A project's folder that is found and not trusted is not used, and
-        nobody is asked: `untrusted` tells. Without `imports` packs are parsed and not run: the names of their tools
-        are known, and calling one fails. With `watch` a connected app reloads on changes, whatever the config says.
-        It makes missing tables in the database of the config, unless `makes_tables` says no: then they are an error.
-        `servers` are added to those of the config.
+        A file passed by path counts as trusted. A project folder that is found but not trusted is ignored without a
+        question: see `untrusted`. Without `imports`, packs are parsed but not run: their tools have names, but can't be
+        called. With `watch`, a connected app reloads on changes, regardless of the config. Missing tables in the
+        config's database are created; without `makes_tables`, they are an error. `servers` are added to those of the
+        config.
         """
         found = config if isinstance(config, Found) else find(config)
         read = load_config(found)
@@ -129,11 +130,11 @@ class App:
     # What there is
 
     def tools(self, allowed: Iterable[str] | None = None) -> list[ToolSpec]:
-        """Return the tools to show, in order; with an allow-list exactly those."""
+        """Return the visible tools, in order; with an allow-list exactly the allowed ones."""
         return [*self.catalog.tools(allowed)]
 
     def info(self, name: str, allowed: Collection[str] | None = None) -> dict[str, Any] | None:
-        """Return one tool's schemas and run-time facts, or None."""
+        """Return a tool's schemas and run-time facts, or None if there is no such tool."""
         from onetool.app.describe import tool_info
 
         return tool_info(name, allowed, self.catalog, self.runtime, self._bundles)
@@ -141,11 +142,13 @@ class App:
     def search(
         self, query: str, limit: int = 5, allowed: Collection[str] | None = None, pack: str | None = None
     ) -> list[tuple[ToolSpec, float]]:
-        """Return the tools that fit a query best, of all or of one pack. Raises BadArguments for an unknown pack."""
+        """Return the tools that best match a query, from all packs or one. Raises BadArguments for an unknown pack."""
         return self.catalog.search(query, limit, allowed, pack)
 
     def health(self, allowed: Collection[str] | None = None, *, with_findings: bool = True) -> dict[str, Any]:
-        """Return whether everything that should be there is there. Under an allow-list nothing else is named."""
+        """Return the state of the packs, servers and services. With an allow-list, only those of allowed tools are
+        named.
+        """
         from onetool.app.describe import health
 
         return health(allowed, self.catalog, self.runtime, self.findings if with_findings else tuple)
@@ -169,11 +172,12 @@ class App:
         for_tool: bool = False,
         runtime: Runtime | None = None,
     ) -> "ToolResult":
-        """Run one tool, past the `gate`: the only way in, for interfaces, for code, for `ask` and for other tools.
+        """Run one tool, if the `gate` permits it. Interfaces, code, `ask` and other tools all call tools through this
+        method.
 
-        `tools` are those that the caller has found already, `runtime` is what the call or run around this one began
-        with. `for_tool`: a function of a pack calls, and gets values that aren't masked. Of a tool that is not there
-        because it was refused, the result says why. A `version` that can't be called raises a BundleError.
+        `tools` are tools that the caller has already looked up. `runtime` is the one that the enclosing call or run
+        started with. `for_tool` means that a function of a pack calls: its result isn't masked. If the tool is missing
+        because it was refused, the error says why. Raises BundleError for a `version` that can't be called.
         """
         if isinstance(call.version, tuple):
             tools = await self.catalog.find_version(call.version)
@@ -201,13 +205,13 @@ class App:
         gate: "Gate | None" = None,
         watch: "CallWatch | None" = None,
     ) -> "RunResult":
-        """Run code over all tools, in the sandbox, with these variables. `live` is called with what it prints, as it
-        prints it. Its calls have to pass the `gate`, and the `watch` is told of them.
+        """Run code in the sandbox, with access to all tools and with these variables. `live` is called with its output
+        while it runs. Its calls have to pass the `gate` and are reported to the `watch`.
         """
         if not self._bundles.is_unchanged():
             await self.catalog.refresh()
         if words := self.catalog.names_in_code(code):
-            looks_around = "ot" in words and not self._is_connected  # a connected app lists them when they come
+            looks_around = "ot" in words and not self._is_connected  # a connected app has them listed in the background
             await self.catalog.wait_for_servers(None if looks_around else words)
         result = await self.runtime.engine.run(
             code,
@@ -225,23 +229,23 @@ class App:
     def check_code(
         self, code: str, allowed: Collection[str] | None = None, variables: Mapping[str, Any] | None = None
     ) -> "CodeReport":
-        """Report all that is wrong with code before it runs, and the tools that it calls. Nothing runs."""
+        """Report all errors that can be found in code without running it, and the tools that it calls."""
         return self.runtime.engine.report(code, self.catalog.current_snapshot(), allowed, variables or {})
 
     def code_names(self, allowed: Collection[str] | None = None) -> "CodeNames":
-        """Return what code can say: packs with their tools, functions, modules, snippets, aliases."""
+        """Return the names that code can use: packs with their tools, functions, modules, snippets, aliases."""
         from onetool.app.code_names import code_names
 
         return code_names(self.catalog.current_snapshot(), self.config, allowed)
 
     def snippets(self, allowed: Collection[str] | None = None) -> "Mapping[str, Snippet]":
-        """Return the snippets of the config; with an allow-list, those that name no other tool."""
+        """Return the snippets of the config; with an allow-list, only those that use allowed tools."""
         from onetool.app.describe import snippets_for
 
         return snippets_for(self.catalog.current_snapshot(), self.config, allowed)
 
     def ask(self, prompt: str, **options: Any) -> "PendingAnswer":
-        """Put a question to a model that has these tools: await the answer, or iterate over events. See AskOptions."""
+        """Ask a model that has these tools a question: await the answer, or iterate over events. See AskOptions."""
         from onetool.app.ask import AskOptions
 
         return self._ask_service.ask(prompt, AskOptions(**options))
@@ -249,8 +253,8 @@ class App:
     async def user_call(
         self, name: str, args: Mapping[str, Any], on_session: Callable[[str], None], **options: Any
     ) -> "ToolResult":
-        """Call a tool as a person does in a session of `ask`, which stores the call and its result. `on_session` gets
-        the session's id, also if the call is stopped halfway. The options are those of `ask`.
+        """Call a tool on behalf of a person in a session of `ask`, which stores the call and its result. `on_session`
+        receives the session's id, even if the call is cancelled. The options are those of `ask`.
         """
         from onetool.app.ask import AskOptions
 
@@ -265,40 +269,40 @@ class App:
 
     @property
     def sessions(self) -> "SessionStore":
-        """What was asked and answered."""
+        """The sessions of `ask`, with their questions and answers."""
         return self._ask_service.sessions
 
     def reply(self, result: "RunResult", whole: bool = False, read_on: "ReadOn | None" = None) -> "RunReply":
-        """Build what a run's caller reads. A large result is stored, unless it is wanted whole."""
+        """Build the reply to the caller of a run. A large result is stored, unless `whole` is set."""
         return self.runtime.reply(result, whole, read_on)
 
     def run_sync(self, code: str, allowed: Collection[str] | None = None) -> "RunResult":
-        """`run` for code that is not async, such as a notebook's."""
+        """Call `run` from code that is not async, such as a notebook."""
         return self._background.run_sync(self.run(code, allowed))
 
     def reload(self) -> None:
-        """Read everything again: all of it or nothing. Raises ConfigError for what can't be used, or would break what
-        worked. Calls and runs under way go on with what they began with.
+        """Reload everything, or nothing at all. Raises ConfigError if the config can't be used or would break working
+        tools. Running calls continue with what they started with.
         """
         self._reloader.reload()
 
     def reload_settings(self) -> None:
-        """Read the settings again, and no code. Other workers that don't watch files see them after a reload."""
+        """Reload the settings, but no code. Used when another worker reloads."""
         self._reloader.reload_settings()
 
     async def look_again(self) -> Runtime:
-        """Look whether settings have changed, because something is missing, and return the runtime in force."""
+        """Check whether settings have changed, because something is missing, and return the runtime in force."""
         await self._watcher.look_again()
         return self.runtime
 
     @property
     def follows_files(self) -> bool:
-        """True if changed settings are in force without a reload."""
+        """Whether changed settings take effect without a reload."""
         return self._watch_mode() is not None
 
     def connect(self) -> None:
-        """Connect all MCP servers, and watch the files if that is configured, in the background. For servers: without
-        it, only the MCP servers that are called get connected.
+        """Connect all MCP servers and, if configured, watch the files, in the background. Intended for servers: without
+        it, MCP servers are connected when they are called.
         """
         if self._is_closed:
             return
@@ -309,18 +313,18 @@ class App:
         self._watcher.start()
 
     def on_change(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Call `callback`, in any thread, whenever the tools change. Returns a function that ends that."""
+        """Call `callback`, in any thread, whenever the tools change. Returns a function that unsubscribes."""
         return self.catalog.on_change(callback)
 
     def on_call(self, callback: "Callable[[CallEvent], None]") -> Callable[[], None]:
-        """Call `callback`, in any thread, soon after a call has ended. Returns a function that ends that. It must be
-        quick and must not raise.
+        """Call `callback`, in any thread, soon after each call. Returns a function that unsubscribes. The callback must
+        be quick and must not raise.
         """
         self._on_call.append(callback)
         return lambda: self._on_call.remove(callback)
 
     def on_close(self, tell: Callable[[], None]) -> None:
-        """Call `tell` when the app is closed, in the thread that closes it; at once if it is closed already."""
+        """Call `tell` when the app is closed, in the closing thread; immediately if it is already closed."""
         self._on_close.append(tell)
         if self._is_closed:
             tell()
@@ -329,7 +333,7 @@ class App:
         self._is_closed = True
         for tell in self._on_close:
             tell()
-        self._reloader.close(PATIENCE)
+        self._reloader.close(RELOAD_TIMEOUT)
         self._watcher.close()
         self._recorder.flush()
         self.catalog.close()
@@ -354,7 +358,9 @@ class App:
         self.close()
 
     async def _fresh_health(self, allowed: Collection[str] | None = None) -> dict[str, Any]:
-        """Return the health. An app that is not connected tries every server; else their last state is used."""
+        """Return the health. An app that is not connected tries every server first; otherwise their last state is
+        used.
+        """
         if self.servers is not None and not self._is_connected:
             await self.servers.wait_connected()
         from asyncio import to_thread
@@ -369,12 +375,12 @@ class App:
 
     @property
     def config(self) -> Config:
-        """The one in force."""
+        """The config in force."""
         return self.runtime.config
 
     @property
     def servers(self) -> "Servers | None":
-        """None where none are configured."""
+        """The MCP servers; None if none are configured."""
         return self.catalog.servers
 
     @property
@@ -383,7 +389,7 @@ class App:
 
     @property
     def reload_error(self) -> "ConfigError | None":
-        """Why the last reload changed nothing."""
+        """The reason why the last reload failed."""
         return self._reloader.error
 
     @property
@@ -391,7 +397,7 @@ class App:
         return self._reloader.count
 
     def pending_changes(self) -> list[Mistake]:
-        """Return the changes of files that are not loaded yet, each with a hint how to load it."""
+        """Return the file changes that are not loaded yet, each with a hint how to load it."""
         return self._reloader.pending_changes()
 
     def follow_settings(self) -> None:
@@ -400,7 +406,7 @@ class App:
 
     @property
     def untrusted(self) -> "Untrusted | None":
-        """The project's folder that was found here and is not used."""
+        """The project folder that was found but is not used."""
         return self._watcher.untrusted
 
     @property
@@ -410,24 +416,24 @@ class App:
 
     @property
     def database(self) -> "Database | None":
-        """The database that replicas share; None: files and SQLite."""
+        """The database that replicas share; None if the app uses files and SQLite."""
         return self._database.get()
 
     def require_state(self) -> None:
-        """Raise DatabaseError if `state.db` can't be used. For servers: others find out when they need it."""
+        """Raise DatabaseError if `state.db` can't be used. Used by servers, to fail at start."""
         self._database.require_file()
 
     def keep_database(self) -> None:
-        """Refuse reloads that change `database` or `cluster` from now on. For servers: their sessions stay there."""
+        """Refuse reloads that change `database` or `cluster` from now on: servers store their sessions there."""
         self._reloader.kept = ("database", "cluster")
 
     def share_rates(self, replicas: Callable[[], int], workers: "Database | None" = None) -> None:
-        """Count rates together with others: see `AppDatabase.share_rates`."""
+        """Share rate limits with other processes: see `AppDatabase.share_rates`."""
         self._database.share_rates(replicas, workers)
 
     @cached_property
     def _ask_service(self) -> "AskService":
-        from onetool.app.ask import AskService  # most never ask a model
+        from onetool.app.ask import AskService  # most apps never ask a model
 
         return AskService(self, self.catalog, self._database)
 
@@ -438,20 +444,20 @@ class App:
         return LoopThread()
 
     def _watch_mode(self) -> WatchMode | None:
-        """Return what to watch. Of several workers only the first watches everything: others follow its reloads."""
+        """Return what to watch. Only the first of several workers watches everything; the others follow its reloads."""
         if self._watches_all or self.config.watch:
             return "everything" if worker_share().is_first else None
         return "settings" if self._follows_settings and self.config.watch is None else None
 
     def _count_call(self, event: "CallEvent") -> None:
-        """Count a call for bundles and searches, and tell subscribers. Runs in the recorder's thread."""
+        """Count a call for bundles and searches, and call subscribers. Runs in the recorder's thread."""
         self._bundles.count(event)
         self.catalog.count_call(event)
         for tell in tuple(self._on_call):
             tell(event)
 
     def _open_bundles(self, folder: Path, functions: Functions, offered: Callable[[], Offered]) -> "BundleService":
-        from onetool.app.bundle_runtime import open_bundle_service  # brings SQLite: only where there are bundles
+        from onetool.app.bundle_runtime import open_bundle_service  # loads SQLite: only if there are bundles
 
         return open_bundle_service(
             folder,
@@ -464,12 +470,12 @@ class App:
         )
 
     def _apply(self, config: Config, read: Read) -> None:
-        """Apply everything at once, except servers: changed ones need time to end, and nobody waits for them."""
+        """Apply everything at once. Only the changed servers, which take time to stop, are stopped afterwards."""
         if config.http.token:
             config.secrets.mask_always(str(config.http.token))
         before = self.runtime
         if config is not before.config:  # a reload
-            config.secrets.join(before.config.secrets)  # runs under way mask what the new ones know, and these theirs
+            config.secrets.join(before.config.secrets)  # running calls mask old and new secrets
             self._database.set_config(config)
             self._current.runtime = self._new_runtime(config, self.catalog.registry, before)
             self.audit.set_config(config)

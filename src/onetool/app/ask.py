@@ -1,10 +1,10 @@
-"""`App.ask`: puts one question to a model, with the tools, the API key and the session that belong to it.
+"""`App.ask`: asks a model one question, with the tools, the API key and the session that belong to it.
 
     answer = await app.ask("What time is it?")                  # the whole answer
     async for event in app.ask("What time is it?"): …           # events as they happen; `.answer` afterwards
 
-Toolsets are cached per registry snapshot; everything else is made for one question. `model_overview` says which models
-can be asked here, and what the tools cost with each question.
+Toolsets are cached per registry snapshot; everything else is created per question. `AskModels` lists the models that
+can be asked and the number of tokens that the tools add to each question.
 """
 
 import asyncio
@@ -56,20 +56,20 @@ from onetool.core.registry import Snapshot
 from onetool.http.files import FileContent
 
 MENUS = ("direct", "run")
-USER_SOURCE = "chat"  # where calls come from that a person makes in a session
-MAX_TOOLSETS = 8  # of one catalogue, for different allow-lists
-MANY_TOOLS = 50  # tools: writing them out takes long enough for others on the loop to notice
-MAX_DEPTH = 2  # a question that a tool puts, while a model is being asked, and one inside of that
+USER_SOURCE = "chat"  # the source of calls that a person makes in a session
+MAX_TOOLSETS = 8  # per snapshot, for different allow-lists
+MANY_TOOLS = 50  # tools: rendering them takes long enough to delay other tasks on the event loop
+MAX_DEPTH = 2  # a question asked by a tool that a model calls, and one more inside it
 
 
 class AskOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """How a question is to be answered. What is None is as the config says."""
+    """How to answer a question. The config decides about options that are None."""
 
-    session: str | None = None  # a new one if there is none
+    session: str | None = None  # None creates a new one
     new_session: bool = False
     with_tools: bool | None = None
-    allowed: Collection[str] | None = None  # these tools, in this turn and in later ones of the session
-    within: Collection[str] | None = None  # what whoever asks may call at the most, whatever the session says
+    allowed: Collection[str] | None = None  # the tools for this turn and for later turns of the session
+    within: Collection[str] | None = None  # an upper bound: what the caller may call
     provider: str | None = None
     model: str | None = None
     system: str | None = None
@@ -77,13 +77,13 @@ class AskOptions(msgspec.Struct, frozen=True, kw_only=True):
     max_steps: int | None = None
     menu: str | None = None
     approve: Approve = "never"
-    watch: CallWatch | None = None  # told of the calls that code makes
+    watch: CallWatch | None = None  # receives the calls that code makes
     files: Sequence[File] = ()
     stream: bool = True
-    wait: float = 0.0  # seconds for somebody else's turn in the same session to end
+    wait: float = 0.0  # seconds to wait for a running turn of the same session
 
     def __post_init__(self) -> None:
-        """ValueError for what can't be meant: before anything is begun, and not in the middle of it."""
+        """Raise ValueError for an invalid option, before anything starts."""
         if self.approve not in ("always", "never") and not callable(self.approve):
             raise ValueError(f'approve: expected "always", "never" or a function, got {self.approve!r}')
         if self.menu not in (None, *MENUS):
@@ -91,20 +91,20 @@ class AskOptions(msgspec.Struct, frozen=True, kw_only=True):
         if self.max_steps is not None and self.max_steps < 1:
             raise ValueError(f"max_steps: expected 1 or more, got {self.max_steps}")
         if not all(isinstance(file, File) for file in self.files):
-            raise ValueError('files: expected File(name="notes.md", text="…"), of onetool.ask.messages')
+            raise ValueError('files: expected File(name="notes.md", text="…"), from onetool.ask.messages')
         for key in ("allowed", "within"):
             if isinstance(names := getattr(self, key), str):
-                raise ValueError(f"{key}: expected a list of names, got a text: [{names!r}]")
+                raise ValueError(f"{key}: expected a list of names, got a string (write [{names!r}])")
 
 
 class AskService:
-    """What all questions of an app share."""
+    """What all questions of an app share: the sessions, and the toolsets by allow-list."""
 
     def __init__(self, caller: ToolCaller, catalog: ToolCatalog, database: AppDatabase) -> None:
         self.caller = caller
         self._catalog = catalog
         self._database = database
-        self._snapshot: Snapshot | None = None  # that the toolsets are of
+        self._snapshot: Snapshot | None = None  # the snapshot of `_toolsets`
         self._toolsets: dict[frozenset[str] | None, Toolset] = {}
 
     def ask(self, prompt: str, options: AskOptions) -> "PendingAnswer":
@@ -122,7 +122,7 @@ class AskService:
     async def user_call(
         self, name: str, args: Mapping[str, Any], on_session: Callable[[str], None], options: AskOptions
     ) -> ToolResult:
-        """Call a tool for the person. Nobody has to approve that; the allow-list counts."""
+        """Call a tool for a person. The call needs no approval; the allow-list applies."""
         options = msgspec.structs.replace(options, menu="direct", approve="always")
         async with self.sessions.turn(options.session, new=options.new_session, wait=options.wait) as session:
             backend, allowed = await self.backend(options, session), self._allowed(options, session)
@@ -152,22 +152,24 @@ class AskService:
             return RunBackend(caller, catalog, listing, allowed, approval, options.watch, attached)
         await catalog.wait_for_servers(None)  # servers that have not listed their tools yet
         await catalog.refresh()
-        allowed = self._allowed(options, session)  # of the tools that there are now: it may have patterns
+        allowed = self._allowed(options, session)  # from the current tools, because it may have patterns
         return DirectBackend(caller, catalog, self._tools(allowed), allowed, approval, attached)
 
     def _allowed(self, options: AskOptions, session: ChatSession) -> Collection[str] | None:
-        """Return the allowed tools: as this question says, else as the session had it, else as the config says."""
+        """Return the allowed tools: those of this question, else of the session, else of the config."""
         self._choose_tools(options, session)
         chosen = self.runtime.config.ask.tools if session.allowed is None else session.allowed
         return allowed_by_both(options.within, self._catalog.registry.allowing(chosen))
 
     def _choose_tools(self, options: AskOptions, session: ChatSession) -> None:
-        """Choose the tools. The session keeps patterns, so that later questions also find tools added since."""
+        """Store the chosen tools in the session. It keeps patterns, so that later questions also find tools added
+        since.
+        """
         if options.allowed is not None:
             session.allow(options.allowed)
 
     def _tools(self, allowed: Collection[str] | None) -> Toolset:
-        """Made once per catalogue, and written out once."""
+        """Return the toolset of an allow-list, built and rendered once per snapshot."""
         snapshot, key = self._catalog.registry.snapshot(), None if allowed is None else frozenset(allowed)
         if self._snapshot is not snapshot or len(self._toolsets) >= MAX_TOOLSETS:
             self._snapshot, self._toolsets = snapshot, {}
@@ -176,7 +178,7 @@ class AskService:
         return self._toolsets[key]
 
     def toolset(self, within: Collection[str] | None) -> Toolset:
-        """Return the known tools that a model would see now. Nothing is waited for."""
+        """Return the tools that a model would see now. Does not wait for servers."""
         config = self.runtime.config
         allowed = allowed_by_both(within, self._catalog.registry.allowing(config.ask.tools))
         if not config.ask.with_tools:
@@ -187,11 +189,13 @@ class AskService:
         return self._tools(allowed)
 
     def choice(self, provider: str | None) -> ModelChoice:
-        """Return what the config says of this provider, or of the default one."""
+        """Return the config's choice of model for this provider, or for the default provider."""
         return self.model_choice(AskOptions(provider=provider))
 
     def model_choice(self, options: AskOptions) -> ModelChoice:
-        """Apply the config's model and address only to the provider that it names with them."""
+        """Choose provider, model and address. The config's model and address apply only to the provider configured with
+        them.
+        """
         ask = self.runtime.config.ask
         provider = (options.provider or "").lower()
         ours = provider in ("", ask.provider or ("openai" if ask.base_url else provider))
@@ -204,7 +208,7 @@ class AskService:
 
 
 def _attached_file(session: ChatSession, name: str) -> FileContent | None:
-    """Return the file of this name that the user attached to the conversation, the latest if there are several."""
+    """Return the latest file of this name that the user attached to the conversation."""
     asked = [message for message in session.messages if isinstance(message, User)]
     for file in (file for message in reversed(asked) for file in message.files if file.name == name):
         data = b64decode(file.data) if file.data is not None else (file.text or "").encode("utf-8", "replace")
@@ -213,11 +217,11 @@ def _attached_file(session: ChatSession, name: str) -> FileContent | None:
 
 
 class PendingAnswer:
-    """A question on its way, once. `answer` is what there is of the answer: also when it has failed."""
+    """A question that can be asked once. `answer` is the answer as far as it is complete, even after a failure."""
 
     def __init__(self, service: AskService, prompt: str, options: AskOptions) -> None:
         if not prompt.strip():
-            raise ValueError("there is no question: the prompt is empty")
+            raise ValueError("the prompt is empty: pass a question")
         self._service = service
         self._prompt = prompt
         self._options = options
@@ -233,7 +237,7 @@ class PendingAnswer:
     async def events(self) -> AsyncGenerator[Event, None]:
         """Yield the events, like iterating over the answer, but as a generator that can be closed early."""
         if self._is_begun:
-            raise RuntimeError("a question is put once: ask again for another answer")
+            raise RuntimeError("this question was already asked: call `ask` again for another answer")
         self._is_begun = True
         try:
             async with aclosing(self._events()) as events:
@@ -263,7 +267,7 @@ class PendingAnswer:
             wanted = service.model_choice(options)
             model = await choose_model(wanted, keys_for(newest.config, wanted), newest.client)
         size = len(self._prompt) + sum(len(file.text or "") for file in options.files)
-        is_long = size > MUCH_TEXT  # others on the loop would notice how long looking for secrets takes
+        is_long = size > MUCH_TEXT  # searching long text for secrets would delay other tasks on the event loop
         task = await asyncio.to_thread(self._task) if is_long else self._task()
         async with service.sessions.turn(options.session, new=options.new_session, wait=options.wait) as session:
             backend = await service.backend(options, session)
@@ -284,7 +288,7 @@ class PendingAnswer:
 
     def _task(self) -> AskTask:
         options, ask = self._options, self._service.runtime.config.ask
-        clean = self._service.runtime.redact  # what a person attaches may hold our own secrets
+        clean = self._service.runtime.redact  # attachments may contain our own secrets
         files = tuple(msgspec.structs.replace(one, text=clean(one.text)) for one in options.files)
         return AskTask(
             question=User(text=clean(self._prompt), files=files),
@@ -301,35 +305,35 @@ def _with_hints(answer: Answer) -> Answer:
     return msgspec.structs.replace(answer, hints=(ALLOWING,)) if answer.denied else answer
 
 
-# Which models can be asked. Hosted providers are not asked for the overview: it has the models that the config names,
-# and the one that is used where nobody names one. A self-hosted server (Ollama, `ask.base_url`) is asked for its list.
+# Which models can be asked. The overview doesn't send requests to hosted providers: it has the models that the config
+# names and the default model. A self-hosted server (Ollama, `ask.base_url`) is asked for its list.
 
 
 LISTING_S = 5.0  # seconds that a hosted provider has to list its models
 
 
 class KnownProvider(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A provider. `missing` is what has to be set before it can be asked."""
+    """A provider of models."""
 
     id: str
-    models: Annotated[tuple[str, ...], Meta(description="The known ones; others can be named as well.")]
-    is_configured: Annotated[bool, Meta(description="Whether it can be asked: its key is there, or its server.")]
-    missing: Annotated[str | UnsetType, Meta(description="What has to be set first.")] = UNSET
-    needs: Annotated[tuple[Need, ...] | UnsetType, Meta(description="Its key, where it is missing.")] = UNSET
+    models: Annotated[tuple[str, ...], Meta(description="The known models; others can be named as well.")]
+    is_configured: Annotated[bool, Meta(description="Whether it can be asked: its key is set, or its server answers.")]
+    missing: Annotated[str | UnsetType, Meta(description="The secret or setting that is missing.")] = UNSET
+    needs: Annotated[tuple[Need, ...] | UnsetType, Meta(description="Its key, if that is missing.")] = UNSET
     error: Annotated[str | UnsetType, Meta(description="Why its list of models could not be read.")] = UNSET
 
 
 class ModelOverview(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """`provider` and `model` answer where a question names none; null: there is none."""
+    """The providers, with the defaults for a question that names no provider or model; null if there is no default."""
 
-    provider: Annotated[str | None, Meta(description="The default; null: none is configured.")]
+    provider: Annotated[str | None, Meta(description="The default provider; null if none is configured.")]
     model: str | None
     providers: tuple[KnownProvider, ...]
     tool_tokens: Annotated[int, Meta(description="About how many tokens the list of tools costs in each request.")]
 
 
 class AskModels:
-    """The models that the providers of a service have."""
+    """The models of the providers of a service."""
 
     def __init__(self, service: AskService) -> None:
         self._service = service
@@ -352,9 +356,9 @@ class AskModels:
         )
 
     async def listed(self, name: str) -> KnownProvider:
-        """Return a provider with the models that it lists itself. Without its key, a hosted provider is not asked."""
+        """Return a provider with the models that it lists itself. A hosted provider without a key is not asked."""
         known, choice = await self._provider(name), self._service.choice(name)
-        if not known.is_configured or _is_self_hosted(name, choice):  # those were asked just now
+        if not known.is_configured or _is_self_hosted(name, choice):  # those were just asked
             return known
         try:
             models = (*known.models, *await self._names(choice, LISTING_S))

@@ -1,6 +1,6 @@
-"""AppAudit: the audit log of an app while it is served over HTTP, and of commands that change who may do what.
+"""AppAudit: the audit log of an app that is served over HTTP, and of commands that change access.
 
-An app that nobody serves notes nothing: its calls are those of the person who runs the process.
+An app that isn't served records nothing: its calls are made by the person who runs the process.
 """
 
 from collections.abc import Callable, Generator, Iterator
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from onetool.database import Database
     from onetool.services.audit import AuditKind, AuditLog, AuditTable
 
-MAX_PAGES = 100  # of lines that are searched for clients
-TOLD_DAYS = 7  # for which `onetool check` tells of lines that were lost
+MAX_PAGES = 100  # to search for client names
+GAP_DAYS = 7  # for which `onetool check` reports lost lines
 
 
 class AppAudit:
-    """Closed until `open`. With `audit: none` it stays closed, until a reload says otherwise.
+    """The audit log of an app. Closed until `open`; with `audit: none` it stays closed until a reload changes that.
 
-    `database` returns the one of the config in force.
+    `database` returns the database of the config in force.
     """
 
     def __init__(self, config: "Config", database: "Callable[[], Database]") -> None:
@@ -39,7 +39,7 @@ class AppAudit:
         self._before_close: list[Callable[[], None]] = []
 
     def open(self) -> None:
-        """Begin the log: the app is served from now on."""
+        """Start the log, because the app is served from now on."""
         self._is_served = True
         self._follow()
 
@@ -52,11 +52,11 @@ class AppAudit:
         self._follow()
 
     def before_close(self, flush: Callable[[], None]) -> None:
-        """Have this called before a log is closed: it may note what it has only counted."""
+        """Call `flush` before a log is closed, so that the caller can record what it has only counted."""
         self._before_close.append(flush)
 
     def health(self) -> dict[str, Any] | None:
-        """Return what is wrong with the log, if anything is."""
+        """Return the problems of the log; None if it has none."""
         log = self.log
         if log is None or (log.problem is None and not log.lost):
             return None
@@ -70,7 +70,7 @@ class AppAudit:
             log.record(kind, what, **more)
 
     async def begin(self, kind: "AuditKind", what: str, **more: Any) -> None:
-        """Write that something begins, where the log is required. Raises AuditUnavailableError."""
+        """Record that an action begins, if the log is required. Raises AuditUnavailableError."""
         log = self.log
         if log is not None and log.is_required:
             from asyncio import to_thread
@@ -79,7 +79,7 @@ class AppAudit:
             await to_thread(log.write_entry, entry)
 
     def before_call(self, call: "ToolCall") -> Callable[[], None] | None:
-        """Return what the executor runs in a thread before a call; None where the log is not required."""
+        """Return the function that the executor runs in a thread before a call; None if the log is not required."""
         log = self.log
         if log is None or not log.is_required:
             return None
@@ -87,7 +87,7 @@ class AppAudit:
         return lambda: log.write_entry(entry)
 
     def before_run(self, event: "RunEvent") -> Callable[[], None] | None:
-        """Return what the engine has to do before a run, in a thread; None where the log is not required."""
+        """Return the function that the engine runs in a thread before a run; None if the log is not required."""
         log = self.log
         if log is None or not log.is_required:
             return None
@@ -112,15 +112,16 @@ class AppAudit:
 def noted_command(
     config: "Config", what: str, *, waits: bool = True, typos: tuple[type[Exception], ...] = ()
 ) -> Generator[None]:
-    """Note a command that changes state, such as `tokens add ci`, and whether it was refused; not that it was mistyped.
+    """Record a command that changes state, such as `tokens add ci`, and whether it was refused. Typing errors aren't
+    recorded.
 
-    With `required` a line says before that it begins. Where that can't be written, AuditUnavailableError is raised,
-    unless the command never `waits` for a log, such as a revocation.
+    With `audit: required`, a line is written before the command begins. If that fails, AuditUnavailableError is raised,
+    unless the command never `waits` for the log, such as a revocation.
     """
     if config.audit.mode == "none":
         yield
         return
-    what = mask_credentials(what)  # somebody may have typed a token in place of its name
+    what = mask_credentials(what)  # a person may have typed a token instead of its name
     is_begun = config.audit.mode == "required" and waits
     if is_begun:
         with _opened(config) as log:
@@ -140,7 +141,7 @@ def noted_command(
 
 @contextmanager
 def audit_table(config: "Config") -> "Generator[AuditTable]":
-    """Open the log of a config for reading. Nothing is made for it."""
+    """Open the audit log of a config for reading. Creates nothing."""
     from onetool.services.audit import AuditTable
 
     with open_state(config) as database:
@@ -148,9 +149,9 @@ def audit_table(config: "Config") -> "Generator[AuditTable]":
 
 
 def anonymous_clients(config: "Config", since: float) -> list[str]:
-    """Return the names of clients that have called without a credential since then, as they call themselves.
+    """Return the names that clients without a credential have given for themselves since a time.
 
-    The last one is empty if some don't say their name. Raises DatabaseError, and ConfigError if there is no database.
+    The last name is empty if some clients gave none. Raises DatabaseError, and ConfigError if there is no database.
     """
     from onetool.services.audit.record import AuditFilter
 
@@ -165,7 +166,7 @@ def anonymous_clients(config: "Config", since: float) -> list[str]:
 
 
 def audit_mistakes(config: "Config") -> Iterator[Mistake]:
-    """Yield what `onetool check` says of the log: that it can't be used, or that lines were lost in the last days."""
+    """Yield the problems of the log for `onetool check`: it can't be used, or lines were lost in the last days."""
     if config.audit.mode == "none":
         return
     from time import time
@@ -175,11 +176,11 @@ def audit_mistakes(config: "Config") -> Iterator[Mistake]:
     try:
         with audit_table(config) as table:
             place = table.describe()
-            gaps = table.page(AuditFilter(kind="gap", since=time() - TOLD_DAYS * 86_400), 100).records
+            gaps = table.page(AuditFilter(kind="gap", since=time() - GAP_DAYS * 86_400), 100).records
             if gaps or table.end() > 1:
                 table.made_key()  # a transaction that writes nothing
     except (DatabaseError, ConfigError) as error:
-        if config.database is None:  # what is wrong with a shared database is told as such
+        if config.database is None:  # problems of a shared database are reported separately
             yield _mistake(config, error)
         return
     for one in gaps:
@@ -188,7 +189,7 @@ def audit_mistakes(config: "Config") -> Iterator[Mistake]:
 
 def _mistake(config: "Config", error: Exception) -> Mistake:
     required = config.audit.mode == "required"
-    then = "nothing is called by way of `onetool serve`" if required else "lines are lost"
+    then = "`onetool serve` refuses all calls" if required else "lines are lost"
     message = f"the audit log can't be written: {error}; {then}"
     return Mistake(message=message, key="audit", severity="error" if required else "warning")
 

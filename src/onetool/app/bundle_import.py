@@ -1,8 +1,8 @@
-"""Takes in tools: a ZIP archive of a bundle, an OpenAPI document, a curl command. The command line and REST do this.
+"""Imports tools from a ZIP archive of a bundle, an OpenAPI document or a curl command, for the command line and REST.
 
-`read_import` says what would change, `store_import` does it: all of it, or nothing. An archive or a document that is
-invalid as a whole is refused. An operation of a document that can't become a tool is skipped and reported. Of a curl
-command the credentials become secrets.
+`read_import` works out what would change, `store_import` stores all of it or nothing. An archive or a document that is
+invalid as a whole is refused. An operation of a document that can't become a tool is skipped and reported. The
+credentials of a curl command become secrets.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -45,10 +45,10 @@ class ImportRemark(NamedTuple):
 
 class BundleImport(NamedTuple):
     plan: ImportPlan
-    tools: list[Tool]  # all that came
-    skipped: list[ImportRemark]  # what is not a tool
-    notes: list[ImportRemark]  # what is not quite as it was
-    is_invalid: bool = False  # it is refused for what is in it, and not for what is here already
+    tools: list[Tool]  # all tools of the source
+    skipped: list[ImportRemark]  # operations that can't become tools
+    notes: list[ImportRemark]  # differences between the source and the tools
+    is_invalid: bool = False  # refused because of its content, not because of what is stored here
 
 
 class ImportOptions(NamedTuple):
@@ -66,7 +66,7 @@ def is_archive(data: bytes) -> bool:
 
 
 def read_import(app: App, data: bytes, options: ImportOptions) -> BundleImport:
-    """Read what would be stored. Raises InvalidError, and ForbiddenError if this caller may not store it."""
+    """Read an import without storing it. Raises InvalidError, and ForbiddenError if this caller may not store it."""
     if is_archive(data) and (options.only or options.tag or options.operation):
         raise InvalidError("This is a ZIP archive: --only, --tag and --operation are for OpenAPI documents")
     found = _from_archive(app, data, options) if is_archive(data) else _from_openapi(app, data, options)
@@ -76,13 +76,13 @@ def read_import(app: App, data: bytes, options: ImportOptions) -> BundleImport:
 
 
 def store_import(app: App, arrival: BundleImport) -> list[ImportRemark]:
-    """Store an import: all of it, or nothing. Tools that can't be called yet are reported."""
+    """Store an import: all of it, or nothing. Return remarks about tools that can't be called yet."""
     app.bundles.put_import(arrival.plan)
     remarks: list[ImportRemark] = []
     for tool in arrival.plan.new_tools:
-        if tool.type == "http":  # checked before, and it depends on nothing but itself
+        if tool.type == "http":  # already checked, and independent of other tools
             continue
-        app.catalog.refresh_sync()  # a script may call what came with it
+        app.catalog.refresh_sync()  # a script may call another imported tool
         try:
             app.bundles.check(tool)
         except InvalidError as error:
@@ -109,13 +109,13 @@ def _from_archive(app: App, data: bytes, options: ImportOptions) -> BundleImport
 
 
 def _revived(app: App, bundle: Bundle) -> list[ImportRemark]:
-    """Describe what a deleted bundle that comes back does to a bundle that has taken its name meanwhile."""
+    """Describe how restoring a deleted bundle affects a bundle that has taken its name since."""
     other = live_bundle(app.bundles, bundle.slug)
     if other is None:
         return []
-    older = "it, as the older one" if bundle.created_at < other["createdAt"] else "that one"
-    why = f"it was deleted here, and comes back. The bundle {other['id']} has the same name: in code that means {older}"
-    return [ImportRemark(bundle.slug, f"{why}. Import it under another slug, and both keep a name")]
+    older = "this bundle" if bundle.created_at < other["createdAt"] else "the other bundle"
+    why = f"it was deleted here and is restored. Bundle {other['id']} has the same name; in code that is the older one"
+    return [ImportRemark(bundle.slug, f"{why}, {older}. Import it under another slug to give both a name")]
 
 
 def _from_openapi(app: App, data: bytes, options: ImportOptions) -> BundleImport:
@@ -135,7 +135,7 @@ def _from_openapi(app: App, data: bytes, options: ImportOptions) -> BundleImport
     wrong = [(tool, ImportRemark(tool.slug, str(why))) for tool, why in app.bundles.invalid(tools)]
     tools = [tool for tool in tools if not any(tool is one for one, _ in wrong)]
     planned = plan(Unpacked(bundle, tools, []), here, stored)
-    refused = [] if tools else ["none of its operations can be a tool"]
+    refused = [] if tools else ["none of its operations can become a tool"]
     return BundleImport(
         planned._replace(refused=[*planned.refused, *refused]),
         tools,
@@ -167,7 +167,7 @@ def tools_of(app: App, bundle: Bundle | None) -> list[Tool]:
 
 
 def assemble(content: Any, tools: Iterable[tuple[str, str, Any]], id: str | None = None) -> tuple[Bundle, list[Tool]]:
-    """Build a bundle and its tools from what PUT takes, with new ids. Raises InvalidError."""
+    """Build a bundle and its tools, with new ids, from bodies of PUT requests. Raises InvalidError."""
     now = time()
     times: dict[str, Any] = {"created_at": time_text(now), "modified_at": time_text(now)}
     read = read_bundle(content)
@@ -188,12 +188,12 @@ def assemble(content: Any, tools: Iterable[tuple[str, str, Any]], id: str | None
 
 
 def name_taken(app: App, slug: str) -> str | None:
-    """Return what the name of a new bundle stands for in code already, if it does."""
+    """Return what the name of a new bundle already means in code; None if the name is free."""
     name, registry = code_name(slug), app.catalog.registry
     if any(one.startswith(f"{name}.") for one in registry.names()):
-        meaning = f"{name} is a pack already: in code that is what {name} stands for, and not the bundle"
+        meaning = f"a pack is called {name}: in code, {name} is the pack, not the bundle"
     elif name in registry:
-        meaning = f"{name} is a tool already: in code {name}() calls it, and {name}.NAME() a tool of the bundle"
+        meaning = f"a tool is called {name}: in code, {name}() calls it, and {name}.NAME() calls a tool of the bundle"
     else:
         return None
     return f"{meaning}. Take another slug, like my-{slug}"
@@ -209,9 +209,9 @@ async def fetch_document(app: App, address: str) -> bytes:
     except ToolFailure as failure:
         raise InvalidError("\n".join([f"{address}: {failure}", *failure.hints])) from None
     if 300 <= answer.status < 400 and (elsewhere := answer.headers.get("location")):
-        raise InvalidError(f"{address} leads elsewhere: import {elsewhere}, if you trust that.")
+        raise InvalidError(f"{address} redirects: if you trust the target, import {elsewhere}")
     if answer.status != 200:
-        raise InvalidError(f"{address} answers with the status {answer.status}.")
+        raise InvalidError(f"{address} returned status {answer.status}.")
     return answer.body
 
 
@@ -219,17 +219,17 @@ async def fetch_document(app: App, address: str) -> bytes:
 
 
 class SecretsNotKeptError(OneToolError):
-    """The secrets of an import could not be stored, and nothing of it was."""
+    """The secrets of an import could not be stored, so nothing was imported."""
 
 
 class CurlImport(NamedTuple):
-    """A tool as PUT takes it, with placeholders for its secrets; and those under the names that are used."""
+    """A tool as PUT accepts it, with placeholders for its secrets, and the secrets by their final names."""
 
     tool: dict[str, Any]
     secrets: dict[str, str]
     notes: tuple[str, ...]
-    host: str  # that the secrets are bound to
-    names: dict[str, str]  # of its secrets: the proposed ones, and those that are used
+    host: str  # the host that the secrets are bound to
+    names: dict[str, str]  # proposed name of a secret -> final name
 
 
 def read_curl(
@@ -240,11 +240,11 @@ def read_curl(
     reuse: bool = True,
     names: Mapping[str, str] = MappingProxyType({}),
 ) -> CurlImport:
-    """Read the tool of a command, which is not run. Raises InvalidError.
+    """Read a tool from a curl command without running the command. Raises InvalidError.
 
-    With `reuse`, a secret that is there with the same value and may go to the same host is used. Callers who may not
-    read secrets must not learn by this whether they have guessed one. `names` has other names for secrets of the
-    command; the secret that has such a name already is used as it is.
+    With `reuse`, an existing secret with the same value is used if it may be sent to the same host. Callers who may not
+    read secrets must not use it: the result would confirm a guessed value. `names` replaces proposed names of secrets;
+    if a secret with the new name exists, it is used unchanged.
     """
     found = from_curl(command)
     given = {name: value for name, value in found.secrets.items() if value is not None}
@@ -271,7 +271,7 @@ def split_secrets(
 ) -> tuple[Any, dict[str, str]]:
     """Return the tool with placeholders, and its secrets under unused names.
 
-    A name with the same value is used if that may go to the URL `reuse_for`.
+    A name that exists with the same value is reused if that secret may be sent to the URL `reuse_for`.
     """
 
     def is_same(name: str, value: str) -> bool:
@@ -291,10 +291,10 @@ def split_secrets(
 
 @contextmanager
 def secrets_stored(known: Secrets, secrets: Mapping[str, str], host: str) -> Iterator[list[str]]:
-    """Context manager that stores new secrets for this host, gives their names, and removes them if the block fails.
+    """Store new secrets for this host, yield their names, and remove them if the block fails.
 
-    Nothing that stands in the file is replaced. If another process has taken a name since it was chosen, nothing is
-    stored: whoever tries again gets another name.
+    Existing secrets are never replaced. If another process has taken a name since it was chosen, nothing is stored; a
+    second attempt chooses another name.
     """
     new = {name: value for name, value in secrets.items() if _value(known, name) != value}
     file = known.file
@@ -307,7 +307,7 @@ def secrets_stored(known: Secrets, secrets: Mapping[str, str], host: str) -> Ite
     try:
         for name, value in new.items():
             if not value.strip() or not value.isprintable():
-                raise SecretsNotKeptError(f"{name}: a secret is one line of text; nothing was kept.")
+                raise SecretsNotKeptError(f"{name}: a secret must be one line of text. Nothing was stored.")
             put_secret(file, name, value, partial(check_kept, name, value), (host,), new_only=True)
             done.append(name)
         yield done
@@ -316,25 +316,25 @@ def secrets_stored(known: Secrets, secrets: Mapping[str, str], host: str) -> Ite
             with suppress(OSError, ValueError):
                 drop_secret(file, name, partial(check_kept, name, None))
         if isinstance(error, SecretExistsError):
-            raise SecretsNotKeptError(f"nothing was kept in {file}: {error}; try again, with the next name") from None
+            raise SecretsNotKeptError(f"nothing was stored in {file}: {error}; try again, with another name") from None
         if isinstance(error, OSError | ValueError):
-            raise SecretsNotKeptError(f"nothing was kept in {file}: {error}") from None
+            raise SecretsNotKeptError(f"nothing was stored in {file}: {error}") from None
         raise
 
 
 def _is_taken(known: Secrets, name: str) -> bool:
-    """Return whether a secret has the name: also in the file, where another process may have put one since."""
+    """Return whether a secret has this name, including one that another process has just added to the file."""
     if name in known or known.file is None:
         return name in known
     try:
         return has_secret(known.file, name)
-    except (OSError, ValueError):  # storing says what is wrong with it
+    except (OSError, ValueError):  # storing reports what is wrong with the file
         return False
 
 
 def _checked_name(name: str) -> str:
     if not SECRET_NAME.fullmatch(name):
-        message = f"/secrets: {name[:100]!r} is not the name of a secret (expected letters, digits and _: METEO_KEY)"
+        message = f"/secrets: {name[:100]!r} is not a valid secret name (use letters, digits and _, like METEO_KEY)"
         raise InvalidError(message, "/secrets")
     return name
 
@@ -344,7 +344,7 @@ def _placeholders(names: Mapping[str, str]) -> dict[str, str]:
 
 
 def _value(known: Secrets, name: str) -> str | None:
-    """Return the value of a secret, also of one for some hosts only: it is compared, and sent nowhere."""
+    """Return the value of a secret, including one bound to hosts: the value is compared, not sent."""
     return known.get(name, lambda _: True)
 
 

@@ -1,6 +1,6 @@
-"""Creates the bundle service of a folder and gives the tools of bundles access to the app.
+"""Opens the bundle service of a folder and gives the tools of bundles access to the app.
 
-It is imported only where there are bundles, because it brings SQLite and the HTTP handlers with it.
+Imported only if there are bundles, because it loads SQLite and the HTTP handlers.
 """
 
 import asyncio
@@ -56,12 +56,12 @@ def open_bundle_service(
     run: "RunCode",
     catalog: "ToolCatalog",
 ) -> BundleService:
-    """Open the bundles of a folder, the built-in packs, and what is derived from everything else `offered`."""
+    """Open the bundles of a folder, the built-in bundles, and those derived from everything else `offered`."""
     own = {spec.name for pack in BUILTIN for spec in builtin_tools(pack)}
     built_in = [
         spec
         for spec in functions().values()
-        if spec.name in own or (spec.pack == "ot" and spec.defined_in is None)  # not declared under its name
+        if spec.name in own or (spec.pack == "ot" and spec.defined_in is None)  # not a declared tool of the same name
     ]
     bundle_runtime = AppBundleRuntime(functions, current, run, catalog)
     names = [spec.name for spec in built_in]
@@ -88,17 +88,17 @@ def _open_store(folder: Path, built_in: BuiltIn, derived: DerivedBundles, runtim
 
 
 def foreign_file(path: Path) -> Mistake | None:
-    """Return why nothing of a file is used, because of its owner or mode; None if it is fine."""
+    """Return why a file is ignored because of its owner or mode; None if it is fine."""
     return ownership_mistake(path, user_home(os.environ), trust_store().owners)
 
 
 NO_TOOLS = Snapshot({})
-TELLING = 0.1  # seconds that a pre-processor has less than its call
+REPORTING_S = 0.1  # seconds that a pre-processor has less than its call
 _LINE = re.compile(r"line \d+")
 
 
 def _with_line(error: ToolError) -> list[str]:
-    """Return what went wrong after its line, and then the hints."""
+    """Return the error's line number and message, then its hints."""
     message, hints = error.message, error.hints
     if not _LINE.match(message) and hints and (found := _LINE.match(hints[0])):
         return [f"{found[0]}: {message}", *hints[1:]]
@@ -106,7 +106,7 @@ def _with_line(error: ToolError) -> list[str]:
 
 
 class AppBundleRuntime:
-    """The app as bundles and their tools use it: an implementation of `BundleRuntime`."""
+    """The app as bundles and their tools use it."""
 
     def __init__(
         self, functions: "Functions", current: "CurrentRuntime", run: "RunCode", catalog: "ToolCatalog"
@@ -138,7 +138,7 @@ class AppBundleRuntime:
     async def run_script(self, code: str, variables: Mapping[str, Any]) -> Any:
         context = current_call.get()
         source = "run" if context is None else context.call.source
-        if context is not None and context.outer_args is not None:  # code gets no secrets: a model may have written it
+        if context is not None and context.outer_args is not None:  # a model may have written the code: no secrets
             variables = self._current.runtime.redact(variables, context.outer_args)
         return (await self._run(code, source=source, variables=variables)).value()
 
@@ -150,8 +150,8 @@ class AppBundleRuntime:
         context = current_call.get()
         source, left = ("run", inf) if context is None else (context.call.source, context.left())
         try:
-            # It ends a moment before the call: so that the error names the pre-processor.
-            async with asyncio.timeout(None if left == inf else left - min(TELLING, left / 10)):
+            # The pre-processor times out a moment before the call, so that the error names it.
+            async with asyncio.timeout(None if left == inf else left - min(REPORTING_S, left / 10)):
                 engine = self._current.runtime.bare_engine
                 result = await engine.run(code, NO_TOOLS, source=source, variables={"args": dict(args)})
         except TimeoutError:

@@ -1,7 +1,7 @@
-"""Holds the bundle service of the config in force and reloads the tools of bundles when their files change.
+"""Holds the bundle service of the config in force and reloads the tools of bundles when they change.
 
-`StorePoller` is the thread that regularly looks for files that were edited by hand. `all_bundles` and `all_tools` read
-every page of a list.
+`StorePoller` is a thread that regularly looks for files that were edited by hand. `all_bundles` and `all_tools` iterate
+over all pages of a list.
 """
 
 import logging
@@ -38,26 +38,26 @@ log = logging.getLogger("onetool.bundles")
 
 FOLDER = "bundles"
 RETRY_SECONDS = 2.0
-REAP_SECONDS = 60.0  # between two looks for bundles that were deleted long ago
-FRESH = 0.05  # seconds that it counts that there are no bundles: another process may add the first one
+REAP_SECONDS = 60.0  # between two checks for bundles that were deleted long ago
+FRESH = 0.05  # seconds that "no bundles" is cached: another process may add the first bundle
 UNREAD = "bundles can't be read"
 
 Functions = Callable[[], Mapping[str, ToolSpec]]
-"""All tools beside those of bundles, by their names: what a tool of a bundle may stand for."""
+"""All tools except those of bundles, by name: the functions that a tool of a bundle may refer to."""
 
 OpenService = Callable[[Path, Functions, Callable[[], Offered]], "BundleService"]
 
 
 def is_unread_store(mistake: Mistake) -> bool:
-    """Return whether it says that no bundle could be read."""
+    """Return whether a mistake means that no bundle could be read."""
     return mistake.key == FOLDER and mistake.message.startswith(UNREAD)
 
 
 class AppBundles:
-    """The bundles of an app. Costs nothing if there is no folder of bundles."""
+    """The bundles of an app. They cost nothing if there is no folder of bundles."""
 
     def __init__(self, config: "Config", open_service: OpenService, recorder: Recorder) -> None:
-        """Read the bundles of a config; the `recorder` counts their calls."""
+        """Read the bundles of a config. The `recorder` counts their calls."""
         self._config = config
         self._folder = config.home / FOLDER
         self._open_service = open_service
@@ -67,15 +67,15 @@ class AppBundles:
         self._poller: StorePoller | None = None
         self._functions: Mapping[str, ToolSpec] = {}
         self._offered = Offered()
-        self._kept: KeptSettings | None = None  # what was set of other tools when that could be read last
-        self._retry_at = 0.0  # when to try again, where bundles could not be read
-        self._none_at = 0.0  # when there were none
+        self._kept: KeptSettings | None = None  # the settings of other tools, as last read
+        self._retry_at = 0.0  # when to retry after bundles could not be read
+        self._none_at = 0.0  # when "no bundles" was last checked
         self._is_closed = False
-        self._look_at = 0.0  # when to look for changes of files: they were looked at when the store was opened
+        self._look_at = 0.0  # when to look for changed files; opening the store has just done so
         self._reap_at = 0.0  # when to remove bundles that were deleted long ago
         self._searched: Words | None = None
-        self._searched_load = 0  # the load of tools that the search was last made for in the background
-        self._watched: BundleService | None = None  # whose store tells the poller of changes
+        self._searched_load = 0  # the load of tools that the search index was last built for in the background
+        self._watched: BundleService | None = None  # the service whose store wakes the poller
 
     @property
     def service(self) -> "BundleService":
@@ -86,14 +86,14 @@ class AppBundles:
             return self._service
 
     def is_unchanged(self, at_once: bool = False) -> bool:
-        """Return whether their tools are known to be current. Never blocks: unknown counts as changed."""
+        """Return whether the loaded tools are known to be current. Never blocks: unknown counts as changed."""
         service = self._service
         if service is not None:
             return service.loading.is_unchanged(at_once) or monotonic() < self._retry_at
         return self._are_none(at_once) or monotonic() < self._retry_at
 
     def why_behind(self) -> ToolFailure | None:
-        """Return why tools may be missing that others have stored; None if all are known. Never blocks."""
+        """Return why tools stored by other processes may be missing; None if all are known. Never blocks."""
         if (service := self._service) is None:
             return None
         try:
@@ -103,17 +103,19 @@ class AppBundles:
         return None
 
     def is_current(self, at_once: bool = False) -> bool:
-        """Return whether their tools are current. Asks the store where that is not known."""
+        """Return whether the loaded tools are current. Asks the store if that is not known."""
         if monotonic() < self._retry_at:
             return True
         try:
             service = self._service
             return self._are_none(at_once) if service is None else service.loading.is_current(at_once)
-        except BundleError:  # unknown: the loaded tools stay; a request for bundles gets the error
+        except BundleError:  # unknown: keep the loaded tools; a request for bundles gets the error
             return True
 
     def _are_none(self, at_once: bool) -> bool:
-        """Return whether there are still none. After closing there are none: a running call must not open them anew."""
+        """Return whether there are still no bundles. After closing there are none: a running call must not reopen
+        them.
+        """
         if self._is_closed:
             return True
         if at_once or monotonic() - self._none_at >= FRESH:
@@ -123,12 +125,12 @@ class AppBundles:
         return True
 
     def versions(self) -> "Further | None":
-        """Return the lookup for single versions of the tools that were loaded last."""
+        """Return the lookup for single versions of the loaded tools."""
         return None if self._service is None else self._service.loading.versions()
 
     def searched(self) -> "tuple[Words | None, bool]":
-        """Return the words of the tools that are kept, for the search, and whether they are those of now: where the
-        store is busy, they are as they were known last.
+        """Return the searchable words of stored tools, and whether they are current. If the store is busy, the last
+        known words are returned.
         """
         if self._service is not None:
             try:
@@ -138,7 +140,7 @@ class AppBundles:
         return self._searched, True
 
     def vectors_file(self) -> Path | None:
-        """Return where the search keeps the vectors of many tools: beside the index, if that is a file."""
+        """Return the file in which the search stores vectors: beside the index, if the index is a file."""
         from onetool.services.search.meaning import VECTORS_FILE
         from onetool.sources.bundles.files.disk import STATE
 
@@ -151,9 +153,9 @@ class AppBundles:
         return None if spec.kept_as is None else self.service.store.file_of(spec.kept_as)
 
     def add_bundles(self, offered: Offered, waiting: Iterable[str]) -> list[Catalogue]:
-        """Return the catalogues without disabled tools, and the catalogue of the bundles.
+        """Return the catalogues with the settings of their tools applied, and the catalogue of the bundles.
 
-        `waiting` are the packs of servers that have not told their tools yet: names that are taken, too.
+        `waiting` are the packs of servers that have not listed their tools yet; their names are taken, too.
         """
         self._offered = offered
         if not self._are_there():
@@ -162,11 +164,11 @@ class AppBundles:
             return [*local, offered.served]
         wrong, seen = None, None
         if self._service is None:
-            self._functions = _by_name([offered.own, offered.packs, offered.declared])  # the service is made of them
+            self._functions = _by_name([offered.own, offered.packs, offered.declared])  # the service needs them
         try:
-            seen = self.service.loading.look()  # from before: what is switched from now on is seen the next time
+            seen = self.service.loading.look()  # read first: a later change is then seen the next time
             self._kept = self.service.store.settings()
-        except BundleError as error:  # what was switched off before stays so
+        except BundleError as error:  # keep the settings as last read
             wrong = error
         everything = (offered.own, offered.packs, offered.declared, offered.served)
         *local, served = [_with_settings(one, self._kept) for one in everything]
@@ -182,7 +184,7 @@ class AppBundles:
         taken = {*waiting, *(spec.name.partition(".")[0] for spec in self._functions.values() if "." in spec.name)}
         began, is_first = monotonic(), self.service.loading.count == 0
         loaded = self.service.loading.load(taken, seen)
-        if is_first and self._config.database is None:  # a change in a database is taken in from the first moment on
+        if is_first and self._config.database is None:  # changes in a database are taken over immediately
             self._look_at = (now := monotonic()) + (now - began) * FIRST_SHARE
         return loaded
 
@@ -197,7 +199,7 @@ class AppBundles:
             self._service.record(event)
 
     def refuse(self, spec: ToolSpec | None, result: "ToolResult", allowed: Collection[str] | None) -> None:
-        """Raises a BundleError where a call by name failed because of a switch or a limit."""
+        """Raise BundleError if a call by name failed because of a switch or a limit."""
         if spec is None or (allowed is not None and spec.name not in allowed):
             return
         if not spec.enabled:
@@ -209,19 +211,19 @@ class AppBundles:
             refuse_limited(result)
 
     def set_config(self, config: "Config") -> None:
-        """Use another config: its bundles may be in another folder, or in a database."""
+        """Use another config. Its bundles may be in another folder, or in a database."""
         before, self._config = self._config, config
         self._folder = config.home / FOLDER
         if (before.home, before.bundles, before.database) != (config.home, config.bundles, config.database):
             self._close_service()
 
     def start_polling(self, refresh: Callable[[], None]) -> None:
-        """Take in changes of the files in the background, and call `refresh` then. For servers."""
+        """Watch for changes in the background and call `refresh` after each. Used by servers."""
         if self._poller is None:
             self._poller = StorePoller(partial(self._poll, refresh), EVERY)
 
     def warm(self) -> bool:
-        """Open the bundles before they are needed: that takes a while, and memory. False if there are none."""
+        """Open the bundles in advance, because that takes time and memory. Returns False if there are none."""
         if not self._are_there():
             return False
         with suppress(BundleError):  # a request for bundles gets the error
@@ -253,7 +255,7 @@ class AppBundles:
             self._reap_at = now + REAP_SECONDS
         refresh()
         load = service.loading.count
-        if load != self._searched_load and self.searched()[1]:  # here: nobody who searches has to wait for it
+        if load != self._searched_load and self.searched()[1]:  # in this thread, so that no search has to wait for it
             self._searched_load = load
 
     def _close_service(self) -> None:
@@ -267,7 +269,7 @@ class AppBundles:
 
 
 def _by_name(catalogues: list[Catalogue]) -> dict[str, ToolSpec]:
-    """Map names to tools; the first of each name wins, as in the registry."""
+    """Map names to tools. The first tool of each name wins, as in the registry."""
     found: dict[str, ToolSpec] = {}
     for spec in (spec for one in catalogues for spec in one.tools):
         found.setdefault(spec.name, spec)
@@ -293,18 +295,18 @@ def _with_settings(one: Catalogue, kept: "KeptSettings | None") -> Catalogue:
     )
 
 
-# Checks the store regularly, in a thread of its own: takes in what was edited by hand, and removes what is old.
+# A thread that checks the store regularly: it loads changes made by hand and removes old bundles.
 
 
 EVERY = 1.0  # seconds
 SHARE = 20  # a slow check runs less often: checks take at most this fraction of the time
-WOKEN_SHARE = 4  # … or this one, while there are changes all the time
-FIRST_SHARE = 3  # a first look waits so many times what the first load took, as there has been one at the start
-LAST_WAIT = 2.0
+WOKEN_SHARE = 4  # … or this fraction while the store wakes it continually
+FIRST_SHARE = 3  # the first check waits this many times the duration of the first load, which has just read the files
+CLOSE_TIMEOUT = 2.0
 
 
 class StorePoller:
-    """Calls `look` regularly until it is closed, and after each `wake`. An error is logged once."""
+    """A thread that calls `look` regularly, and after each `wake`, until closed. Repeated errors are logged once."""
 
     def __init__(self, look: Callable[[], None], every: float) -> None:
         self._look = look
@@ -316,13 +318,13 @@ class StorePoller:
         self._thread.start()
 
     def wake(self) -> None:
-        """Look now. It never blocks."""
+        """Call `look` soon. Never blocks."""
         self._woken.set()
 
     def close(self) -> None:
         self._closed.set()
         self._woken.set()
-        self._thread.join(LAST_WAIT)
+        self._thread.join(CLOSE_TIMEOUT)
 
     def _keep(self) -> None:
         pause = self._every
@@ -335,33 +337,33 @@ class StorePoller:
             trouble = ""
             try:
                 self._look()
-            except Exception as error:  # noqa: BLE001 - whatever it is, the next look may succeed
+            except Exception as error:  # noqa: BLE001 - a later check may succeed
                 trouble = f"{type(error).__name__}: {error}"
             if trouble and trouble != self._trouble:
-                log.error("the bundles can't be watched for changes for now: %s", trouble)
+                log.error("bundles can't be checked for changes at the moment: %s", trouble)
             self._trouble = trouble
             cost = perf_counter() - began
             if self._closed.wait(min(cost * WOKEN_SHARE, self._every)):
                 return
-            # A database that wakes us does so each `every` seconds: looks of our own in between would double them.
+            # A database that wakes this thread does so every `every` seconds: checks in between would double them.
             pause = max(self._every * (1 + was_woken), cost * SHARE)
 
 
-# All pages of the lists of a `BundleService`
+# Iterating over all pages of the lists of a `BundleService`
 
 
 PAGE = 1000
 
 
 def all_bundles(bundles: "BundleService") -> "Iterator[Shown]":
-    """Yield all bundles, with disabled and deleted ones."""
+    """Yield all bundles, including disabled and deleted ones."""
     from onetool.sources.bundles.store import ListQuery
 
     return _all_pages(lambda after: bundles.bundles(ListQuery(include_disabled=True, after=after, limit=PAGE)))
 
 
 def all_tools(bundles: "BundleService", bundle_id: str | None = None) -> "Iterator[Shown]":
-    """Yield the tools of one bundle, or of all, with disabled ones."""
+    """Yield the tools of one bundle or of all, including disabled ones."""
     from onetool.sources.bundles.store import ListQuery
 
     ids = [] if bundle_id is None else [bundle_id]
@@ -371,7 +373,7 @@ def all_tools(bundles: "BundleService", bundle_id: str | None = None) -> "Iterat
 
 
 def live_bundle(bundles: "BundleService", slug: str) -> "Shown | None":
-    """Return the first bundle of that slug that was not deleted. Packs and servers are not bundles."""
+    """Return the first bundle with this slug that is not deleted. Packs and servers don't count."""
     stored = (one for one in all_bundles(bundles) if "source" not in one)
     return next((one for one in stored if one["slug"] == slug and one["softDeletedAt"] is None), None)
 

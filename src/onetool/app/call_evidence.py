@@ -1,11 +1,11 @@
-"""CallEvidence: the tools that a caller has called with success count a little more in that caller's searches."""
+"""CallEvidence: ranks tools that a caller has called successfully a little higher in that caller's searches."""
 
 from collections import OrderedDict
 from math import log2
 from threading import Lock
 
-MAX_CALLERS, MAX_TOOLS = 64, 256  # the least recent are forgotten
-ONCE, MAX_EVIDENCE = 0.01, 0.03  # what one call counts, and any number of them: a fair match has 0.5
+MAX_CALLERS, MAX_TOOLS = 64, 256  # the least recently used are dropped
+ONCE, MAX_EVIDENCE = 0.01, 0.03  # score for one call, and maximum for any number of calls; a fair match scores 0.5
 
 Counts = OrderedDict[str, int]
 
@@ -13,7 +13,7 @@ Counts = OrderedDict[str, int]
 class CallEvidence:
     """Counts of successful calls by caller and tool.
 
-    They decide between tools that fit alike, and nothing else. They are kept in memory only, and for their caller only.
+    They only decide between tools that match equally well. They stay in memory and affect only their caller's searches.
     """
 
     def __init__(self) -> None:
@@ -21,7 +21,7 @@ class CallEvidence:
         self._lock = Lock()
 
     def record(self, caller: str, tool: str) -> None:
-        """Note a call that succeeded."""
+        """Count a successful call."""
         with self._lock:
             counts = self._called.setdefault(caller, Counts())
             counts[tool] = counts.get(tool, 0) + 1
@@ -33,7 +33,7 @@ class CallEvidence:
                 self._called.popitem(last=False)
 
     def of(self, caller: str) -> dict[str, float]:
-        """Tool -> what is added to its score."""
+        """Return what to add to the score of each tool."""
         with self._lock:
             counts = dict(self._called.get(caller, ()))
         return {tool: min(ONCE * log2(1 + count), MAX_EVIDENCE) for tool, count in counts.items()}

@@ -1,6 +1,6 @@
-"""ToolCatalog: the tools, prompts and resources that there are now, a search over them, and why one is missing.
+"""ToolCatalog: the current tools, prompts and resources, a search over them, and the reason why a tool is missing.
 
-It unites what packs, declared tools, bundles and MCP servers offer, and does so again whenever one of them changes.
+It combines what packs, declared tools, bundles and MCP servers offer, again after each change.
 """
 
 import logging
@@ -54,13 +54,13 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("onetool")
 
-OWN, NAMED = "ot", 3.0  # the pack about all others; the score of a tool that the query names
-FURTHER = 20  # tools that are looked at beyond the limit, where calls of the past may change their order
-MANY_TOOLS, FIRST_REQUESTS_S = 5_000, 2.0  # whose search is prepared a moment after the start
-PATIENCE = 10.0  # seconds to wait for a server, where only its tools are of interest
+OWN, NAMED = "ot", 3.0  # the pack of tools about tools; the score of a tool that the query names
+FURTHER = 20  # extra results, because earlier calls may change their order
+MANY_TOOLS, FIRST_REQUESTS_S = 5_000, 2.0  # from this number on, the search is prepared a moment after the start
+LISTING_TIMEOUT = 10.0  # seconds to wait for servers when only the list of their tools is needed
 WORD = lazy_pattern(r"[^\W\d]\w*")
 GUESS = lazy_pattern(r"; did you mean [^;]*\?")
-# How errors of code name the pack of a missing tool, where the pack has other tools or is also a module of Python.
+# Errors of code about a missing tool whose pack has other tools or is also a Python module.
 NO_TOOL = lazy_pattern(
     r"AttributeError: (?:module )?'(\w+)'(?: object)? has no attribute|ImportError: cannot import name .* from '(\w+)'|"
     r"(\w+)\.\w+: there is no such tool|there is no tool '(\w+)\."
@@ -69,7 +69,7 @@ NO_NAME = lazy_pattern(r"there is no (?:pack|tool) |is not defined")
 
 
 class ToolCatalog:
-    """All tools, under their names."""
+    """All tools, by name."""
 
     def __init__(
         self,
@@ -79,17 +79,19 @@ class ToolCatalog:
         pending_changes: Callable[[], list[Mistake]],
         untrusted: "Callable[[], Untrusted | None]",
     ) -> None:
-        """`pending_changes` says what a reload would load; `untrusted`, which folder was found and is not used."""
+        """Create a catalogue. `pending_changes` returns the changes that a reload would load; `untrusted`, the ignored
+        folder.
+        """
         self.registry = registry
         self.mistakes: tuple[Mistake, ...] = ()
         self.prompts: Mapping[str, Prompt] = freeze({})
-        self.resources: Mapping[str, Resource] = freeze({})  # by their uri
-        self.servers: Servers | None = None  # none are configured
+        self.resources: Mapping[str, Resource] = freeze({})  # by URI
+        self.servers: Servers | None = None  # None: none are configured
         self._config = current.runtime.config
         self._bundles = bundles
         self._current, self._pending_changes, self._untrusted = current, pending_changes, untrusted
         self._own = Catalogue()
-        self._owners: ServerOwners | None = None  # where several processes share servers
+        self._owners: ServerOwners | None = None  # None: no other process shares servers
         self._local = Offered()
         self._logged: set[str] = set()
         self._index: tuple[Snapshot | None, SearchIndex] | None = None
@@ -99,30 +101,30 @@ class ToolCatalog:
         self._serves = False
         self._closed = Event()
         self._indexing = RLock()
-        self._listed: tuple[Any, ...] = ()  # what the servers had told when the tools were listed
-        self._listing = RLock()  # servers tell of their tools in a thread of their own
-        self._refreshing = RLock()  # one load for all who wait for it
+        self._listed: tuple[Any, ...] = ()  # the servers' listings when the tools were last listed
+        self._listing = RLock()  # servers report their tools in other threads
+        self._refreshing = RLock()  # concurrent refreshes share one load
         self._listeners: list[Callable[[], None]] = []
 
     # What there is
 
     def tools(self, allowed: Iterable[str] | None = None) -> ToolList:
-        """Return the tools to show, in order; with an allow-list exactly those."""
+        """Return the visible tools, in order; with an allow-list exactly the allowed ones."""
         return ToolList([one for one in self.current_snapshot().listed(allowed).held if is_shown(one)])
 
     def count(self, allowed: Iterable[str] | None = None) -> int:
-        """Return how many these are. Bundles that nobody has looked into yet are not loaded for that."""
+        """Return the number of visible tools, without loading bundles."""
         if allowed is not None:
             return len(self.tools(allowed))
         snapshot = self.current_snapshot()
         return sum(map(is_shown, snapshot.own())) + sum(map(count_shown, snapshot.lazy.values()))
 
     def each(self, allowed: Iterable[str] | None = None) -> Iterator[ToolSpec | LazyTool]:
-        """Yield the tools one by one, for callers that look at the first ones only."""
+        """Yield the visible tools one by one, for callers that need only the first ones."""
         return filter(is_shown, self.current_snapshot().each() if allowed is None else self.tools(allowed).held)
 
     def packs(self, allowed: Iterable[str] | None = None) -> list[str]:
-        """Return the packs that have tools to show."""
+        """Return the packs that have visible tools."""
         if allowed is not None:
             return [*dict.fromkeys(tool.pack for tool in self.tools(allowed).held)]
         snapshot = self.current_snapshot()
@@ -130,21 +132,21 @@ class ToolCatalog:
         return [*dict.fromkeys([*own, *shown_packs(snapshot.lazy)])]
 
     def texts(self, allowed: Iterable[str] | None = None) -> list[object]:
-        """Return objects that differ whenever a list of the tools would. A lazy tool that has changed is another
-        object, and so is its pack, whether or not the tool is switched on.
+        """Return objects that change whenever a list of the tools would change. A changed lazy tool is a new object in
+        a new pack, whether or not the tool is enabled.
         """
         if allowed is None:
             snapshot = self.current_snapshot()
-            return [*map(_said, filter(is_shown, snapshot.own())), snapshot.lazy]
-        return [*map(_said, self.tools(allowed).held)]
+            return [*map(_listed_text, filter(is_shown, snapshot.own())), snapshot.lazy]
+        return [*map(_listed_text, self.tools(allowed).held)]
 
     def search(
         self, query: str, limit: int = 5, allowed: Collection[str] | None = None, pack: str | None = None
     ) -> list[tuple[ToolSpec, float]]:
-        """Return the tools that fit a query best, of all or of one pack. Our own, which are about tools, come last
-        unless they are named. Raises BadArguments if there is no such pack.
+        """Return the tools that best match a query, from all packs or one. Our own tools, which are about tools, come
+        last unless the query names them. Raises BadArguments for an unknown pack.
         """
-        self._current.runtime.recorder.flush()  # the last calls count, too
+        self._current.runtime.recorder.flush()  # counts the latest calls
         snapshot, counted = self.current_snapshot(), self._evidence.of(owner())
         if pack is not None:
             allowed = _names_in_pack(pack, snapshot, allowed)
@@ -156,13 +158,13 @@ class ToolCatalog:
         return sorted(found, key=lambda one: (one[0].pack == OWN and one[1] < NAMED, -one[1]))[:limit]
 
     def count_call(self, event: "CallEvent") -> None:
-        """Note a call that succeeded: in its caller's searches the tool counts a little more."""
+        """Count a successful call, which ranks the tool a little higher in its caller's searches."""
         self.shapes.observe(event)
         if event.error is None and event.spec is not None and not event.spec.name.startswith(f"{OWN}."):
             self._evidence.record(event.principal.owner, event.spec.name)
 
     def _search_index(self, snapshot: Snapshot) -> "SearchIndex":
-        """Return the index in step with these tools: only new ones are read."""
+        """Return the index, updated for these tools."""
         from onetool.services.search import SearchIndex
 
         with self._indexing:
@@ -175,11 +177,11 @@ class ToolCatalog:
                 else:
                     index = known[1]
                     index.update(specs, snapshot.lazy, kept)
-                known = self._index = (snapshot if is_current else None, index)  # else the next search looks again
+                known = self._index = (snapshot if is_current else None, index)  # else the next search updates it again
             return known[1]
 
     def real_name(self, name: str) -> str:
-        """Resolve an alias, or a name as code spells it (`files.read_text` for `files.read-text`)."""
+        """Resolve an alias, or a name as code writes it (`files.read_text` for `files.read-text`)."""
         if name in self.registry:
             return name
         from onetool.script.names import ScriptNames
@@ -192,50 +194,52 @@ class ToolCatalog:
         return self.registry.snapshot()
 
     def server_packs(self, allowed: Collection[str] | None = None) -> Collection[str]:
-        """Return the packs of servers that are still starting: their tools are not known yet."""
+        """Return the packs of servers that are still starting, whose tools are not known yet."""
         return () if self.servers is None else self.servers.packs(allowed)
 
     def server_health(self) -> "Mapping[str, BriefHealth]":
         return {} if self.servers is None else self.servers.brief_health()
 
     def on_change(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Call `callback`, in any thread, whenever the tools change. Returns a function that ends that."""
+        """Call `callback`, in any thread, whenever the tools change. Returns a function that unsubscribes."""
         self._listeners.append(callback)
         return lambda: self._listeners.remove(callback)
 
     def refuse_switched_off(self, name: str, result: "ToolResult", allowed: Collection[str] | None) -> None:
-        """Raises a BundleError where a call of this name failed because of a switch or a limit."""
+        """Raise BundleError if a call of this name failed because of a switch or a limit."""
         if result.error is not None:
             self._bundles.refuse(self.registry.get(self.real_name(name)), result, allowed)
 
     # Keeping up with changes
 
     def warm_bundles(self) -> bool:
-        """Open the bundles before they are needed. False if there are none. For servers."""
+        """Open the bundles in advance. Returns False if there are none. Used by servers."""
         return self._bundles.warm()
 
     def warm_search(self) -> None:
-        """Load the meanings of tools before somebody searches. For servers; in any thread.
+        """Load the embeddings of tools before the first search. Used by servers, in any thread.
 
-        From now on no search waits for meanings: until they are there, words answer.
+        From now on no search waits for embeddings: until they are loaded, searches match words only.
         """
         self._serves = True
         if len(self.registry) < MANY_TOOLS:
             self._prepare_search()
-        else:  # that takes seconds of the processor: the first requests come first
+        else:  # takes seconds of processor time: let the first requests go first
             wait = (FIRST_REQUESTS_S,)
             Thread(target=self._prepare_search, args=wait, name="onetool-search", daemon=True).start()
 
     def _prepare_search(self, seconds: float = 0.0) -> None:
         try:
-            self._bundles.searched()  # the words, which are all that REST's search needs
+            self._bundles.searched()  # the words are all that REST's search needs
             if not self._closed.wait(seconds):
                 self._search_index(self.current_snapshot()).load_meanings()
-        except Exception as error:  # noqa: BLE001 - the first search tries again, and tells its caller
+        except Exception as error:  # noqa: BLE001 - the first search tries again and reports the error
             log.warning("the search could not be prepared: %s: %s", type(error).__name__, error)
 
     def apply(self, config: "Config", own: Catalogue, read: Iterable[Catalogue]) -> Callable[[], None]:
-        """List the tools of another config. Returns what ends servers that are no longer configured as they were."""
+        """List the tools of another config. Returns a function that stops servers whose configuration has changed or is
+        gone.
+        """
         self._config = config
         packs, declared = read
         self._own, self._local = own, Offered(own, packs, declared)
@@ -260,20 +264,20 @@ class ToolCatalog:
 
     @property
     def untrusted(self) -> "Untrusted | None":
-        """The project's folder that was found here and is not used."""
+        """The project folder that was found but is not used."""
         return self._untrusted()
 
     def refresh_sync(self) -> None:
-        """Load the tools of bundles again if they have changed: another process may have done that."""
+        """Reload the tools of bundles if they have changed, perhaps by another process."""
         if not self._bundles.is_current():
             with self._refreshing:
-                if not self._bundles.is_current():  # another thread may have been faster
+                if not self._bundles.is_current():  # another thread may have refreshed them
                     self._list()
 
     async def refresh(self, at_once: bool = False) -> None:
-        """Refresh on an event loop: reading files and loading many tools happens in a thread.
+        """Refresh on an event loop; files are read and tools loaded in a thread.
 
-        A change by another process counts after a moment; with `at_once`, immediately.
+        A change by another process is seen after a moment; with `at_once`, immediately.
         """
         if not self._bundles.is_unchanged(at_once):
             from asyncio import to_thread
@@ -282,9 +286,9 @@ class ToolCatalog:
                 await to_thread(self.refresh_sync)
 
     async def find_version(self, version: "ToolVersion") -> SingleTool:
-        """Find a version of a bundle's tool. Raises a BundleError if it is not there or switched off."""
-        service = self._bundles.service  # before the refresh, which looks after bundles that are open
-        if not self._bundles.is_unchanged(at_once=True):  # what somebody has switched off is not called any more
+        """Find a version of a bundle's tool. Raises BundleError if it is missing or disabled."""
+        service = self._bundles.service  # before the refresh, which checks only open bundles
+        if not self._bundles.is_unchanged(at_once=True):  # a tool disabled by another process must not be called
             await self.refresh(at_once=True)
         if (found := service.ready(version)) is not None:
             return found
@@ -293,11 +297,11 @@ class ToolCatalog:
         return await to_thread(service.make_ready, version)
 
     async def wait_for_servers(self, packs: Iterable[str] | None = None) -> None:
-        """Wait for servers whose tools are not known yet: of those packs, or all; until they tell, or can't."""
+        """Wait until the servers of these packs, or all servers, have listed their tools or failed."""
         if self.servers is not None and (names := self.servers.unlisted(packs)):
-            with suppress(ToolFailure):  # it is closing
+            with suppress(ToolFailure):  # the app is closing
                 await self.servers.wait_connected(
-                    names, retry=packs is not None, seconds=PATIENCE if packs is None else None
+                    names, retry=packs is not None, seconds=LISTING_TIMEOUT if packs is None else None
                 )
         if self.servers is not None and packs is not None and self.servers.listings() != self._listed:
             from asyncio import to_thread
@@ -305,8 +309,8 @@ class ToolCatalog:
             await to_thread(self._catch_up)
 
     async def wait_for_tool(self, name: str) -> None:
-        """Wait for the server of a tool that is not there: until it has listed its tools, here or in another process
-        that runs it, and they are in the registry.
+        """Wait for the server of a missing tool until the server's tools are registered. The server may run in another
+        process.
         """
         packs = [name.partition(".")[0]]
         await self.wait_for_servers(packs)
@@ -316,7 +320,7 @@ class ToolCatalog:
             await to_thread(self._catch_up, packs)
 
     def _catch_up(self, packs: Iterable[str] = ()) -> None:
-        """List what servers have told meanwhile: who was told may be about to list it, or lists it now."""
+        """Register what servers have listed since. The thread that received a listing may be about to register it."""
         if (servers := self.servers) is None:
             return
         servers.follow_others(packs)
@@ -326,12 +330,12 @@ class ToolCatalog:
             self._list()
 
     def wait_for_servers_sync(self, packs: Iterable[str] | None = None) -> None:
-        """Wait for servers in callers that are not async."""
+        """Wait for servers, for callers that are not async."""
         if self.servers is not None and (names := self.servers.unlisted(packs)):
-            self.servers.wait_connected_sync(names, PATIENCE if packs is None else None)
+            self.servers.wait_connected_sync(names, LISTING_TIMEOUT if packs is None else None)
 
     def share_servers(self, owners: "ServerOwners") -> None:
-        """Run a stdio server in only one of several processes from now on: `owners` say which."""
+        """Run each stdio server in only one of several processes from now on; `owners` decides which."""
         self._owners = owners
         if self.servers is not None:
             self.servers.share(owners)
@@ -346,9 +350,9 @@ class ToolCatalog:
         return runtime.documents("servers"), runtime.documents("logins")
 
     def _list(self) -> None:
-        """Register all current tools under their names. Runs again whenever a server's tools change."""
+        """Register all current tools by name. Runs again whenever a server's tools change."""
         with self._listing:
-            listed = () if self.servers is None else self.servers.listings()  # before it is read: it may change now
+            listed = () if self.servers is None else self.servers.listings()  # read first, as it may change
             waiting = self.server_packs()  # their tools may not be known yet
             offers = self._bundles.add_bundles(self._offered(), waiting)
             tools, mistakes = united(offers)
@@ -360,7 +364,7 @@ class ToolCatalog:
             self.resources = add_first({}, ((one.uri, one) for offer in offers for one in offer.resources), mistakes)
             found = lint_config(self._config, self.registry, waiting, lambda: self._current.runtime.documents("tokens"))
             self.mistakes = (*mistakes, *found)
-            for mistake in mistakes:  # the rest is for `onetool check`
+            for mistake in mistakes:  # `onetool check` reports the others
                 if str(mistake) not in self._logged:
                     self._logged.add(str(mistake))
                     log.log(logging.ERROR if mistake.severity == "error" else logging.WARNING, "%s", mistake)
@@ -372,13 +376,13 @@ class ToolCatalog:
 
     def _offered(self) -> Offered:
         if self.servers is None:
-            return replace(self._local)  # another object: what is derived is made anew
+            return replace(self._local)  # a new object, so that everything derived from it is rebuilt
         return replace(self._local, served=self.servers.load(), servers=tuple(self.servers.enabled()))
 
     # Why something is missing
 
     def why_missing(self, name: str) -> ToolFailure | None:
-        """Explain what is wrong with a missing tool, or with its pack or its server."""
+        """Explain why a tool is missing: a problem of the tool, its pack or its server."""
         if (gone := self._missing_alias_target(name)) is not None:
             return gone
         pack = name.partition(".")[0]
@@ -388,41 +392,43 @@ class ToolCatalog:
             of_its_pack = mistake.key == "packs" and Path(mistake.file or "").stem == pack
             if of_its_pack or mistake.key == name or (mistake.key or "").endswith(f" ({name})"):
                 return ToolFailure(f"it was refused: {self._current.redact(str(mistake))}", reason="refused")
-        if self.untrusted is not None and pack not in self.registry.packs():  # it is not read to find out
+        if self.untrusted is not None and pack not in self.registry.packs():  # untrusted files aren't read to find out
             return ToolFailure(self.untrusted.short)
         return self._not_loaded()
 
     def explain_call(self, result: "ToolResult", name: str) -> "ToolResult":
-        """Return the result; an error says why the tool is missing."""
+        """Return the result, with the reason added to an error about a missing tool."""
         if result.error is None or name in self.registry:
             return result
         why = self.why_missing(name)
         return result if why is None else replace(result, error=_with_reason(result.error, why))
 
     def explain_run(self, result: "RunResult", words: Iterable[str]) -> "RunResult":
-        """Explain errors of code that uses these names: a server, a folder or the target of an alias may be missing."""
+        """Explain an error of code that uses these names by a missing server, folder, or target of an alias."""
         if (error := result.error) is None:
             return result
-        servers, told = self.servers, dict.fromkeys(WORD.findall(error.message))
-        both = () if servers is None else (one for one in words if one in told and one not in self.registry.packs())
-        aliases = (self._missing_alias_target(word) for word in told if word in self._config.aliases)
+        servers, named = self.servers, dict.fromkeys(WORD.findall(error.message))
+        both = () if servers is None else (one for one in words if one in named and one not in self.registry.packs())
+        aliases = (self._missing_alias_target(word) for word in named if word in self._config.aliases)
         why = next(filter(None, chain(map(servers.missing, both) if servers else (), aliases)), None)
         if why is None and self.untrusted is not None and NO_NAME.search(error.message):
             why = ToolFailure(self.untrusted.short)
         if why is None and self.servers is not None and (found := NO_TOOL.search(error.message)):
             why = self.servers.missing(found[found.lastindex or 0])
-            if why is not None and "Error: " in found[0]:  # Python speaks of its own module
+            if why is not None and "Error: " in found[0]:  # Python means its own module
                 error = replace(error, message=message_of(why), hints=error.hints[:1])
         if why is None and (NO_NAME.search(error.message) or NO_TOOL.search(error.message)):
             why = self._not_loaded()
         return result if why is None else replace(result, error=_with_reason(error, why))
 
     def names_in_code(self, code: str) -> set[str]:
-        """Return the names that code uses, also by aliases and snippets. Empty where nothing could be missing."""
+        """Return the names that code uses, including those in its aliases and snippets. Empty if there are no
+        servers.
+        """
         if self.servers is None:
             return set()
         words = set(WORD.findall(code))
-        if self.servers.unlisted(words):  # else it does not matter what they mean there
+        if self.servers.unlisted(words):  # else parsing would make no difference
             from onetool.script.parse import names_used_in
 
             used = names_used_in(code)
@@ -442,18 +448,22 @@ class ToolCatalog:
         return ToolFailure(f"{name} is an alias of {target}, and there is no tool {target}{near}", reason="refused")
 
     def _not_loaded(self) -> ToolFailure | None:
-        """Return the pending changes as the reason for a missing tool. Only callers who may edit read file names."""
+        """Return pending changes as the reason for a missing tool. File names are included only for callers who may
+        edit.
+        """
         if (behind := self._bundles.why_behind()) is not None:
             return behind
         if not (pending := self._pending_changes()):
             return None
         if not current_principal.get().may("edit"):
-            return ToolFailure("files of this server have changed and are not loaded yet: tell its owner")
+            return ToolFailure("files of this server have changed and are not loaded yet: ask its owner to reload")
         return ToolFailure(f"not loaded yet: {self._current.redact('; '.join(map(str, pending)))}")
 
 
 def _names_in_pack(pack: str, snapshot: Snapshot, allowed: Collection[str] | None) -> set[str]:
-    """Return the allowed tools of a pack, which may be named as code writes it. Raises BadArguments if it has none."""
+    """Return the allowed tools of a pack, named as in the registry or in code. Raises BadArguments if there are
+    none.
+    """
     words = {as_identifier(own): own for own in snapshot.packs()} | {own: own for own in snapshot.packs()}
     tools = snapshot.packs()[words[pack]].held.values() if pack in words else ()
     names = {tool.name for tool in tools if allowed is None or tool.name in allowed}
@@ -463,7 +473,7 @@ def _names_in_pack(pack: str, snapshot: Snapshot, allowed: Collection[str] | Non
     return names
 
 
-def _said(tool: ToolSpec | LazyTool) -> object:
+def _listed_text(tool: ToolSpec | LazyTool) -> object:
     return (tool.name, tool.description) if isinstance(tool, ToolSpec) else tool
 
 
@@ -472,7 +482,7 @@ def _lazy(offers: Iterable[Catalogue]) -> LazyPacks:
 
 
 def _with_reason(error: "ToolError", why: ToolFailure) -> "ToolError":
-    """Add the reason to the error. A certain reason replaces the guess at what else may have been meant."""
+    """Add the reason to the error. If the reason is certain, it replaces the guess at what was meant."""
     message = error.message
     if message_of(why) not in message:
         message = f"{GUESS.sub('', message) if why.reason else message}; {message_of(why)}"

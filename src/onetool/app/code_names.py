@@ -1,6 +1,7 @@
-"""What code of `run` can say, for editors that complete it: packs with their tools, functions, modules, snippets.
+"""The names that code of `run` can use, for completion in editors: packs with their tools, functions, modules,
+snippets.
 
-Names are as code writes them, which is not always what a tool is called.
+Names are given as code writes them, which can differ from the names of the tools.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -32,10 +33,10 @@ class CodeParameter(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 
 
 class CodeTool(msgspec.Struct, frozen=True, kw_only=True):
-    """A tool. `name` is what code writes behind the dot; `tool` is what the tool is called."""
+    """A tool that code can call."""
 
-    name: Annotated[str, Meta(description="What code writes behind the dot.")]
-    tool: Annotated[str, Meta(description="What the tool is called.")]
+    name: Annotated[str, Meta(description="The name after the dot, as code writes it.")]
+    tool: Annotated[str, Meta(description="The name of the tool.")]
     signature: str
     summary: str
     parameters: list[CodeParameter]
@@ -48,7 +49,7 @@ class CodePack(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CodeSnippet(msgspec.Struct, frozen=True, kw_only=True):
-    """A snippet; `usage` is how it is called."""
+    """A snippet; `usage` shows how to call it."""
 
     name: str
     description: str
@@ -57,7 +58,7 @@ class CodeSnippet(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CodeNames(msgspec.Struct, frozen=True, kw_only=True):
-    """All names. `functions` are tools that have no pack; `aliases` are names for tools."""
+    """All names that code can use."""
 
     packs: list[CodePack]
     functions: Annotated[list[CodeTool], Meta(description="Tools without a pack.")]
@@ -68,7 +69,7 @@ class CodeNames(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def code_names(catalogue: Snapshot, config: Config, allowed: Collection[str] | None) -> CodeNames:
-    """Return the names that code may use; under an allow-list, only what may be called."""
+    """Return the names that code may use; with an allow-list, only those that may be called."""
     names = ScriptNames(catalogue, config.aliases)
 
     def shown(spec: ToolSpec) -> bool:

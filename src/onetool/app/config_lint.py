@@ -1,4 +1,4 @@
-"""Finds keys of a config that have no effect, or can have none; `onetool check` prints them."""
+"""Finds keys of a config that have no effect; `onetool check` prints them."""
 
 import os
 import time
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from onetool.sources.packs import Registry
 
 SOON_S = 14 * 24 * 3600
-TOKENS = (".has-tokens", "access_tokens/tokens.json")  # what reads tokens is loaded only if one of these is there
+TOKENS = (".has-tokens", "access_tokens/tokens.json")  # token support is loaded only if one of these exists
 
 
 def may_store_tokens(config: "Config") -> bool:
@@ -29,7 +29,7 @@ def may_store_tokens(config: "Config") -> bool:
 def lint_config(
     config: "Config", registry: "Registry", waiting: Collection[str], tokens: "Callable[[], Documents]"
 ) -> list[Mistake]:
-    """`waiting` are packs of servers, whose tools may not be known yet; `tokens`: where tokens are stored."""
+    """Return mistakes in a config. `waiting` are packs of servers whose tools may not be known yet."""
     linter = _Linter(config, registry, waiting)
     found = [*linter.secrets(), *linter.settings(), *linter.folders(), *linter.names(), *linter.hosts()]
     if config.otel is not None:
@@ -57,7 +57,7 @@ class _Linter(NamedTuple):
             yield self.warning(name, message, "choose a longer one", self.config.secrets.file)
 
     def settings(self) -> Iterator[Mistake]:
-        """Yield settings that nothing reads, and those of access that a person should know of."""
+        """Yield settings that no pack reads, and settings of `http` that affect access."""
         known = self.registry.packs() if self.config.settings else ()
         for name in self.config.settings:
             if name not in known:
@@ -66,7 +66,7 @@ class _Linter(NamedTuple):
             yield self.warning("settings.fs.roots", "the folders of fs have a key of their own: fs: {roots: […]}")
         http = self.config.http
         if http.jwt is not None and http.url is None:
-            message = "without http.url, clients are told the address of their request, which is another behind a proxy"
+            message = "without http.url, clients get the address of their own request, which is wrong behind a proxy"
             yield self.warning(
                 "http.jwt", message, "set http.url to the address that clients use: https://tools.example.com"
             )
@@ -74,7 +74,7 @@ class _Linter(NamedTuple):
         if http.local is not None:
             from onetool.app.access import is_loopback_name, local_role
 
-            message = f"clients on this machine need no credential, and have the role {http.local}"
+            message = f"clients on this machine need no credential and have the role {http.local}"
             if self.config.cluster is not None:
                 message = "it has no effect, because the config has a cluster"
             elif not is_loopback_name(http.host):
@@ -97,10 +97,8 @@ class _Linter(NamedTuple):
         allowed = [Path(os.path.realpath(folder)) for folder in within or ()]
         for number, (root, real) in enumerate(roots):
             if within is not None and not any(map(real.is_relative_to, allowed)):
-                message = f"{root} lies outside of the project, so that fs does not open it"
-                hint = (
-                    "the person can allow it in fs.roots of ~/.onetool/onetool.yaml, or name this config with --config"
-                )
+                message = f"{root} is outside the project, so fs does not open it"
+                hint = "allow it in fs.roots of ~/.onetool/onetool.yaml, or pass this config with --config"
                 yield self.warning(f"fs.roots[{number}]", message, hint)
         for number, topic in enumerate(self.config.topics):
             file = Path(os.path.realpath(topic.file))
@@ -122,7 +120,7 @@ class _Linter(NamedTuple):
                 yield self.warning(f"allowedHosts[{number}]", why)
 
     def names(self) -> Iterator[Mistake]:
-        """Yield names of packs and tools that are not there."""
+        """Yield names of packs and tools that don't exist."""
         config, http = self.config, self.config.http
         if config.texts.packs:
             known = {*self.registry.packs(), *self.waiting}
@@ -143,7 +141,7 @@ class _Linter(NamedTuple):
                     yield from self.unmatched(f"http.jwt.claims.{claim}[{value!r}].tools", grant.tools)
 
     def functions(self) -> Iterator[Mistake]:
-        """Yield aliases that can't be used, and tools and aliases that are named like a pack."""
+        """Yield aliases that can't be used, and tools and aliases with the name of a pack."""
         from onetool.script.names import ScriptNames
 
         targets = {name: to for name, to in self.config.aliases.items() if to.partition(".")[0] not in self.waiting}
@@ -154,22 +152,22 @@ class _Linter(NamedTuple):
         for word in names.shared(map(as_identifier, self.waiting)):
             name = names.functions[word].name
             key, what = ("aliases", "the alias") if word in targets else ("tools", "the tool")
-            message = f"a pack is called {word}, too: {word}() calls {what}, and {word}.NAME() a tool of the pack"
+            message = f"a pack is also called {word}: {word}() calls {what}, and {word}.NAME() a tool of the pack"
             yield self.warning(f"{key}.{word if word in targets else name}", message, "rename one of them")
 
     def unmatched(self, key: str, names: Collection[str] | None) -> Iterator[Mistake]:
-        """Yield names that no tool has, and patterns that none fits, unless a server may still list such a tool."""
+        """Yield names and patterns that match no tool, unless a server may still list one."""
         if not names:
             return
         for name in self.registry.unmatched(names):
             pack = name.partition(".")[0]
             if not len(AllowList((pack,), self.waiting)) if is_pattern(pack) else pack not in self.waiting:
                 known = [f"{one}.*" for one in self.registry.packs()] if is_pattern(name) else self.registry.names()
-                message = f"no tool fits {name}" if is_pattern(name) else f"no tool is called {name}"
+                message = f"no tool matches {name}" if is_pattern(name) else f"no tool is called {name}"
                 yield self.warning(key, message, did_you_mean(name, known))
 
     def tokens(self, documents: "Documents") -> Iterator[Mistake]:
-        """Yield tokens that end, and those whose name a stored token has, too."""
+        """Yield tokens that expire soon or were revoked, and tokens with the name of a stored token."""
         from onetool.app.access import as_stored, shown_time, token_store
         from onetool.services.access_tokens import LOSS_FIX, TokenStoreError
 
@@ -180,16 +178,16 @@ class _Linter(NamedTuple):
             if loss := store.loss:
                 yield Mistake(message=loss, key="http.tokens", hint=LOSS_FIX, severity="warning")
         except TokenStoreError as error:
-            if not documents.is_shared:  # that a database is away is told elsewhere
+            if not documents.is_shared:  # an unreachable database is reported elsewhere
                 yield Mistake(message=str(error), key="http.tokens")
         for number, token in enumerate(map(as_stored, self.config.http.tokens)):
             key, file = f"http.tokens[{number}]", str(self.config.path)
             if token.name in stored:
-                message = f"a token that was stored is called {token.name}, too, and is refused"
-                yield Mistake(message=message, file=file, key=f"{key}.name", hint="rename this one, or revoke both")
+                message = f"a stored token is also called {token.name}, and is refused"
+                yield Mistake(message=message, file=file, key=f"{key}.name", hint="rename this token, or revoke both")
             if token.hash in revoked:
-                yield self.warning(key, f"{token.name} was revoked, and is refused", "remove it from the config")
+                yield self.warning(key, f"{token.name} was revoked and is refused", "remove it from the config")
             if token.expires is not None and (left := token.expires - time.time()) < SOON_S:
                 message = f"{token.name} {'expired' if left <= 0 else 'expires'} on {shown_time(token.expires)}"
-                hint = f"make another one: onetool tokens add {token.name} --print"
+                hint = f"create a new one: onetool tokens add {token.name} --print"
                 yield self.warning(f"{key}.expires", message, hint)

@@ -1,4 +1,4 @@
-"""The database of the config: opened when it is first needed, and kept over reloads that do not change it."""
+"""The database of the config: opened when first needed, and kept over reloads that don't change it."""
 
 import logging
 import os
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 FOLDER = "database"
 SCHEMES = ("postgresql://", "postgres://")
 Tables = Literal["made", "required", "any"]
-"""Whether missing tables are made or an error when a database is first used; "any": they are not checked."""
+"""Whether missing tables are created or an error when a database is first used; "any" doesn't check them."""
 
 log = logging.getLogger("onetool.database")
 
 
 class AppDatabase:
-    """The databases of an app. Missing tables of a PostgreSQL are an error, unless it `makes_tables`."""
+    """The databases of an app. Missing PostgreSQL tables are an error, unless `makes_tables` is set."""
 
     def __init__(self, config: "Config", *, makes_tables: bool = False) -> None:
         self._config = config
@@ -41,7 +41,7 @@ class AppDatabase:
         self._workers: Database | None = None
 
     def get(self) -> "Database | None":
-        """Return the database of the config; None if it has none. It may be away. Raises ConfigError."""
+        """Return the database of the config; None if it has none. It may be unreachable. Raises ConfigError."""
         if self._config.database is None:
             return None
         with self._lock:
@@ -50,7 +50,7 @@ class AppDatabase:
             return self._opened
 
     def state(self) -> "Database":
-        """Return the database of all stores: the one of the config, else `state.db` in the state folder."""
+        """Return the database of all stores: the config's database, else `state.db` in the state folder."""
         if (shared := self.get()) is not None:
             return shared
         return self._state_file()
@@ -62,8 +62,8 @@ class AppDatabase:
             return self._state
 
     def require_file(self) -> None:
-        """Raise DatabaseError if `state.db` exists and can't be read. A damaged one is replaced and logged. PostgreSQL
-        may be away at first.
+        """Raise DatabaseError if `state.db` exists and can't be read. A damaged file is replaced and logged. PostgreSQL
+        is not checked, because it may be unreachable at first.
         """
         if self._config.database is not None or not os.path.lexists(state_file(self._config)):
             return
@@ -71,17 +71,17 @@ class AppDatabase:
         with suppress(DamagedDatabaseError):
             state.require()
         state.require()
-        state.stamp()  # keeps a connection open: from now on, no other process can lock the file for itself
+        state.stamp()  # keeps a connection open, so that no other process can lock the file exclusively
         if state.is_read_only:
             log.warning("%s is read-only: nothing is stored", state.file)
 
     def rates(self) -> "SharedWindows | None":
-        """Return the windows of requests and sign-ins; None if no other process counts them."""
+        """Return the rate windows of requests and sign-ins; None if no other process shares them."""
         database = self._workers or self.get()
         return None if database is None else self._windows_in(database)
 
     def tool_rates(self) -> "SharedWindows":
-        """Return the windows of calls of limited tools, which commands count as well."""
+        """Return the rate windows of limited tools, which commands share."""
         return self._windows_in(self.state())
 
     def _windows_in(self, database: "Database") -> "SharedWindows":
@@ -93,8 +93,8 @@ class AppDatabase:
             return self._windows[database]
 
     def share_rates(self, replicas: "Callable[[], int]", workers: "Database | None" = None) -> None:
-        """Set among how many `replicas` a rate is divided while the database is away, and a database for rates alone,
-        which the `workers` of one machine share.
+        """Set by how many `replicas` a rate is divided while the database is unreachable, and a database for rates
+        alone that the `workers` of one machine share.
         """
         self._replicas, self._workers = replicas, workers
 
@@ -113,14 +113,14 @@ class AppDatabase:
 
 
 def cache_folder(config: "Config") -> Path:
-    """Return the folder of this machine's caches of the database. It can be deleted at any time."""
+    """Return this machine's cache folder for the database. It can be deleted at any time."""
     from hashlib import sha256
     from urllib.parse import urlsplit
 
     try:
         place = urlsplit(str(config.database))
         text = f"{place.netloc.rpartition('@')[2]}{place.path}?{place.query}"  # without the password, which may change
-    except ValueError:  # opening it says what is wrong
+    except ValueError:  # opening it reports the error
         text = str(config.database)
     return config.home / FOLDER / sha256(text.encode()).hexdigest()[:16]
 
@@ -136,7 +136,7 @@ def open_state(config: "Config") -> "Iterator[Database]":
 
 
 def open_state_file(config: "Config") -> "SqliteDatabase":
-    """Open `state.db`, and take over what the version before has kept in files."""
+    """Open `state.db`, and import the files of older versions."""
     from onetool.database.sqlite import SqliteDatabase
 
     database = SqliteDatabase(state_file(config), makes_folder=True)
@@ -153,13 +153,15 @@ def state_file(config: "Config") -> Path:
 
 
 def open_database(config: "Config", tables: Tables = "any") -> "Database":
-    """Open the database of a config that has one. Nothing is connected yet.
+    """Open the database of a config that has one, without connecting.
 
-    Raises ConfigError. Its message doesn't quote the address, which may hold a password.
+    Raises ConfigError, whose message doesn't quote the address, because it may contain a password.
     """
     url = str(config.database)
     if not url.startswith(SCHEMES):
-        raise _mistake(config, "database must be the address of a PostgreSQL", "write postgresql://user@host/name")
+        raise _mistake(
+            config, "database must be the address of a PostgreSQL database", "write postgresql://user@host/name"
+        )
     try:
         from onetool.database.migrations import require_tables
         from onetool.database.postgres import MAX_CONNECTIONS, Postgres, is_url
@@ -168,7 +170,7 @@ def open_database(config: "Config", tables: Tables = "any") -> "Database":
         raise _mistake(config, message, "pip install 'psycopg[binary,pool]'") from None
     if not is_url(url):
         hint = "write postgresql://user:password@host:5432/name, with %40 for @ and %2F for / in a password"
-        raise _mistake(config, "PostgreSQL does not understand the address of the database", hint)
+        raise _mistake(config, "PostgreSQL can't parse the address of the database", hint)
     prepare = {"made": _make_tables, "required": require_tables, "any": None}[tables]
     most = MAX_CONNECTIONS if config.cluster is None else config.cluster.connections
     return Postgres(url, prepare, most)
@@ -178,7 +180,7 @@ def _make_tables(database: "Database") -> None:
     from onetool.database.migrations import migrate
 
     if done := migrate(database):
-        log.warning("tables of the database were missing, and were made: %s", ", ".join(done))
+        log.warning("created missing tables of the database: %s", ", ".join(done))
 
 
 def _mistake(config: "Config", message: str, hint: str) -> ConfigError:

@@ -1,7 +1,7 @@
-"""Copies all state from one place to another: `onetool db import` and `export`.
+"""Copies all state from one place to another, for `onetool db import` and `export`.
 
-A place is a database and, for `state.db`, the folder with the bundles beside it. Tables are copied as they are.
-Documents are decrypted, and encrypted for the target. What was revoked or ended in either place stays so.
+A place is a database and, for `state.db`, the folder with the bundles beside it. Tables are copied unchanged. Documents
+are decrypted, and encrypted for the target. What was revoked or ended in either place stays so.
 """
 
 import time
@@ -35,18 +35,18 @@ from onetool.sources.bundles.rules import BundleStore
 from onetool.sources.bundles.transfer import export_bundles, import_bundles
 from onetool.sources.mcp_servers.server_cache import count_approved
 
-Tell = Callable[[str, int, int], None]  # the store, how many are done, of how many
-MAX_LOCK_S = 10.0  # to wait for replicas that change the same document
+Tell = Callable[[str, int, int], None]  # the store, the number of copied items, the total
+MAX_LOCK_S = 10.0  # seconds to wait for replicas that change the same document
 OLD = (
-    "the version before has written this file, and it is not copied: run `ONETOOL_HOME={0} onetool db` once, with a "
-    "config that has no `database`, to take it over into {0}/state.db; then import again"
+    "an older version has written this file, and it is not copied: run `ONETOOL_HOME={0} onetool db` once, with a "
+    "config that has no `database`, to move it into {0}/state.db; then import again"
 )
-OTHER = "something else is there under this name"
+OTHER = "the target has different content under this name"
 OTHER_KEY = (
-    "The audit log keeps its own key, and the copied lines have another one: `onetool audit --args` doesn't find them."
+    "The audit log keeps its own key, and the copied lines have another key: `onetool audit --args` doesn't find them."
 )
 
-# Tables about running processes, tables that are copied in another way, and those that each database keeps.
+# Tables about running processes, tables that are copied in another way, and tables that belong to one database.
 NOT_COPIED = {
     "onetool_migrations",
     "counters",
@@ -59,15 +59,15 @@ NOT_COPIED = {
     "mcp_sessions",
     "mcp_tasks",
 }
-STORE_NAMES = {"ask": "sessions"}  # by the first word of a table's name, if different
+STORE_NAMES = {"ask": "sessions"}  # first word of a table's name -> its store, if different
 
 
 class CopyError(OneToolError):
-    """Nothing was copied."""
+    """The copy failed before anything was copied."""
 
 
 class Place(NamedTuple):
-    """A database, and the folder with the bundles as files; None if bundles are rows of the database, or not there."""
+    """A database, and the folder of bundles stored as files; None if bundles are rows of the database or missing."""
 
     database: Database
     folder: Path | None
@@ -84,13 +84,13 @@ class Place(NamedTuple):
 
 
 def has_state(folder: Path) -> bool:
-    """Return whether a folder is a home with something in it, or an export."""
+    """Return whether a folder is an export or a home with any state."""
     return (folder / STATE_FILE).exists() or (folder / bundles.FOLDER).is_dir() or bool(old_files(folder))
 
 
 @contextmanager
 def open_place(path: Path, file: Path | None = None) -> Iterator[Place]:
-    """Open a home, an export, or a copy of a `state.db`. `file` is the database of a home, if that is elsewhere."""
+    """Open a home, an export, or a copy of a `state.db`. `file` is the database of a home, if stored elsewhere."""
     folder = path if path.is_dir() else None
     with closing(SqliteDatabase(file or (path if folder is None else path / STATE_FILE), is_source=True)) as database:
         yield Place(database, folder)
@@ -98,25 +98,25 @@ def open_place(path: Path, file: Path | None = None) -> Iterator[Place]:
 
 @contextmanager
 def open_export(folder: Path) -> Iterator[Place]:
-    """Make a folder for an export, which can be used as a home. Raises CopyError if it isn't empty."""
+    """Create a folder for an export, which can be used as a home. Raises CopyError if it isn't empty."""
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         is_empty = not any(folder.iterdir())
         if is_empty:
-            make_state_folder(folder)  # before the first file is in it
+            make_state_folder(folder)  # before it contains a file
     except OSError as error:
         raise CopyError(f"{folder} can't be used: {error.strerror or error}") from None
     if not is_empty:
         raise CopyError(f"{folder} is not empty: name an empty folder, or one that doesn't exist yet")
     with open_place(folder) as place:
-        place.database.write(lambda work: None)  # there may be nothing to copy
+        place.database.write(lambda work: None)  # creates the database even if there is nothing to copy
         yield place
     for lock in folder.glob(f".{STATE_FILE}.*.lock"):  # no other process uses the folder yet
         lock.unlink()
 
 
 def count_stores(database: Database, config: Config) -> dict[str, int | None]:
-    """Return how many there are of everything that is stored; None for what can't be decrypted here, or is damaged."""
+    """Count the items of each store; None for a store that is damaged or can't be decrypted here."""
     sql = "SELECT kind, count(*) FROM documents GROUP BY kind"
     kinds = dict(database.read(lambda work: work.execute(sql)))
     counts: dict[str, int | None] = {"bundles": count_rows(database, "bundles")} if database.is_shared else {}
@@ -131,7 +131,7 @@ def count_stores(database: Database, config: Config) -> dict[str, int | None]:
 def _count_in(
     documents: Documents, count: Callable[[bytes], tuple[int, int]], names: tuple[str, str]
 ) -> dict[str, int | None]:
-    """Return the sums of two counts over all documents of a kind."""
+    """Sum two counts over all documents of a kind."""
     try:
         keys = documents.keys()
         found = [count(body) for key in keys if (body := documents.read(key)) is not None]
@@ -143,11 +143,11 @@ def _count_in(
 def copy_state(
     source: Place, target: Place, config: Config, tell: Tell, *, force: bool = False
 ) -> Iterator[tuple[str, Moved]]:
-    """Copy everything, store by store. Existing values stay; with `force` they are replaced."""
+    """Copy everything, store by store. Existing values stay, unless `force` replaces them."""
     one, other = source.database, target.database
     yield "bundles", _copy_bundles(source, target, config, force, partial(tell, "bundles"))
     if target.folder is not None and documents_in(one, "tokens", config, "never").keys():
-        make_marker(target.folder)  # before the first token is there
+        make_marker(target.folder)  # before the first token is stored
     old = [] if source.folder is None else old_files(source.folder)
     for kind in COPIED:
         left = tuple(LeftBehind(str(file.file), OLD.format(source.folder)) for file in old if file.kind == kind)
@@ -162,7 +162,7 @@ def copy_state(
 
 
 def _stores() -> dict[str, list[Table]]:
-    """Return the tables to copy, by store, without those that refer to another one."""
+    """Return the tables to copy, by store, without child tables."""
     found: dict[str, list[Table]] = {}
     for table in all_tables():
         if table.parent is None and table.name not in NOT_COPIED and not table.name.startswith("bundle"):
@@ -182,7 +182,7 @@ def _copy_audit_key(source: Database, target: Database) -> Moved:
 
 
 def _copy_bundles(source: Place, target: Place, config: Config, force: bool, progress: Progress) -> Moved:
-    """Copy bundles. Files that other users could have written are left: they are never used."""
+    """Copy bundles, except files that other users could have written: those are never used."""
     if not source.has_bundles:
         return Moved()
     with closing(source.bundles(config)) as of_source, closing(target.bundles(config)) as of_target:
@@ -215,7 +215,7 @@ def _copy_documents(
 
 
 def _copy_document(kind: DocumentKind, source: Documents, target: Documents, key: str, force: bool) -> Moved:
-    if (body := source.read(key)) is None:  # it was deleted meanwhile
+    if (body := source.read(key)) is None:  # deleted since the keys were read
         return Moved()
     with target.locked(key, MAX_LOCK_S) as held:
         try:
@@ -242,7 +242,7 @@ def _copy_document(kind: DocumentKind, source: Documents, target: Documents, key
 
 
 def _join_sessions(before: bytes | None, body: bytes) -> bytes | None:
-    """Return the page's sessions with those ended in either place; None if their keys differ."""
+    """Return the page's session state with the sessions ended in either place; None if their keys differ."""
     there, new = read_session_state(before), read_session_state(body)
     if there is None or new is None or there.key != new.key:
         return None

@@ -1,4 +1,4 @@
-"""The state of a config's database: whether it can be reached, and its tables. Makes no tables."""
+"""The state of a config's database: whether it can be reached, and its tables. Creates no tables."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -18,27 +18,27 @@ from onetool.database.sqlite_errors import READ_ONLY_FIX, RESTORE_FIX
 _ADVICE = {  # how to fix an error, by a pattern in its message
     "password authentication failed": "check the user and the password in the address",
     "no password supplied": "the address has no password: postgresql://user:password@host/name",
-    "no pg_hba.conf entry": "the server lets nobody in from here: allow this machine, user and database in its "
-    "pg_hba.conf; if it wants TLS, add ?sslmode=require to the address",
+    "no pg_hba.conf entry": "the server refuses connections from here: allow this machine, user and database "
+    "in its pg_hba.conf; if it requires TLS, add ?sslmode=require to the address",
     'role "[^"]*" does not exist': "check the user in the address, or create it: CREATE ROLE name LOGIN PASSWORD '…'",
     'database "[^"]*" does not exist': "check the name in the address, or create it: createdb name",
-    "resolve host|translate host name": "check the host in the address: no machine is known by this name",
+    "resolve host|translate host name": "check the host in the address: the name can't be resolved",
     "connection refused": "check the host and the port in the address, and whether PostgreSQL runs there",
-    "timeout": "nobody answers: check the host and the port in the address, and firewalls on the way",
-    "slots are reserved|too many": "it has too many connections: raise max_connections, or put a pooler before it",
+    "timeout": "no answer: check the host and the port in the address, and firewalls on the way",
+    "slots are reserved|too many": "the server has too many connections: raise max_connections, or use a pooler",
     "ssl": "check sslmode in the address",
     "permission denied for database": "the role may not connect. As the owner: GRANT CONNECT ON DATABASE name TO role",
-    "permission denied for schema": "the role may not make tables here. As their owner: GRANT USAGE, CREATE ON SCHEMA "
+    "permission denied for schema": "the role may not create tables here. As the owner: GRANT USAGE, CREATE ON SCHEMA "
     "public TO role; or run `onetool db init` once as a role that may",
     "permission denied": "the role lacks rights. As the owner of the tables: GRANT SELECT, INSERT, UPDATE, DELETE ON "
     "ALL TABLES IN SCHEMA public TO role; GRANT USAGE ON ALL SEQUENCES IN SCHEMA public TO role",
-    "no schema has been selected": "the search_path of the role names no schema that is there: create it, or change it",
-    "read-only transaction": "this server takes no changes: name the primary one in the address",
+    "no schema has been selected": "no schema in the search_path of the role exists: create one, or change the path",
+    "read-only transaction": "this server is read-only: use the address of the primary",
 }
 
 
 class DatabaseState(msgspec.Struct, frozen=True):
-    """The version of PostgreSQL, the number of our tables, and the missing migrations."""
+    """The version of the PostgreSQL server, the number of our tables, and the missing migrations."""
 
     server: str
     tables: int
@@ -46,8 +46,8 @@ class DatabaseState(msgspec.Struct, frozen=True):
 
 
 class FileState(msgspec.Struct, frozen=True):
-    """The state of `state.db`. `bytes` includes its log; `schema` is the number of the last migration. `was_damaged`:
-    it replaces a lost file, and nobody has restored a backup or added tokens since.
+    """The state of `state.db`. `bytes` includes its log; `schema` is the number of the last migration. `was_damaged`
+    means that it replaces a lost file, and that no backup was restored and no token added since.
     """
 
     file: str
@@ -59,8 +59,8 @@ class FileState(msgspec.Struct, frozen=True):
 
 
 def file_state(database: Database) -> FileState:
-    """Return the state of a SQLite file. Raises DatabaseError."""
-    assert isinstance(database, SqliteDatabase)  # noqa: S101 - of a config without a database
+    """Return the state of a SQLite database. Raises DatabaseError."""
+    assert isinstance(database, SqliteDatabase)  # noqa: S101 - configs without `database` use SQLite
     was_damaged = database.loss == "open"  # opens it
     schema = database.read(lambda work: work.execute("SELECT max(number) FROM onetool_migrations")[0][0])
     exists = database.file.exists()
@@ -68,7 +68,7 @@ def file_state(database: Database) -> FileState:
 
 
 def database_state(database: Database) -> DatabaseState:
-    """Return the state of a PostgreSQL. Raises DatabaseError."""
+    """Return the state of a PostgreSQL database. Raises DatabaseError."""
 
     def job(work: Transaction) -> tuple[str, int]:
         version = work.execute("SHOW server_version")[0][0]
@@ -80,7 +80,7 @@ def database_state(database: Database) -> DatabaseState:
 
 
 def explain(error: DatabaseError) -> tuple[str, str | None]:
-    """Return what is wrong, in PostgreSQL's words, and how to fix it. Neither has the password.
+    """Return what is wrong, in PostgreSQL's words, and how to fix it, without the password.
 
     Messages about a SQLite file include the fix.
     """
@@ -101,7 +101,7 @@ def explain(error: DatabaseError) -> tuple[str, str | None]:
 
 
 def database_mistakes(config: Config) -> list[Mistake]:
-    """Return the problems that `onetool check` reports of the database, or of `state.db`."""
+    """Return the problems of the database, or of `state.db`, for `onetool check`."""
     if config.database is None:
         return list(_file_mistakes(config))
     try:
@@ -120,14 +120,14 @@ def database_mistakes(config: Config) -> list[Mistake]:
 
 
 def is_reached(config: Config, mistakes: Iterable[Mistake]) -> bool:
-    """Return whether the config has a database that was reached, by the result of `database_mistakes`."""
+    """Return whether the config has a database that was reached, judged by the result of `database_mistakes`."""
     return config.database is not None and not any(
         one.key == "database" and one.severity == "error" for one in mistakes
     )
 
 
 def read_state(config: Config) -> DatabaseState:
-    """Return the state, over a new connection. Raises ConfigError and DatabaseError."""
+    """Return the database's state, over a new connection. Raises ConfigError and DatabaseError."""
     with closing(open_database(config)) as database:
         return database_state(database)
 
@@ -138,7 +138,7 @@ def _file_mistakes(config: Config) -> Iterator[Mistake]:
     try:
         if state.loss == "open":
             hint = f"{RESTORE_FIX}; if there is none, `onetool db init` ends this warning"
-            names = "".join(f"; what is left is called {name}" for name in state.set_aside_files()[-1:])
+            names = "".join(f"; its remains are in {name}" for name in state.set_aside_files()[-1:])
             message = f"the file replaces one that was damaged or deleted{names}"
             yield Mistake(message=message, file=file, hint=hint, severity="warning")
         if state.is_read_only:

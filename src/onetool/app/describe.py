@@ -1,8 +1,8 @@
-"""What is said of the app and its tools: descriptions for models, facts of one tool, and health.
+"""How the app describes itself and its tools: descriptions for models, facts of one tool, and health.
 
-Models read the descriptions of `run`, `search` and `call`, and the server's instructions. The listing of `run` takes at
-most 500 tokens, however many packs there are: names are listed while they fit. Names come from strangers, so only short
-words of letters and digits are shown, and nothing that packs say about themselves.
+Models read the descriptions of `run`, `search` and `call`, and the server's instructions. The description of `run`
+takes at most 500 tokens, however many packs there are: names are listed while they fit. Names come from strangers, so
+only short words of letters and digits are shown, and none of the packs' own texts.
 """
 
 import os
@@ -27,7 +27,7 @@ from onetool.script.names import ScriptNames
 
 MAX_TOKENS = 500
 FIXED_TOKENS = 354  # of `run` without names, with its title, as JSON with spaces
-LINE_TOKENS = 16  # of a line of names, without the names. A test counts both.
+LINE_TOKENS = 16  # of a line of names, without the names; a test checks both
 MAX_NAME = 32
 
 RUN_SCHEMA: Mapping[str, Any] = {"type": "object", "properties": {"code": {"type": "string"}}, "required": ["code"]}
@@ -74,8 +74,9 @@ PACKS = "Packs:"
 FUNCTIONS = "Functions without a pack:"
 SNIPPETS = "Snippets, called alone as `$name key=value`:"
 
-# What is sure to be few tokens: up to three digits are one, and of these letters any two, as are a space or an
-# underscore and the letter after it. (Of other letters, and of g-k, w-v, y-f and y-v, some vocabulary has two.)
+# What certainly takes few tokens: up to three digits are one token, and so are any two of these letters, or a space or
+# underscore and the letter after it. (In some vocabularies, other letters and the pairs g-k, w-v, y-f and y-v take
+# two.)
 _DIGITS = re.compile("[0-9]{1,3}")
 _LETTERS = re.compile("[ _]?(?:[a-fhik-pr-v]|g(?!k)|w(?!v)|y(?![fv]))+")
 
@@ -91,7 +92,8 @@ def run_description(
     text: str | None = None,
     limits: str = limits_line(RunConfig(), ResultsConfig()),
 ) -> str:
-    """Describe `run`. Names are as code writes them; `functions` are tools without a pack, and aliases.
+    """Return the description of `run`. Names are as code writes them; `functions` are tools without a pack, and
+    aliases.
 
     `text` is the user's own text that replaces ours; its length has been checked.
     """
@@ -104,7 +106,7 @@ def run_description(
 
 
 def search_description(packs: Iterable[str]) -> str:
-    """Return the description of `search`, in the menu of that name. Packs are the first parts of tool names."""
+    """Return the description of `search`, in the menu of that name. `packs` are the first parts of tool names."""
     named, _ = _name_line(PACKS, packs, MAX_TOKENS - FIXED_TOKENS)
     return "\n\n".join(filter(None, (SEARCH, named)))
 
@@ -115,7 +117,7 @@ def call_description() -> str:
 
 
 def server_instructions(menu: Menu, tools: int, text: str | None = None) -> str:
-    """Return the instructions of the server: when to use it. They do not repeat the descriptions.
+    """Return the server's instructions: when to use it. They don't repeat the descriptions.
 
     `text` is the user's own text that replaces ours.
     """
@@ -129,16 +131,16 @@ def server_instructions(menu: Menu, tools: int, text: str | None = None) -> str:
 
 
 def untrusted_note(untrusted: Untrusted) -> str:
-    """Say that something is missing here, and who can fix it. The folder's own words are a stranger's: use none."""
-    told = "Tools of this project's own folder are not in use, since nobody has trusted it as it is now"
-    return f"{told}: tell the user to run `{untrusted.command}` there."
+    """Return a note that tools are missing, and who can enable them. It quotes nothing of the untrusted folder."""
+    note = "Tools of this project's own folder are not in use, since nobody has trusted it as it is now"
+    return f"{note}: tell the user to run `{untrusted.command}` there."
 
 
 def most_tokens(text: str) -> int:
-    """Return a number of tokens that a text does not exceed, without a vocabulary.
+    """Return an upper bound for the tokens of a text, without a vocabulary.
 
-    A byte is a token at the most. Where any two neighbours are one token no two stay alone, which makes at the worst
-    two tokens of three letters.
+    A byte is at most one token. Where any two neighbours form one token, no two tokens of one letter are adjacent,
+    which makes at worst two tokens of three letters.
     """
     digits, letters = _DIGITS.findall(text), _LETTERS.findall(text)
     others = len(text.encode(errors="replace")) - sum(map(len, digits)) - sum(map(len, letters))
@@ -146,7 +148,7 @@ def most_tokens(text: str) -> int:
 
 
 def _name_line(head: str, names: Iterable[str], room: int, see: str = "", mark: str = "") -> tuple[str, int]:
-    """Return a line with the names that fit and the number of others, and what it takes of the room."""
+    """Return a line with the names that fit and the number of remaining ones, and the room that it takes."""
     every = dict.fromkeys(names)
     if not every:
         return "", 0
@@ -161,17 +163,17 @@ def _name_line(head: str, names: Iterable[str], room: int, see: str = "", mark: 
 
 
 def _showable(name: str) -> bool:
-    """Return whether it is a short plain word. No combining marks: some of them are invisible."""
+    """Return whether a name is a short plain word. Combining marks are refused, because some are invisible."""
     return 0 < len(name) <= MAX_NAME and all(char in "_-" or char.isalnum() for char in name)
 
 
-# `run` as a model is shown it: one tool, with the names of what its code can call.
+# `run` as a model sees it: one tool, with the names that its code can use.
 
 
 def run_tool(
     catalog: ToolCatalog, config: Config, allowed: Collection[str] | None, in_search: bool = False
 ) -> dict[str, Any]:
-    """Return the listing of `run`. In the menu `search` the other two say which tools there are."""
+    """Return the listing of `run`. In the menu `search`, the other two tools describe the tools."""
     limits = limits_line(config.run, config.results)
     if in_search:
         text = config.texts.run or f"{RUN_FOUND} {limits} {MARKS}"
@@ -186,7 +188,7 @@ def _callable_names(
     """Return the names that code can use: packs, functions without a pack, and snippets."""
     snapshot = catalog.current_snapshot()
     names, full = ScriptNames(snapshot, config.aliases), list[str]()
-    if allowed is None:  # of bundles, which may be very many, it is enough to know that they have tools
+    if allowed is None:  # there may be very many bundles: it is enough to know that they have tools
         shown = {spec.name for spec in snapshot.own() if is_shown(spec)}
         full = shown_packs(snapshot.lazy)
     else:
@@ -198,7 +200,7 @@ def _callable_names(
 
 
 def snippets_for(catalogue: Snapshot, config: Config, allowed: Collection[str] | None) -> Mapping[str, Snippet]:
-    """Return the snippets of the config; with an allow-list, those that name no other tool."""
+    """Return the snippets of the config; with an allow-list, only those that use allowed tools."""
     if allowed is None or not config.snippets:
         return config.snippets
     from onetool.script.snippets import visible_snippets
@@ -206,7 +208,7 @@ def snippets_for(catalogue: Snapshot, config: Config, allowed: Collection[str] |
     return visible_snippets(config.snippets, ScriptNames(catalogue, config.aliases), allowed)
 
 
-# What the app tells of itself: one tool with its schemas and facts, and whether everything that should be there is
+# Facts about the app: one tool with its schemas, and the health
 
 
 NO_SERVERS = freeze({"status": "ok", "server_count": 0, "servers": {}})
@@ -216,7 +218,7 @@ FACTS = ("calls", "success_rate", "median_ms", "last_called")
 def tool_info(
     name: str, allowed: Collection[str] | None, catalog: ToolCatalog, runtime: Runtime, bundles: AppBundles
 ) -> dict[str, Any] | None:
-    """Return one tool's schemas and run-time facts, or None."""
+    """Return a tool's schemas and run-time facts, or None if there is no such tool."""
     snapshot = catalog.current_snapshot()
     spec = catalog.registry.get(catalog.real_name(name))
     if spec is None:
@@ -237,7 +239,7 @@ def tool_info(
 
 
 def tool_signature(snapshot: Snapshot, name: str) -> str | None:
-    """Return the signature of a tool, under the name that code calls it by."""
+    """Return the signature of a tool, with the name that code uses."""
     spec = snapshot.get(name)
     return None if spec is None else signature(spec, ScriptNames(snapshot).spelling(spec))
 
@@ -248,9 +250,10 @@ def health(
     runtime: Runtime,
     findings: Callable[[], Iterable[Mistake]],
 ) -> dict[str, Any]:
-    """Return whether everything that should be there is there. Under an allow-list nothing else is named.
+    """Return the state of the registry, servers and services. With an allow-list, only those of allowed tools are
+    named.
 
-    Findings name files, hosts and other callers: they are for those who may change something.
+    Findings name files, hosts and other callers, so they are included only for callers who may edit.
     """
     sees_all = allowed is None and current_principal.get().may("edit")
     found = [str(one) for one in findings()] if sees_all else []

@@ -1,19 +1,19 @@
-"""Small things in the database of the state, by kind:
+"""Small documents in the state database, by kind:
 
-    servers         what MCP servers offer, and what was approved of that; encrypted
+    servers         what MCP servers offer, and what of that was approved; encrypted
     logins          the logins of people and programs; encrypted
     own_examples    examples of tools that callers keep for themselves
-    tokens          the tokens of `onetool tokens add`, by their hashes, and those that were revoked; encrypted
-    page_sessions   the key of the sessions of the page, and those that were ended; encrypted
+    tokens          the tokens of `onetool tokens add`, by their hashes, and the revoked ones; encrypted
+    page_sessions   the key of the page's sessions, and the ended ones; encrypted
     shapes          what results of tools look like: names and types of fields, pack by pack; never copied
-    page_links      links that open the page as its owner, and the servers that run; encrypted, and never copied
+    page_links      links that open the page as its owner, and the running servers; encrypted, and never copied
 
-Only PostgreSQL is encrypted: `state.db` is private to its owner. In the folder of a project, which may have come with a
-`state.db`, the same kinds are signed with the random key of the person's own folder. What decides who may do what is
-encrypted, too: who can write the database alone can let nobody in. The key is derived from `cluster.key`. Without one,
-the random key of the person's own folder counts, which is made when it is first needed: then the database is for one
-machine. That key goes on to open what it has encrypted, on its machine, after a `cluster.key` was added, and
-`onetool db init` there encrypts all of it with the new one.
+Only PostgreSQL is encrypted: `state.db` is private to its owner. In a project's folder, which may have come with a
+`state.db`, the same kinds are signed with the random key of the user's own folder. Documents that decide about access
+are encrypted, too, so that write access to the database alone lets nobody in. The key is derived from `cluster.key`.
+Without `cluster.key`, the random key of the user's own folder is used, which is created when first needed: the database
+is then for one machine. After a `cluster.key` was added, that random key still decrypts on its machine what it has
+encrypted, and `onetool db init` there encrypts everything with the new key.
 """
 
 from pathlib import Path
@@ -29,13 +29,13 @@ from onetool.database import Database
 from onetool.database.documents import MAX_WAIT_S, Documents, Following
 from onetool.database.encryption import Seal, SealError, Signature
 
-KEY_FILE = "database.key"  # in the person's own folder
+KEY_FILE = "database.key"  # in the user's own folder
 
 DocumentKind = Literal["servers", "logins", "own_examples", "tokens", "page_sessions", "page_links", "shapes"]
 
 
 class Keeping(NamedTuple):
-    """How documents of a kind are kept in a database."""
+    """How documents of a kind are stored in a database."""
 
     is_sealed: bool = False
     follow: Following = "later"
@@ -62,8 +62,8 @@ def documents_in(
     *,
     is_source: bool = False,
 ) -> Documents:
-    """Return the documents of a kind. `follow`: another way than is usual for the kind. `is_source`: they are copied
-    from here, perhaps from a copy of a project's `state.db`.
+    """Return the documents of a kind. `follow` overrides the default of the kind. `is_source` means that they are
+    copied from here, perhaps from a copy of a project's `state.db`.
     """
     keeping, seal = KINDS[kind], None
     if keeping.is_sealed and database.is_shared:
@@ -77,7 +77,7 @@ def documents_in(
 
 def seal_anew(database: Database, config: Config) -> int:
     """Encrypt with `cluster.key` what one of `cluster.accepted_keys`, or this machine's own key, has encrypted, so that
-    every replica can read it. Gives how many documents those are. Where the key is not set, nothing is done. Raises
+    every replica can read it. Returns the number of these documents. Does nothing if the key is not set. Raises
     SealError if a document needs a key that is not in the config.
     """
     if config.cluster is None or not config.cluster.has_key:
@@ -89,19 +89,19 @@ def seal_anew(database: Database, config: Config) -> int:
 
 
 def secrets_of(config: Config) -> list[bytes]:
-    """Return the secrets that keys are derived from, the one that encrypts first. Raises SealError.
+    """Return the secrets that keys are derived from; the first encrypts. Raises SealError.
 
-    A `cluster.key` that is not set on this machine is an error, too: what another key encrypts, no replica could read.
+    A `cluster.key` that is not set on this machine is an error: no replica could read what another key encrypts.
     """
     try:
         shared = [] if config.cluster is None else config.cluster.keys
     except ConfigError as error:
-        raise SealError(f"what is encrypted in the database needs cluster.key: {error}") from None
+        raise SealError(f"encrypted documents in the database need cluster.key: {error}") from None
     file: Path = own_folder() / KEY_FILE
     try:
         own = key_in(file, make=not shared)
     except UnsafeFileError as error:
         raise SealError(f"{file} is not used, because {error.why}; {error.hint or 'set cluster.key'}") from None
     except OSError as error:
-        raise SealError(f"{file} can't be made ({error.strerror}); set cluster.key") from None
+        raise SealError(f"{file} can't be created ({error.strerror}); set cluster.key") from None
     return [key for key in (*shared, own) if key]

@@ -1,6 +1,6 @@
-"""Everything that is wrong here, in one list: what `onetool check`, `GET /check` and `ot.health` say.
+"""All problems of a config and its tools in one list, as `onetool check`, `GET /check` and `ot.health` report them.
 
-Tools of bundles need secrets, and hosts that have to be allowed. HTTP is loaded only where there are bundles.
+Tools of bundles need secrets, and hosts that have to be allowed. HTTP is loaded only if there are bundles.
 """
 
 import os
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from onetool.sources.bundles.model import Bundle, Tool
     from onetool.sources.mcp_servers.servers import ServerStatus
 
-MIN_FREE_MB = 64  # of a disk that state is written to
+MIN_FREE_MB = 64  # on a disk that state is written to
 
 
 def findings(
@@ -41,7 +41,7 @@ def findings(
     reload_error: "ConfigError | None",
     pending: "Iterable[Mistake]",
 ) -> tuple[Mistake, ...]:
-    """Return everything that is wrong, each once. What is wrong with other replicas is not in it."""
+    """Return all problems, each once, except those of other replicas."""
     config = runtime.config
     broken = () if reload_error is None else reload_error.mistakes  # files that are not in force
     pending = (one for one in pending if one.file not in {mistake.file for mistake in broken})
@@ -78,7 +78,7 @@ def tool_requirements(catalog: "ToolCatalog") -> Report:
 
 
 def _untrusted(catalog: "ToolCatalog") -> list[Mistake]:
-    """Report a folder that is not used. Its config was not checked, so that an empty list would say too much."""
+    """Report an ignored folder. Its config was not checked, so an empty list would be misleading."""
     if (found := catalog.untrusted) is None:
         return []
     if found.mistake is not None:
@@ -87,10 +87,10 @@ def _untrusted(catalog: "ToolCatalog") -> list[Mistake]:
 
 
 def _full_disks(runtime: "Runtime") -> Iterator[Mistake]:
-    """Yield the folders that we write to whose disk is full, or nearly."""
+    """Yield the folders that we write to whose disk is almost full."""
     config, seen = runtime.config, set[int]()
     for folder in (config.home, config.home / "bundles", *(topic.file.parent for topic in config.topics)):
-        with suppress(OSError, AttributeError):  # it is not there yet; Windows has no statvfs
+        with suppress(OSError, AttributeError):  # the folder doesn't exist yet; Windows has no statvfs
             disk, device = os.statvfs(folder), os.stat(folder).st_dev
             free = disk.f_bavail * disk.f_frsize
             if device not in seen and free < MIN_FREE_MB * 1024**2:
@@ -102,7 +102,7 @@ def _full_disks(runtime: "Runtime") -> Iterator[Mistake]:
 
 
 def _lost(runtime: "Runtime") -> Iterator[Mistake]:
-    """Yield what could not be written since this process runs."""
+    """Yield what could not be written since this process started."""
     for key, state in runtime.records_health().items():
         if state is not None:
             words = (f"{word}: {value}" for word, value in state.items() if word != "status")
@@ -110,7 +110,7 @@ def _lost(runtime: "Runtime") -> Iterator[Mistake]:
 
 
 def _closed(runtime: "Runtime") -> Iterator[Mistake]:
-    """Yield that no token is left. Tokens are loaded only if there may be some."""
+    """Yield a warning if no valid token is left. Token support is loaded only if there may be tokens."""
     config = runtime.config
     if not config.http.tokens and not may_store_tokens(config):
         return
@@ -118,14 +118,14 @@ def _closed(runtime: "Runtime") -> Iterator[Mistake]:
     from onetool.services.access_tokens import TokenStoreError
 
     store = runtime.tokens.store
-    with suppress(TokenStoreError):  # which is told of the tokens themselves
+    with suppress(TokenStoreError):  # which the check of the tokens reports
         if store.guards and not accepts_any(config.http, store):
             message = "All tokens were revoked, so the server refuses every client"
             yield Mistake(message=message, key="http.tokens", hint="onetool tokens add NAME", severity="warning")
 
 
 def _server_mistakes(status: "ServerStatus") -> Iterator[Mistake]:
-    """Yield what is wrong with a server. Only a process that has tried its servers knows."""
+    """Yield the problems of a server. Only a process that has tried its servers knows them."""
     reasons = {"approve": "server_changed", "login": "server_login", "logs": "server_down"}
     for message, hint in server_problems(status):
         reason = reasons[hint.split()[2]]
@@ -133,10 +133,10 @@ def _server_mistakes(status: "ServerStatus") -> Iterator[Mistake]:
 
 
 def server_problems(status: "ServerStatus") -> list[tuple[str, str]]:
-    """Return what is wrong with a server, each with the command that helps."""
-    found = [("Its tools are not as they were approved.", "approve")] if status.changed else []
+    """Return the problems of a server, each with the command that fixes it."""
+    found = [("Its tools have changed since they were approved.", "approve")] if status.changed else []
     if status.needs_login:
-        found.append((status.error or "It wants a login.", "login"))
+        found.append((status.error or "It requires a login.", "login"))
     elif status.state == "disconnected":
         found.append((status.error or "It is not connected.", "logs"))
     return [(message, f"onetool servers {command} {status.name}") for message, command in found]
@@ -157,7 +157,7 @@ def _missing(report: Report) -> list[Mistake]:
     ]
 
 
-# Tools of bundles that can't run as they are, and what they lack
+# Tools of bundles that can't run, and what they lack
 
 
 CREDENTIALS = ("value", "password", "secret", "clientSecret", "refreshToken")  # of `auth`
@@ -169,7 +169,7 @@ def _bundle_mistakes(runtime: "Runtime", app_bundles: "AppBundles") -> list[Mist
         return []
     try:
         bundles, tools = app_bundles.service.store.everything()
-    except UnavailableError as error:  # that a database is away is told of it
+    except UnavailableError as error:  # an unreachable database is reported separately
         return [Mistake(message=str(error), key="bundles")] if config.database is None else []
     names = {bundle.id: bundle for bundle in bundles if bundle.soft_deleted_at is None}
     of: dict[str, list[Tool]] = {}
@@ -184,12 +184,12 @@ def _of_bundle(runtime: "Runtime", bundles: "AppBundles", bundle: "Bundle", tool
         try:
             bundles.service.check(tool)
         except InvalidError as wrong:
-            gone = tool.type in ("python", "go")  # it comes back with its function
+            gone = tool.type in ("python", "go")  # works again once its function is back
             place = bundles.service.store.file_of(tool.id)
             yield Mistake(message=str(wrong), file=place, key=key, severity="warning" if gone else "error")
         if written := _literal_credential(tool.http_impl):
-            message = f"auth.{written} is written into the tool, where everybody reads it who gets its file"
-            yield Mistake(message=message, key=key, hint="name a secret: ${NAME}", severity="warning")
+            message = f"auth.{written} is written into the tool, where everyone who gets its file can read it"
+            yield Mistake(message=message, key=key, hint="use a secret: ${NAME}", severity="warning")
     needs = requirements_of(runtime, [shown(tool) for tool in tools if tool.is_enabled] if bundle.is_enabled else [])
     for message, need in _lacking(runtime, needs):
         hint, fixes = ("use another secret", ()) if need is None else (need.command, (need,))
@@ -197,7 +197,7 @@ def _of_bundle(runtime: "Runtime", bundles: "AppBundles", bundle: "Bundle", tool
 
 
 def _lacking(runtime: "Runtime", needs: Requirements) -> "Iterator[tuple[str, Need | None]]":
-    """Yield what is missing or wrong, each with what has to be set or allowed."""
+    """Yield what is missing or wrong, each with the secret to set or the host to allow."""
     for name, source, need in needs.secrets:
         if what := runtime.secret_rules.use_by_server(name):
             yield f"uses the secret {name}, which is {what} of this server: no tool may send it", None
@@ -212,13 +212,13 @@ def _lacking(runtime: "Runtime", needs: Requirements) -> "Iterator[tuple[str, Ne
 
 
 def _literal_credential(impl: dict[str, Any] | None) -> str | None:
-    """Return the credential that is not a placeholder, if any."""
+    """Return the first credential that is not a placeholder, if any."""
     impl = impl or {}
     auths = [(one.get("request") or {}).get("auth") or {} for one in (impl, *(impl.get("requests") or ()))]
     return next((key for auth in auths for key in CREDENTIALS if auth.get(key) and "${" not in auth[key]), None)
 
 
 def requirements_of(runtime: "Runtime", tools: Iterable[Mapping[str, Any]]) -> Requirements:
-    """Return what tools of bundles, as REST shows them, need together; each thing once, in their order."""
+    """Return what tools of bundles need together. The tools are given as REST shows them."""
     made = (read_http_tool(tool) for tool in tools if tool["type"] == "http")
     return http_requirements(runtime.secret_rules, runtime.http_context.hosts, (one for one in made if one is not None))

@@ -1,4 +1,6 @@
-"""Grants to tools: hosts that they may call, and secrets for these. The command line and REST share this code."""
+"""Grants for tools: hosts that they may call, and secrets for these hosts. The command line and REST share this
+code.
+"""
 
 import logging
 from collections.abc import Iterable
@@ -38,7 +40,7 @@ WrongPart = Literal["host", "hosts", "value"]
 
 
 class GrantValueError(OneToolError):
-    """A host or a secret that can't be used as it was given."""
+    """A host or a secret is invalid."""
 
     def __init__(self, part: WrongPart, message: str) -> None:
         super().__init__(message)
@@ -46,7 +48,7 @@ class GrantValueError(OneToolError):
 
 
 class GrantRefusedError(OneToolError):
-    """Nothing was changed. `code` is for programs."""
+    """A grant was refused and nothing was changed. `code` is for programs."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
@@ -57,7 +59,7 @@ class GrantRefusedError(OneToolError):
 
 
 def read_host(text: str) -> tuple[str, bool]:
-    """Return a host as it was given, or that of a URL, and whether it is of this machine or its network.
+    """Return a host, or the host of a URL, and whether it belongs to this machine or its network.
 
     Raises ValueError.
     """
@@ -72,7 +74,7 @@ def read_host(text: str) -> tuple[str, bool]:
 
 
 def allow_hosts(target: ConfigTarget, wanted: Iterable[tuple[str, bool]]) -> list[str]:
-    """Write the hosts that are not allowed yet into the config, and return them."""
+    """Add hosts to allowedHosts of the config, unless they are allowed already. Returns the added hosts."""
     there = {(one.host.lower(), one.allow_private) for one in target.config.allowed_hosts}
     new: list[str] = []
     for host, private in dict(wanted).items():
@@ -84,8 +86,8 @@ def allow_hosts(target: ConfigTarget, wanted: Iterable[tuple[str, bool]]) -> lis
 
 
 def allow_host(app: App, text: str, private: bool) -> tuple[str, bool]:
-    """Allow one host in the config of a running app, at once. Returns it as it was written, and whether it may be
-    private. Raises GrantValueError, GrantRefusedError.
+    """Allow one host in the config of a running app, with immediate effect. Returns the host as written to the config,
+    and whether it may be private. Raises GrantValueError, GrantRefusedError.
     """
     host, name = _single_host(text, "host")
     if is_address(name) and reach(name) == NOWHERE:
@@ -101,26 +103,26 @@ def allow_host(app: App, text: str, private: bool) -> tuple[str, bool]:
     load_written(app, target.file, settings_only=file is not None)
     in_force = {(one.host.lower(), one.allow_private) for one in app.config.allowed_hosts}
     if {(host, private), (host, True)}.isdisjoint(in_force):
-        message = f"{host} is allowed in {target.file}, which needs a reload: ot.reload()"
+        message = f"{host} was added to {target.file}, which needs a reload: ot.reload()"
         raise GrantRefusedError("config_unused", message)
     log.info("Allowed over REST: the host %s in %s", host, target.file)
     return host, private
 
 
 def _single_host(text: str, part: WrongPart) -> tuple[str, str]:
-    """Return one host in the form that is written and compared, with its port, and its bare name."""
+    """Return one host in canonical form, with its port, and its bare name."""
     try:
         pattern = read_entry(text)
     except ValueError as error:
         raise GrantValueError(part, str(error).removeprefix("allowedHosts: ")) from None
     if pattern.is_wildcard:
-        raise GrantValueError(part, f"{text[:100]!r} means many hosts, which only the command line allows")
+        raise GrantValueError(part, f"{text[:100]!r} matches many hosts, which only the command line may allow")
     bare = f"[{pattern.host}]" if ":" in pattern.host else pattern.host
     return bare if pattern.port is None else f"{bare}:{pattern.port}", pattern.host
 
 
 def _reload_settings(app: App) -> None:
-    """Read what others have changed meanwhile. Raises GrantRefusedError if that can't be used, or has to be trusted."""
+    """Reload settings that others have changed. Raises GrantRefusedError if they are invalid or not trusted."""
     try:
         app.reload_settings()
     except ConfigError as error:
@@ -129,7 +131,7 @@ def _reload_settings(app: App) -> None:
 
 
 def load_written(app: App, file: Path, *, settings_only: bool = False) -> None:
-    """Put a changed file in force. Raises GrantRefusedError if it can't be used."""
+    """Load a changed file. Raises GrantRefusedError if it can't be used."""
     try:
         app.reload_settings() if settings_only else app.reload()
     except ConfigError as error:
@@ -145,15 +147,13 @@ class SecretRow(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     provider: Annotated[str | None, Meta(description="The model provider whose key it is.")]
-    source: Annotated[str | None, Meta(description="file, config, environment or keyring; null: it is not set.")]
+    source: Annotated[str | None, Meta(description="file, config, environment or keyring; null if it is not set.")]
     hosts: Annotated[tuple[str, ...], Meta(description="The hosts that it is bound to.")]
-    use: Annotated[str | None, Meta(description="What the server itself uses it for; then it can't be replaced.")] = (
-        None
-    )
+    use: Annotated[str | None, Meta(description="What the server uses it for; such a secret can't be replaced.")] = None
 
 
 def secret_rows(secrets: Secrets) -> list[SecretRow]:
-    """Return the stored secrets, and the key of each model provider, also if it is not set."""
+    """Return the stored secrets, and the key of each model provider even if it is not set."""
     return [
         SecretRow(name=name, provider=PROVIDER_KEYS.get(name), source=source, hosts=secrets.hosts(name))
         for name in dict.fromkeys([*PROVIDER_KEYS, *secrets.names()])
@@ -162,7 +162,7 @@ def secret_rows(secrets: Secrets) -> list[SecretRow]:
 
 
 def secrets_in_use(app: App) -> list[SecretRow]:
-    """Return the secrets of a running app. A provider's key is bound to where `ask` sends it."""
+    """Return the secrets of a running app. A provider's key is bound to the addresses that `ask` sends it to."""
     rules = app.runtime.secret_rules
     return [
         msgspec.structs.replace(
@@ -177,14 +177,14 @@ def secrets_in_use(app: App) -> list[SecretRow]:
 
 
 def store_secret(app: App, name: str, value: str, hosts: Iterable[str], replace: bool) -> tuple[str, ...]:
-    """Store a secret for these hosts in the secrets file of a running app, at once. Returns its hosts.
+    """Store a secret for these hosts in the secrets file of a running app, with immediate effect. Returns its hosts.
 
-    With `replace`, the value of a stored secret is replaced. Its hosts are never changed: what is sent there now could
-    stop working, and whoever asks for another host may not be meant to have it. Raises GrantValueError,
+    With `replace`, the value of a stored secret is replaced. Its hosts are never changed: existing requests could stop
+    working, and a caller who asks for another host may not be meant to have the secret. Raises GrantValueError,
     GrantRefusedError.
     """
     if not value.strip() or not value.isprintable():
-        raise GrantValueError("value", "a secret is one line of text, and not empty")
+        raise GrantValueError("value", "a secret must be one line of text that isn't empty")
     wanted = tuple(dict.fromkeys(map(_binding, hosts)))
     for _, message, _ in HostBoundSecret(value=Secret(""), hosts=wanted).problems() if wanted else ():
         raise GrantValueError("hosts", message)
@@ -198,16 +198,16 @@ def store_secret(app: App, name: str, value: str, hosts: Iterable[str], replace:
         with trust_renewed(file.absolute(), trust_store(), own_folder(), (name,)):
             put_secret(file, name, value, check, hosts, new_only=not replace)
     except SecretExistsError:
-        raise GrantRefusedError("secret_exists", f"{name} was stored by somebody else a moment ago") from None
+        raise GrantRefusedError("secret_exists", f"{name} has just been stored by another process") from None
     except (OSError, ValueError) as error:
-        raise GrantRefusedError("secrets_not_kept", f"nothing was kept in {file}: {error}") from None
+        raise GrantRefusedError("secrets_not_kept", f"nothing was stored in {file}: {error}") from None
     load_written(app, file, settings_only=True)
     log.info("Stored over REST: the secret %s, for %s", name, ", ".join(hosts) or "no host")
     return hosts
 
 
 def _binding(text: str) -> str:
-    """Return a binding in the form that is compared."""
+    """Return a binding in canonical form."""
     try:
         read_binding(text)
     except ValueError as error:
@@ -218,22 +218,22 @@ def _binding(text: str) -> str:
 
 
 def check_new_secret(app: App, name: str, wanted: tuple[str, ...]) -> None:
-    """Raise GrantRefusedError if something else would use a secret of this name, which is not stored yet."""
+    """Raise GrantRefusedError if something else would use a new secret of this name."""
     if used := app.runtime.secret_rules.use_by_server(name):
-        raise GrantRefusedError("secret_in_use", f"{name} is {used} of this server: name another secret in the tool")
+        raise GrantRefusedError("secret_in_use", f"{name} is {used} of this server: use another secret in the tool")
     if name in PROVIDER_KEYS and wanted:
-        message = f"{name} is a model provider's key, and goes to no other host: name another secret in the tool"
+        message = f"{name} is a model provider's key and goes to no other host: use another secret in the tool"
         raise GrantRefusedError("secret_in_use", message)
     where = app.config.secrets.where(name)
     if wanted and (where == "environment" or (where is None and is_in_config(app.config.path, name))):
         source = "is a variable of the server's environment" if where else "is named in the config"
         message = f"{name} {source}. Binding it to {', '.join(wanted)} would break its other uses. "
-        by_hand = f"If that is meant, on the command line: {binding_command(name, wanted)}"
+        by_hand = f"To do it anyway, run: {binding_command(name, wanted)}"
         raise GrantRefusedError("secret_in_use", message + by_hand)
 
 
 def _hosts_to_store(app: App, name: str, wanted: tuple[str, ...], replace: bool) -> tuple[str, ...]:
-    """Return the hosts that the secret gets. Raises GrantRefusedError if something else uses it."""
+    """Return the hosts to store with the secret. Raises GrantRefusedError if something else uses it."""
     check_new_secret(app, name, wanted)
     where, bound = app.config.secrets.where(name), app.config.secrets.hosts(name)
     if where in (None, "environment"):
@@ -241,13 +241,13 @@ def _hosts_to_store(app: App, name: str, wanted: tuple[str, ...], replace: bool)
     place = f", for {', '.join(bound)}" if bound else ""
     if not replace or where != "file":
         how = (
-            "Its value can be replaced, with replace=true"
+            "Its value can be replaced with replace=true"
             if where == "file"
-            else (f"If that is meant, on the command line: {binding_command(name, wanted)}")
+            else (f"To do it anyway, run: {binding_command(name, wanted)}")
         )
-        raise GrantRefusedError("secret_exists", f"{name} is stored already, in the {where}{place}. {how}")
+        raise GrantRefusedError("secret_exists", f"{name} is already stored in the {where}{place}. {how}")
     if any(one not in bound for one in wanted):
         command = binding_command(name, dict.fromkeys((*bound, *wanted)))
         message = f"{name} is stored{place or ' for no host'}, and its hosts can't be changed here"
-        raise GrantRefusedError("secret_bound", f"{message}. If that is meant, on the command line: {command}")
+        raise GrantRefusedError("secret_bound", f"{message}. To do it anyway, run: {command}")
     return bound

@@ -1,10 +1,10 @@
-"""`LearnedShapes`: what tools return, learned from their first results, for tools that don't say.
+"""`LearnedShapes`: what tools without an output schema return, learned from their first results.
 
-The recorder's thread looks at the values, off the path of the calls. Names and types of fields are stored, a document
-for each pack, and all processes share them. An entry counts as long as the tool's definition and source are the same.
+The recorder's thread inspects the values, off the path of the calls. Names and types of fields are stored, one document
+per pack, and shared by all processes. An entry is valid while the tool's definition and source are unchanged.
 
-Keys of one caller's results may be its data, so others don't see them: a caller sees the names that its own results
-have, and those that results of two callers have.
+Keys in one caller's results may be private data, so others don't see them: a caller sees the field names of its own
+results, and those that occur in results of two callers.
 """
 
 import os
@@ -29,14 +29,14 @@ if TYPE_CHECKING:
     from onetool.core.spec import ToolSpec
     from onetool.database.documents import Documents, Version
 
-OWN_PACK = "ot"  # its `call` returns what any other tool does
-LOCK_S = 5.0  # for another process that writes the same pack
+OWN_PACK = "ot"  # its `call` returns the result of any other tool
+LOCK_S = 5.0  # to wait for another process that writes the same pack
 RETRY_S = 5.0
-MAX_TOOLS = 2_000  # of one pack that are remembered
-MAX_CALLERS = 5  # of one tool whose results are looked at
+MAX_TOOLS = 2_000  # per pack
+MAX_CALLERS = 5  # per tool whose results are inspected
 
 Entries = dict[str, dict[str, Any]]
-"""The learned shapes of a pack, by the names of its tools."""
+"""The learned shapes of a pack, by tool name."""
 
 
 class LearnedShapes:
@@ -46,7 +46,7 @@ class LearnedShapes:
         self._documents = documents
         self._has_documents = has_documents
         self._packs: dict[str, tuple[Version, Entries]] = {}
-        self._changed: dict[str, LearnedValues] = {}  # by the names of their tools
+        self._changed: dict[str, LearnedValues] = {}  # by tool name
 
     def track(self, spec: "ToolSpec", definition: Callable[[], bytes] | None = None) -> None:
         """Start learning the return shape of a tool without an output schema.
@@ -71,12 +71,12 @@ class LearnedShapes:
             values.read()
         if (seen := values.of_caller(event.principal.lasting_owner)) is None:
             return
-        with suppress(RuntimeError):  # a pack may change its value meanwhile
-            if seen.note(event.value) or seen.is_full:  # else there is nothing to tell others
+        with suppress(RuntimeError):  # a pack may change its value at the same time
+            if seen.note(event.value) or seen.is_full:  # else there is nothing new to store
                 self._changed[values.name] = values
 
     def write(self, is_last: bool = False) -> float | None:
-        """Store what is new. Return the seconds until the next attempt, if this one failed."""
+        """Store what is new. Returns the seconds until the next attempt if this one failed."""
         packs: dict[str, list[LearnedValues]] = {}
         for values in [*self._changed.values()]:
             packs.setdefault(values.pack, []).append(values)
@@ -93,19 +93,21 @@ class LearnedShapes:
         with self._documents().locked(pack, LOCK_S) as held:
             entries = _entries(held.load().body)
             for values in changed:
-                values.add(entries.pop(values.name, None))  # it goes to the end: the oldest are forgotten first
+                values.add(entries.pop(values.name, None))  # moves it to the end: the oldest entries are dropped first
                 entries[values.name] = values.dump()
             entries = dict([*entries.items()][-MAX_TOOLS:])
             self._packs[pack] = held.write(msgspec.json.encode(entries)), entries
 
     def forget(self, pack: str) -> None:
-        """Delete what is stored of the tools of a pack that is gone."""
+        """Delete the stored shapes of a removed pack."""
         if self._has_documents():
             with suppress(DatabaseError, ConfigError):
                 self._documents().delete(pack)
 
     def entry(self, pack: str, name: str, version: "Version") -> "tuple[Version, dict[str, Any] | None]":
-        """Return what is stored of a tool, and the version of that; None if it is still this version."""
+        """Return the version of a pack's document and the stored entry of a tool; None for the entry if `version` is
+        current.
+        """
         if not self._has_documents():
             return None, None
         try:
@@ -123,7 +125,7 @@ class LearnedShapes:
 
 
 class LearnedValues(ObservedValues):
-    """The observed values of one tool, here and in other processes, by the owners of the calls."""
+    """The observed values of one tool, in this and other processes, by the owners of the calls."""
 
     def __init__(self, shapes: LearnedShapes, spec: "ToolSpec", definition: Callable[[], bytes] | None) -> None:
         super().__init__()
@@ -144,7 +146,7 @@ class LearnedValues(ObservedValues):
     @cached_property
     def digest(self) -> str:
         """A digest of the tool's definition and source."""
-        from hashlib import sha256  # slow to load, and listing tools does not need it
+        from hashlib import sha256  # slow to load, and not needed to list tools
 
         *parts, defined_in = self._parts
         file = (defined_in or "").rpartition(":")[0]
@@ -158,7 +160,7 @@ class LearnedValues(ObservedValues):
         return sum(seen.results for seen in [*self._callers.values()])
 
     def of_caller(self, owner: str) -> ObservedValues | None:
-        """Return what was learned from the results of a caller; None for one caller too many."""
+        """Return what was learned from a caller's results; None if there are too many callers."""
         if len(self._callers) < MAX_CALLERS:
             return self._callers.setdefault(owner, ObservedValues())
         return self._callers.get(owner)
@@ -173,7 +175,7 @@ class LearnedValues(ObservedValues):
         self.add(known)
 
     def add(self, data: "dict[str, Any] | None") -> None:
-        """Learn what was dumped of the same tool. Anything else is ignored."""
+        """Learn from a `dump` of the same tool. Other data is ignored."""
         if data is None or data.get("digest") != self.digest or not isinstance(callers := data.get("callers"), dict):
             return
         for owner, known in callers.items():
@@ -184,7 +186,7 @@ class LearnedValues(ObservedValues):
         return {"digest": self.digest, "callers": {owner: seen.dump() for owner, seen in [*self._callers.items()]}}
 
     def schema(self) -> Any:
-        """Return what the current caller may see."""
+        """Return the schema that the current caller may see."""
         owner = lasting_owner()
         if self.learns_from(owner):
             self.read()
@@ -199,7 +201,7 @@ class LearnedValues(ObservedValues):
 
 
 def has_state(config: "Config") -> bool:
-    """Return whether a database of the state exists: reading must not create one."""
+    """Return whether a state database exists, because reading must not create one."""
     return config.database is not None or os.path.lexists(config.home / STATE_FILE)
 
 
@@ -216,7 +218,7 @@ def _is_on_loop() -> bool:
 def _entries(body: bytes | None) -> Entries:
     try:
         return msgspec.json.decode(body or b"{}", type=Entries)
-    except (msgspec.DecodeError, RecursionError):  # somebody else's: it is written anew
+    except (msgspec.DecodeError, RecursionError):  # written by something else: overwrite it
         return {}
 
 

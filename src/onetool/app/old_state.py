@@ -1,9 +1,9 @@
-"""Takes over state files of the previous version: tokens, sessions of the page, own examples, the memory of MCP servers
-and their logins. This is the only reader of those files.
+"""Imports state files of older versions: tokens, sessions of the page, own examples, and what was stored about MCP
+servers and their logins. Only this module reads those files.
 
-All of them are stored in `state.db` in one transaction, and then renamed. A damaged file, or one that other users could
-have written, stays where it is, and every start logs it. While the file of tokens is there, no stored token is valid.
-While any file of a server is there, unknown pinned servers wait for approval.
+All of them are stored in `state.db` in one transaction, and then renamed. A damaged file, or a file that other users
+could have written, stays in place, and every start logs it. While the file of tokens exists, no stored token is valid.
+While any file of a server exists, unknown pinned servers wait for approval.
 """
 
 import logging
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 SUFFIX = ".before-state-db"
 TOKENS = "access_tokens/tokens.json"
-KEY_FILE = "tokens.key"  # in the person's own folder; it sealed the tokens of projects
+KEY_FILE = "tokens.key"  # in the user's own folder; it signed the tokens of projects
 FOLDERS: "dict[str, DocumentKind]" = {
     "access_tokens": "tokens",
     "page_sessions": "page_sessions",
@@ -45,15 +45,15 @@ log = logging.getLogger("onetool.database")
 class OldFile(NamedTuple):
     kind: "DocumentKind"
     file: Path
-    name: str  # of the file, without its ending
+    name: str  # of the file, without its suffix
 
 
 class OldFileError(OneToolError):
-    """An old file can't be taken over."""
+    """An old file can't be imported."""
 
 
 def old_files(home: Path) -> list[OldFile]:
-    """Return the files that are still to be taken over."""
+    """Return the files that are not imported yet."""
     found: list[OldFile] = []
     for folder in (*FOLDERS, "servers"):
         names: list[str] = []
@@ -67,7 +67,7 @@ def old_files(home: Path) -> list[OldFile]:
 
 
 def tokens_problem(config: "Config") -> str | None:
-    """Return why no stored token is valid: the old file of tokens could not be taken over."""
+    """Return why no stored token is valid; None if the old file of tokens has been imported."""
     file = config.home / TOKENS
     if not os.path.lexists(file):
         return None
@@ -75,11 +75,11 @@ def tokens_problem(config: "Config") -> str | None:
         _body(OldFile("tokens", file, "tokens"), config)
     except OldFileError as error:
         return str(error)
-    return f"{file} could not be taken over into state.db: the log says why"
+    return f"{file} could not be imported into state.db: see the log"
 
 
 def take_over(database: "SqliteDatabase", config: "Config") -> None:
-    """Store the old files in the database, and rename them. Log what can't be taken over."""
+    """Store the old files in the database and rename them. Files that can't be imported are logged."""
     try:
         with Documents(database, "tokens").locked("old files", MAX_WAIT_S):
             rows: list[tuple[OldFile, str, bytes]] = []
@@ -97,16 +97,16 @@ def take_over(database: "SqliteDatabase", config: "Config") -> None:
                 os.replace(one.file, one.file.with_name(one.file.name + SUFFIX))
     except (OSError, DatabaseError) as error:
         database.is_incomplete = True
-        log.error("the state of the version before can't be taken over from %s: %s", config.home, error)
+        log.error("the state of an older version can't be imported from %s: %s", config.home, error)
     else:
         if rows:
-            log.warning("%d files of the version before were taken over into %s", len(rows), database.describe())
+            log.warning("%d files of an older version were imported into %s", len(rows), database.describe())
 
 
 def _store(
     work: "Transaction", rows: list[tuple[OldFile, str, bytes]], database: "SqliteDatabase", config: "Config"
 ) -> None:
-    """Store missing documents. Existing tokens that are revoked in the file are revoked, too."""
+    """Store missing documents, and revoke existing tokens that the file revokes."""
     for one, key, body in rows:
         documents = documents_in(database, one.kind, config)
         before = documents.unsealed(key, read_row(work, (one.kind, key)).body)
@@ -120,17 +120,17 @@ def _body(one: OldFile, config: "Config") -> tuple[str, bytes]:
     """Return the key and the body of the document. Raises OldFileError."""
     import msgspec
 
-    if not one.name.isprintable():  # may not be valid UTF-8, as the database and logs need
-        raise OldFileError(f"{one.file.parent}: {one.name!a} is not taken over: rename or delete this file")
+    if not one.name.isprintable():  # databases and logs need valid UTF-8
+        raise OldFileError(f"{one.file.parent}: {one.name!a} was not imported: rename or delete this file")
     try:
         body = read_private(one.file, MAX_BYTES + 1) or b""
         if len(body) > MAX_BYTES:
-            raise OldFileError(f"{one.file} is not taken over: it has more than {MAX_BYTES:,} bytes")
+            raise OldFileError(f"{one.file} was not imported: it has more than {MAX_BYTES:,} bytes")
         return _checked(one, body, config)
     except UnsafeFileError as error:
-        raise OldFileError(f"{one.file} is not taken over: {error.why}; {error.hint or 'fix or delete it'}") from None
+        raise OldFileError(f"{one.file} was not imported: {error.why}; {error.hint or 'fix or delete it'}") from None
     except (msgspec.MsgspecError, ValueError, RecursionError):
-        raise OldFileError(f"{one.file} is not taken over: it is damaged; delete it") from None
+        raise OldFileError(f"{one.file} was not imported: it is damaged; delete it") from None
 
 
 def _checked(one: OldFile, body: bytes, config: "Config") -> tuple[str, bytes]:
@@ -158,7 +158,7 @@ def _checked(one: OldFile, body: bytes, config: "Config") -> tuple[str, bytes]:
 
 
 def _unsealed(file: Path, body: bytes, config: "Config") -> bytes:
-    """Return tokens without the seal of a project's own folder. Raises OldFileError, UnsafeFileError."""
+    """Return tokens without the signature of a project's folder. Raises OldFileError, UnsafeFileError."""
     import hmac  # loads OpenSSL, which commands without old files don't need
 
     seal, _, rest = body.partition(b"\n")
@@ -168,5 +168,5 @@ def _unsealed(file: Path, body: bytes, config: "Config") -> bytes:
     key = key_in(own_folder() / KEY_FILE)
     mac = hmac.digest(key, b"tokens of a project:" + rest, "sha256").hex().encode()
     if not key or not is_sealed or not hmac.compare_digest(seal, mac):
-        raise OldFileError(f"{file} is not taken over: `onetool tokens` of this user has not written it; delete it")
+        raise OldFileError(f"{file} was not imported: it was not written by this user's `onetool tokens`; delete it")
     return rest

@@ -21,15 +21,15 @@ from onetool.core.system import PROGRAM_SUFFIX
 from onetool.http.url import LOOPBACK
 
 TOKEN = "ONETOOL_TOKEN"  # noqa: S105 - the name of the variable, not a token
-EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - where a server listens is not where one calls it
+EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - listening addresses -> addresses to call
 
 
 def own_command() -> tuple[str, ...]:
     """Return the command that starts this OneTool: its name if it is on every PATH, else its absolute path."""
     script = next(_scripts(), None)
-    if script is None:  # run from its source, say
-        return sys.executable, "-P", "-m", "onetool"  # without -P a folder `onetool` where it starts would be run
-    # A client has another PATH: it is not started from the shell where this environment is active.
+    if script is None:  # for example, run from its source
+        return sys.executable, "-P", "-m", "onetool"  # -P ignores a folder `onetool` in the current folder
+    # A client has another PATH, because it doesn't run in a shell where this environment is active.
     own = os.path.realpath(sysconfig.get_path("scripts")) if sys.prefix != sys.base_prefix else None
     folders = os.environ.get("PATH", os.defpath).split(os.pathsep)
     path = os.pathsep.join(folder for folder in folders if os.path.realpath(folder) != own)
@@ -40,19 +40,20 @@ def own_command() -> tuple[str, ...]:
 
 
 class ClientEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """OneTool's entry for the file of an MCP client."""
+    """OneTool's entry for the config file of an MCP client."""
 
-    client: Annotated[str, Meta(description="As `onetool init --client` takes it.")]
+    client: Annotated[str, Meta(description="The client's name for `onetool init --client`.")]
     title: str
-    file: Annotated[str, Meta(description="The user's own file of the client, below the home folder.")]
+    file: Annotated[str, Meta(description="The client's config file of the user, below the home folder.")]
     entry: Annotated[str, Meta(description="What `onetool init --client` writes: JSON, or TOML for a .toml file.")]
-    token: Annotated[str | None, Meta(description="The environment variable that the client takes the token from.")]
+    token: Annotated[str | None, Meta(description="The environment variable from which the client reads the token.")]
 
 
 def client_entries(config: Config, url: str | None, with_commands: bool) -> list[ClientEntry]:
-    """Return the entries of all clients for the server at this url.
+    """Return the entries of all clients for the server at this URL.
 
-    Clients that take no URL get a command, which has paths of this machine: only `with_commands`. Raises ValueError.
+    Clients that don't support URLs get a command with paths of this machine, only if `with_commands`. Raises
+    ValueError.
     """
     served, home = served_at(url, config), user_home(os.environ)
     command, *first = own_command()
@@ -70,7 +71,7 @@ def client_entries(config: Config, url: str | None, with_commands: bool) -> list
 
 
 def _scripts() -> Iterator[Path]:
-    """Yield the script that runs now, else the one that was installed with us."""
+    """Yield the running script, then the installed script."""
     for start in (Path(sys.argv[0]), Path(sysconfig.get_path("scripts"), "onetool")):
         for suffix in dict.fromkeys((PROGRAM_SUFFIX, "")):
             script = start.with_name(start.name + suffix)
@@ -87,14 +88,14 @@ def served_at(url: str | None, config: Config) -> OneToolEntry:
         url = f"http://{f'[{host}]' if ':' in host else host}:{config.http.port}"
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.port == 0:
-        raise ValueError(f"Invalid URL: {url!r} (expected for example http://127.0.0.1:8765/mcp).")
+        raise ValueError(f"Invalid URL: {url!r} (expected, for example, http://127.0.0.1:8765/mcp).")
     if "@" in parts.netloc:
         raise ValueError(f"The URL contains a password. Put a token into the environment variable {TOKEN} instead.")
     if parts.path in ("", "/"):
         parts = parts._replace(path="/mcp")
     with open_token_store(config) as store:
         guarded = needs_credential(config.http, store) or parts.hostname not in LOOPBACK
-    # The variable that the config's token comes from; a token that stands there itself gets the usual name.
+    # The variable that the config's token comes from; a literal token gets the usual name.
     named = re.fullmatch(r"\$\{(\w+)\}", getattr(config.http.token, "shown", ""))
     variable = named[1] if named else TOKEN
     return OneToolEntry(url=parts.geturl(), token=variable if guarded else None)

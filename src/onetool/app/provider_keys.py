@@ -1,10 +1,10 @@
 """Which API key of a model provider is sent to which address, by `ask` and by HTTP tools.
 
-A config that was found in a project may name an address, but must not make the user's key go there. A key is looked
-up with the config in force, then in the environment, in the keyring and with the user's own config in ~/.onetool. The
-user's keys go to the provider itself and to addresses that the user's own config names; a config that was named by
-hand may also name this machine and its network. A config found elsewhere that names another address gets only keys
-that are stored with it (`onetool auth set openai` there). A key that is stored for certain hosts goes to no other.
+A project's config may name an address, but must not send the user's key there. A key is looked up in the config in
+force, then in the environment, in the keyring and in the user's own config in ~/.onetool. The user's keys go to the
+provider itself and to addresses that the user's own config names; a config passed by path may also name this machine
+and its network. A config found elsewhere that names another address gets only keys that are stored with it (`onetool
+auth set openai` there). A key bound to hosts is sent only to these.
 """
 
 import logging
@@ -43,7 +43,7 @@ def keys_for(config: Config, choice: ModelChoice) -> Secret:
         if _is_stored_with(config, name):
             return own(name)
         if own(name):
-            words = "%s is not sent to %s, which %s names. To allow it, store it with that config: onetool auth set %s"
+            words = "%s is not sent to %s, which %s names. To allow that, store it with the config: onetool auth set %s"
             log.warning(words, name, choice.base_url, config.path, name)
         return None
 
@@ -51,18 +51,18 @@ def keys_for(config: Config, choice: ModelChoice) -> Secret:
 
 
 def provider_key(config: Config, name: str) -> str | None:
-    """Return a provider's key, wherever it is kept, to compare it."""
+    """Return a provider's key from any source, to compare it."""
     return config.secrets.get(name, lambda _: True) or _users_key(config, name, lambda _: True)
 
 
 def key_urls(config: Config, name: str, *, is_stored: bool = True) -> list[Url]:
-    """Return where a provider's key may go: to the provider, and to `ask.base_url` if `ask` would send it there.
+    """Return the URLs that a provider's key may go to: the provider, and `ask.base_url` if `ask` would send it there.
 
-    A key that is not stored yet will be stored with the config, and goes to both.
+    A key that is not stored yet will be stored with the config, and may go to both.
     """
     provider = PROVIDER_KEYS[name]
     official = adapter(provider).base_url
-    if provider == "ollama":  # at the default address any program of this machine may listen
+    if provider == "ollama":  # any program of this machine may listen at the default address
         official = ollama_url({OLLAMA_SETTING: os.environ.get(OLLAMA_SETTING) or "ollama.com"})
     places, ask = [official], config.ask
     choice = ModelChoice(provider=provider, base_url=ask.base_url)
@@ -76,7 +76,7 @@ def key_urls(config: Config, name: str, *, is_stored: bool = True) -> list[Url]:
 
 
 def _fits(choice: ModelChoice, name: str) -> Fits:
-    """Return a function that says whether a key for some hosts may go to the address of `choice` or its provider."""
+    """Return a function that checks whether a key bound to hosts may go to the address of `choice` or its provider."""
 
     def fits(hosts: tuple[str, ...]) -> bool:
         provider = PROVIDER_KEYS.get(name)
@@ -91,7 +91,7 @@ def _fits(choice: ModelChoice, name: str) -> Fits:
 
 
 def _is_stored_with(config: Config, name: str) -> bool:
-    """Return whether the key is in the config itself or in a file beside it. A config may name any other file."""
+    """Return whether the key is in the config or in a file beside it. A config may name any other file."""
     file, where = config.secrets.file, config.secrets.where(name)
     if where != "file" or file is None or config.path is None:
         return where == "config"
@@ -103,7 +103,7 @@ def _is_users_config(config: Config) -> bool:
 
 
 def _users_key(config: Config, name: str, fits: Fits) -> str | None:
-    """Return a key of ~/.onetool for the config of a project, which has secrets of its own."""
+    """Return a key from ~/.onetool for the config of a project, which has its own secrets."""
     if _is_users_config(config):
         return None
     try:
@@ -117,12 +117,14 @@ def _users_key(config: Config, name: str, fits: Fits) -> str | None:
 
 
 def _is_other_address(config: Config, choice: ModelChoice) -> bool:
-    """Return whether it is neither the provider's address nor, for a config the user named, one of this network."""
+    """Return whether the address is neither the provider's nor, for a config that the user named, in the local
+    network.
+    """
     try:
         url = parse_url((choice.base_url or "").strip())
     except RequestRefusedError:
-        return True  # the request will report it
+        return True  # the request reports it
     if config.whose != "project" and is_private(url.host):
         return False
-    provider = (choice.provider or "openai").strip().lower()  # as it is chosen where only an address is named
+    provider = (choice.provider or "openai").strip().lower()  # the default if only an address is given
     return provider not in PROVIDERS or url[:3] != parse_url(adapter(provider).base_url)[:3]

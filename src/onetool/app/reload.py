@@ -1,4 +1,4 @@
-"""Reads the config and its packs again: on request, or when their files change."""
+"""Reloads the config and its packs, on request or when their files change."""
 
 import logging
 import os
@@ -38,11 +38,11 @@ Read = tuple[Catalogue, Catalogue]
 Apply = Callable[[Config, Read], None]
 
 WatchMode = Literal["everything", "settings"]
-POLL_S = 1.0  # between two looks at the files
+POLL_S = 1.0  # between two checks of the files
 
 
 class Reloader:
-    """Reads everything again, or the settings alone, one reload at a time, and applies all of it or nothing."""
+    """Reloads everything, or only the settings; one reload at a time. Each applies completely or not at all."""
 
     def __init__(
         self,
@@ -56,48 +56,50 @@ class Reloader:
         own: Catalogue,
         servers: Mapping[str, ServerSettings],
     ) -> None:
-        """`servers` are added to those of every config. A reload is refused only for mistakes that the `catalog` does
-        not have already.
+        """Create a reloader. `servers` are added to those of every config. Only mistakes that the `catalog` doesn't
+        have yet make a reload fail.
         """
-        self.error: ConfigError | None = None  # why the last reload changed nothing
+        self.error: ConfigError | None = None  # why the last reload failed
         self.count = 0  # full reloads
         self.kept: tuple[str, ...] = ()  # keys of the config that a reload may not change
         self.read_at = time()
         self._config, self._packs = config, Catalogue()
-        self._finds_config = found is not None and found.whose != "named"  # and so looks for it again
-        self.untrusted: Untrusted | None = None  # the project's folder that was found and is not used
+        self._finds_config = found is not None and found.whose != "named"  # so reloads search for it again
+        self.untrusted: Untrusted | None = None  # the project folder that was found but is not used
         self._handlers, self._imports, self._own, self._servers = handlers, imports, own, servers
         self._catalog, self._apply = catalog, apply
-        self._files_to_mend: tuple[Path, ...] = ()  # that the last reload failed for
+        self._files_to_mend: tuple[Path, ...] = ()  # the files with the mistakes of the last reload
         self._stamps: tuple[FolderSnapshot, FolderSnapshot] | None = None  # of settings and code
         self._failed: FolderSnapshot | None = None  # the files that the last `reload` failed with
         self._pending: list[Mistake] = []  # parts of the config that only `reload` loads
         self._asking, self._reloading = Lock(), Lock()
-        self._requested = self._begun = 0  # reloads
-        self._thread: int | None = None  # that is reloading
+        self._requested = self._begun = 0  # counts of reloads
+        self._thread: int | None = None  # the reloading thread
         self._is_closed = False
 
     def start(self, found: Found | None) -> None:
-        """Put the first config in force."""
+        """Apply the first config."""
         read = self.read(self._config)
         self._packs = read[0]
         self._put_in_force(self._config, read, found)
 
     def read(self, config: Config, *, again: bool = False) -> Read:
-        """Read the packs and the declared tools of a config. Changes nothing."""
-        # Bytecode in a project's folder is not what was trusted.
+        """Read the packs and the declared tools of a config, without applying them."""
+        # Bytecode in a project's folder is not covered by its trust.
         fresh = again or config.whose == "project" or config.project_packs is not None
         packs = PackSource(pack_paths(config), fresh=fresh, imports=self._imports).load()
         return packs, self._declared(config, packs)
 
     def reload(self) -> None:
-        """Raises ConfigError for what can't be used, or would break what worked; then everything stays as it was."""
+        """Reload everything. Raises ConfigError if the config can't be used or would break working tools; then nothing
+        changes.
+        """
         if self._thread == get_ident():
-            raise RuntimeError("a reload is under way in this very thread, and can't begin another one")
+            raise RuntimeError("this thread is already reloading")
         with self._asking:
             self._requested = asked = self._requested + 1
         with self._reloading:
-            if self._begun >= asked:  # a reload began after our request: it read everything that ours would read
+            if self._begun >= asked:  # a reload began after our request, so it read everything that ours would read
                 if self.error is not None:
                     raise ConfigError(self.error.mistakes)
                 return
@@ -106,14 +108,14 @@ class Reloader:
                 self._reload()
             except ConfigError:
                 raise
-            except BaseException:  # those who wait for their turn try it themselves
+            except BaseException:  # waiting threads reload themselves
                 self._begun = begun
                 raise
             finally:
                 self._thread = None
 
     def reload_settings(self) -> bool:
-        """Read the settings again if their files have changed; code stays as it was loaded.
+        """Reload the settings if their files have changed; code stays as loaded.
 
         Returns whether other settings are in force. Raises ConfigError as `reload` does.
         """
@@ -125,7 +127,7 @@ class Reloader:
                 self._thread = None
 
     def take_stamps(self) -> "tuple[FolderSnapshot, FolderSnapshot]":
-        """Return what the files of settings and of code looked like when they were read, and remember it."""
+        """Return, and remember, snapshots of the files of settings and code as they were read."""
         from onetool.services.file_watcher import snapshot
 
         stamps = self._stamps  # a reload in another thread resets it
@@ -135,7 +137,9 @@ class Reloader:
         return stamps
 
     def pending_changes(self) -> list[Mistake]:
-        """Return the changes that are not loaded yet, each with a hint how to load it, or why it can't be loaded."""
+        """Return the changes that are not loaded yet, each with a hint how to load it, or the reason why it can't be
+        loaded.
+        """
         mistakes = () if self.error is None else self.error.mistakes
         broken = {one.file: one for one in reversed(mistakes) if one.file}
         pending = [one for one in self._pending if one.file not in broken]
@@ -146,16 +150,16 @@ class Reloader:
         return [*map(_unreadable, broken.values()), *(replace(one, hint=hint) for one in pending)]
 
     def is_concerned(self) -> bool:
-        """Return whether a change may matter here. The trust of folders is stored in one file for all of them."""
+        """Return whether a change may matter here. The trust of all folders is stored in a single file."""
         is_trust_alone = self._changed_files().keys() == {str(trust_store().file)}
         return not is_trust_alone or self.untrusted is not None or self.error is not None
 
     def files(self) -> list[Path]:
-        """Return the files whose change is a reason to reload."""
+        """Return the files whose changes cause a reload."""
         return list(dict.fromkeys((*code_files(self._config), *self._setting_files(), *self._files_to_mend)))
 
     def close(self, timeout: float) -> None:
-        """Apply nothing from now on. Waits for a reload under way, unless that is what closes."""
+        """Apply no further reloads. Waits for a running reload, unless the reload itself closes the app."""
         self._is_closed = True
         if self._thread != get_ident() and self._reloading.acquire(timeout=timeout):
             self._reloading.release()
@@ -198,9 +202,9 @@ class Reloader:
             else:
                 found, config = self._read_config()
                 if found is not None and (found.whose, found.folder) != (self._config.whose, self._config.folder):
-                    waits = "new: it takes the place of the config in force"
+                    waits = "new: it will replace the config in force"
                 elif has_other_includes(config, self._config, changed_files(code, snapshot(code))):
-                    waits = "its includes have changed, so nothing of it is read again"
+                    waits = "its includes have changed, so none of it is reloaded"
             if waits is not None:
                 self.error, self._failed, self._files_to_mend, self._stamps = None, None, (), (settings, code)
                 self._pending = [Mistake(message=waits, file=str(config.path or config.folder), severity="warning")]
@@ -222,13 +226,13 @@ class Reloader:
         self._apply(config, read)
 
     def _set_untrusted(self, found: Found | None) -> None:
-        """Note the folder that was found and is not used, and log it if it is another one, or for another reason."""
+        """Store the ignored folder, and log it if the folder or the reason has changed."""
         before, self.untrusted = self.untrusted, None if found is None else found.untrusted
         if self.untrusted not in (None, before):
             trust_log.warning("%s", self.untrusted)
 
     def _changed_files(self) -> dict[str, str]:
-        """Return the files that differ from what was read, each with a word: new, removed or changed."""
+        """Return the files that have changed since they were read, each with a word: new, removed or changed."""
         from onetool.services.file_watcher import changed_files, snapshot
 
         return {
@@ -249,16 +253,16 @@ class Reloader:
         return found, config
 
     def _find_again(self) -> Found | None:
-        """Find the config in force now. A trusted project that waits for another look stays as it was."""
+        """Find the config in force now. A trusted project whose changes are not trusted yet stays as it was."""
         if not self._finds_config:
             return None
         found, config = find(), self._config
         if config.whose != "project" or (found.whose == "project" and found.untrusted is None):
             return found
-        if config.path is None and found.project_packs is not None:  # the user has made a config of their own
+        if config.path is None and found.project_packs is not None:  # the user has created their own config
             return found
         if (untrusted := found.untrusted) is None:
-            message, hint = "removed, or another config applies here now", "use that one: restart the server"
+            message, hint = "removed, or another config applies here now", "restart the server to use the other config"
             raise ConfigError([Mistake(message=message, file=str(config.path or config.folder), hint=hint)])
         file, message = str(untrusted.config or untrusted.folder), f"{untrusted.state}, so the change is not used"
         raise ConfigError([untrusted.mistake or Mistake(message=message, file=file, hint=f"run {untrusted.command}")])
@@ -268,7 +272,7 @@ class Reloader:
         return DeclaredTools(config.tools, functions, self._handlers).load()
 
     def _refuse_new_mistakes(self, read: Iterable[Catalogue]) -> None:
-        """Raise ConfigError for mistakes that were not there before."""
+        """Raise ConfigError for mistakes that are new."""
         known = {(mistake.key, mistake.message) for mistake in self._catalog.mistakes}
         _, mistakes = united([self._own, *read])
         broken = [one for one in mistakes if one.severity == "error" and (one.key, one.message) not in known]
@@ -278,7 +282,7 @@ class Reloader:
     def _setting_files(self) -> list[Path]:
         """Return the files of the settings, and those that decide which config applies here.
 
-        Packs of a folder that is known and not trusted are left out: they may be a link to anything.
+        Packs of an untrusted folder are left out: they may be a link to anything.
         """
         files = setting_files(self._config, finds=self._finds_config)
         if self._finds_config:
@@ -288,7 +292,7 @@ class Reloader:
 
     @contextmanager
     def _remember_error(self) -> "Generator[None]":
-        """Remember the error of a reload, and the files to mend. An OSError becomes a ConfigError."""
+        """Remember the error of a reload, and the files to fix. An OSError becomes a ConfigError."""
         try:
             yield
         except (OSError, ConfigError) as error:
@@ -298,13 +302,13 @@ class Reloader:
 
 
 def _unreadable(mistake: Mistake) -> Mistake:
-    """Return why a changed file is not used. Mistakes with a line were found in its text."""
+    """Return why a changed file is not used. A mistake with a line was found in the text of the file."""
     return mistake if mistake.line is None else replace(mistake, message=f"can't be read: {mistake.message}")
 
 
 def load_command() -> str:
-    """Return what loads pending changes. It names SIGHUP if this process or its supervisor handles that."""
-    import signal  # makes enums, which a short command doesn't need
+    """Return the command that loads pending changes. It names SIGHUP if this process or its supervisor handles it."""
+    import signal  # creates enums, which a short command doesn't need
 
     is_handled = hasattr(signal, "SIGHUP") and callable(signal.getsignal(signal.SIGHUP))
     pid = os.getpid() if worker_share().workers == 1 else os.getppid()
@@ -312,18 +316,18 @@ def load_command() -> str:
 
 
 class ConfigWatcher:
-    """Reloads when files change, in the background: everything, or the settings alone."""
+    """Reloads in the background when files change: everything, or only the settings."""
 
     def __init__(self, reloader: Reloader, mode: Callable[[], WatchMode | None], registry: Registry) -> None:
         self._reloader, self._mode, self._registry = reloader, mode, registry
         self._watcher: FileWatcher | None = None
         self._is_started = False
-        self._logged: tuple[int, list[Mistake]] = 0, []  # pending changes, after so many reloads
+        self._logged: tuple[int, list[Mistake]] = 0, []  # the count of reloads, and the pending changes logged since
         self._looking, self._looked_at = Lock(), float("-inf")
 
     @property
     def untrusted(self) -> "Untrusted | None":
-        """The project's folder that was found and is not used; in a server, also how to load it."""
+        """The project folder that was found but is not used; in a server, also how to load it."""
         found = self._reloader.untrusted
         if found is None or not self._is_started or self._mode() == "everything":
             return found
@@ -340,8 +344,8 @@ class ConfigWatcher:
             )
 
     async def look_again(self) -> None:
-        """Read the settings again if their files have changed: at most once a second, and only where files are watched.
-        Callers that come meanwhile wait for it.
+        """Reload the settings if watched files have changed, at most once a second. Concurrent callers wait for the
+        same check.
         """
         if self._mode() is not None:
             from asyncio import to_thread
@@ -355,7 +359,7 @@ class ConfigWatcher:
             try:
                 if self._reloader.reload_settings():
                     watch_log.info(
-                        "Settings were read again, since something was missing: %d tools", len(self._registry)
+                        "Settings were reloaded, because something was missing: %d tools", len(self._registry)
                     )
             except ConfigError as error:
                 watch_log.error("Not reloaded, what was in force stays: %s", error)
@@ -372,12 +376,12 @@ class ConfigWatcher:
         try:
             if self._mode() == "everything":
                 self._reloader.reload()
-                watch_log.info("Reloaded, since files have changed: %d tools", len(self._registry))
+                watch_log.info("Reloaded, because files have changed: %d tools", len(self._registry))
             elif self._reloader.reload_settings():
-                watch_log.info("Settings were read again, since files have changed: %d tools", len(self._registry))
+                watch_log.info("Settings were reloaded, because files have changed: %d tools", len(self._registry))
             (count, before), now = self._logged, self._reloader.pending_changes()
             self._logged = self._reloader.count, now
-            for one in now:  # each is logged once, until the next reload
+            for one in now:  # each is logged once until the next reload
                 if one not in before or count != self._reloader.count:
                     watch_log.warning("Not loaded: %s", one)
         except ConfigError as error:

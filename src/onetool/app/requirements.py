@@ -1,4 +1,4 @@
-"""Requirements of bundles' tools: the secrets, and the allowed hosts, without which they can't be called."""
+"""Requirements of bundles' tools: the secrets and allowed hosts that they need."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -24,21 +24,21 @@ _AUTHORITY = re.compile(r"(https?)://([^/?#]*)", re.IGNORECASE)
 
 class RequiredSecret(NamedTuple):
     name: str
-    source: str | None  # where it comes from; None: it is not set
+    source: str | None  # None if it is not set
     need: "Need | None" = None
 
 
 class RequiredHost(NamedTuple):
     host: str
-    allowed: bool | None  # None: only a call says what it is
-    entry: str | None = None  # what to write into allowedHosts
+    allowed: bool | None  # None if it depends on the call
+    entry: str | None = None  # the entry for allowedHosts
     need: "Need | None" = None
 
 
 class Requirements(NamedTuple):
     secrets: tuple[RequiredSecret, ...] = ()
     hosts: tuple[RequiredHost, ...] = ()
-    sent_to: Mapping[str, Iterable[str]] = {}  # bindings by the names of the secrets that need them
+    sent_to: Mapping[str, Iterable[str]] = {}  # the required bindings of each secret
 
     def shown(self) -> dict[str, Any]:
         return {
@@ -56,13 +56,13 @@ class Requirements(NamedTuple):
         return [one.need for one in self.secrets if one.need is not None and one.source is None]
 
     def closed(self) -> list[str]:
-        """Return entries for allowedHosts."""
+        """Return the missing entries for allowedHosts."""
         return [one.entry for one in self.hosts if one.entry is not None]
 
 
 def http_requirements(rules: "SecretRules", hosts: "AllowedHosts", tools: "Iterable[HttpTool]") -> Requirements:
     """Return what these tools need together."""
-    secrets: dict[str, dict[str, Url]] = {}  # by name, with the URLs by the bindings that each needs
+    secrets: dict[str, dict[str, Url]] = {}  # name -> binding -> a URL that needs it
     urls: dict[str, None] = {}
     for tool in tools:
         secrets |= {name: {} for name in sorted(tool.secrets) if name not in secrets}
@@ -92,7 +92,7 @@ def _required_secret(rules: "SecretRules", name: str, there: "Mapping[str, Url]"
 
 
 def read_http_tool(tool: Mapping[str, Any]) -> "HttpTool | None":
-    """Read an HTTP tool of a bundle, to look at; None if its file can't be read."""
+    """Read an HTTP tool of a bundle for inspection; None if its definition is invalid."""
     from onetool.http.tool import tool_to_inspect
     from onetool.sources.bundles.validation import converted
 

@@ -1,7 +1,7 @@
 """The services that depend on one config: executor, engine, results, stats, topics and the HTTP client.
 
-Each is created when it is first used. A reload creates a new `Runtime` and retires the old one; calls that are
-running keep the old one to the end, with its settings, secrets and limits.
+Each is created when first used. A reload creates a new `Runtime` and retires the old one; running calls keep the old
+runtime to the end, with its settings, secrets and limits.
 """
 
 import json
@@ -58,20 +58,20 @@ EMPTY: Mapping[str, Any] = freeze({})
 
 
 RunCode = Callable[..., Coroutine[Any, Any, "RunResult"]]
-"""`App.run`, for those who need nothing else of the app."""
+"""`App.run`, for code that needs nothing else of the app."""
 
 AppCall = Callable[..., Coroutine[Any, Any, "ToolResult"]]
-"""`App.call`, for calls that come from inside of a call or run: with the `runtime` that this began with."""
+"""`App.call`, for nested calls: with the `runtime` that the outer call or run started with."""
 
 
-class part(Generic[T]):  # noqa: N801 - used as `property` is
-    """A service of a runtime, made at its first use: one for all threads, although one may need another one."""
+class part(Generic[T]):  # noqa: N801 - used like `property`
+    """A service of a runtime, created once at its first use, by any thread. One service may need another."""
 
     def __init__(self, new: "Callable[[Runtime], T]") -> None:
         self._new, self._name, self.__doc__ = new, new.__name__, new.__doc__
 
     def __get__(self, runtime: "Runtime", owner: object = None) -> T:
-        made = vars(runtime)  # where it is found before this is asked again
+        made = vars(runtime)  # attribute access finds it here the next time
         with runtime.lock:
             if self._name not in made:
                 made[self._name] = self._new(runtime)
@@ -79,7 +79,7 @@ class part(Generic[T]):  # noqa: N801 - used as `property` is
 
 
 class Runtime:
-    """Also the environment of running tools: what the app lends them."""
+    """The services of one config; also the environment of running tools."""
 
     def __init__(
         self,
@@ -94,8 +94,9 @@ class Runtime:
         call: "AppCall",
         newest: "Callable[[], Awaitable[Runtime]]",
     ) -> None:
-        """Put what happens into the queue of the `recorder`, whose thread also calls `count_call` for every call.
-        `call` is `App.call`. `newest` looks whether settings have changed, and gives the runtime in force.
+        """Create the services of a config. Events go into the queue of the `recorder`, whose thread also calls
+        `count_call` for every call. `call` is `App.call`. `newest` checks for changed settings and returns the runtime
+        in force.
         """
         self.config = config
         self.recorder = recorder
@@ -115,10 +116,10 @@ class Runtime:
 
     @part
     def executor(self) -> "Executor":
-        from onetool.core.executor import Executor  # brings asyncio, which listing tools does not need
+        from onetool.core.executor import Executor  # loads asyncio, which listing tools doesn't need
 
         mark_home(self.config.home)
-        _ = self.stats  # made now: after a reload the same ones go on
+        _ = self.stats  # created now, so that a reload shares it
         defaults = self.config.defaults
         return Executor(
             self._registry,
@@ -132,7 +133,7 @@ class Runtime:
 
     @part
     def workers(self) -> "SharedWorkers":
-        from onetool.script.engine import SharedWorkers  # brings the sandbox with it
+        from onetool.script.engine import SharedWorkers  # loads the sandbox
         from onetool.script.run_result import RunLimits
 
         run = self.config.run
@@ -144,7 +145,7 @@ class Runtime:
             workers=worker_share().of(run.workers),
         )
         workers = SharedWorkers(limits)
-        if self._is_retired:  # for who came late: it serves this one, and keeps nothing
+        if self._is_retired:  # a call may come late: the workers serve it, but don't stay
             workers.close()
         return workers
 
@@ -166,7 +167,9 @@ class Runtime:
 
     @part
     def bare_engine(self) -> "Engine":
-        """For code that calls no tools. It shares the workers of `engine`, and not what that keeps of a catalogue."""
+        """The engine for code that calls no tools. It shares the workers of `engine`, but not the data cached per
+        catalogue.
+        """
         from onetool.script.engine import Engine
 
         workers = self.workers
@@ -196,7 +199,9 @@ class Runtime:
 
     @property
     def database(self) -> "Database | None":
-        """The database that replicas share; None: files and SQLite. Raises ConfigError if it can't be used."""
+        """The database that replicas share; None if the app uses files and SQLite. Raises ConfigError if it can't be
+        used.
+        """
         return self.databases.get()
 
     @property
@@ -205,7 +210,7 @@ class Runtime:
         return self.databases.state()
 
     def documents(self, kind: "DocumentKind", follow: "Following | None" = None) -> "Documents":
-        """Return the small things of that kind."""
+        """Return the small documents of a kind."""
         from onetool.app.documents import documents_in
 
         return documents_in(self.state, kind, self.config, follow)
@@ -227,7 +232,7 @@ class Runtime:
 
     @part
     def client(self) -> "HttpClient":
-        """For HTTP: what HTTP tools and `ask` send goes out through it."""
+        """The HTTP client of HTTP tools and `ask`."""
         from onetool.http.client import HttpClient
 
         return HttpClient()
@@ -253,7 +258,7 @@ class Runtime:
             mask_also=self.config.secrets.mask_also,
             secret=self.secret_rules.get,
             check_secret=self.secret_rules.check,
-            logins=self.documents("logins"),  # where the logins to MCP servers are, too
+            logins=self.documents("logins"),  # logins to MCP servers are stored there, too
             files=file_sources(self, self.read_result),
             needs=self._needs_of,
             look_again=self._newer_http_context,
@@ -269,7 +274,9 @@ class Runtime:
         return None if newest is self else newest.http_context
 
     def share_with(self, to: "Runtime") -> None:
-        """Hand over what is the same for both configs, so that stats are not lost and no second worker is started."""
+        """Hand over services that are the same in both configs, so that stats aren't lost and no second worker is
+        started.
+        """
         with self.lock:
             mine, theirs = self.config, to.config
             same = {"client"}
@@ -284,7 +291,7 @@ class Runtime:
             self._shares_workers = "workers" in shared
 
     def retire(self) -> None:
-        """Let the workers end after their runs, and write the stats. Only parts that were used are touched."""
+        """Let the workers end after their runs, and write the stats. Unused services are not created for this."""
         with self.lock:
             self._is_retired = True
             workers, stats = self._made("workers"), self._made("stats")
@@ -294,20 +301,20 @@ class Runtime:
             stats.flush()
 
     def close(self) -> None:
-        """Close everything, also what all configs share: the app ends."""
+        """Close everything, including what all configs share. The app ends."""
         self.retire()
         client = self._made("client")
         if client is not None:
             client.close()
 
     def _made(self, name: str) -> Any:
-        """Return a part if it was used."""
+        """Return a service if it has been used."""
         return vars(self).get(name)
 
     # The environment of running tools
 
     def settings(self, pack: str) -> Mapping[str, Any]:
-        """Return a pack's settings; `fs` has its own section in the config, and must not show models our secrets."""
+        """Return a pack's settings. `fs` has its own section in the config, and must not show our secrets to models."""
         own = self._settings.get(pack, EMPTY)
         if pack != "fs":
             return own
@@ -316,20 +323,21 @@ class Runtime:
 
     @cached_property
     def allowed_folders(self) -> list[str] | None:
-        """Where roots may lie; None is anywhere."""
+        """The folders that may contain roots; None allows any folder."""
         return roots_within(self.config)
 
     def _private(self) -> list[Path]:
-        """Return the config, secrets, counts, and what belongs to others: stored results, what is known of servers.
+        """Return the paths of the config, its secrets, and state that contains data of others, such as stored results.
 
-        What is in a folder `.onetool` is closed in any case; this is for configs and state that lie elsewhere.
-        Of a config in the middle of somebody's project, folders of these names may be that person's own.
+        Everything in a folder `.onetool` is closed anyway; this is for configs and state that are stored elsewhere. If
+        a config lies in the middle of somebody's project, folders with the names of state folders may be that person's
+        own.
         """
         secrets, home = self.config.secrets.file, self.config.home
         mixed = self.config.path is not None and home == self.config.path.parent and home.name != ".onetool"
         folders = [home / part for part in STATE_FOLDERS]
         if mixed:
-            folders = [folder for folder in folders if (folder / ".gitignore").exists()]  # which says that it is ours
+            folders = [folder for folder in folders if (folder / ".gitignore").exists()]  # which marks it as ours
         ours = [home / name for name in STATE_FILES]
         files = (self.config.path, *self.config.include, secrets, *self.config.secrets.files, *ours)
         return [*(file for file in files if file), *folders]
@@ -357,30 +365,30 @@ class Runtime:
         return self.config.secrets.redact_data(value, sent)
 
     def store_result(self, text: str, value: Any = None, is_json: bool = False) -> "StoredResult":
-        """Store a result for the caller of the running call; with the value that its text shows, if it is another one.
+        """Store a result for the caller of the running call, with its value if that differs from the text.
 
         With `is_json`, the text is the JSON of the value.
         """
         context, kept = current_call.get(), None
         if value is not None and value != text and not is_json:
-            with suppress(ValueError):  # a number of thousands of digits: then the text is what is loaded
+            with suppress(ValueError):  # a number of thousands of digits: then the text is loaded
                 kept = json.dumps(self.redact(value), ensure_ascii=False, separators=(",", ":"))
         name = None if context is None else context.call.name
         return self.results.put(self.redact(text), owner(), name, kept, is_json)
 
     def read_result(self, handle: str, max_bytes: int | None = None) -> str:
-        """Read a stored result of the caller of the running call. ResultTooLargeError if it has more bytes."""
+        """Read a stored result of the caller of the running call. Raises ResultTooLargeError if it has more bytes."""
         return self.results.read(handle, owner(), max_bytes)
 
     def reply(self, result: "RunResult", whole: bool = False, read_on: "ReadOn | None" = None) -> "RunReply":
-        """Build what a run's caller reads. A large result is stored, unless it is wanted whole."""
+        """Build the reply to the caller of a run. A large result is stored, unless `whole` is set."""
         from onetool.script.render import in_code, run_reply
 
         sizes = self.config.results
         store = None if whole else self.store_result
         return run_reply(result, sizes.inline_bytes, store, read_on or in_code, sizes.max_preview)
 
-    # What happened: the path of a call only puts it into a queue
+    # Recording events: the path of a call only puts them into a queue
 
     def record_call(self, event: "CallEvent") -> None:
         size = len(event.args) + (0 if event.value is None else event.bytes_out)
@@ -394,18 +402,18 @@ class Runtime:
             log.record_event(event)
 
     def record_gap(self, client: str, seconds: float) -> None:
-        """Record the seconds from our answer to the client's next call."""
+        """Record the seconds between our reply and the client's next call."""
         stats, principal = self.stats, current_principal.get()
         if stats is not None:
             self.recorder.put((lambda: stats.record_gap(client, seconds, principal.lasting_owner), ()), principal.owner)
 
     def record_menu(self, client: str, full_bytes: Callable[[], int], sent_bytes: Callable[[], int]) -> None:
-        """Record that a client was sent a menu. The recorder's thread measures it and a list of all tools."""
+        """Record that a menu was sent to a client. The recorder's thread measures it, and a list of all tools."""
         principal = current_principal.get()
         self.recorder.put((self._write_menu, (client, full_bytes, sent_bytes, principal)), principal.owner)
 
     def record_reply(self, result: "RunResult", parts: Iterable[Any]) -> None:
-        """Record the size of what a run's caller gets to read: texts, and other things as JSON."""
+        """Record the size of a run's reply: texts, and other parts as JSON."""
         run = result.meta.get("run")
         if self.stats is not None and run is not None:
             self.recorder.put((self.stats.record_reply, (run, sum(map(size_of, parts)))), current_principal.get().owner)
@@ -432,12 +440,12 @@ class Runtime:
     @cached_property
     def own_examples(self) -> "OwnExamples":
         """The examples of tools that callers keep for themselves."""
-        from onetool.sources.bundles.editing import OwnExamples  # brings bundles
+        from onetool.sources.bundles.editing import OwnExamples  # loads bundles
 
         return OwnExamples(self.documents("own_examples"))
 
     def records_health(self) -> dict[str, dict[str, Any] | None]:
-        """Return what is wrong with the audit log, the stats and the queue of events, which drops some of a flood."""
+        """Return the problems of the audit log, the stats and the queue of events, which drops events when flooded."""
         stats: UsageStats | None = self._made("stats")
         dropped = self.recorder.lost.total()
         return {
@@ -447,20 +455,22 @@ class Runtime:
         }
 
     def sandbox_usage(self) -> dict[str, int]:
-        """Return how many runs there may be at once, are running and are waiting; nothing before the first one."""
+        """Return the limit of parallel runs, and how many are running and waiting; empty before the first run."""
         workers: SharedWorkers | None = self._made("workers")
         return {} if workers is None else workers.usage()
 
     def warm(self) -> None:
-        """Start what the first run would have to wait for. Called in any thread; failures are ignored."""
+        """Start in advance what the first run would have to wait for. Called in any thread; failures are only
+        logged.
+        """
         try:
             self.engine.warm()
-        except Exception as error:  # noqa: BLE001 - the first run tries again, and tells its caller
+        except Exception as error:  # noqa: BLE001 - the first run tries again and reports the error
             log.warning("the sandbox could not be started ahead of time: %s: %s", type(error).__name__, error)
 
 
 class CurrentRuntime:
-    """The runtime in force. A reload replaces it: what outlives a reload keeps this object instead."""
+    """The runtime in force, which a reload replaces. Objects that outlive a reload keep this one instead."""
 
     runtime: Runtime
 

@@ -2,7 +2,7 @@
 
 What the server itself uses (`http.token`, stored tokens, `cluster.key`, `database`, client secrets of `servers`) is
 never sent. A model provider's key goes only where `ask` would send it. A secret that is bound to hosts goes only to
-these. The first two are recognised by name and by value, since one value may be stored under two names.
+these. The first two are recognised by name and by value, because one value may be stored under two names.
 """
 
 from collections.abc import Iterable, Iterator
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class _KnownValue:
-    """A value that is looked for in secrets, also encoded or as a part of them."""
+    """A value that is searched for in secrets, including encoded forms and parts."""
 
     def __init__(self, value: str) -> None:
         self._value = value
@@ -39,7 +39,7 @@ class _KnownValue:
 
 class _OwnSecret(NamedTuple):
     key: str  # in the config
-    names: list[str]  # of the secrets that it is made of
+    names: list[str]  # the secrets that it is made of
     values: list[_KnownValue]
 
 
@@ -50,9 +50,9 @@ class SecretRules:
         self._tokens = tokens
 
     def get(self, name: str) -> str | None:
-        """Return a secret for an HTTP tool: not from the environment, as others may have written the tool.
+        """Return a secret for an HTTP tool, but not from the environment, because others may have written the tool.
 
-        Raises RequestRefusedError for what the server itself uses.
+        Raises RequestRefusedError for secrets that the server itself uses.
         """
         secrets = self.secrets
         in_keyring = name in PROVIDER_KEYS and secrets.where(name, environment=False) == "keyring"
@@ -74,19 +74,19 @@ class SecretRules:
             raise UnmetNeedError(
                 f"the secret {name} is only for requests to {', '.join(hosts)}, and this one goes to "
                 f"{binding_for(url)}",
-                [f"if that is meant, run this ({RELOAD_NOTE}): {need.command}"],
+                [f"to allow it, run this ({RELOAD_NOTE}): {need.command}"],
                 [need],
             )
 
     def why_unbound(self, name: str, url: "Url | None", new: "SecretHosts") -> str | None:
-        """Return why a caller who is not an admin can't have a tool send this secret there; None if it can.
+        """Return why a caller who is not an admin can't have a tool send this secret there; None if the caller can.
 
-        `url` is None where the host depends on the call. `new` are the hosts of secrets that are stored with the tool.
+        `url` is None if the host depends on the call. `new` are the hosts of secrets that are stored with the tool.
         """
         if what := self.use_by_server(name):
             return f"The secret {name} is {what} of this server, which no tool may send."
         if url is None:
-            return f"The tool sends the secret {name} to a host that depends on the call: write the host out."
+            return f"The tool sends the secret {name} to a host that depends on the call: use a fixed host."
         if is_bound_to(url, new.get(name) or self.secrets.hosts(name)):
             return None
         return (
@@ -96,13 +96,13 @@ class SecretRules:
         )
 
     def binding_need(self, name: str, bindings: Iterable[str]) -> Need:
-        """Return that a stored secret has to be bound to these hosts, beside those that it is bound to already."""
+        """Return the need to bind a stored secret to these hosts, in addition to its current ones."""
         return secret_need(name, dict.fromkeys((*self.secrets.hosts(name), *bindings)), stored=True)
 
     # What the server itself uses
 
     def use_by_server(self, name: str) -> str | None:
-        """Return what the server uses a secret for, in words; None if it does not use it."""
+        """Return a description of what the server uses a secret for; None if it doesn't use it."""
         value = self.secrets.get_stored(name)
         for own in self._own_secrets:
             if name in own.names or (value and any(known.is_in(value) for known in own.values)):
@@ -133,12 +133,12 @@ class SecretRules:
             raise RequestRefusedError(
                 f"the secret {name} is {key}, a model provider's key: it is only for requests to {only}, and this one "
                 f"goes to {binding_for(url)}",
-                [f"if the API needs a key of its own, store that under another name than {key}"],
+                [f"if the API has its own key, store it under a name other than {key}"],
             )
 
 
 def _used_by_server(config: "Config") -> "Iterator[tuple[str, Secret, *tuple[str, ...]]]":
-    """Yield keys of the config with the secret that each holds, and further texts that are as secret."""
+    """Yield keys of the config with the secret that each holds, and further texts that are equally secret."""
     if config.http.token:
         yield "http.token", config.http.token
     if config.metrics.token:
@@ -157,7 +157,7 @@ def _used_by_server(config: "Config") -> "Iterator[tuple[str, Secret, *tuple[str
 
 
 def _passwords(address: str) -> Iterator[str]:
-    """Yield the passwords in the address of a database, as they are written and as they are sent."""
+    """Yield the passwords in the address of a database, encoded and decoded."""
     try:
         parts = urlsplit(address)
         written = parts.password

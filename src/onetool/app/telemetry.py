@@ -1,4 +1,4 @@
-"""Starts to send traces and metrics to a collector, where the config has `otel`. Else nothing is imported for it."""
+"""Starts sending traces and metrics to a collector if the config has `otel`; otherwise imports nothing."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -14,10 +14,9 @@ INSTALL = 'pip install "onetool-layer[otel]"'
 
 
 def start_telemetry(config: "Config", recorder: "Recorder", replica: str | None = None) -> Callable[[], None] | None:
-    """Start the export if the config has `otel`, and return a function that ends it.
+    """Start the export if the config has `otel`, and return a function that stops it.
 
-    Servers call this once; what a reload changes about `otel` counts after a restart. Raises ConfigError if the SDK is
-    not installed.
+    Servers call this once; changes of `otel` need a restart. Raises ConfigError if the SDK is not installed.
     """
     if (otel := config.otel) is None:
         return None
@@ -29,7 +28,7 @@ def start_telemetry(config: "Config", recorder: "Recorder", replica: str | None 
 
 
 def missing_package(config: "Config") -> Mistake | None:
-    """Return a mistake if the config has `otel` and a package that it needs is not installed. Nothing is imported."""
+    """Return a mistake if the config has `otel` and a required package is not installed. Imports nothing."""
     if config.otel is None:
         return None
     from importlib.util import find_spec
@@ -37,7 +36,7 @@ def missing_package(config: "Config") -> Mistake | None:
     for name in PACKAGES:
         try:
             found = find_spec(name)
-        except ModuleNotFoundError:  # a package above it
+        except ModuleNotFoundError:  # a parent package is missing
             found = None
         if found is None:
             message = f"otel needs a package that is not installed: {name}"

@@ -1,4 +1,4 @@
-"""Adding, listing and revoking the named tokens of a server: what `onetool tokens` and REST share.
+"""Adds, lists and revokes the named tokens of a server, for `onetool tokens` and REST.
 
 All functions raise TokenStoreError if the stored tokens can't be used.
 """
@@ -33,9 +33,9 @@ def requested_token(
     expires: str | None,
     whole: bool = True,
 ) -> TokenConfig:
-    """Return a new token as the config would have it. `expires` is a date, or a span from now on such as `30d`.
+    """Return a new token in the form of the config. `expires` is a date, or a span from now on such as `30d`.
 
-    Callers refuse what its `problems` say.
+    Callers check its `problems`.
     """
     span = read_span(expires or "")
     return TokenConfig(
@@ -50,37 +50,37 @@ def requested_token(
 
 
 def check_name(name: str, config: Config, store: TokenStore, only_print: bool, again: bool) -> str | None:
-    """Raise TokenNameError if a new token can't have this name: two tokens of one name would be one person, and what
-    is stored for a name may be somebody else's, unless it is for the same one `again`.
+    """Raise TokenNameError if a new token can't have this name. Tokens with the same name would share stored data, so
+    the name of a revoked token is refused unless `again` confirms that it is for the same person.
 
-    Returns the line of the config that the new one replaces, if it is to be printed only.
+    Returns the line of the config that the new token replaces, if the token is only printed.
     """
     if only_print and store.named(name):
-        raise TokenNameError(f"a stored token is called {name} already; take another name, or revoke that one")
+        raise TokenNameError(f"a stored token is already called {name}; choose another name, or revoke that token")
     place = next((place for one, place in configured_tokens(config) if one.name == name), None)
     if place and not only_print:
         raise TokenNameError(
-            f"a token of the config is called {name} already; take another name, or replace the line at {place} "
-            f"by that of: onetool tokens add {name} --print"
+            f"a token of the config is already called {name}; choose another name, or replace the line at {place} "
+            f"with the output of: onetool tokens add {name} --print"
         )
     revoked = [one.at for one in store.revoked().values() if one.name == name]
     if revoked and not again:
         raise TokenNameRevokedError(
-            f"a token called {name} was revoked on {shown_time(max(revoked))}, and whoever gets the name gets what is "
-            f"stored for it: results, sessions and examples."
+            f"a token called {name} was revoked on {shown_time(max(revoked))}, and a new token of this name gets what "
+            f"is stored for it: results, sessions and examples."
         )
     return place
 
 
 def add_token(store: TokenStore, token: StoredToken) -> tuple[str, StoredToken]:
-    """Store a new token like this one. Returns its text, which nobody can read again, and the token."""
+    """Store a new token. Returns its text, which can't be read again, and the stored token."""
     text = store.add(token.name, token.role, token.tools, token.rate, token.expires, token.whole)
     return text, store.named(token.name) or token
 
 
 def closed_clients(config: Config, store: TokenStore) -> list[str] | None:
-    """Return the clients that the first token would close the server to: those that called without a credential in
-    the last day, "" for those without a name. None if it is not the first.
+    """Return the clients that the first token would lock out: those that called without a credential in the last day,
+    "" for those without a name. None if this token is not the first.
     """
     if needs_credential(config.http, store):
         return None
@@ -90,8 +90,8 @@ def closed_clients(config: Config, store: TokenStore) -> list[str] | None:
 
 
 def revoke_token(name: str, config: Config, store: TokenStore) -> list[str] | None:
-    """Revoke a token, at once, also in running servers. Returns the lines of the config that are of no use any more;
-    None if it was revoked before. Raises TokenNameError.
+    """Revoke a token immediately, also in running servers. Returns the lines of the config that have become useless;
+    None if the token was already revoked. Raises TokenNameError.
     """
     of_config = [(one, place) for one, place in configured_tokens(config) if one.name == name]
     stored = store.named(name)
@@ -108,7 +108,7 @@ def revoke_token(name: str, config: Config, store: TokenStore) -> list[str] | No
 
 
 def token_rows(config: Config, store: TokenStore) -> list[dict[str, Any]]:
-    """Return what may be shown of all tokens: those that were stored, those of the config, and what was revoked."""
+    """Return the public facts of all tokens: stored ones, those of the config, and revoked ones."""
     stored, gone = store.list(), store.revoked()
     rows = [token_row(token) for token in stored]
     rows += [token_row(as_stored(one), place, one.hash in gone) for one, place in configured_tokens(config)]
@@ -120,7 +120,7 @@ def token_rows(config: Config, store: TokenStore) -> list[dict[str, Any]]:
 
 
 def token_row(token: StoredToken, where: str = "stored", is_revoked: bool = False) -> dict[str, Any]:
-    """Return what may be shown of a token: nothing of its hash."""
+    """Return the public facts of a token, without its hash."""
     is_over = token.expires is not None and token.expires <= time.time()
     rate = token.rate
     return {

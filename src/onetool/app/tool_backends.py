@@ -1,7 +1,7 @@
-"""Executes the tool calls of a model that was asked, and decides which of them need approval.
+"""Executes the tool calls of a model, and decides which need approval.
 
-The model has no tools, or each tool by its own name, or the one tool `run`. Tools that change nothing always run; for
-all others `approve` decides.
+The model has no tools, each tool by its own name, or the single tool `run`. Read-only tools always run; `approve`
+decides about all others.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ from onetool.script.run_result import RunResult
 OT_RESULT = "ot.result"
 
 ask_depth: ContextVar[int] = ContextVar("onetool_asked_inside", default=0)
-"""How many questions to models are under way around the running call: a tool may ask one, too."""
+"""The number of questions that enclose the running call: a tool may ask a model, too."""
 
 
 @contextmanager
@@ -44,7 +44,7 @@ def nested_ask(attached: FindFile | None) -> Generator[None]:
 
 
 class ToolCaller(Protocol):
-    """The app, as far as the calls of a model need it."""
+    """The part of the app that a model's calls need."""
 
     @property
     def runtime(self) -> Runtime: ...
@@ -67,7 +67,7 @@ class ToolCaller(Protocol):
 
 
 class NoToolsBackend:
-    """For a model that is to have no tools."""
+    """A backend without tools."""
 
     def __init__(self, caller: ToolCaller, catalog: ToolCatalog) -> None:
         self.toolset = Toolset(others=catalog.registry.snapshot().listed())
@@ -85,7 +85,7 @@ class NoToolsBackend:
         return value
 
     async def call(self, call: ToolCall) -> ToolResult:
-        """Call without asking."""
+        """Return an error, because there are no tools."""
         error = ToolError(code="tool_not_found", message="there are no tools in this conversation", reason="denied")
         return _error_result(call, error)
 
@@ -94,7 +94,7 @@ class NoToolsBackend:
 
 
 class DirectBackend:
-    """Every visible tool, under its own name."""
+    """A backend with every visible tool under its own name."""
 
     def __init__(
         self,
@@ -121,7 +121,7 @@ class DirectBackend:
     def masked(self, name: str, args: Mapping[str, Any]) -> Mapping[str, Any]:
         spec = self.spec(name)
         if spec is None or (meant := _call_target(spec, args)) is None:
-            known = spec or self._catalog.registry.get(name)  # also of one that may not be called
+            known = spec or self._catalog.registry.get(name)  # includes tools that may not be called
             return mask_arguments(args, known.secrets if known else frozenset())
         return {"name": meant[0], "args": self.masked(*meant)}
 
@@ -133,7 +133,7 @@ class DirectBackend:
 
     async def call(self, call: ToolCall) -> ToolResult:
         spec = self.spec(call.name)
-        if spec is None:  # what a model does not see it can't call; the result tells it what it may have meant
+        if spec is None:  # a model can't call tools that it doesn't see; the result suggests similar ones
             return await self._caller.call(call, self._specs.keys())
         with nested_ask(self._attached):
             if (meant := _call_target(spec, call.args)) is not None:
@@ -151,7 +151,7 @@ class DirectBackend:
 
 
 class RunBackend:
-    """One tool, `run`, whose code reaches all others. Each call that the code makes is decided by itself."""
+    """A backend with one tool, `run`, whose code can call all others. Each of these calls needs its own approval."""
 
     def __init__(
         self,
@@ -163,7 +163,9 @@ class RunBackend:
         watch: CallWatch | None = None,
         attached: FindFile | None = None,
     ) -> None:
-        """`listing` is what the model reads of `run`: see `describe.run_tool`. `watch` is told of what code calls."""
+        """Create the backend. `listing` is the description of `run` for the model (see `describe.run_tool`); `watch`
+        receives the calls of its code.
+        """
         self._watch = watch
         self._attached = attached
         self._caller = caller
@@ -184,20 +186,22 @@ class RunBackend:
         return mask_arguments(args)
 
     def kept(self, name: str, args: Mapping[str, Any], value: Any) -> Any:
-        """Return what the session keeps. Code has no secrets: it stands there as the model wrote it."""
+        """Return the value that the session stores, unchanged: code can't contain secrets that the model doesn't
+        know.
+        """
         return value
 
     async def call(self, call: ToolCall) -> ToolResult:
         code = call.args.get("code")
         if self._allowed is not None and call.name in self._catalog.registry and call.name not in self._allowed:
-            return await self._caller.call(call, self._allowed)  # which refuses it, and says why
+            return await self._caller.call(call, self._allowed)  # refuses it and explains why
         if call.name != self._spec.name:
             message = f"Tool not found: {call.name:.200}; there is one tool, run: its code can call all others"
             return _error_result(
                 call, ToolError(code="tool_not_found", message=message, hints=(signature(self._spec),))
             )
         if not isinstance(code, str) or len(call.args) > 1:
-            message = "Invalid arguments for run: expected one, code, the text of a program"
+            message = "Invalid arguments for run: expected one argument, code, with the text of a program"
             return _error_result(call, ToolError(code="invalid_args", message=message, hints=(signature(self._spec),)))
         with nested_ask(self._attached):
             return await self._caller.run(
@@ -212,7 +216,7 @@ class RunBackend:
 
 
 def _for_model(result: ToolResult) -> Any:
-    """Return the value for a model; of an MCP server the text that it sent, if it sent nothing else."""
+    """Return the value for a model. If an MCP server sent only text, the text is returned."""
     content = result.sent().content if isinstance(result, ServerResult) else []
     if not content or any(block["type"] != "text" for block in content):
         return result.data
@@ -220,7 +224,9 @@ def _for_model(result: ToolResult) -> Any:
 
 
 def _call_target(spec: ToolSpec, args: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]] | None:
-    """`ot.call` stands for the tool that it names: that one is decided about, and its secrets are not shown."""
+    """Return the tool and the arguments that a call of `ot.call` stands for, so that approval and masking apply to that
+    tool.
+    """
     name, inner = args.get("name"), args.get("args") or {}
     if (
         spec.name != OT_CALL
@@ -247,7 +253,9 @@ GO_ON = "do not try it again: go on without it, or say in your answer what you w
 
 
 class Approval:
-    """`denied` are the tools that were not let run, in order; `not_run` the ids of those calls."""
+    """The approval of a model's calls. `denied` are the tools that were refused, in order; `not_run` the ids of those
+    calls.
+    """
 
     def __init__(self, approve: Approve, catalog: ToolCatalog) -> None:
         self._approve: Approve = approve
@@ -256,32 +264,32 @@ class Approval:
         self.not_run: set[str] = set()
 
     async def gate(self, call: ToolCall, spec: ToolSpec) -> ToolFailure | None:
-        """Return why the executor must not run a tool, for the model to read."""
+        """Return why the executor must not run a tool, in words for the model."""
         if spec.read_only or spec.pure or self._approve == "always":
             return None
         is_denied = True
-        if spec.name == OT_CALL:  # it is read as the tool that it names; here it names itself, which hides that tool
+        if spec.name == OT_CALL:  # a nested ot.call would hide the tool that it names
             return ToolFailure("ot.call can't call ot.call: name the tool itself", reason="denied")
-        if spec.name == "ot.all":  # nobody would be asked about the calls that it makes
+        if spec.name == "ot.all":  # nobody would be asked about its calls
             return ToolFailure("ot.all is for code: call the tool itself, page by page", reason="denied", hints=[GO_ON])
         try:
             if self._approve != "never":
                 answer = self._approve(call, spec)
                 is_denied = not (await answer if isawaitable(answer) else answer)
-        finally:  # who fails to say yes has not said it
+        finally:  # an exception is not an approval
             if is_denied:
                 self.denied.append(spec.name)
                 self.not_run.add(call.id)
         if is_denied:
-            return ToolFailure(self._words(spec), reason="denied", hints=[GO_ON])
-        await self._catalog.refresh(at_once=True)  # while the yes was awaited, the tool may have been switched off
+            return ToolFailure(self._refusal_text(spec), reason="denied", hints=[GO_ON])
+        await self._catalog.refresh(at_once=True)  # the tool may have been disabled while waiting for approval
         now = self._catalog.registry.get(spec.name)
         if now is not None and now.enabled:
             return None
         self.not_run.add(call.id)
-        return ToolFailure(f"{spec.name} was switched off before the yes to it came", reason="denied", hints=[GO_ON])
+        return ToolFailure(f"{spec.name} was switched off before it was approved", reason="denied", hints=[GO_ON])
 
-    def _words(self, spec: ToolSpec) -> str:
+    def _refusal_text(self, spec: ToolSpec) -> str:
         if self._approve == "never":
             return f"{spec.name} may change things, and nobody has allowed that here"
         return f"the person did not allow this call of {spec.name}"

@@ -1,4 +1,4 @@
-"""Reads the files that HTTP tools send: stored results of the caller, and paths, by the tool `fs.read_file`."""
+"""Reads the files that HTTP tools send: stored results of the caller, and paths through the tool `fs.read_file`."""
 
 from base64 import b64decode
 from collections.abc import Callable
@@ -11,7 +11,7 @@ from onetool.packs.fs import MAX_BYTES
 from onetool.services.results import ResultTooLargeError
 
 READ_FILE = "fs.read_file"
-ENVELOPE = 300  # bytes of a stored data: URL that are not its Base64
+ENVELOPE = 300  # bytes of a stored data: URL besides its Base64
 OTHERWISE = "give the content as a data: URL (data:text/plain;name=a.txt,Hello), or the handle of a stored result"
 
 

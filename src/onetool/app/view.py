@@ -1,4 +1,4 @@
-"""What tools see of the app: the view for the pack `ot`, and the handlers that a definition can name as `internal`."""
+"""What tools see of the app: the view for the pack `ot`, and the handlers for declared tools of type `internal`."""
 
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any
@@ -37,7 +37,7 @@ class AppView:
         self._current = current
         self._health = health
         self._reload = reload
-        self._spellings: tuple[Snapshot, Mapping[str, str]] | None = None  # of which catalogue
+        self._spellings: tuple[Snapshot, Mapping[str, str]] | None = None  # with their snapshot
 
     @property
     def aliases(self) -> Mapping[str, str]:
@@ -123,7 +123,7 @@ class AppView:
 
 
 def _server_summary(status: Any) -> dict[str, Any]:
-    """Summarize a server. Its address is left out: it may contain a password."""
+    """Summarize a server without its address, which may contain a password."""
     facts = {
         "name": status.name,
         "state": status.state,
@@ -144,7 +144,7 @@ def _page(
     fuzzy: bool = False,
     column: int = 1,
 ) -> "Page":
-    """Return a page of a stored result. Code gets one that can be sent: the same page, printed or returned."""
+    """Return a page of a stored result. In code, the page is cut so that it can be printed or returned whole."""
     from onetool.services.results.paging import MAX_BYTES, sendable_page
 
     context, inline_bytes = current_call.get(), runtime.config.results.inline_bytes
@@ -158,7 +158,7 @@ def _page(
 
 
 SUFFIXES = (".html", ".htm")
-BEGINNING = 1_000  # bytes in which a report says that it is one
+BEGINNING = 1_000  # bytes that contain the mark of a report
 
 
 def write_report(runtime: "Runtime", path: str, stats: "Summary") -> str:
@@ -167,11 +167,11 @@ def write_report(runtime: "Runtime", path: str, stats: "Summary") -> str:
     from onetool.services.stats.report import MARK, report
 
     if not path.lower().endswith(SUFFIXES):
-        raise ToolFailure("the name of a report ends with .html")
+        raise ToolFailure("the name of a report must end with .html")
     roots = Roots(runtime.config.fs.roots, runtime.unwritable, within=runtime.settings("fs")["within"])
     try:
         if MARK.encode() not in roots.read_file(path, BEGINNING).data:
-            raise ToolFailure("there is a file of that name that is not a report; choose another name")
+            raise ToolFailure("a file with this name exists and is not a report; choose another name")
     except PathRefusedError as refused:
         if refused.reason != "not_found":
             raise ToolFailure(why_not_written(refused, path, roots.paths)) from None
@@ -182,7 +182,7 @@ def write_report(runtime: "Runtime", path: str, stats: "Summary") -> str:
     return path
 
 
-# The services that a declared tool may reach with `implementation: {type: internal, handler: …}`.
+# The services that a declared tool can use with `implementation: {type: internal, handler: …}`.
 
 
 def internal_handlers(
@@ -212,7 +212,7 @@ def internal_handlers(
             return str(gone)
 
     async def ask(prompt: str, session: str | None = None) -> str | None:
-        """Ask with the caller's tools that change nothing: there is nobody here to approve others."""
+        """Ask with the caller's tools that change nothing: nobody can approve other calls here."""
         from onetool.ask.errors import AskError
 
         try:
@@ -224,6 +224,6 @@ def internal_handlers(
 
 
 def _callers_allow_list() -> "Collection[str] | None":
-    """Return what the caller of the running tool may call."""
+    """Return the tools that the caller of the running tool may call."""
     context = current_call.get()
     return None if context is None else context.allowed

@@ -1,19 +1,19 @@
-"""The config: found, read from YAML, checked and turned into one `Config`.
+"""The config: found, read from YAML, checked and converted to one `Config`.
 
 find           which file is in force, and whose it is
-file_checks    who owns a file, and who can write it
-trust          whether a project's folder may be used, and what is remembered about that
+file_checks    who owns a file, and who can write to it
+trust          whether a project's folder may be used, and which folders are trusted
 reach          what a project's config would run, call and read (reach_servers: its servers and their programs)
 yaml_nodes     YAML text -> nodes, each with its file and line (node: the class itself)
 include        several files -> one root node; the key `secrets`, and `${NAME}` in other values
 convert        node + type -> value, or mistakes
 model          every key with its type and default
-cluster        the key `cluster`: where other replicas reach this one, and the secret that they share
-load           all of these in order: a file -> Config; and which files and folders it was read from
+cluster        the key `cluster`: the address of a replica, and the secret that replicas share
+load           all of these in order: a file -> Config; and the files and folders that it was read from
 code_changes   which changes of a config are code, and which are settings
 edit           adds servers and hosts to the text of a config file and removes them
-client_files   reads and changes files of other clients
-known_clients  which clients there are, and where their files lie
+client_files   reads and changes the config files of MCP clients
+known_clients  the known MCP clients, and the places of their files
 server_import  servers of other clients -> servers of the config
 starter        the config that `onetool init` writes
 """

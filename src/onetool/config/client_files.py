@@ -1,7 +1,7 @@
-"""The config files of MCP clients: reads their JSON with comments and trailing commas, and changes parts of the text.
+"""The config files of MCP clients: reads JSON with comments and trailing commas, and changes parts of the text.
 
-The position of every member is kept, so that a change leaves all else as it is. A file is replaced atomically, or left
-as it was.
+The position of every member is kept, so that a change leaves the rest of the text alone. A file is replaced atomically
+or not at all.
 """
 
 import json
@@ -28,17 +28,17 @@ _COMMENT = re.compile(r"//[^\r\n]*|/\*.*?\*/", re.DOTALL)
 
 
 class JsoncError(Exception):
-    """The text is not JSON; the message says where."""
+    """The text is not valid JSON; the message says where."""
 
 
 class Value(msgspec.Struct, kw_only=True):
-    """A value and where it stands. `members` is None for what is not an object."""
+    """A value and its position. `members` is None unless the value is an object."""
 
     start: int
     end: int = 0
     data: Any = None
     members: "dict[str, Value] | None" = None
-    filled: int = 0  # of an object: where its last member or comment ends
+    filled: int = 0  # of an object: the end of its last member or comment
     comma: bool = False  # of an object: whether a comma follows its last member
 
 
@@ -48,7 +48,7 @@ class JsoncDocument(msgspec.Struct, kw_only=True):
 
 
 def read_json(text: str) -> JsoncDocument:
-    """Return the text's one value. Raises JsoncError, also for a duplicate key: clients differ in which one counts."""
+    """Parse a text. Raises JsoncError, also for duplicate keys, because clients differ in which value they use."""
     reader = _Reader(text)
     reader.skip()
     root = reader.value(0)
@@ -71,7 +71,7 @@ class _Reader:
         raise JsoncError(f"line {line}, column {column}: {message}")
 
     def skip(self) -> int:
-        """Skip space and comments; returns the end of the last comment, or the current place."""
+        """Skip space and comments. Returns the end of the last comment, or the current position."""
         seen = self.at
         while True:
             self.at = _SPACE.match(self.text, self.at).end()  # pyright: ignore[reportOptionalMemberAccess]
@@ -103,10 +103,10 @@ class _Reader:
         try:
             data, self.at = self.scalars.raw_decode(self.text, self.at)
         except json.JSONDecodeError as error:
-            said = error.msg.lower().removesuffix(" at").removesuffix(" starting")
-            self.fail("expected a value" if said == "expecting value" else said, error.pos)
-        except (ValueError, RecursionError):  # NaN, or a number of more digits than Python takes
-            self.fail("this is not a value that JSON has")
+            message = error.msg.lower().removesuffix(" at").removesuffix(" starting")
+            self.fail("expected a value" if message == "expecting value" else message, error.pos)
+        except (ValueError, RecursionError):  # NaN, or a number with more digits than Python accepts
+            self.fail("this is not a JSON value")
         return data
 
     def _members(self, value: Value, depth: int) -> None:
@@ -120,7 +120,7 @@ class _Reader:
             place = self.at
             key = self._scalar() if self.text.startswith('"', place) else self.fail("expected a name in double quotes")
             if key in value.members:
-                self.fail(f"{key!r} stands here for the second time", place)
+                self.fail(f"duplicate key {key!r}", place)
             self.skip()
             if not self.take(":"):
                 self.fail("expected ':'")
@@ -142,7 +142,9 @@ class _Reader:
             more = self._comma()
 
     def _comma(self) -> bool:
-        """Return whether a comma comes next. If not, stay: comments before a bracket belong to its gap."""
+        """Consume a comma and return whether there was one. If not, stay: comments before a bracket belong to its
+        gap.
+        """
         back, known = self.at, len(self.comments)
         self.skip()
         if self.take(","):
@@ -156,16 +158,16 @@ class _Reader:
 
 
 class EditError(Exception):
-    """The file is left unchanged; the message completes a sentence about it."""
+    """The file was left unchanged; the message completes a sentence about it."""
 
 
 BOM = "\ufeff"
 
 
 def put_file(file: Path, change: Callable[[str], str], *, private: bool) -> bool:
-    """Write what `change` makes of the file's text; whether there was anything to write.
+    """Write the result of `change` on the file's text. Returns whether anything changed.
 
-    A new file is for its owner alone if it is `private`. After EditError or OSError the file is as it was.
+    A new file is readable by its owner only if it is `private`. EditError and OSError leave the file unchanged.
     """
     file = Path(os.path.realpath(file))  # a link stays a link
     with _locked(file):
@@ -181,19 +183,19 @@ def put_file(file: Path, change: Callable[[str], str], *, private: bool) -> bool
         try:
             data = new.encode()
         except UnicodeEncodeError:
-            raise EditError("a path in the entry is not UTF-8 text, which the file has to be") from None
+            raise EditError("a path in the entry is not UTF-8 text, but the file must be") from None
         _write(file, before, data, 0o600 if private else 0o666)
         return True
 
 
 @contextmanager
 def _locked(file: Path) -> Iterator[None]:
-    """Hold the lock of a file that is there. Windows replaces no file that is open, so there is none."""
+    """Lock an existing file, except on Windows, where no other process could replace an open file."""
     opened = None
     if HAS_FLOCK and file.is_file():
         opened = take_path(file, lambda path: os.open(path, os.O_RDONLY), MAX_WAIT_S)
         if opened is None:
-            raise EditError("another process is changing it; please try again")
+            raise EditError("another process is changing it; try again")
     try:
         yield
     finally:
@@ -206,7 +208,7 @@ def _bytes_of(file: Path) -> bytes | None:
         mode = file.stat().st_mode
     except FileNotFoundError:
         return None
-    if not stat.S_ISREG(mode):  # before opening it: a pipe would keep us waiting
+    if not stat.S_ISREG(mode):  # checked first, because opening a pipe would block
         raise EditError("it is not a regular file")
     return file.read_bytes()
 
@@ -217,5 +219,5 @@ def _write(file: Path, before: bytes | None, data: bytes, mode: int) -> None:
         if before is not None:
             draft.chmod(stat.S_IMODE(file.stat().st_mode))
         if _bytes_of(file) != before:  # clients write their files too
-            raise EditError("somebody else changed it just now; please try again")
+            raise EditError("another program has just changed it; try again")
         draft.replace(file)

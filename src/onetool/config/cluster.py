@@ -1,10 +1,10 @@
-"""The key `cluster` of the config: where the other replicas reach this one, and the secret that they share.
+"""The key `cluster` of the config: the address of this replica, and the secret that all replicas share.
 
 database: ${DATABASE_URL}
 cluster: {address: "${REPLICA_ADDRESS}:8765", key: "${CLUSTER_KEY}", finish_s: 60}
 
-Commands on any machine use the same config, and most of them need neither. So a variable that is not set is a mistake
-where the value is read, and not before.
+Commands on any machine use the same config, and most need neither value. So an unset variable is reported when the
+value is used, not when the config is read.
 """
 
 from collections.abc import Iterator
@@ -36,10 +36,9 @@ class UnsetSecret(Secret):
 class ClusterConfig(msgspec.Struct, frozen=True, kw_only=True, rename={"own_address": "address", "shared": "key"}):
     """Settings of a replica, for a config with a `database`.
 
-    `address` and `key` raise ConfigError if their variable is not set here.
-    `accepted_keys` are further keys that count while all replicas get another one. `connections` is how
-    many this replica may have to the database at once, besides the one that listens. `finish_s` is how long a replica
-    that was told to stop goes on with what is under way.
+    `address` and `key` raise ConfigError if their variable is not set here. `accepted_keys` are further keys that are
+    accepted while the replicas change to another key. `connections` limits this replica's connections to the database,
+    without the one that listens. `finish_s` is how long a stopping replica waits for running calls.
     """
 
     own_address: Annotated[str, Meta(min_length=1)]
@@ -60,7 +59,7 @@ class ClusterConfig(msgspec.Struct, frozen=True, kw_only=True, rename={"own_addr
 
     @property
     def keys(self) -> list[bytes]:
-        """The key, and those that count besides. Raises ConfigError if a variable is not set on this machine."""
+        """The key and the other accepted keys. Raises ConfigError if a variable is not set on this machine."""
         self.require("key", *map(_accepted, range(len(self.accepted_keys))))
         return [str(one).encode() for one in (self.shared, *self.accepted_keys)]
 
@@ -70,16 +69,16 @@ class ClusterConfig(msgspec.Struct, frozen=True, kw_only=True, rename={"own_addr
         return "key" not in self._unset()
 
     def require(self, *keys: str) -> None:
-        """Raise ConfigError if one of these keys, by default of both, is not set on this machine."""
+        """Raise ConfigError if one of these keys, by default of all, is not set on this machine."""
         if mistakes := [replace(one.mistake, hint=_hint(key, one)) for key, one in self._unset(*keys).items()]:
             raise ConfigError(mistakes)
 
     def unset(self) -> list[Mistake]:
-        """Return warnings of what is not set on this machine, with who would need it."""
+        """Return warnings about keys that are not set on this machine, with the commands that need them."""
         unset = self._unset().items()
         return [
             replace(
-                one.mistake, hint=f"it is for {NEEDED_BY['address' if key == 'address' else 'key']}", severity="warning"
+                one.mistake, hint=f"needed by {NEEDED_BY['address' if key == 'address' else 'key']}", severity="warning"
             )
             for key, one in unset
         ]
@@ -90,7 +89,7 @@ class ClusterConfig(msgspec.Struct, frozen=True, kw_only=True, rename={"own_addr
             yield "address", f"'{self.own_address!s}' is not a host with a port", "write 10.0.0.7:8765"
         for key, text in self._texts().items():
             if key != "address" and key not in unset and len(text) < MIN_KEY_LENGTH:
-                yield key, f"the key must have at least {MIN_KEY_LENGTH} characters", "make one: openssl rand -hex 32"
+                yield key, f"the key must have at least {MIN_KEY_LENGTH} characters", "create one: openssl rand -hex 32"
 
     def _unset(self, *keys: str) -> dict[str, UnsetSecret]:
         texts = self._texts()
@@ -106,11 +105,11 @@ def _accepted(number: int) -> str:
 
 
 def _hint(key: str, text: UnsetSecret) -> str:
-    """Return how to set it, with an example that works with what stands around the variable."""
+    """Return how to set a key, with an example that fits the text around the variable."""
     if text.name.startswith("file:"):
-        return "mount it on this machine: all replicas have the same key, and each an address of its own"
+        return "mount it on this machine: all replicas share one key, and each has its own address"
     if key != "address":
-        return f"set it to the key that all replicas have: {text.name}=… onetool …, or: onetool auth set {text.name}"
+        return f"set it to the key that all replicas share: {text.name}=… onetool …, or: onetool auth set {text.name}"
     before, _, after = text.partition(f"${{{text.name}}}")
     example = "10.0.0.5:8765" if not before + after else "10.0.0.5" if after.startswith(":") else "8765"
-    return f"it is where the other replicas reach this one: {text.name}={example} onetool serve …"
+    return f"set it to the address at which the other replicas reach this one: {text.name}={example} onetool serve …"

@@ -1,12 +1,12 @@
-"""Tells settings from code and access: a server reads settings again by itself, and the others only on request.
+"""Separates settings from code and access: a server reloads settings by itself, the others only on request.
 
-Code is everything that lets another program or other Python run: packs, includes (whatever they hold), a command of
-a server that is new or written differently, a server with a command that is switched on, and `watch: true`. All other
-keys are settings, and so are the secrets in a server's arguments and environment.
+Code is everything that lets another program or other Python run: packs, includes (whatever they contain), the command
+of a server if it is new or written differently, enabling a server with a command, and `watch: true`. All other keys are
+settings, and so are the secrets in a server's arguments and environment.
 
-A change that lets callers do more waits, too: a file that is half written must not open a server. That is a credential
-of `http` that is gone or has changed, `http.local`, `http.admin: false`, and `fs` or `audit` that are gone. More
-credentials are taken over.
+A change that lets callers do more waits, too, because a half-written file must not open a server. Such changes are a
+credential of `http` that is removed or changed, `http.local`, `http.admin: false`, and `fs` or `audit` if removed. New
+credentials are applied.
 """
 
 from collections.abc import Iterable, Iterator
@@ -49,19 +49,19 @@ def without_new_code(new: Config, old: Config) -> tuple[Config, list[Mistake]]:
 
 
 def _looser_access(new: Config, old: Config) -> Iterator[tuple[str, str]]:
-    """Yield the keys by which callers could do more than before, each with what has changed."""
+    """Yield the keys that would let callers do more than before, each with the change."""
     if old.http.token is not None and new.http.token is None:
-        yield "http.token", "the token is gone"
+        yield "http.token", "the token was removed"
     if any(one not in new.http.tokens for one in old.http.tokens):
-        yield "http.tokens", "a token is gone or has changed"
+        yield "http.tokens", "a token was removed or has changed"
     if old.http.jwt is not None and new.http.jwt != old.http.jwt:
-        yield "http.jwt", "it is gone or has changed"
+        yield "http.jwt", "removed or changed"
     if new.http.local != old.http.local:
-        yield "http.local", "it is new, gone or has changed"
+        yield "http.local", "new, removed or changed"
     if new.http.admin not in (False, old.http.admin):
-        yield "http.admin", "it is gone or has changed"
+        yield "http.admin", "removed or changed"
     if new.fs == FsConfig() != old.fs:
-        yield "fs", "its roots are gone"
+        yield "fs", "its roots were removed"
     if old.audit.mode == "required" != new.audit.mode:
         yield "audit", "it is no longer required"
 
@@ -72,7 +72,7 @@ def has_other_includes(new: Config, old: Config, changed: Iterable[str]) -> bool
 
 
 def _program(block: ServerSettings) -> tuple[object, ...]:
-    """Return what decides which program runs: arguments and environment as they are written, with ${NAME}."""
+    """Return what decides which program runs: arguments and environment as written, with ${NAME}."""
     env = {name: _written(value) for name, value in block.env.items()}
     command = None if block.command is None else str(block.command)
     return command, block.cwd, [*map(_written, block.args)], env, block.inherit, block.url

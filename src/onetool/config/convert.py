@@ -1,14 +1,13 @@
-"""Converts nodes to the types that the config's structs declare, and reports what does not fit.
+"""Converts nodes to the types that the config's structs declare, and reports values that don't fit.
 
-It knows str, int, float, bool, None, Any, Path, Secret, Literal, list, tuple, dict, msgspec structs, unions of them,
-and the limits of `Annotated[int, Meta(ge=1)]`. A new settings struct needs no new code here. A struct may declare
-more:
+It supports str, int, float, bool, None, Any, Path, Secret, Literal, list, tuple, dict, msgspec structs, unions of them,
+and the limits of `Annotated[int, Meta(ge=1)]`. A new settings struct needs no new code here. A struct may declare:
 
 - `lenient = True`: unknown keys are warnings
-- `shorthand = "host"`: a string alone stands for a struct with that one field
+- `shorthand = "host"`: a string stands for a struct with that one field
 - `problems()`: yields (field, message, hint) for rules that involve several fields
-- `from_node(node, findings)`: reads itself
-- `broken(mistakes)`: replaces one of several that has mistakes, so that the rest of the config is used
+- `from_node(node, findings)`: reads the struct itself
+- `broken(mistakes)`: replaces an entry that has mistakes, so that the rest of the config is used
 """
 
 import math
@@ -28,7 +27,7 @@ from onetool.config.yaml_nodes import plain_value
 from onetool.core.text import did_you_mean
 from onetool.services.secrets import Secret
 
-MAX_SHOWN_LENGTH = 40  # characters of a wrong text that an error repeats
+MAX_SHOWN_LENGTH = 40  # characters of a wrong text that an error quotes
 
 _KINDS: dict[type, str] = {
     str: "text", bool: "bool", int: "whole", float: "fraction", NoneType: "nothing", list: "list", dict: "mapping",
@@ -54,14 +53,14 @@ _WORDS: dict[Any, str] = {
 
 
 class Choice(msgspec.Struct, frozen=True):
-    """One type that will do, within limits."""
+    """An accepted type, within limits."""
 
     type: Any
     limits: tuple[msgspec.Meta, ...] = ()
 
 
 def choices_of(wanted: Any) -> list[Choice]:
-    """`Annotated[int, …] | None` -> int within its limits, None."""
+    """Return the accepted types: `Annotated[int, …] | None` -> int within its limits, None."""
     if get_origin(wanted) in (Union, UnionType):
         return [choice for member in get_args(wanted) for choice in choices_of(member)]
     if get_origin(wanted) is Annotated:
@@ -75,7 +74,7 @@ def kind_of(value: Any) -> str:
 
 
 def accepted_kinds(wanted: Any) -> set[str]:
-    """Return the kinds of values that a type takes."""
+    """Return the kinds of values that a type accepts."""
     if wanted in _TAKES:
         return _TAKES[wanted]
     if get_origin(wanted) is Literal:
@@ -86,7 +85,7 @@ def accepted_kinds(wanted: Any) -> set[str]:
 
 
 def empty_for(wanted: Any) -> list[Node] | dict[str, Node] | None:
-    """Return the value of an empty key for this type: [] or {} where it accepts one."""
+    """Return the value of an empty key for this type: [] or {} if the type accepts one of them."""
     kinds = accepted_kinds(wanted)
     if "mapping" in kinds:
         return {}
@@ -94,14 +93,14 @@ def empty_for(wanted: Any) -> list[Node] | dict[str, Node] | None:
 
 
 def describe_type(wanted: Any) -> str:
-    """Describes the expected type: a whole number."""
+    """Describe the expected type, for example "a whole number"."""
     choices = [choice.type for choice in choices_of(wanted) if choice.type is not NoneType]
     words = list(dict.fromkeys(word for choice in choices for word in _words_for(choice)))
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} or {words[-1]}"
 
 
 def describe_value(node: Node, wanted: Any = Any) -> str:
-    """Describes the value found, never a secret."""
+    """Describe the value found, but never a secret."""
     if node.written:
         return f"the value of {node.written}"
     kind = kind_of(node.value)
@@ -114,7 +113,7 @@ def describe_value(node: Node, wanted: Any = Any) -> str:
 
 
 def broken_limit(value: Any, limits: tuple[msgspec.Meta, ...]) -> str | None:
-    """Return what the value must be, if it violates a limit: at least 1."""
+    """Return what the value must be if it violates a limit, for example "be at least 1"."""
     for limit in limits:
         if limit.min_length is not None and len(value) < limit.min_length:
             return "not be empty"
@@ -143,11 +142,11 @@ def _shortened(text: str) -> str:
 
 # Conversion
 
-BAD: Any = type("Bad", (), {"__repr__": lambda self: "BAD"})()  # what `read` gives back when it has found a mistake
+BAD: Any = type("Bad", (), {"__repr__": lambda self: "BAD"})()  # what `convert` returns for a mistake
 
 
 def convert(node: Node, wanted: Any, findings: Findings) -> Any:
-    """Return the node's value as this type; BAD when it can't be, and then the findings say why."""
+    """Return the node's value as this type; BAD if that is impossible, with the reason in the findings."""
     if wanted is Any:
         return plain(node, findings)
     if hasattr(wanted, "from_node"):
@@ -156,7 +155,7 @@ def convert(node: Node, wanted: Any, findings: Findings) -> Any:
     if node.value is BROKEN:
         return BAD
     choices = choices_of(wanted)
-    # `port: ${PORT}` gives a string; where none is allowed its value is parsed as if it stood in the file.
+    # `port: ${PORT}` gives a string. Where strings aren't allowed, its value is parsed as if written in the file.
     if isinstance(node.value, Secret) and not any("text" in accepted_kinds(choice.type) for choice in choices):
         with suppress(ValueError):
             node = replace(node, value=plain_value(str(node.value)))
@@ -169,7 +168,7 @@ def convert(node: Node, wanted: Any, findings: Findings) -> Any:
             got = f", got {describe_value(node, choice.type)}" if node.value != "" else ""
             findings.error(node, f"must {broken}{got}")
             return BAD
-    if node.value is None:  # `tools:` with nothing behind it, as it is left when its lines are commented out
+    if node.value is None:  # an empty `tools:`, as left when its lines are commented out
         for choice in choices:
             if (empty := empty_for(choice.type)) is not None:
                 return _read_as(replace(node, value=empty), choice.type, findings)
@@ -178,7 +177,7 @@ def convert(node: Node, wanted: Any, findings: Findings) -> Any:
 
 
 def plain(node: Node, findings: Findings) -> Any:
-    """Return the node as plain data, with a warning where an older YAML would have read something else."""
+    """Return the node as plain data, with a warning where YAML 1.1 would have read another value."""
     findings.add(node.mistakes)
     if node.trap:
         hint = f'{node.trap}, or quote it if text is meant: "{node.value}"'
@@ -191,7 +190,7 @@ def plain(node: Node, findings: Findings) -> Any:
 
 
 def read_fields(node: Node, struct: type[msgspec.Struct], findings: Findings) -> dict[str, Any]:
-    """Return the fields that the mapping gives, by the struct's own names."""
+    """Return the fields that the mapping sets, by the struct's own names."""
     fields = fields_of(struct)
     values: dict[str, Any] = {}
     for key, child in node.value.items():
@@ -208,15 +207,15 @@ def read_fields(node: Node, struct: type[msgspec.Struct], findings: Findings) ->
 
 @cache
 def fields_of(struct: type[msgspec.Struct]) -> dict[str, FieldInfo]:
-    """Return a struct's fields by the keys that the file has for them."""
+    """Return a struct's fields by their keys in the file."""
     return {field.encode_name: field for field in msgspec.structs.fields(struct)}
 
 
 def unknown_key(node: Node, key: str, struct: type[msgspec.Struct], findings: Findings) -> None:
     known = fields_of(struct)
-    hint = did_you_mean(key, known) or f"known are {', '.join(known)}"
+    hint = did_you_mean(key, known) or f"known keys: {', '.join(known)}"
     if getattr(struct, "lenient", False):
-        findings.warn(node, f"the key {key!r} is not known here and is ignored", hint)
+        findings.warn(node, f"unknown key {key!r}; it is ignored", hint)
     else:
         findings.error(node, f"the key {key!r} is not known", hint)
 
@@ -273,7 +272,7 @@ def _dict(node: Node, wanted: Any, findings: Findings) -> Any:
         if not hasattr(wanted, "broken"):
             values[key] = convert(item, wanted, findings)
             continue
-        own = Findings()  # an entry with mistakes keeps them to itself: the rest is used
+        own = Findings()  # an entry with mistakes keeps them, so that the rest is used
         value = convert(item, wanted, own)
         findings.add(own.warnings)
         values[key] = wanted.broken(in_order(own.errors)) if own.errors else value
@@ -305,7 +304,7 @@ def _number(node: Node, findings: Findings) -> Any:
 
 
 def _path(node: Node, findings: Findings) -> Any:
-    """Relative to the folder of the file that names it."""
+    """Resolve a path against the folder of the file that names it."""
     if not node.value or "\0" in node.value:
         findings.error(node, "this is not a path", "write the name of a file or a folder")
         return BAD

@@ -1,7 +1,7 @@
-"""Changes servers and allowed hosts in the text of a config. Touches no file.
+"""Changes servers and allowed hosts in the text of a config. Writes no file.
 
-ruamel.yaml makes the change. ruamel.yaml reformats other lines too, so only the changed lines are merged into the old
-text. The result is read once more: its data must differ in the change only.
+ruamel.yaml makes the change, but reformats other lines, too, so only the changed lines are merged into the old text.
+The result is parsed again: its data may differ in the change only.
 """
 
 import io
@@ -26,7 +26,7 @@ from onetool.config.reach_servers import FILE_REFUSED, names_secret_file
 from onetool.config.yaml_nodes import ANY_PLACEHOLDER, ConfigFileError, node_of, plain_value, yaml_1_1_advice
 
 SERVERS, HOSTS = "servers", "allowedHosts"
-MAX_WIDTH = 100  # a longer list gets a line for each item
+MAX_WIDTH = 100  # a longer list gets one line per item
 BY_HAND = "Its YAML layout can't be edited automatically; edit it by hand"
 
 Changes = dict[tuple[Any, ...], Any]  # by path; all in the same section
@@ -35,7 +35,7 @@ _REMOVED: Any = object()
 
 
 class _NewKey(str):
-    """In place of a value: its key becomes this one."""
+    """A marker in place of a value: rename its key to this."""
 
     __slots__ = ()
 
@@ -44,9 +44,9 @@ _NOTE = re.compile(r"\s*(#.*|---\s*|\.\.\.\s*)?", re.DOTALL)  # a line without d
 
 
 def put_servers(text: str, servers: Mapping[str, Any]) -> str:
-    """Return the text with these servers: new ones after the others, known ones in the place of the old.
+    """Return the text with these servers: new ones after the others, known ones in the same place.
 
-    Blocks may come from others, so none may have a file of this machine read.
+    Blocks may come from strangers, so they may not refer to secret files of this machine.
     """
     for name, block in servers.items():
         if names_secret_file(block):
@@ -65,7 +65,7 @@ def drop_server(text: str, name: str) -> str:
 def rename_server(text: str, name: str, new: str) -> str:
     """Return the text with another name for this server, in the same place."""
     if new in _data_of(text)[SERVERS]:
-        raise ConfigFileError(f"there is a server {new} already")
+        raise ConfigFileError(f"a server named {new} already exists")
     return _edited(text, {(SERVERS, name): _NewKey(new)})
 
 
@@ -74,7 +74,7 @@ def server_block(text: str, name: str) -> Any:
 
 
 def switch_server(text: str, name: str, on: bool) -> str:
-    """Return the text with this server switched on or off by the keys of its block, else by a new `enabled`."""
+    """Return the text with this server enabled or disabled, by the keys of its block or else by a new `enabled`."""
     block = _data_of(text)[SERVERS].get(name)
     if not isinstance(block, dict):
         raise ConfigFileError(BY_HAND)
@@ -85,7 +85,7 @@ def switch_server(text: str, name: str, on: bool) -> str:
 
 
 def put_host(text: str, host: str, private: bool) -> str:
-    """Return the text with this host after the others. Other entries of the host are removed."""
+    """Return the text with this host added at the end. Other entries of the host are removed."""
     text = drop_host(text, host)
     entry = {"host": host, "allowPrivate": True} if private else host
     return _edited(text, {(HOSTS, len(_data_of(text)[HOSTS])): entry})
@@ -99,12 +99,12 @@ def drop_host(text: str, host: str) -> str:
 
 
 def servers_yaml(servers: Mapping[str, Any]) -> str:
-    """Return the servers by themselves, to look at or to paste."""
+    """Return the servers as YAML, to look at or to paste."""
     return "".join(_dumped(_written({SERVERS: servers})))
 
 
 def _edited(text: str, changes: Changes) -> str:
-    """Return the text with these values set or removed. Raises ConfigFileError where this can't be done."""
+    """Return the text with these values set or removed. Raises ConfigFileError if the text can't be edited."""
     section = next(iter(changes))[0]
     expected = _data_of(text)
     _change(expected, changes, lambda value: value)
@@ -169,9 +169,9 @@ def _rename_key(node: Any, old: Any, new: Any) -> None:
 
 
 def _merged(old: list[str], before: list[str], after: list[str]) -> Iterator[str]:
-    """Yield the old text with the change from `before` to `after`: once for each place that it can have.
+    """Yield the old text with the change from `before` to `after`, once for each possible place of the change.
 
-    `before` and `after` are written by ruamel.yaml, without the comments and blank lines of the old text. These stay.
+    ruamel.yaml writes `before` and `after` without the comments and blank lines of the old text, which stay.
     """
     begin = _same(before, after)
     end = len(before) - _same(before[begin:][::-1], after[begin:][::-1])
@@ -180,19 +180,19 @@ def _merged(old: list[str], before: list[str], after: list[str]) -> Iterator[str
     newline = "\r\n" if old and old[0].endswith("\r\n") else "\n"
     new = [line[:-1] + newline for line in after[begin : len(after) - len(before) + end]]
     above = [at for at in range(begin) if new and at in places and _depth(before[at]) <= _depth(new[0])]
-    if above and (shift := _depth(old[places[above[-1]]]) - _depth(before[above[-1]])):  # the old text is indented more
+    if above and (shift := _depth(old[places[above[-1]]]) - _depth(before[above[-1]])):  # indented more
         new = [" " * (_depth(line) + shift) + line.lstrip() for line in new]
 
     gap = _gap(begin, places, notes)
-    if begin < end:  # old lines give way, and the comments around them stay
+    if begin < end:  # replace old lines, but keep the comments around them
         replaced = range(gap.stop, _gap(end, places, notes).start)
         if new and len({*replaced} - notes) > end - begin:
-            return  # braces over several lines, which ruamel.yaml has made one
+            return  # braces over several lines, which ruamel.yaml has joined
         spots = [(replaced, "")]
-    elif new and new[0][0] not in " -":  # a new section: after a blank line, below the comments rather than above
+    elif new and new[0][0] not in " -":  # a new section: after a blank line, preferably below the comments
         spaces = [newline, ""] if before else [""]
         spots = [(range(at, at), space) for space in spaces for at in (gap.stop, gap.start)]
-    else:  # above the comments rather than below: these are mostly about what follows
+    else:  # preferably above the comments, which are mostly about what follows
         spots = [(range(at, at), "") for at in (gap.start, gap.stop)]
     for replaced, space in spots:
         head = [line if line.endswith("\n") else line + newline for line in old[: replaced.start]]
@@ -201,7 +201,7 @@ def _merged(old: list[str], before: list[str], after: list[str]) -> Iterator[str
 
 
 def _gap(at: int, places: dict[int, int], notes: set[int]) -> range:
-    """Return the comments and blank lines of the old text before the start of this line."""
+    """Return the range of comments and blank lines before this line in the old text."""
     low = high = places[at] if at in places else places[at - 1] + 1
     while low - 1 in notes:
         low -= 1
@@ -211,29 +211,31 @@ def _gap(at: int, places: dict[int, int], notes: set[int]) -> range:
 
 
 def _places(before: list[str], old: list[str]) -> dict[int, int]:
-    """Return which line of `old` each line of `before` is, as far as that is known; the ends are lines, too."""
+    """Map lines of `before` to lines of `old`, as far as known; the ends count as lines."""
     (numbers, keys), (old_numbers, old_keys) = _keys(before), _keys(old)
     blocks = SequenceMatcher(None, keys, old_keys, autojunk=False).get_matching_blocks()
     places = {numbers[one.a + n]: old_numbers[one.b + n] for one in blocks for n in range(one.size)}
     places |= {-1: -1, len(before): len(old)}
-    for at in sorted({*range(len(before))} - {*numbers}):  # in a text of several lines
+    for at in sorted({*range(len(before))} - {*numbers}):  # inside a text of several lines
         if (place := places.get(at - 1, len(old)) + 1) < len(old) and old[place].strip() == before[at].strip():
             places[at] = place
     return places
 
 
 def _same(some: list[str], others: list[str]) -> int:
-    """Return how many lines at the beginning are the same."""
+    """Return the number of equal lines at the beginning."""
     return next((at for at, one in enumerate(some) if others[at : at + 1] != [one]), len(some))
 
 
 def _keys(lines: list[str]) -> tuple[list[int], list[Any]]:
-    """Return the lines with data, and what each says below which others: so hardly two are the same."""
+    """Return the numbers of lines with data, and for each a key made of its text and its parents, so that few keys are
+    equal.
+    """
     numbers, keys, parents = list[int](), list[Any](), [(-1.0, 0)]
     for at, line in enumerate(lines):
         if not _NOTE.fullmatch(line):
             text = "".join(line.split())
-            depth = _depth(line) + (0.5 if text.startswith("-") else 0.0)  # a list may stand as deep as its key
+            depth = _depth(line) + (0.5 if text.startswith("-") else 0.0)  # a list may have the indentation of its key
             while parents[-1][0] >= depth:
                 parents.pop()
             numbers.append(at)
@@ -254,7 +256,7 @@ def _yaml(indent: int = 2) -> YAML:
 
 
 def _dumped(data: CommentedMap) -> list[str]:
-    """Return the lines of this data, indented as its servers are."""
+    """Return the data as lines of YAML, indented like its servers."""
     blocks = [one for one in (data.get(SERVERS), *data.values()) if isinstance(one, CommentedMap) and one]
     indent = next((one.lc.col for one in blocks if one.fa.flow_style() is False and one.lc.col), 2)
     stream = io.StringIO()
@@ -264,12 +266,14 @@ def _dumped(data: CommentedMap) -> list[str]:
 
 
 def _covered(text: str) -> str:
-    """Replace what our reader repairs: `${NAME}` in braces, and halves of a character."""
+    """Mask what our reader repairs: `${NAME}` in braces, and escaped surrogates."""
     return re.sub(r"\\(u[dD][89a-fA-F])", "\ue002\\1", ANY_PLACEHOLDER.sub("\ue000\\1\ue001", text))
 
 
 def _drop_comment_lines(node: Any) -> None:
-    """Leave the comments at the ends of lines. ruamel.yaml moves the others along with the value above them."""
+    """Drop all comments except those at the ends of lines, because ruamel.yaml moves the others with the value above
+    them.
+    """
     if isinstance(node, CommentedMap | CommentedSeq):
         node.ca.end = []
         for key, child in node.items() if isinstance(node, CommentedMap) else enumerate(node):
@@ -283,7 +287,7 @@ def _drop_comment_lines(node: Any) -> None:
 
 
 def _written(value: Any) -> Any:
-    """Return the value for ruamel.yaml: short lists on one line, quotes around what could be read as another type."""
+    """Return the value for ruamel.yaml, with short lists on one line and quotes around strings of ambiguous type."""
     if isinstance(value, Mapping):
         return CommentedMap((_written(name), _written(member)) for name, member in value.items())
     if isinstance(value, list | tuple):

@@ -1,8 +1,8 @@
-"""Checks the files of a config before they are used: who owns them, and who can write them.
+"""Checks the files of a config before they are used: who owns them, and who can write to them.
 
-A config and a pack are code: whoever can write one can do everything that this process can. A file is used only if it
-belongs to the user or to root and nobody else can write it. A group with the user as its only member counts as the
-user, because many systems make such groups. `onetool trust --owner PATH` accepts a path as it is, like git's
+A config and a pack are code: anyone who can write to one can do everything that this process can. A file is used only
+if it belongs to the user or to root and nobody else can write to it. A group with the user as its only member counts as
+the user, because many systems create such groups. `onetool trust --owner PATH` accepts a path unchanged, like git's
 safe.directory: bind mounts, WSL and mapped users need that. Windows has no such modes, so nothing is checked there.
 """
 
@@ -17,23 +17,23 @@ from onetool.core.os_files import HAS_OWNERS
 from onetool.core.state_folders import STATE_FILE, STATE_FILES, STATE_FOLDERS
 
 CONFIG_FILE = "onetool.yaml"
-SECRETS_FILE = "secrets.yaml"  # beside the config, unless it says otherwise
+SECRETS_FILE = "secrets.yaml"  # beside the config, unless the config names another file
 
-STATE = (*STATE_FOLDERS, "bundles", "state.db", "stats.db")  # what we make ourselves, and so never a link
+STATE = (*STATE_FOLDERS, "bundles", "state.db", "stats.db")  # files and folders that we create, and so never links
 
-Accepted = Mapping[str, Mapping[str, Any]]  # places by their real path, and how they were when they were accepted
+Accepted = Mapping[str, Mapping[str, Any]]  # real paths -> owner and mode when they were accepted
 
 
 def require_ownership(paths: Iterable[Path], home: Path, accepted: Accepted) -> None:
-    """Raise ConfigError for every existing path that others own or can write."""
+    """Raise ConfigError for every existing path that other users own or can write to."""
     mistakes = [mistake for path in paths if (mistake := ownership_mistake(path, home, accepted))]
     if mistakes:
         raise ConfigError(mistakes)
 
 
 def require_no_links(state: Path, is_ours_alone: bool) -> None:
-    """Refuse links among the state: one would make us write to another place. With `is_ours_alone` links inside of its
-    folders are refused, too: a shared folder may have the user's own files under the same names.
+    """Raise ConfigError for links in the state folder, which would make us write elsewhere. With `is_ours_alone`, links
+    inside its folders are refused, too: a shared folder may have the user's own files with the same names.
     """
     links = [state / part for part in STATE if os.path.islink(state / part)]
     if is_ours_alone and not links:
@@ -50,54 +50,54 @@ def _links_in(folder: Path) -> list[Path]:
     try:
         with os.scandir(folder) as entries:
             return [Path(entry.path) for entry in entries if entry.is_symlink()]
-    except OSError:  # it is not there, or no folder
+    except OSError:  # missing, or not a folder
         return []
 
 
 def ownership_mistake(path: Path, home: Path, accepted: Accepted) -> Mistake | None:
-    """Return the mistake about a path's owner or mode, with the command that fixes it; None if there is none."""
+    """Return the mistake about a path's owner or mode, with the command that fixes it; None if the path is fine."""
     if not HAS_OWNERS:
         return None
     try:
         status = os.stat(path)
     except OSError:
-        return None  # reading it reports that
+        return None  # reading it reports the error
     strange, writable = is_foreign_owner(status), is_writable_by_others(status)
     if not (strange or writable) or _is_accepted(path, status, writable, accepted):
         return None
     from shlex import quote
 
     quoted = quote(str(path))
-    is_database = path.name == STATE_FILE  # which is refused whatever was accepted
+    is_database = path.name == STATE_FILE  # always refused, even if accepted
     fixes = [] if is_database else [f"onetool trust --owner {quoted}"]
     if strange:
-        message = f"it belongs to somebody else (user {status.st_uid}), so nothing in it is used"
+        message = f"ignored, because it belongs to another user (user {status.st_uid})"
         if is_database or Path(os.path.realpath(path)).is_relative_to(os.path.realpath(home)):
             fixes.insert(0, f"chown {os.geteuid()} {quoted}")
     else:
-        message = "others than its owner can write it, so nothing in it is used"
+        message = "ignored, because other users can write to it"
         fixes.insert(0, f"chmod go-w {quoted}")
     return Mistake(message=message, file=str(path), hint=f"run: {'; or: '.join(fixes)}")
 
 
 def owner_and_mode(path: Path) -> dict[str, Any]:
-    """Return what is accepted with a place: its owner, and whether others can write it. Raises OSError."""
+    """Return the facts that are accepted for a path: its owner, and whether others can write to it. Raises OSError."""
     status = os.stat(path)
     return {"uid": status.st_uid, "writable": is_writable_by_others(status)}
 
 
 def is_accepted_place(place: Path, accepted: Accepted) -> bool:
-    """Return whether the user has accepted this path, or one above it."""
+    """Return whether the user has accepted this path or a parent of it."""
     return bool(accepted) and any(one in accepted for one in _upwards(place))
 
 
 def is_inside(path: Path, project: Path) -> bool:
-    """Return whether it really lies there: a link leads elsewhere, and so may a secret that is part of a path."""
+    """Return whether a path is really inside a project: a link may lead elsewhere, and so may a secret in the path."""
     return "${" not in str(path) and Path(os.path.realpath(path)).is_relative_to(os.path.realpath(project))
 
 
 def _is_accepted(path: Path, status: os.stat_result, writable: bool, accepted: Accepted) -> bool:
-    """Return whether a place at or above it was accepted with this owner, and with modes as open as these."""
+    """Return whether this path or a parent was accepted with this owner, and with a mode as open as this one."""
     for place in _upwards(path) if accepted else ():
         how = accepted.get(place)
         if how is not None and status.st_uid in (how.get("uid"), os.geteuid(), ROOT):

@@ -1,4 +1,4 @@
-"""Which config file is in force, whose it is, and where state lives."""
+"""Finds the config file in force, whose it is, and the state folder."""
 
 import os
 from collections.abc import Iterator, Mapping
@@ -23,15 +23,16 @@ Whose = Literal["named", "own", "project"]
 class Found(msgspec.Struct, frozen=True, kw_only=True):
     """The config that applies here, and whose it is.
 
-    `named` by hand (--config, ONETOOL_CONFIG, `App.open(config=…)`) and the person's `own` (in ~/.onetool) are used as
-    they are. A `project`'s was found, and is trusted; else it is `untrusted` and the person's own is in force.
+    A config that is `named` (--config, ONETOOL_CONFIG, `App.open(config=…)`) or the user's `own` (in ~/.onetool) is
+    used without asking. The config of a `project` was found and is trusted; an `untrusted` one is ignored, and the
+    user's own config is in force.
     """
 
     config: Path | None
-    folder: Path  # where packs lie: beside the config, or where it would be
+    folder: Path  # the folder of packs: beside the config, or where that would be
     whose: Whose
-    project_packs: Path | None = None  # packs of a trusted project that has no config
-    trusted: Trusted | None = None  # what a project may have; None for what is not a project's
+    project_packs: Path | None = None  # packs of a trusted project without a config
+    trusted: Trusted | None = None  # what a project may use; None if not a project's
     untrusted: Untrusted | None = None
 
 
@@ -42,7 +43,7 @@ def find(
     cwd: Path | None = None,
     home: Path | None = None,
 ) -> Found:
-    """Find the file that was named, else the nearest from this folder upwards, else the user's own, else none."""
+    """Find the named config, else the nearest from this folder upwards, else the user's own, else none."""
     home = home or _persons_home(env)
     cwd = cwd or Path.cwd()
     store = TrustStore(home / FOLDER)
@@ -64,40 +65,40 @@ def find_config(
     cwd: Path | None = None,
     home: Path | None = None,
 ) -> Path | None:
-    """Return the config in force. One of a folder that is not trusted is none."""
+    """Return the config in force. The config of an untrusted folder is ignored."""
     return find(explicit, env=env, cwd=cwd, home=home).config
 
 
 def nearest_folder(env: Mapping[str, str] = os.environ) -> Path:
-    """Return the `.onetool` folder that applies here when no config is named; it may not exist."""
+    """Return the `.onetool` folder that applies here if no config is named; it may not exist."""
     return find(env={**env, "ONETOOL_CONFIG": ""}).folder
 
 
 def state_home(config: Path | None, env: Mapping[str, str]) -> Path:
-    """Return the folder for state: ONETOOL_HOME, else beside the config, else the user's own. Raises ConfigError."""
+    """Return the state folder: ONETOOL_HOME, else beside the config, else the user's own. Raises ConfigError."""
     if env.get("ONETOOL_HOME"):
         home = Path.cwd() / _expanded(env["ONETOOL_HOME"], user_home(env))
-        for place in (home, *home.parents):  # the folder may be made later, but not below a file
+        for place in (home, *home.parents):  # the folder may be created later, but not below a file
             if place.is_dir():
                 break
             if place.exists():
-                raise ConfigError([Mistake(message=f"ONETOOL_HOME is a file: {place}; give a folder")])
+                raise ConfigError([Mistake(message=f"ONETOOL_HOME is a file: {place}; set it to a folder")])
         return home
     return config.parent if config else user_home(env) / FOLDER
 
 
 def place_of(config: Path) -> Path:
-    """Return the folder that a config is for: the one that holds its `.onetool`, else the one that it lies in."""
+    """Return the folder that a config is for: the parent of its `.onetool`, else the config's own folder."""
     return config.parent.parent if config.parent.name == FOLDER else config.parent
 
 
 def user_home(env: Mapping[str, str]) -> Path:
-    """Return the home folder; the working directory for a container's user without a home. Only state goes there."""
+    """Return the home folder, or the working directory for a container's user without a home. Used for state only."""
     return _home(env) or Path.cwd()
 
 
 def user_config() -> Path:
-    """Return the config of this user, which need not exist."""
+    """Return the path of the user's own config, which may not exist."""
     return own_folder() / NAME
 
 
@@ -107,7 +108,9 @@ def own_folder(env: Mapping[str, str] = os.environ) -> Path:
 
 
 def _persons_home(env: Mapping[str, str]) -> Path:
-    """Return the home whose config is the user's own; NOWHERE without one: anyone may own the working directory."""
+    """Return the home of the user's own config; NOWHERE without a home, because anyone may own the working
+    directory.
+    """
     return _home(env) or NOWHERE
 
 
@@ -125,17 +128,17 @@ def trust_store(env: Mapping[str, str] = os.environ) -> TrustStore:
 
 
 def project_here(cwd: Path | None = None, env: Mapping[str, str] = os.environ) -> Path | None:
-    """Return the `.onetool` of the project that we are in, trusted or not."""
+    """Return the `.onetool` of the current project, trusted or not."""
     home = _persons_home(env)
     return _project_folder(cwd or Path.cwd(), home, TrustStore(home / FOLDER))
 
 
 def project_files() -> list[Path]:
-    """Return the configs and pack folders that make a folder from here upwards a project. They need not exist."""
+    """Return the configs and pack folders that would make a folder from here upwards a project. They may not exist."""
     home = _persons_home(os.environ)
     try:
         folders = list(_project_folders(Path.cwd(), home, TrustStore(home / FOLDER)))
-    except OSError:  # the current folder is gone
+    except OSError:  # the current folder was deleted
         return []
     return [folder / name for folder in folders for name in (NAME, "packs")]
 
@@ -149,7 +152,9 @@ def _project_folder(cwd: Path, home: Path, store: TrustStore) -> Path | None:
 
 
 def _is_above_a_mount(place: Path, cwd: Path) -> bool:
-    """Return whether a mount lies between. A bind mount has the same device: only the system's list tells of it."""
+    """Return whether there is a mount between two folders. A bind mount has the same device: only the system's list
+    shows it.
+    """
     above, here = os.path.realpath(place), Path(os.path.realpath(cwd))
     between = [str(folder) for folder in (here, *here.parents) if len(str(folder)) > len(above)]
     if not between:
@@ -157,21 +162,21 @@ def _is_above_a_mount(place: Path, cwd: Path) -> bool:
     try:
         with open(MOUNTS, "rb") as stream:
             points = {_unescaped(line.split(b" ")[4]) for line in stream if line.count(b" ") > 4}  # see proc(5)
-    except OSError:  # not on this system: the device has to do
+    except OSError:  # not on this system: devices are compared instead
         return False
     return any(os.fsencode(folder) in points for folder in between)
 
 
 def _unescaped(name: bytes) -> bytes:
-    """`\\040` is a blank."""
+    """Decode octal escapes: `\\040` is a space."""
     return name if b"\\" not in name else name.decode("unicode_escape").encode("latin-1")
 
 
 def _project_folders(cwd: Path, home: Path, store: TrustStore) -> Iterator[Path]:
     """Yield every `.onetool` from here upwards that may be a project's.
 
-    We don't look above the person's home, which has his own, above a mount, or above a folder that everybody can
-    write: there anybody could have put one.
+    The search stops at the user's home, which has its own, at a mount, and at a folder that everybody can write to,
+    in which anyone could have created one.
     """
     try:
         end = os.stat(home)
@@ -194,7 +199,7 @@ def _project_folders(cwd: Path, home: Path, store: TrustStore) -> Iterator[Path]
 def _trusted(folder: Path, home: Path, store: TrustStore, env: Mapping[str, str]) -> Found:
     """Return a project's folder if it is trusted, else the user's own with the untrusted one noted.
 
-    Packs of a project without a config are used beside the person's own config.
+    Packs of a project without a config are used together with the user's own config.
     """
     config = folder / NAME if os.path.isfile(folder / NAME) else None
     trusted = _why_not(folder, config, home, store) or trusted_parts(folder, config, store, env, home / FOLDER)
@@ -207,12 +212,12 @@ def _trusted(folder: Path, home: Path, store: TrustStore, env: Mapping[str, str]
 
 
 def _why_not(folder: Path, config: Path | None, home: Path, store: TrustStore) -> Untrusted | None:
-    """Return the reason not to use a folder because of its owner or its parent's mode."""
+    """Return the reason to ignore a folder because of its owner or its parent's mode."""
     wrong = next(
         (wrong for path in (folder, config) if path and (wrong := ownership_mistake(path, home, store.owners))), None
     )
     if wrong is None and everybody_can_write(os.stat(folder.parent)) and not is_accepted_place(folder, store.owners):
-        message = "it lies in a folder that everybody can write, so nothing in it is used"
+        message = "ignored, because everybody can write to its parent folder"
         hint = f"move it, or run: onetool trust --owner {folder}"
         wrong = Mistake(message=message, file=str(folder), hint=hint)
     return wrong and Untrusted(folder=folder, config=config, mistake=wrong)
@@ -231,11 +236,11 @@ def _named(named: str | Path, by: str, cwd: Path, home: Path) -> Path:
         path.stat()
     except (FileNotFoundError, NotADirectoryError):
         message = (
-            "there is no such config file" if by == "--config" else f"{by} names a config file that does not exist"
+            "this config file does not exist" if by == "--config" else f"{by} names a config file that does not exist"
         )
-        raise ConfigError([Mistake(message=message, file=str(path), hint="run `onetool init` to make one")]) from None
+        raise ConfigError([Mistake(message=message, file=str(path), hint="run `onetool init` to create one")]) from None
     except OSError:
-        pass  # it is there; the loader will say why it can't be read
+        pass  # it exists; the loader reports why it can't be read
     return path
 
 

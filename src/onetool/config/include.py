@@ -1,8 +1,8 @@
-"""A config file and those that it includes -> one root node, with its secrets filled in.
+"""Reads a config file and the files that it includes into one root node, and fills in its secrets.
 
-What two files both set is refused, not overridden. The key `secrets` says where secrets come from, and `${NAME}` in
-other values is replaced by one: in one pass, so that a secret which itself contains `${…}` stays as it is.
-`${file:/run/secrets/key}` is what that file holds. No error message repeats a value.
+A value that two files set is refused, not overridden. The key `secrets` says where secrets come from, and `${NAME}` in
+other values is replaced by a secret, in one pass: a secret that itself contains `${…}` is not expanded.
+`${file:/run/secrets/key}` is replaced by the content of that file. No error message repeats a value.
 """
 
 import os
@@ -35,21 +35,21 @@ from onetool.core.text import did_you_mean
 from onetool.services.secrets import MAX_LENGTH, Fits, Secret, SecretHostError, Secrets, too_open
 
 MAX_DEPTH = 10
-ALSO = {"mcpServers": "servers"}  # the word of other clients: what is pasted from them works as it is
+ALSO = {"mcpServers": "servers"}  # the word of other clients, so that text pasted from them works
 SECRETS_IN_CONFIG = "The secrets are inside the config. Move them to a file first (secrets: secrets.yaml)"
 
 MayRead = Callable[[Path], bool]
 
 
 def read_files(path: Path, findings: Findings, may_read: MayRead = lambda _: True) -> tuple[Node, tuple[Path, ...]]:
-    """Return the root of all files together, and the included ones. `may_read` is asked before one is opened."""
+    """Return the merged root of all files, and the included files. `may_read` is called before each file is opened."""
     files = Files(findings, may_read)
     files.add(path)
     return merge_roots(files.roots, str(path), findings), tuple(files.paths[1:])
 
 
 class Files:
-    """Reads each file once: the including one first, then those that it includes."""
+    """Reads each file once: the including file first, then those that it includes."""
 
     def __init__(self, findings: Findings, may_read: MayRead) -> None:
         self.findings = findings
@@ -59,13 +59,17 @@ class Files:
         self._read_already: set[str] = set()
 
     def add(self, path: Path, entry: Node | None = None, trail: tuple[str, ...] = ()) -> None:
-        """Read a file, and go on with what it includes. `entry` is the one that named it, `trail` the way to here."""
+        """Read a file and the files that it includes. `entry` is the node that named it, `trail` the chain of including
+        files.
+        """
         identity = os.path.realpath(path)
         if entry and identity in trail:
             circle = " -> ".join([*trail[trail.index(identity) :], identity])
-            self.findings.error(entry, f"files include each other in a circle: {circle}", "remove one of the includes")
+            self.findings.error(entry, f"circular include: {circle}", "remove one of the includes")
         elif entry and len(trail) > MAX_DEPTH:
-            self.findings.error(entry, f"includes go more than {MAX_DEPTH} files deep", "name the file further up")
+            self.findings.error(
+                entry, f"includes are nested more than {MAX_DEPTH} files deep", "include the file further up"
+            )
         elif identity not in self._read_already and self._may_read(path):
             self._read_already.add(identity)
             self.paths.append(path)
@@ -90,14 +94,14 @@ class Files:
 
 
 def mistake_of(refused: ConfigFileError, path: Path, entry: Node | None) -> Mistake:
-    """Return a mistake at its line in the file; for a file that can't be read, at the entry that includes it."""
+    """Return the mistake at its line in the file; for a file that can't be read, at the entry that includes it."""
     if refused.line is None and entry:
         return entry.mistake(refused.message, refused.hint)
     return Mistake(message=refused.message, file=str(path), line=refused.line, hint=refused.hint)
 
 
 def merge_roots(roots: list[Node], file: str, findings: Findings) -> Node:
-    """Return one root of many: lists are joined, mappings united, and everything else may be set once."""
+    """Merge roots: lists are joined, mappings united, and everything else may be set once."""
     fields = fields_of(Keys)
     found: dict[str, list[Node]] = {}
     for root in roots:
@@ -138,7 +142,7 @@ def _only_one(nodes: list[Node], findings: Findings) -> Node:
 
 
 def _of_kind(kind: type, nodes: list[Node], wanted: Any, findings: Findings) -> list[Node]:
-    """Return the nodes of this kind; mistakes are reported for the others."""
+    """Return the nodes of this kind, and report the others as mistakes."""
     for node in nodes:
         if isinstance(node.value, kind):
             findings.add(node.mistakes)
@@ -149,22 +153,23 @@ def _of_kind(kind: type, nodes: list[Node], wanted: Any, findings: Findings) -> 
 
 # `${NAME}` in values
 
-# An entry of these with a missing secret is skipped; the rest of the config works.
+# An entry of these keys with a missing secret is skipped; the rest of the config works.
 OPTIONAL_KEYS = {"servers"}
 
-# What these lack is told by those who need it: most commands need neither the address of a replica nor the key.
+# Missing secrets of these keys are reported when they are needed: most commands need neither address nor key of a
+# replica.
 LATE_KEYS = {"cluster"}
 
-# `${…}` in these is not ours and stays.
+# `${…}` in these keys is literal text.
 LITERAL_KEYS = {"tools", "snippets", "aliases", "prompts", "allowedHosts"}
 
-_OTHER = re.compile(r"\$\{[^{}]{0,100}\}")  # bounded: a text of nothing but `${` would take a square of time
+_OTHER = re.compile(r"\$\{[^{}]{0,100}\}")  # bounded: otherwise a text of nothing but `${` would take quadratic time
 
 
 def resolve(root: Node, secrets: Secrets | None, findings: Findings, kept_here: Collection[str] = frozenset()) -> Node:
-    """Return the root with secrets filled in. `secrets` is None if they could not be read; that has been reported.
+    """Return the root with secrets filled in. `secrets` is None if they could not be read, which has been reported.
 
-    The names in `kept_here` are filled in only if they are kept with the config.
+    The names in `kept_here` are filled in only if they are stored with the config.
     """
     values: dict[str, Node] = {}
     for key, node in root.value.items():
@@ -199,7 +204,9 @@ class _Filler:
         self.is_late = is_late
 
     def node(self, node: Node, fits: Fits | None = None) -> Node:
-        """`fits` is for what is sent in requests, and tells of hosts whether it is sent there."""
+        """Fill in secrets below a node. `fits` is for values sent in requests, and returns whether given hosts receive
+        them.
+        """
         if isinstance(node.value, dict):
             return replace(node, value={key: self.node(item, fits) for key, item in node.value.items()})
         if isinstance(node.value, list):
@@ -209,7 +216,7 @@ class _Filler:
         return node
 
     def server(self, node: Node) -> Node:
-        """Return one block of `servers`: what goes to its url may hold secrets that are for its host only."""
+        """Fill in secrets in a block of `servers`: what is sent to its URL may contain secrets bound to that host."""
         url = node.value.get("url") if isinstance(node.value, dict) else None
         if url is None or not isinstance(url.value, str):
             return self.node(node)
@@ -223,7 +230,7 @@ class _Filler:
         secrets = self.secrets
 
         def fits(hosts: tuple[str, ...]) -> bool:
-            from onetool.http.allowed_hosts import is_bound_to  # most configs have no secrets for hosts
+            from onetool.http.allowed_hosts import is_bound_to  # most configs have no secrets bound to hosts
             from onetool.http.errors import RequestRefusedError
             from onetool.http.url import parse_url
 
@@ -240,7 +247,7 @@ class _Filler:
     def _text(self, node: Node, text: str, fits: Fits | None) -> Node:
         names = list(dict.fromkeys(ANY_PLACEHOLDER.findall(text)))
         for other in _OTHER.findall(ANY_PLACEHOLDER.sub("", text)):
-            self.findings.warn(node, f"{other} stays as it is", "only ${NAME} is replaced, by the secret of that name")
+            self.findings.warn(node, f"{other} is not replaced", "only ${NAME} is replaced, by the secret of that name")
         if not names:
             return node
         if self.secrets is None:
@@ -275,17 +282,17 @@ class _Filler:
 
     def _missing(self, node: Node, name: str, secrets: Secrets) -> None:
         file = (
-            f"add it to {secrets.file}" if secrets.file else "name a file with `secrets: secrets.yaml` and add it there"
+            f"add it to {secrets.file}" if secrets.file else "set a file with `secrets: secrets.yaml` and add it there"
         )
         hint = f"run: onetool auth set {name}; or set the environment variable {name}, or {file}"
-        # For a server another name would be another service's token, and go to the wrong party.
+        # For a server, a secret of a similar name would be another service's token, sent to the wrong party.
         near = None if self.spares else did_you_mean(name, secrets.names())
         tell = self.findings.warn if self.spares else self.findings.error
-        tell(node, f"the secret {name} is not set", f"{near} Else {hint}" if near else hint)
+        tell(node, f"the secret {name} is not set", f"{near} Otherwise {hint}" if near else hint)
 
 
 def _goes_along(key: str, node: Node) -> bool:
-    """Return whether this key of a server is sent to its URL and nowhere else. Credentials of a login are not."""
+    """Return whether a key of a server is sent to its URL and nowhere else. Credentials of a login are not."""
     if key != "auth" or not isinstance(node.value, dict):
         return key in ("url", "headers", "auth")
     kind = node.value.get("type")
@@ -296,7 +303,9 @@ def _goes_along(key: str, node: Node) -> bool:
 
 
 class HostBoundSecret(msgspec.Struct, frozen=True, kw_only=True):
-    """A secret that is bound to hosts, written as in `allowedHosts`. A host means https unless it begins with http://."""
+    """A secret that is bound to hosts, written as in `allowedHosts`. A host means https unless it begins with
+    http://.
+    """
 
     value: Secret
     hosts: tuple[str, ...]
@@ -305,17 +314,17 @@ class HostBoundSecret(msgspec.Struct, frozen=True, kw_only=True):
         from onetool.http.allowed_hosts import read_binding  # most secrets have no hosts
 
         if not self.hosts:
-            yield "hosts", "hosts is empty", "write those that it is for, or the value alone: KEY: value"
+            yield "hosts", "hosts is empty", "list the hosts of the secret, or write the value alone: KEY: value"
         for host in self.hosts:
             try:
                 if not read_binding(host).host:
-                    yield "hosts", f"{host!r} is any host", "write those that it is for"
+                    yield "hosts", f"{host!r} matches any host", "list the hosts of the secret"
             except ValueError as error:
                 yield "hosts", str(error).removeprefix("allowedHosts: "), None
 
 
 class SecretFileError(ValueError):
-    """A file that a config names as a secret can't be used."""
+    """A file that a config uses as a secret can't be used."""
 
     def __init__(self, message: str, hint: str) -> None:
         super().__init__(message)
@@ -323,10 +332,10 @@ class SecretFileError(ValueError):
 
 
 def read_secret_file(path: str, secrets: Secrets) -> str:
-    """Return what the file of a placeholder holds, without line ends after it. Raises SecretFileError.
+    """Return the content of a placeholder's file, without trailing line ends. Raises SecretFileError.
 
-    Links are followed: Kubernetes mounts secrets as links. Others may read the file, since Docker mounts it so, but not
-    write it. `secrets` gets to know the file and masks the value.
+    Links are followed, because Kubernetes mounts secrets as links. Others may read the file, because Docker mounts it
+    so, but not write to it. `secrets` records the file and masks the value.
     """
     if not os.path.isabs(path):
         raise SecretFileError(f"{path} is not an absolute path", "write ${file:/run/secrets/NAME}")
@@ -334,9 +343,11 @@ def read_secret_file(path: str, secrets: Secrets) -> str:
     try:
         status = os.stat(path)
         if not S_ISREG(status.st_mode):
-            raise SecretFileError(f"{path} is not a regular file", "name a file that holds the secret and nothing else")
+            raise SecretFileError(
+                f"{path} is not a regular file", "use a file that contains the secret and nothing else"
+            )
         if is_writable_by_others(status):
-            message = f"{path} is writable by other users, so it is not used"
+            message = f"{path} is ignored, because other users can write to it"
             raise SecretFileError(message, f"run: chmod go-w {quote(path)}")
         with open(path, "rb") as file:
             data = file.read(MAX_LENGTH + 1)
@@ -345,10 +356,10 @@ def read_secret_file(path: str, secrets: Secrets) -> str:
         hint = "check that the secret is mounted, and that this user may read it: ls -lL"
         raise SecretFileError(f"can't read the secret {path}: {error.strerror or error}", hint) from None
     except UnicodeDecodeError:
-        raise SecretFileError(f"{path} is not UTF-8 text", "write the secret into it as text") from None
+        raise SecretFileError(f"{path} is not UTF-8 text", "store the secret in it as text") from None
     if not value or len(data) > MAX_LENGTH:
         what = "empty" if not value else f"larger than {MAX_LENGTH // 1024} KiB"
-        raise SecretFileError(f"{path} is {what}", "name a file that holds the secret and nothing else")
+        raise SecretFileError(f"{path} is {what}", "use a file that contains the secret and nothing else")
     secrets.mask_always(value)
     return value
 
@@ -356,9 +367,9 @@ def read_secret_file(path: str, secrets: Secrets) -> str:
 def read_secrets(
     node: Node | None, home: Path, env: Mapping[str, str], findings: Findings, may_be_missing: bool = False
 ) -> Secrets | None:
-    """Return the secrets of the file or mapping, and of the environment. None when something is wrong with the first.
+    """Return the secrets of the file or mapping, and of the environment. None if the file or mapping has a mistake.
 
-    Where nothing is said, the file is `secrets.yaml` among the state: where `onetool auth` keeps them.
+    The default file is `secrets.yaml` in the state folder, where `onetool auth` stores secrets.
     """
     if node is None or node.value is None:
         file = home / SECRETS_FILE
@@ -366,9 +377,9 @@ def read_secrets(
             return Secrets(env=env, file=file)
         return _from_file(file, Node(value=None, file=str(file), line=1), env, findings)
     if isinstance(node.value, dict):
-        findings.warn(node, "secrets stand in the config itself", "better keep them in a file: secrets: secrets.yaml")
+        findings.warn(node, "the config itself contains secrets", "move them to a file: secrets: secrets.yaml")
         return _secrets_in(node, findings, env)
-    # The file's own name can only come from the environment: `onetool trust` has to see where a project's secrets lie.
+    # The file's own name may use only the environment: `onetool trust` has to see where a project's secrets are.
     if isinstance(node.value, str) and FILE_PLACEHOLDER.search(node.value):
         findings.error(node, "${file:…} can't name the secrets file", "write the path itself: secrets: secrets.yaml")
         return None
@@ -384,7 +395,7 @@ def read_secrets(
 def _from_file(path: Path, entry: Node, env: Mapping[str, str], findings: Findings) -> Secrets | None:
     command = too_open(path)
     if command:
-        findings.error(entry, f"others than its owner may read or write {path}", f"run: {command}")
+        findings.error(entry, f"other users can read or write {path}", f"run: {command}")
         return None
     try:
         root = read_yaml(path)
@@ -395,7 +406,7 @@ def _from_file(path: Path, entry: Node, env: Mapping[str, str], findings: Findin
 
 
 def _secrets_in(node: Node, findings: Findings, env: Mapping[str, str], file: Path | None = None) -> Secrets | None:
-    """Return the secrets of a mapping. A value that is `${file:…}` and nothing else is what that file holds."""
+    """Return the secrets of a mapping. A value that is just `${file:…}` is replaced by the content of that file."""
     findings.add(node.mistakes)
     if not isinstance(node.value, dict):
         if node.value is not BROKEN:
@@ -431,12 +442,12 @@ def is_in_config(config: Path | None, secret: str) -> bool:
 
 
 def check_kept(secret: str, value: str | None, draft: Path) -> None:
-    """Check that the draft of the secrets file can be read and holds this value. Raises ValueError."""
+    """Raise ValueError unless the draft of the secrets file can be read and contains this value."""
     try:
         found = read_yaml(draft).value or {}
         kept = found[secret].value if secret in found else None
         kept = kept["value"].value if isinstance(kept, dict) else kept
     except (ConfigFileError, TypeError, AttributeError):
-        kept = draft  # whatever it is, it is not what was meant
+        kept = draft  # unreadable, so not the value that was meant
     if kept != value:
         raise ValueError("Its YAML layout can't be edited automatically; edit it by hand")

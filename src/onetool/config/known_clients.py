@@ -1,4 +1,4 @@
-"""The MCP clients that OneTool knows: where each keeps its servers, and how it writes one.
+"""The MCP clients that OneTool knows: where each stores its servers, and how it writes an entry.
 
 `CLIENTS` can be given OneTool as a server; `CLIENT_FILES` are the files that servers are imported from.
 """
@@ -15,7 +15,9 @@ from onetool.core.system import IS_WINDOWS, settings_folder
 
 
 class OneToolEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """One way to OneTool. `token` names the environment variable that has it: an entry never holds a secret."""
+    """A way to reach OneTool. `token` names the environment variable with the token: an entry never contains a
+    secret.
+    """
 
     command: str = ""
     args: tuple[str, ...] = ()
@@ -29,17 +31,17 @@ Env = Mapping[str, str]
 
 
 class KnownClient(msgspec.Struct, frozen=True, kw_only=True):
-    """One client. Its files are JSON unless their name says otherwise."""
+    """An MCP client. Its files are JSON unless their name says otherwise."""
 
     title: str
-    project_file: str | None  # below the project's folder; None: it knows no projects
-    user_file: Callable[[Path, Env], Path]  # of this home, in this environment
+    project_file: str | None  # below the project's folder; None if the client has no projects
+    user_file: Callable[[Path, Env], Path]  # for this home, in this environment
     section: str = "mcpServers"
-    typed: tuple[str, ...] = ()  # the transports whose entries say their type
-    variable: str | None = "${%s}"  # an environment variable in a text; None where texts are taken as they are
-    project_folder: str | None = None  # its word for the open project's folder, in commands and arguments
-    takes_urls: bool = True  # in its file; else it only starts commands
-    starts_in_project: bool = True  # so that the server finds the project's config by itself
+    typed: tuple[str, ...] = ()  # the transports whose entries have a `type`
+    variable: str | None = "${%s}"  # format of an environment variable in a text; None if texts are literal
+    project_folder: str | None = None  # its variable for the open project's folder, in commands and arguments
+    takes_urls: bool = True  # in its file; otherwise it only starts commands
+    starts_in_project: bool = True  # so that the server finds the project's config itself
     then_project: str = ""
     then_user: str
 
@@ -56,7 +58,7 @@ class KnownClient(msgspec.Struct, frozen=True, kw_only=True):
         return entry
 
     def snippet(self, name: str, server: OneToolEntry, file: Path) -> str:
-        """Return the entry as it stands in the file."""
+        """Return the entry as text of the client's file."""
         dump = toml_snippet if file.suffix == ".toml" else json_snippet
         return dump(self.section, name, self.entry(server))
 
@@ -66,13 +68,13 @@ def json_snippet(section: str, name: str, entry: dict[str, Any]) -> str:
 
 
 def toml_snippet(section: str, name: str, entry: dict[str, Any]) -> str:
-    # A JSON text, or a list of them, is written the same way in TOML.
+    # JSON strings, and lists of them, are also valid TOML.
     lines = [f"{key} = {json.dumps(value, ensure_ascii=False)}" for key, value in entry.items()]
     return "\n".join([f"[{section}.{name}]", *lines, ""])
 
 
 def dump_json(data: Any, unit: str, indent: str = "") -> str:
-    """Write objects over several lines, lists in one: as people write such files."""
+    """Format objects over several lines and lists on one, as people write such files."""
     if not isinstance(data, dict):
         return json.dumps(data, ensure_ascii=False)
     deeper = indent + unit
@@ -81,7 +83,9 @@ def dump_json(data: Any, unit: str, indent: str = "") -> str:
 
 
 def _below(*parts: str, moved_by: str | None = None, moved: tuple[str, ...] = ()) -> Callable[[Path, Env], Path]:
-    """Return a file below the user's home; or `moved` below the folder that an environment variable names."""
+    """Return a function for a file below the user's home, or for `moved` below the folder in an environment
+    variable.
+    """
 
     def file(home: Path, env: Env) -> Path:
         folder = env.get(moved_by) if moved_by else None
@@ -122,7 +126,7 @@ CLIENTS = {
         typed=("stdio",),
         variable="${env:%s}",
         project_folder="${workspaceFolder}",
-        starts_in_project=False,  # it does not say where, and servers were seen to start in the user's home
+        starts_in_project=False,  # undocumented; servers were seen to start in the user's home
         then_project="open the folder in Cursor and turn the server on in its settings, under MCP.",
         then_user="turn the server on in Cursor's settings, under MCP.",
     ),
@@ -143,7 +147,7 @@ CLIENTS = {
         user_file=_below(".codex", "config.toml", moved_by="CODEX_HOME", moved=("config.toml",)),
         section="mcp_servers",
         variable=None,
-        then_project="codex mcp list shows it, once Codex trusts that folder: start codex there and say so.",
+        then_project="codex mcp list shows it, once Codex trusts that folder: start codex there and confirm it.",
         then_user="codex mcp list shows it.",
     ),
     "gemini": KnownClient(
@@ -151,7 +155,7 @@ CLIENTS = {
         project_file=".gemini/settings.json",
         user_file=_below(".gemini", "settings.json", moved_by="GEMINI_CLI_HOME", moved=(".gemini", "settings.json")),
         typed=("http",),
-        then_project="gemini mcp list shows it, once Gemini CLI trusts that folder: start gemini there and say so.",
+        then_project="gemini mcp list shows it, once Gemini CLI trusts that folder: start gemini there and confirm it.",
         then_user="gemini mcp list shows it, in folders that Gemini CLI trusts.",
     ),
 }
@@ -195,7 +199,7 @@ def _in_home(*files: str) -> Callable[[Path, Env], tuple[Path, ...]]:
 
 def _vscode(home: Path, env: Env) -> tuple[Path, ...]:
     own = CLIENTS["vscode"].user_file(home, env)
-    return own, own.with_name("settings.json")  # where it kept them before
+    return own, own.with_name("settings.json")  # where older versions stored them
 
 
 def _zed(home: Path, env: Env) -> tuple[Path, ...]:
@@ -238,6 +242,6 @@ def possible_files(client: str, folder: Path, home: Path, env: Env) -> list[Clie
 
 
 def existing_files(folder: Path, home: Path, env: Env) -> Iterator[ClientFile]:
-    """Yield the files that are there, client by client."""
+    """Yield the existing files, client by client."""
     for client in CLIENT_FILES:
         yield from (one for one in possible_files(client, folder, home, env) if one.file.exists())

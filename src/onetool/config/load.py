@@ -1,4 +1,6 @@
-"""A config file -> Config, or a ConfigError with everything that is wrong. And what a config was read from."""
+"""Loads a config file into a `Config`, or raises ConfigError with all mistakes; and lists the files that a config was
+read from.
+"""
 
 import os
 from collections.abc import Mapping
@@ -32,14 +34,14 @@ from onetool.sources.mcp_servers.program import SAFE_PATH, python_module
 from onetool.sources.mcp_servers.settings import PlacedServer, ServerSettings
 from onetool.sources.packs.importing import parts_of
 
-OWN_VARIABLE = "ONETOOL_TOKEN"  # what http.token is usually called
+OWN_VARIABLE = "ONETOOL_TOKEN"  # the usual variable of http.token
 
 
 def load_config(at: Found | Path | None, *, env: Mapping[str, str] = os.environ) -> Config:
-    """Return the config of this file and those it includes; without a file, the defaults.
+    """Return the config of this file and the files that it includes; without a file, the defaults.
 
-    A path is trusted because it was named. A config that was found may be a project's, which gets fewer of the user's
-    secrets.
+    A path is trusted because the user named it. A config that was found may be a project's, which gets fewer of the
+    user's secrets.
     """
     found = at if isinstance(at, Found) else _found_from_path(at, env)
     path = found.config and found.config.absolute()
@@ -47,7 +49,7 @@ def load_config(at: Found | Path | None, *, env: Mapping[str, str] = os.environ)
     _check_state(home, env)
     if path is None:
         return Config(home=home, secrets=load_secrets(found, env=env), whose=found.whose, folder=found.folder)
-    from onetool.config.convert import read_fields  # here, because a start without a file need not load the YAML parser
+    from onetool.config.convert import read_fields  # a start without a file need not load the YAML parser
     from onetool.config.include import read_files, resolve
 
     findings = Findings()
@@ -84,15 +86,15 @@ def load_config(at: Found | Path | None, *, env: Mapping[str, str] = os.environ)
 
 
 def add_servers(config: Config, servers: Mapping[str, ServerSettings]) -> Config:
-    """Return the config with further servers. Raises ConfigError if it has one of that name."""
+    """Return the config with further servers. Raises ConfigError if it already has a server of that name."""
     for name in servers.keys() & config.servers.keys():
-        message, hint = f"the config has a server {name} already", "choose another name for yours: --name NAME"
+        message, hint = f"the config already has a server {name}", "choose another name for yours: --name NAME"
         raise ConfigError([Mistake(message=message, file=str(config.path), key=f"servers.{name}", hint=hint)])
     return replace(config, servers={**config.servers, **servers}) if servers else config
 
 
 def load_secrets(at: Found | Path | None, *, env: Mapping[str, str] = os.environ) -> Secrets:
-    """Return the secrets alone: also of a config that can't be used yet, because one of them is missing."""
+    """Return the secrets alone, even if the config can't be used yet because a secret is missing."""
     found = at if isinstance(at, Found) else _found_from_path(at, env)
     path = found.config and found.config.absolute()
     home = state_home(path, env)
@@ -110,7 +112,7 @@ def load_secrets(at: Found | Path | None, *, env: Mapping[str, str] = os.environ
 
 
 def load_roots(path: Path, *, env: Mapping[str, str] = os.environ) -> tuple[str, ...]:
-    """`fs.roots` alone: also of a config that can't be used otherwise. None of them where they can't be read."""
+    """Return `fs.roots` alone, even if the config has other mistakes; empty if they can't be read."""
     from onetool.config.convert import convert
     from onetool.config.include import read_files, resolve
 
@@ -127,7 +129,7 @@ def load_roots(path: Path, *, env: Mapping[str, str] = os.environ) -> tuple[str,
 
 
 def has_database(path: Path) -> bool:
-    """Return whether a config names a database. One that can't be read names none."""
+    """Return whether a config has a database; False if the config can't be read."""
     from onetool.config.include import read_files
 
     try:
@@ -137,7 +139,7 @@ def has_database(path: Path) -> bool:
 
 
 def token_places(path: Path) -> list[tuple[str, int]]:
-    """Return the file and line of each entry of `http.tokens`, in their order."""
+    """Return the file and line of each entry of `http.tokens`, in order."""
     from onetool.config.include import read_files
 
     http = read_files(path, Findings())[0].value.get("http")
@@ -148,7 +150,7 @@ def token_places(path: Path) -> list[tuple[str, int]]:
 
 
 def _found_from_path(path: Path | None, env: Mapping[str, str]) -> Found:
-    """Return a `Found` for a path that a caller passed; None is the user's own folder without a config."""
+    """Return a `Found` for a path that a caller passed; None means the user's own folder without a config."""
     if path is None:
         return Found(config=None, folder=own_folder(env), whose="own")
     is_own = path.absolute() == own_folder(env) / NAME
@@ -163,7 +165,7 @@ def _secrets(
     findings: Findings,
     may_be_missing: bool = False,
 ) -> Secrets | None:
-    """Read the secrets of a config. Of the environment and the keyring a project gets only what was accepted."""
+    """Read the secrets of a config. From the environment and the keyring, a project gets only what was accepted."""
     from onetool.config.include import read_secrets
 
     if found.whose != "project":
@@ -171,8 +173,8 @@ def _secrets(
     named = node or Node(value=None, file=str(found.folder / NAME), line=1)
     file = named.value if isinstance(named.value, str) else SECRETS_FILE
     if not is_inside(Path(named.file).parent / os.path.expanduser(file), found.folder.parent):
-        message = "a project has secrets from its own folder only, and this file lies elsewhere"
-        findings.error(named, message, "keep them with the project: onetool auth set NAME; or use --config FILE")
+        message = "a project's secrets must be in its own folder, and this file is elsewhere"
+        findings.error(named, message, "store them with the project: onetool auth set NAME; or use --config FILE")
         return None
     names = found.trusted.names if found.trusted is not None else frozenset[str]()
     secrets = read_secrets(
@@ -186,13 +188,13 @@ def _secrets(
 
 
 def _refuse_prompts_elsewhere(root: Node, named: Any, found: Found, findings: Findings) -> None:
-    """Report a prompts file behind a link that leads out of the project. What is named in so many words was shown."""
+    """Report a prompts file behind a link that leads out of the project, unless `onetool trust` has shown its path."""
     file, project = named if isinstance(named, Path) else found.folder / PROMPTS_FILE, found.folder.parent
     leads_out = os.path.normpath(file).startswith(f"{project}{os.sep}") and not is_inside(file, project)
     if found.whose == "project" and leads_out:
         node = root.value.get("prompts") or Node(value=None, file=str(found.folder / NAME), line=1)
-        message = f"{file} is a link, or lies behind one, and the file lies elsewhere"
-        findings.error(node, message, "keep it in the project, or name it by its own path")
+        message = f"the path {file} has a symbolic link that leads out of the project"
+        findings.error(node, message, "move the file into the project, or use its real path")
 
 
 def _refuse_links(files: list[Path], found: Found, findings: Findings) -> list[Path]:
@@ -201,14 +203,14 @@ def _refuse_links(files: list[Path], found: Found, findings: Findings) -> list[P
     inside = [file for file in files if os.path.normpath(file).startswith(f"{project}{os.sep}")]
     links = [file for file in inside if found.whose == "project" and not is_inside(file, project)]
     for file in links:
-        message = f"{file} is a link, or lies behind one, and the secret lies elsewhere"
-        findings.error(node, message, "name the file by its own path")
+        message = f"the path {file} has a symbolic link to a secret outside the project"
+        findings.error(node, message, "use the real path of the file")
     return links
 
 
 def _placed(servers: Any, written: Node | None, config: Path, trusted: Trusted | None) -> Any:
     """Set the working folder of servers to that of their config: the current folder may contain other programs."""
-    if not isinstance(servers, dict) or written is None:  # there are none, or what is wrong with them was told
+    if not isinstance(servers, dict) or written is None:  # there are none, or their mistakes were reported
         return servers or {}
     placed: dict[str, ServerSettings] = {}
     for name, server in servers.items():
@@ -219,7 +221,7 @@ def _placed(servers: Any, written: Node | None, config: Path, trusted: Trusted |
                 server = PlacedServer(**{**values, "cwd": place_of(config)})
             else:
                 path = cwd.value
-                if not os.path.isabs(os.path.expanduser(path)):  # from the config's folder, also if it is included
+                if not os.path.isabs(os.path.expanduser(path)):  # relative to the config's folder
                     path = os.path.normpath(os.path.join(os.path.relpath(Path(cwd.file).parent, config.parent), path))
                 server = PlacedServer(**values, written_cwd=path)
             server = server if trusted is None else _guarded(server, name, place_of(config), trusted)
@@ -228,7 +230,7 @@ def _placed(servers: Any, written: Node | None, config: Path, trusted: Trusted |
 
 
 def _guarded(server: PlacedServer, name: str, project: Path, trusted: Trusted) -> PlacedServer:
-    """Let a project's server start only what was trusted."""
+    """Return a project's server restricted to the program that was trusted."""
     if name not in trusted.own_modules and python_module((server.command or "", *server.args)) is not None:
         server = replace(server, env={**server.env, SAFE_PATH: Secret("1", shown="1")})
     started = (trusted.programs or {}).get(name)
@@ -236,7 +238,7 @@ def _guarded(server: PlacedServer, name: str, project: Path, trusted: Trusted) -
 
 
 def _check_state(home: Path, env: Mapping[str, str]) -> None:
-    """Check the owner of the state folder and its parts; of a folder shared with a project, only of the parts."""
+    """Check the owner of the state folder and its parts; only of the parts if the folder is shared with a project."""
     is_ours_alone = home.name == FOLDER or bool(env.get("ONETOOL_HOME"))
     require_no_links(home, is_ours_alone)
     parts = [home / part for part in STATE]
@@ -246,18 +248,20 @@ def _check_state(home: Path, env: Mapping[str, str]) -> None:
 
 
 def _kept_here(found: Found, root: Node) -> frozenset[str]:
-    """Names that a project's servers get only if they are stored with the project: provider keys and the HTTP token."""
+    """Return the names that a project's servers get only if stored with the project: provider keys and the HTTP
+    token.
+    """
     if found.whose != "project":
         return frozenset()
     from onetool.config.include import names_in
 
     http = root.value.get("http")
     token = http.value.get("token") if http is not None and isinstance(http.value, dict) else None
-    of_the_door = names_in(token.value) if token is not None else ()
-    return frozenset({*PROVIDER_KEYS, OWN_VARIABLE, *of_the_door})
+    token_names = names_in(token.value) if token is not None else ()
+    return frozenset({*PROVIDER_KEYS, OWN_VARIABLE, *token_names})
 
 
-# The files and folders that a config is read from, and those that its `fs.roots` may be in
+# The files and folders that a config is read from, and those that may contain its `fs.roots`
 
 
 def pack_paths(config: Config) -> list[Path]:
@@ -265,15 +269,15 @@ def pack_paths(config: Config) -> list[Path]:
     beside = (_config_folder(config) / "packs", config.project_packs)
     paths = [*config.packs, *(path for path in beside if path and path.is_dir() and path not in config.packs)]
     owned = [*paths]
-    for path in paths:  # every file and folder that may be imported has an owner of its own
-        with suppress(OSError):  # it is not there, or can't be read: the loader says so
+    for path in paths:  # every file and folder that may be imported has its own owner
+        with suppress(OSError):  # missing or unreadable: the loader reports it
             owned += (part.path for part in parts_of(path) if part.place)
     require_ownership(owned, user_home(os.environ), trust_store().owners)
     return paths
 
 
 def setting_files(config: Config, *, finds: bool) -> list[Path]:
-    """Return the files of the settings: config, prompts and secrets. `finds`: also where a config would appear."""
+    """Return the files of the settings: config, prompts and secrets; with `finds`, also where a config would appear."""
     beside = _config_folder(config)
     place = beside / NAME if config.path is None and finds else config.path
     named = (place, config.prompts or beside / PROMPTS_FILE, config.secrets.file, *config.secrets.files)
@@ -287,10 +291,10 @@ def code_files(config: Config) -> list[Path]:
 
 
 def roots_within(config: Config) -> list[str] | None:
-    """Return where the roots of a config may lie: those of a project below it, or where the person's own config has
-    some.
+    """Return the folders that may contain the roots of a config: a project's own folder, and the roots of the user's
+    own config.
 
-    None is anywhere: for the person's own config, and for one that was named by hand.
+    None allows any folder, for the user's own config and one passed by path.
     """
     if config.whose != "project" or config.path is None:
         return None
@@ -299,7 +303,7 @@ def roots_within(config: Config) -> list[str] | None:
 
 
 def _config_folder(config: Config) -> Path:
-    """Return the folder of the config, or the one that it would be in."""
+    """Return the folder of the config, or the folder where it would be."""
     if config.folder is not None:
         return config.folder
     return config.path.parent if config.path else nearest_folder()

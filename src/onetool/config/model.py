@@ -1,6 +1,6 @@
 """Declares every key of the config and of the prompts file: its type, its default and its limits.
 
-Who may call `onetool serve` is said by keys such as these:
+Keys such as these control access to `onetool serve`:
 
     http:
       tokens:
@@ -12,10 +12,10 @@ Who may call `onetool serve` is said by keys such as these:
         scopes: {"tools:call": {tools: [web.*], role: call}}
     audit: required
 
-The prompts file holds texts for models that replace or add to the built-in ones. Models read them again and again, so
-each has a limit in tokens.
+The prompts file contains texts for models that replace or extend the built-in ones. Models read them again and again,
+so each has a limit in tokens.
 
-    instructions: …            # what a client is told of this server as a whole
+    instructions: …            # the instructions of the server
     run: …                     # the description of the tool `run`; the names of packs follow it
     packs: {excel: …}          # how to use a pack: shown by ot.packs(info="full") and ot.help("excel")
 """
@@ -45,9 +45,9 @@ Port = Annotated[int, Meta(ge=0, le=65535)]  # 0 lets the system choose one
 Problem = tuple[str, str, str | None]  # the field, what is wrong with it, and a hint
 
 
-# Who may call `onetool serve`, and the audit log
+# Access to `onetool serve`, and the audit log
 
-OWN_TOKEN = "http.token"  # noqa: S105 - who calls with it is shown by this name
+OWN_TOKEN = "http.token"  # noqa: S105 - the name under which its calls appear
 
 _TOKEN_NAME = lazy_pattern(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _HASH = lazy_pattern(r"sha256:[0-9a-f]{64}")
@@ -57,26 +57,26 @@ _PATTERN = lazy_pattern(r"[^\s,]+")
 
 
 def read_rate(text: str) -> Rate | None:
-    """`600/min` -> 600 in 60 seconds; None if it is not a rate."""
+    """Parse a rate: `600/min` -> 600 in 60 seconds; None if the text is not a rate."""
     match = _RATE.fullmatch(text)
     return Rate(int(match[1]), _SECONDS[match[2]]) if match else None
 
 
 def token_name_problem(name: str) -> str | None:
-    """Why a token can't have this name. `|` and `:` are in names of others: of JWTs, and of a web app's users."""
+    """Return why a token can't have this name. `|` and `:` occur in names of JWTs and of a web app's users."""
     if name == OWN_TOKEN:
-        return f"{OWN_TOKEN} is the name of the token that stands in the config by itself"
+        return f"{OWN_TOKEN} is the name of the single token of that key"
     if _TOKEN_NAME.fullmatch(name):
         return None
-    return f"{name[:70]!r} is not a name: letters, digits, dots, dashes and underscores, at most 64"
+    return f"{name[:70]!r} is not a name: use up to 64 letters, digits, dots, dashes and underscores"
 
 
 class TokenConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """A named token. Only its hash is known here: `onetool tokens add` makes both."""
+    """A named token. The config has only its hash; `onetool tokens add` creates both."""
 
     name: Name
     hash: Name
-    tools: tuple[Name, ...] | None = None  # names and patterns of tools; None: all
+    tools: tuple[Name, ...] | None = None  # names and patterns of tools; None allows all
     role: Role = "call"
     rate: Name | None = None
     expires: Name | None = None
@@ -86,7 +86,7 @@ class TokenConfig(msgspec.Struct, frozen=True, kw_only=True):
         if problem := token_name_problem(self.name):
             yield "name", problem, None
         if not _HASH.fullmatch(self.hash):
-            hint = "`onetool tokens add NAME --print` makes a token, and shows the line for the config"
+            hint = "`onetool tokens add NAME --print` creates a token and prints the line for the config"
             yield "hash", "must be sha256: and 64 hexadecimal digits", hint
         yield from _limit_problems(self.tools, self.rate)
         if self.expires is not None and read_time(self.expires) is None:
@@ -94,7 +94,7 @@ class TokenConfig(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Grant(msgspec.Struct, frozen=True, kw_only=True):
-    """What those may do who have a scope or a claim in their JWT."""
+    """What the holder of a scope or a claim in a JWT may do."""
 
     tools: tuple[Name, ...] | None = None
     role: Role = "call"
@@ -106,17 +106,19 @@ class Grant(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Algorithm = Literal["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"]
-"""Signatures with a public key. HMAC is not among them: who checks such a signature could make it."""
+"""Signatures with a public key. HMAC is not allowed: anyone who can check such a signature can also create one."""
 
 
 class JwtConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """JWTs of an authorization server that are accepted beside tokens. Without a matching scope or claim: nothing."""
+    """JWTs of an authorization server, accepted in addition to tokens. A JWT without a matching scope or claim may do
+    nothing.
+    """
 
     issuer: Name
-    audience: Name | tuple[Name, ...] | None = None  # None: http.url, which is accepted in any case
-    jwks: Name | None = None  # None: the issuer's metadata says where its keys are
+    audience: Name | tuple[Name, ...] | None = None  # None: http.url, which is always accepted
+    jwks: Name | None = None  # None: the issuer's metadata names it
     algorithms: tuple[Algorithm, ...] = ("RS256", "ES256", "EdDSA")
-    leeway_s: Annotated[float, Meta(ge=0, le=300)] = 30.0  # how far the issuer's clock and ours may differ
+    leeway_s: Annotated[float, Meta(ge=0, le=300)] = 30.0  # the allowed difference between the issuer's clock and ours
     scopes: dict[str, Grant] = {}
     claims: dict[str, dict[str, Grant]] = {}  # claim -> value -> grant: {groups: {tool-admins: {role: admin}}}
 
@@ -124,39 +126,39 @@ class JwtConfig(msgspec.Struct, frozen=True, kw_only=True):
         for field, url in (("issuer", self.issuer), ("jwks", self.jwks)):
             here = r"http://(localhost|127\.0\.0\.1|\[::1\])(:[0-9]{1,5})?(/|$)"
             if url is not None and not url.startswith("https://") and not re.match(here, url):
-                yield field, f"{url!r} must begin with https://", "http:// is for this machine alone"
+                yield field, f"{url!r} must begin with https://", "http:// is for this machine only"
         if "|" in self.issuer:
-            yield "issuer", f"{self.issuer!r} has a |, which stands between issuer and subject in names", None
+            yield "issuer", f"{self.issuer!r} contains |, which separates issuer and subject in names", None
         if not self.algorithms:
-            yield "algorithms", "there is none, so that no JWT would be accepted", "remove the key"
+            yield "algorithms", "the list is empty, so no JWT would be accepted", "remove the key"
         if not self.scopes and not self.claims:
-            yield "scopes", "there is none, so that no JWT could do anything", 'such as {"tools:call": {role: call}}'
+            yield "scopes", "without scopes and claims, no JWT may do anything", 'write {"tools:call": {role: call}}'
 
 
 class AuditConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """The audit log of `onetool serve`. `audit: required` alone will do."""
+    """The audit log of `onetool serve`. `audit: required` is a short form."""
 
     shorthand: ClassVar[str] = "mode"
 
-    mode: Literal["usual", "required", "none"] = "usual"  # required: where it can't be written, nothing is called
+    mode: Literal["usual", "required", "none"] = "usual"  # required: calls are refused while it can't be written
     retention_days: Count = 90
-    max_mb: Count = 1024  # of all lines; the oldest ones beyond are removed
+    max_mb: Count = 1024  # of all lines; the oldest beyond this are removed
 
 
 class MetricsConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """Settings of GET /metrics: a token that may read it, beside admins. Short: `metrics: ${METRICS_TOKEN}`."""
+    """A token that may read GET /metrics, in addition to admins. `metrics: ${METRICS_TOKEN}` is a short form."""
 
     shorthand: ClassVar[str] = "token"
 
-    token: Annotated[Secret, Meta(min_length=16)] | None = None  # good for /metrics, and for nothing else
+    token: Annotated[Secret, Meta(min_length=16)] | None = None  # valid only for /metrics
 
 
 class OtelConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """Where traces and metrics are sent over OTLP. `otel: http://localhost:4318` alone will do."""
+    """Where traces and metrics are sent over OTLP. `otel: http://localhost:4318` is a short form."""
 
     shorthand: ClassVar[str] = "endpoint"
 
-    endpoint: Name  # of a collector that takes OTLP over HTTP; /v1/traces and /v1/metrics are added
+    endpoint: Name  # of a collector for OTLP over HTTP; /v1/traces and /v1/metrics are appended
     headers: dict[str, Secret] = {}
     service: Name = "onetool"  # service.name
 
@@ -168,19 +170,19 @@ class OtelConfig(msgspec.Struct, frozen=True, kw_only=True):
 def _limit_problems(tools: tuple[str, ...] | None, rate: str | None) -> Iterator[Problem]:
     for one in tools or ():
         if not _PATTERN.fullmatch(one):
-            yield "tools", f"{one!r} is not a name of a tool and no pattern", "write time.now, or time.*"
+            yield "tools", f"{one!r} is neither the name of a tool nor a pattern", "write time.now, or time.*"
     if rate is not None and read_rate(rate) is None:
         yield "rate", f"{rate!r} is not a rate", "write a number and a time: 600/min, 10/s, 5000/day"
 
 
 # The prompts file
 
-PROMPTS_FILE = "prompts.yaml"  # taken without being named, if it is there
+PROMPTS_FILE = "prompts.yaml"  # the default, if it exists
 PROMPT_TOKENS = {"instructions": 300, "run": 260, "packs": 1_000}
 
 
 class PackText(msgspec.Struct, frozen=True, kw_only=True):
-    """Instructions for one pack; may be written as a string."""
+    """Instructions for one pack; a string is a short form."""
 
     shorthand: ClassVar[str] = "instructions"
 
@@ -188,7 +190,7 @@ class PackText(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PromptTexts(msgspec.Struct, frozen=True, kw_only=True):
-    """The keys of the prompts file."""
+    """The contents of the prompts file."""
 
     instructions: str | None = None
     run: str | None = None
@@ -203,18 +205,18 @@ class PromptTexts(msgspec.Struct, frozen=True, kw_only=True):
             elif text is not None and count_tokens(text) > PROMPT_TOKENS[field]:
                 most = PROMPT_TOKENS[field]
                 message = (
-                    f"{key} has about {count_tokens(text):,} tokens; at most {most:,}, that is {4 * most:,} letters"
+                    f"{key} has about {count_tokens(text):,} tokens; the limit is {most:,}, about {4 * most:,} letters"
                 )
                 yield field, message, "shorten it: models read it again and again"
 
 
 def read_prompts(path: Path | None, beside: Path, findings: Findings) -> tuple[Path | None, PromptTexts]:
-    """Return the texts of the file that the config names, or of the one beside it; and which file that is."""
-    if not isinstance(path, Path | None):  # what stands there can't be read as one, which has been told
+    """Return the path and the texts of the prompts file that the config names, or of the default file."""
+    if not isinstance(path, Path | None):  # not a path: that mistake has been reported
         return None, PromptTexts()
     named, path = path is not None, path or beside / PROMPTS_FILE
     if not path.exists():
-        if named:  # it may come later
+        if named:  # it may be created later
             message = f"the file {path} does not exist"
             findings.add([Mistake(message=message, file=str(beside), key="prompts", severity="warning")])
         return path if named else None, PromptTexts()
@@ -234,15 +236,15 @@ def read_prompts(path: Path | None, beside: Path, findings: Findings) -> tuple[P
 
 ParamType = Literal["string", "integer", "number", "boolean", "array", "object"]
 _TYPES = {int: "integer", float: "number", bool: "boolean", list: "array", dict: "object"}
-Menu = Literal["run", "search", "direct"]  # what MCP clients are shown
+Menu = Literal["run", "search", "direct"]  # what MCP clients see
 
 
 class Declared(ToolDeclaration, frozen=True):
-    """One entry of `tools` as written. It is validated later, so that a wrong entry affects only itself."""
+    """An entry of `tools` as written. It is validated later, so that a wrong entry affects only itself."""
 
     @classmethod
     def from_node(cls, node: Node, findings: Findings) -> "Declared":
-        from onetool.config.convert import plain  # what reads files is loaded when there is a file
+        from onetool.config.convert import plain  # loaded only if there is a file
 
         own = Findings()
         definition = plain(node, own)
@@ -251,13 +253,13 @@ class Declared(ToolDeclaration, frozen=True):
 
 
 class FsConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """What the `fs` pack may touch. Roots are relative to the working folder, and so kept as written."""
+    """The folders that the `fs` pack may access. Roots are relative to the working folder, and so stored as written."""
 
     roots: tuple[Name, ...] = (".",)
 
 
 class Param(msgspec.Struct, frozen=True, kw_only=True):
-    """A parameter of a snippet. Without a default it must be given. Its type is that of the default, where none is."""
+    """A parameter of a snippet. It is required if it has no default. The default type is that of the default value."""
 
     type: ParamType | None = None
     default: Any = UNSET
@@ -265,7 +267,7 @@ class Param(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def kind(self) -> str:
-        """What type its values have."""
+        """The type of its values."""
         return self.type or _TYPES.get(type(self.default), "string")
 
 
@@ -278,14 +280,14 @@ class Snippet(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Topic(msgspec.Struct, frozen=True, kw_only=True):
-    """Where `ot.notify` writes messages whose topic matches."""
+    """A file to which `ot.notify` writes messages whose topic matches."""
 
     pattern: Name
     file: Path
 
 
 class AllowedHost(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A host that HTTP tools may call. In the file a text alone will do."""
+    """A host that HTTP tools may call; a string is a short form."""
 
     shorthand: ClassVar[str] = "host"
 
@@ -294,14 +296,14 @@ class AllowedHost(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class DefaultsConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """For tools that do not say it themselves."""
+    """Defaults for tools without their own settings."""
 
     timeout_s: Seconds = 8.0  # not for tools of MCP servers and HTTP tools, which have their own
-    retries: Annotated[int, Meta(ge=0, le=10)] = 0  # of tools that say that they may be repeated
+    retries: Annotated[int, Meta(ge=0, le=10)] = 0  # for tools declared as repeatable
 
 
 class BundlesConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """Tools that people keep, in `bundles/` beside the config."""
+    """Limits of the bundles in `bundles/` beside the config."""
 
     max_tools: Count = 200_000
 
@@ -315,11 +317,11 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True):
     max_output_bytes: Count = 1024 * 1024
     workers: Count = 8  # runs at the same time
     typecheck: bool = False
-    structured: bool = False  # MCP clients get its value as data, too: {"result": …}
+    structured: bool = False  # MCP clients also get its value as data: {"result": …}
 
 
 class ResultsConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """Results that are too large to send whole are kept behind a handle."""
+    """Results that are too large to send whole, and are stored behind a handle."""
 
     inline_bytes: Count = 16 * 1024
     preview_bytes: Count = 4 * 1024
@@ -328,29 +330,29 @@ class ResultsConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def max_preview(self) -> int:
-        """The bytes of a preview: no more than half of what would have come back whole."""
+        """The maximum bytes of a preview: half of what would be sent whole."""
         return min(self.preview_bytes, self.inline_bytes // 2)
 
 
 class StatsConfig(msgspec.Struct, frozen=True, kw_only=True):
     enabled: bool = True
     retention_days: Count = 90
-    max_rows: Count = 5_000_000  # of each kind, such as calls; what is older than these is removed
+    max_rows: Count = 5_000_000  # per kind, such as calls; older rows beyond this are removed
 
 
 class AskConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """The model behind `onetool ask`. Its key is a secret: see `onetool auth`."""
+    """The model for `onetool ask`. Its key is a secret: see `onetool auth`."""
 
     provider: ProviderName | None = None
     model: Name | None = None
     base_url: Name | None = None
     max_steps: Count = 8
     menu: Literal["direct", "run"] = "direct"  # every tool, or `run` alone
-    tools: tuple[Name, ...] | None = None  # only these, where neither the question nor its session says which
-    with_tools: bool = True  # where the question does not say it
-    system: str | None = None  # in place of our own words to the model
+    tools: tuple[Name, ...] | None = None  # the default of questions and sessions
+    with_tools: bool = True  # the default of questions
+    system: str | None = None  # replaces our own instructions
     max_tokens: Count | None = None  # of an answer
-    context_tokens: Count | None = None  # that the model takes in all
+    context_tokens: Count | None = None  # the model's context window
     timeout_s: Seconds = 600.0  # for one step of the model
 
     def problems(self) -> Iterator[tuple[str, str, str | None]]:
@@ -359,24 +361,24 @@ class AskConfig(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HttpConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """Where `onetool serve` listens."""
+    """Where `onetool serve` listens, and who may call it."""
 
     host: Name = "127.0.0.1"
     port: Port = 8765
-    token: Annotated[Secret, Meta(min_length=1)] | None = None  # an empty one would let everybody in
-    tokens: tuple[TokenConfig, ...] = ()  # those of people and programs, each with what it may do
+    token: Annotated[Secret, Meta(min_length=1)] | None = None  # an empty token would let everybody in
+    tokens: tuple[TokenConfig, ...] = ()  # tokens of people and programs, each with its rights
     jwt: JwtConfig | None = None
-    url: Name | None = None  # where others reach this server: behind a proxy only its config knows that
-    hosts: tuple[Name, ...] = ()  # further names that it is reached by, such as a proxy's
+    url: Name | None = None  # the server's public address, for example that of a proxy
+    hosts: tuple[Name, ...] = ()  # further names of the server, such as a proxy's
     origins: tuple[Name, ...] = ()  # web pages of other origins that may use it
     max_body_mb: Count = 4
     access_log: bool = True
-    admin: bool | None = None  # whether clients may change bundles; None: unless `--tool-allow` says what they may call
-    local: Literal["call", "edit"] | None = None  # the role of clients on this machine that show no credential
+    admin: bool | None = None  # whether clients may change bundles; None: unless there is an allow-list `--tool-allow`
+    local: Literal["call", "edit"] | None = None  # the role of clients on this machine without a credential
 
     def problems(self) -> Iterator[tuple[str, str, str | None]]:
         if self.token and not all("!" <= char <= "~" for char in self.token):
-            yield "token", "must be of letters, digits and signs of ASCII, without spaces: a header carries it", None
+            yield "token", "must consist of ASCII letters, digits and signs without spaces, to fit into a header", None
         yield from self._access_problems()
         for host in self.hosts:
             if not re.fullmatch(r"(\[[0-9a-fA-F:.]+\]|[\w.-]+)(:\d{1,5})?", host):
@@ -392,27 +394,27 @@ class HttpConfig(msgspec.Struct, frozen=True, kw_only=True):
     def _access_problems(self) -> Iterator[tuple[str, str, str | None]]:
         names = [one.name for one in self.tokens]
         for name in sorted({name for name in names if names.count(name) > 1}):
-            yield "tokens", f"two tokens have the name {name!r}", "rename one: what is stored belongs to a name"
+            yield "tokens", f"two tokens have the name {name!r}", "rename one: stored data belongs to a name"
         hashes = [one.hash for one in self.tokens]
         for hash in sorted({hash for hash in hashes if hashes.count(hash) > 1}):
             same = " and ".join(one.name for one in self.tokens if one.hash == hash)
-            hint = "make one for each: onetool tokens add NAME --print"
-            yield "tokens", f"{same} have the same hash, so that nobody could tell who calls", hint
+            hint = "create one for each: onetool tokens add NAME --print"
+            yield "tokens", f"{same} have the same hash, so their callers can't be told apart", hint
         if self.url is not None and not re.fullmatch(r"https?://[^/?#\s]+(/[^?#\s]*)?", self.url):
-            yield "url", f"{self.url!r} is not an address of a server", "write https://tools.example.com"
+            yield "url", f"{self.url!r} is not the address of a server", "write https://tools.example.com"
         if self.jwt is not None and not self.jwt.audience and not self.url:
-            yield "jwt", "nobody says which JWTs are meant for this server", "set audience, or http.url"
+            yield "jwt", "the audience of JWTs for this server is unknown", "set audience, or http.url"
 
 
 class Keys(msgspec.Struct, frozen=True, kw_only=True, rename={"allowed_hosts": "allowedHosts"}):
     """The keys of a config file.
 
-    How files that include each other add up follows from the types: tuples are joined, dicts united, the rest is set
-    once. `include` and `secrets` are read before the others, and hold what came of that.
+    The types decide how included files are merged: tuples are joined, dicts united, and other keys set once. `include`
+    and `secrets` are read before the other keys, and contain the result.
     """
 
     tools: tuple[Declared, ...] = ()
-    include: tuple[Path, ...] = ()  # every file that was included, directly or not
+    include: tuple[Path, ...] = ()  # all included files, directly or not
     packs: tuple[Path, ...] = ()
     settings: dict[str, dict[str, Any]] = {}
     fs: FsConfig = FsConfig()
@@ -422,7 +424,7 @@ class Keys(msgspec.Struct, frozen=True, kw_only=True, rename={"allowed_hosts": "
     aliases: dict[str, str] = {}
     snippets: dict[str, Snippet] = {}
     secrets: Secrets = msgspec.field(default_factory=Secrets)
-    prompts: Path | None = None  # prompts.yaml beside this one, if there is none named
+    prompts: Path | None = None  # None: prompts.yaml beside this file
     topics: tuple[Topic, ...] = ()
     allowed_hosts: tuple[AllowedHost, ...] = ()
     bundles: BundlesConfig = BundlesConfig()
@@ -434,22 +436,22 @@ class Keys(msgspec.Struct, frozen=True, kw_only=True, rename={"allowed_hosts": "
     http: HttpConfig = HttpConfig()
     audit: AuditConfig = AuditConfig()
     metrics: MetricsConfig = MetricsConfig()
-    otel: OtelConfig | None = None  # None: nothing is sent, and nothing is imported for it
+    otel: OtelConfig | None = None  # None: nothing is sent or imported
     database: Annotated[Secret, Meta(min_length=1)] | None = None  # postgresql://…; None: files and SQLite
     cluster: ClusterConfig | None = None
-    docs_url: bool = True  # whether help has an address of the documents for packs that have none of their own
-    trust: Literal["usual", "strict"] = "usual"  # of projects; counts in the person's own config
+    docs_url: bool = True  # whether help links to OneTool's documents for packs that have no docs_url
+    trust: Literal["usual", "strict"] = "usual"  # of projects; applies in the user's own config
 
 
 class Config(Keys, frozen=True, kw_only=True):
-    """The config in force. `home` is where state lives: stats, results, bundles."""
+    """The config in force. `home` is the folder of state: stats, results, bundles."""
 
     path: Path | None = None
     whose: Literal["named", "own", "project"] = "named"
-    folder: Path | None = None  # where packs lie without being named; None: beside the config
-    project_packs: Path | None = None  # packs of a project that has no config, used with the user's own
+    folder: Path | None = None  # the default folder of packs; None: beside the config
+    project_packs: Path | None = None  # packs of a project without a config, used with the user's own
     home: Path
-    texts: PromptTexts = PromptTexts()  # what the file of prompts says
+    texts: PromptTexts = PromptTexts()  # the texts of the prompts file
     warnings: tuple[Mistake, ...] = ()
 
     @property
@@ -459,9 +461,9 @@ class Config(Keys, frozen=True, kw_only=True):
 
     @property
     def is_home_in_project(self) -> bool:
-        """Whether `home` comes from wherever a project comes from."""
+        """Whether `home` has the same origin as the project."""
         return self.whose == "project" and self.path is not None and self.home == self.path.parent
 
     def __repr__(self) -> str:
-        # Secrets hide themselves, but one may have become part of a path or a number.
+        # Secrets hide themselves, but a secret may have become part of a path or a number.
         return self.secrets.redact(super().__repr__())

@@ -12,7 +12,7 @@ _PLAIN_KEY = lazy_pattern(r"[\w-]+\Z")
 
 
 class Broken:
-    """Placeholder for a value that could not be read; the mistakes are in the node."""
+    """A placeholder for a value that could not be read; its node has the mistakes."""
 
     def __repr__(self) -> str:
         return "BROKEN"
@@ -24,21 +24,21 @@ BROKEN = Broken()
 class Node(msgspec.Struct, frozen=True):
     """A scalar, a list of nodes, or nodes by key.
 
-    It carries the mistakes made in writing it down (a key twice, an unknown tag): whoever reads the node reports them,
-    because what they mean differs. Inside of one declared tool they spoil that tool alone.
+    A node carries the mistakes in its text (a duplicate key, an unknown tag). The reader of the node reports them,
+    because their effect differs: inside a declared tool, they invalidate only that tool.
     """
 
     value: Any
     file: str
     line: int
     path: tuple[str | int, ...] = ()
-    trap: str | None = None  # advice, where an older YAML would have read the value otherwise
-    written: str | None = None  # what stood here before secrets were filled in
+    trap: str | None = None  # advice if YAML 1.1 would have read another value
+    written: str | None = None  # the text before secrets were filled in
     mistakes: tuple[Mistake, ...] = ()
 
     @property
     def key(self) -> str | None:
-        """The path as a person writes it: tools[2].name"""
+        """The path as people write it: tools[2].name"""
         return dotted(self.path) or None
 
     def mistake(self, message: str, hint: str | None = None, severity: str = "error") -> Mistake:
@@ -64,7 +64,9 @@ class Findings:
 
 
 def in_order(mistakes: Iterable[Mistake]) -> tuple[Mistake, ...]:
-    """Return the mistakes by place, each once: an anchor that is used three times brings its mistake three times."""
+    """Sort mistakes by place and remove duplicates: an anchor that is used three times repeats its mistake three
+    times.
+    """
     once: dict[tuple[object, ...], Mistake] = {}
     for mistake in mistakes:
         once.setdefault((mistake.file, mistake.line, mistake.message), mistake)

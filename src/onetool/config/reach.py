@@ -1,8 +1,8 @@
-"""What a project's config would run, connect to and read, and which secrets it names; from its text alone.
+"""What a project's config would run, connect to and read, and the secrets that it names; from its text alone.
 
-Nothing is looked up, filled in or imported. Each thing is a line that a person can read, with a digest of all that
-belongs to it: a server whose header changes is another one, though its line is the same. What is not shaped as it
-should be is taken as a whole, so that nothing is left out by being written in another way.
+Nothing is looked up, filled in or imported. Each item is a line that a person can read, with a digest of everything
+that belongs to it: a server with a changed header is a different server, although its line is the same. A value of an
+unexpected shape is reported as a whole, so that no notation hides anything.
 """
 
 import hashlib
@@ -37,13 +37,13 @@ from onetool.core.redaction import mask_credentials, sounds_secret
 from onetool.sources.mcp_servers.program import ServerProgram
 from onetool.sources.packs.importing import PackPart, parts_of
 
-MAX_FILES = 2_000  # of packs that are looked at: more than a person writes
+MAX_FILES = 2_000  # of packs: more than a person writes
 PACKS = "packs"  # beside the config
 LINE = "Python of packs in "
 
 
 class Packs(msgspec.Struct, frozen=True, kw_only=True):
-    """The packs of a folder: a line for each, their files, and whether there are more that were not looked at."""
+    """The packs of a folder: a line for each, their files, and whether these are all files."""
 
     lines: dict[str, str]
     files: list[Path]
@@ -55,7 +55,7 @@ def packs_at(paths: Iterable[Path], project: Path) -> Packs:
     files: list[Path] = []
     is_all = True
     for path in paths:
-        if "${" in str(path):  # what stands there then decides where it is, so that it can't be looked at
+        if "${" in str(path):  # the secret decides which folder this is, so it can't be examined
             lines[f"{LINE}{path}"], is_all = "", False
             continue
         for part in _parts(path):
@@ -64,13 +64,13 @@ def packs_at(paths: Iterable[Path], project: Path) -> Packs:
             if not part.is_folder and part.path.name != ".gitkeep":
                 files.append(part.path)
             if len(files) > MAX_FILES:
-                told = f"more than {MAX_FILES:,} files of packs, up to {path}: not all of them are looked at"
-                return Packs(lines={**lines, told: ""}, files=files[:MAX_FILES], is_all=False)
+                line = f"more than {MAX_FILES:,} files of packs, up to {path}: not all of them are looked at"
+                return Packs(lines={**lines, line: ""}, files=files[:MAX_FILES], is_all=False)
     return Packs(lines=lines, files=files, is_all=is_all)
 
 
 def own_line(folder: Path) -> str:
-    """Return the line about packs in a project's own folder, whether there are some or not."""
+    """Return the line about packs in a project's own folder, whether or not there are any."""
     return _line(os.path.realpath(folder / PACKS), folder.parent)
 
 
@@ -81,14 +81,14 @@ def _line(place: str, project: Path) -> str:
 def _parts(path: Path) -> Iterable[PackPart]:
     try:
         yield from parts_of(path)
-    except OSError:  # who loads it says so
+    except OSError:  # the loader reports it
         return
 
 
-# The reach of a config
+# The reach of a config. Its lines are stored in `trust.json`, so their wording can't change.
 
 LISTENS = ("host", "hosts", "origins", "admin", "url", "local")  # of http
-LETS_IN = ("tokens", "jwt")  # of http, beside its token
+LETS_IN = ("tokens", "jwt")  # of http, besides its token
 ALL = "which may do everything, with servers, tokens and trust"  # of the role admin
 
 SHARED = {
@@ -100,7 +100,7 @@ SHARED = {
 
 AUDIT = "audit: "
 NOT_NOTED = ", so that nobody sees who called what"
-DOOR = "http.token, which whoever calls us has to know"
+ACCESS_LINE = "http.token, which whoever calls us has to know"
 OWN_VALUE = " as this project sets it"
 ASK_SYSTEM = "ask.system: the instructions for the model"
 
@@ -114,51 +114,51 @@ class Reach(msgspec.Struct, frozen=True, kw_only=True):
     dials: dict[str, str] = {}
     reads: dict[str, str] = {}
     secrets: dict[str, str] = {}  # `NAME for servers.docs`
-    packs: dict[str, str] = {}  # files of packs: they may be edited, unless the person is strict
-    places: tuple[str, ...] = ()  # where packs may be
-    is_all: bool = True  # whether all of their files are among these
-    wants: tuple[str, ...] = ()  # names of secrets that packs ask for
-    programs: dict[str, ServerProgram] = {}  # by server: what its command resolves to now
+    packs: dict[str, str] = {}  # files of packs: they may be edited, unless the user is strict
+    places: tuple[str, ...] = ()  # folders that may contain packs
+    is_all: bool = True  # whether `packs` has all of their files
+    wants: tuple[str, ...] = ()  # secrets that packs ask for
+    programs: dict[str, ServerProgram] = {}  # by server: the program that its command finds now
     details: dict[str, tuple[str, ...]] = {}  # by line: the values that its digest covers
-    files: dict[str, str] = {}  # what all of this was read from
+    files: dict[str, str] = {}  # the files that all of this was read from
 
     def pinned(self) -> dict[str, str]:
-        """Everything that needs new trust when it changes."""
+        """Return everything that needs new trust when it changes."""
         parts = (("runs", self.runs), ("dials", self.dials), ("reads", self.reads), ("secrets", self.secrets))
         return {f"{part}: {line}": digest for part, lines in parts for line, digest in lines.items()}
 
     def is_like(self, other: "Reach") -> bool:
-        """Return whether nothing is to be seen in one that is not in the other."""
+        """Return whether a person would see the same in both."""
         return self.seen() == other.seen()
 
     def seen(self) -> Any:
-        """Return everything that a person is shown, as plain data."""
+        """Return everything that a person sees, as plain data."""
         return msgspec.to_builtins((self.pinned(), self.packs, self.wants, self.programs))
 
     def shown(self, part: str) -> Iterator[str]:
-        """Yield the lines of a part, each followed by the values that it stands for."""
+        """Yield the lines of a category, each followed by the values that it stands for."""
         for line in getattr(self, part):
             yield readable(line)
             yield from (f"  {detail}" for detail in self.details.get(line, ()))
 
     def names(self) -> set[str]:
-        """Return the names of the secrets that it may take from the environment, once it is accepted."""
+        """Return the names of the secrets that the project may read from the environment once it is trusted."""
         return {*(line.partition(" ")[0] for line in self.secrets), *self.wants}
 
 
 def readable(line: str) -> str:
-    """Return a line as people read it; its own wording is stored in `trust.json` and stays as it is."""
-    if line == DOOR:
+    """Return a line as people read it. The line itself is stored in `trust.json`, so its wording can't change."""
+    if line == ACCESS_LINE:
         return "http.token: callers need it"
     name = line.removesuffix(OWN_VALUE)
     return line if name == line or " " in name else f"{name}: the project's own value is used"
 
 
 def reach_of(folder: Path, config: Path | None) -> Reach:
-    """Read what a project's `.onetool` reaches, with its config if it has one. ConfigError for a file that can't be
-    read.
+    """Return what a project's `.onetool` reaches, with its config if there is one. Raises ConfigError for an unreadable
+    file.
 
-    Stamps are taken before a file is read: what is written meanwhile counts as changed.
+    Stamps are taken before a file is read, so that a concurrent write counts as a change.
     """
     project = folder.parent
     root, stamps = _read(config)
@@ -201,7 +201,7 @@ def reach_of(folder: Path, config: Path | None) -> Reach:
 
 
 def _read(config: Path | None) -> tuple[dict[str, Node], dict[str, str]]:
-    """Return the keys of all files together as they are written, and the stamps of these files."""
+    """Return the keys of all files together, as written, and the stamps of these files."""
     stamps: dict[str, str] = {}
     if config is None:
         return {}, stamps
@@ -213,12 +213,12 @@ def _read(config: Path | None) -> tuple[dict[str, Node], dict[str, str]]:
 
 
 def plain_data(root: dict[str, Node]) -> dict[str, Any]:
-    """Return the values without their positions. Loading the config reports what is wrong with them."""
+    """Return the values without their positions. Mistakes are reported when the config is loaded."""
     return {key: plain(node, Findings()) for key, node in root.items()}
 
 
 def _servers(data: dict[str, Any], kind: str) -> dict[str, str]:
-    """Return the servers that are started, or those that are dialled; what is neither counts as started."""
+    """Return the servers that are started (`command`) or connected to (`url`); unclear ones count as started."""
     servers = data.get("servers") or {}
     if not isinstance(servers, dict):
         return _whole("servers", servers) if kind == "command" else {}
@@ -243,11 +243,11 @@ def _hosts(data: dict[str, Any]) -> dict[str, str]:
 
 
 def _addresses(data: dict[str, Any]) -> dict[str, str]:
-    """Return where questions to a model go, and where we listen."""
+    """Return the addresses that questions to a model are sent to, and those that we listen on."""
     ask, http = data.get("ask") or {}, data.get("http") or {}
     found = {} if isinstance(ask, dict) else _whole("ask", ask)
     for key, what in SHARED.items():
-        if data.get(key):  # not its text: that may be an address with a password
+        if data.get(key):  # without its text, which may be an address with a password
             endpoint = data[key].get("endpoint") if key == "otel" and isinstance(data[key], dict) else None
             where = f" (at {mask_credentials(text_of(endpoint))})" if endpoint else ""
             found[what + where] = _digest(data[key])
@@ -259,11 +259,11 @@ def _addresses(data: dict[str, Any]) -> dict[str, str]:
         return {**found, **_whole("http", http)}
     found |= {f"http.{key}: {text_of(http[key])}": _digest(http[key]) for key in LISTENS if http.get(key)}
     found |= _let_in(http)
-    return {**found, DOOR: _digest(http["token"])} if http.get("token") else found
+    return {**found, ACCESS_LINE: _digest(http["token"])} if http.get("token") else found
 
 
 def _let_in(http: dict[str, Any]) -> dict[str, str]:
-    """Return whose tokens and JWTs are accepted, and what they may do."""
+    """Return lines for the accepted tokens and JWTs, with their rights."""
     tokens, jwt = http.get("tokens") or [], http.get("jwt")
     if not isinstance(tokens, list):
         tokens = [tokens]
@@ -276,27 +276,27 @@ def _let_in(http: dict[str, Any]) -> dict[str, str]:
 
 
 def _holder(token: Any) -> str:
-    """Return the name of a token, its role, and its tools."""
+    """Describe a token by its name, role and tools."""
     if not isinstance(token, dict):
         return text_of(token)
     role, tools = token.get("role") or "call", token.get("tools")
-    told = f"role {text_of(role)}, {ALL}" if role == "admin" else f"role {text_of(role)}"
+    rights = f"role {text_of(role)}, {ALL}" if role == "admin" else f"role {text_of(role)}"
     limited = f", with {', '.join(map(text_of, tools))}" if isinstance(tools, list) else ""
-    return f"{text_of(token.get('name'))} ({told}{limited})"
+    return f"{text_of(token.get('name'))} ({rights}{limited})"
 
 
 def _audit(data: dict[str, Any]) -> dict[str, str]:
-    """Return how the calls of others are noted, where the project says so."""
+    """Return a line about the audit log, if the project sets `audit`."""
     audit = data.get("audit")
     if audit is None:
         return {}
     mode = audit.get("mode", "usual") if isinstance(audit, dict) else audit
-    told = NOT_NOTED if mode == "none" else ""
-    return {f"{AUDIT}{text_of(audit)}{told}": _digest(audit)}
+    effect = NOT_NOTED if mode == "none" else ""
+    return {f"{AUDIT}{text_of(audit)}{effect}": _digest(audit)}
 
 
 def _settings(data: dict[str, Any]) -> dict[str, str]:
-    """Settings of packs: the packs may be the user's own, with keys for another address."""
+    """Return lines for the settings of packs: the user's own packs may send keys to an address in them."""
     settings = data.get("settings") or {}
     if not isinstance(settings, dict):
         return _whole("settings", settings)
@@ -327,25 +327,27 @@ def _roots(data: dict[str, Any]) -> dict[str, str]:
 
 
 def _outside(named: dict[str, list[Path]], project: Path) -> dict[str, str]:
-    """Files and packs that are not the project's own, but that its config names."""
+    """Return lines for files and packs outside the project that its config names."""
     outside = ((key, path) for key, paths in named.items() for path in paths if not is_inside(path, project))
     return {f"{key} {path if '${' in str(path) else os.path.realpath(path)}": "" for key, path in outside}
 
 
 def _names(data: dict[str, Any]) -> dict[str, str]:
-    """Each name of a secret, with the place where it goes."""
+    """Return lines for the names of secrets, each with the place where it is used."""
     return {f"{name} for {place}": "" for place, text in _filled(data) for name in PLACEHOLDER.findall(text)}
 
 
 def _secret_files(data: dict[str, Any], own: dict[str, Any]) -> dict[str, str]:
-    """Return a line for each file that holds a secret, and where it goes. `own` are the project's secrets."""
+    """Return a line for each file that contains a secret, with the place where it is used. `own` are the project's
+    secrets.
+    """
     texts = [one for one in _filled(data) if one[0] != "secrets"]
     texts += ((f"the secret {name}", text) for name, value in own.items() for text in texts_in(value))
     return {f"secret in {path} for {place}": "" for place, text in texts for path in FILE_PLACEHOLDER.findall(text)}
 
 
 def _filled(data: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield every text in which placeholders are filled in, each with its place."""
+    """Yield every text whose placeholders are filled in, with its place."""
     for key, value in data.items():
         if key not in LITERAL_KEYS:
             parts = value.items() if key == "servers" and isinstance(value, dict) else [("", value)]
@@ -354,9 +356,10 @@ def _filled(data: dict[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _values(data: dict[str, Any], file: Path | None) -> dict[str, str]:
-    """Digests of those secrets of the project that decide about a command or an address.
+    """Return digests of the project's own secrets that decide about a command or an address.
 
-    What is called a secret (`api_key`, `token`) may be another one tomorrow, unless it is an address nevertheless.
+    Values under names that sound secret (`api_key`, `token`) may change at any time, so they count only if they are
+    addresses.
     """
     own = data.get("secrets")
     values = own if isinstance(own, dict) else None
@@ -370,7 +373,7 @@ def _values(data: dict[str, Any], file: Path | None) -> dict[str, str]:
 
 
 def _deciding(data: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """Strings that decide what is run, connected to or read, each with its key."""
+    """Yield strings that decide what is run, connected to or read, each with its key."""
     servers = data.get("servers")
     for block in servers.values() if isinstance(servers, dict) else ():
         if isinstance(block, dict):
@@ -382,7 +385,7 @@ def _deciding(data: dict[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _with_keys(value: Any, key: str = "") -> Iterator[tuple[str, str]]:
-    """Yield every text in there, with the nearest key above it."""
+    """Yield every text in a value, with the nearest key above it."""
     if isinstance(value, str):
         yield key, value
     elif isinstance(value, dict):
@@ -420,7 +423,7 @@ def _programs(
 
 
 def _details(data: dict[str, Any], programs: dict[str, ServerProgram]) -> dict[str, tuple[str, ...]]:
-    """Return the values that a line stands for: they are shown, and neither stored nor logged."""
+    """Return the values that a line stands for. They are shown, but neither stored nor logged."""
     servers, settings, ask = (data.get(key) or {} for key in ("servers", "settings", "ask"))
     found: dict[str, tuple[str, ...]] = {}
     for name, block in servers.items() if isinstance(servers, dict) else ():

@@ -1,4 +1,4 @@
-"""The servers of a project as `onetool trust` shows them: a line for each, the values behind it, and its program."""
+"""A project's servers as `onetool trust` shows them: a line for each, the values behind it, and its program."""
 
 import json
 import os
@@ -14,14 +14,14 @@ from onetool.sources.mcp_servers.program import ServerProgram, canonical_path, h
 
 ADDRESS = "://"
 UNPINNED_KEYS = {"timeout", "connect_timeout", "enabled", "disabled", "tools", "prefix", "replicate", "type"}
-SHOWN_KEYS = {"command", "args", "cwd", "url", "env", "headers"}  # in the line, or one by one
-FILE_REFUSED = "${file:…} is only for what you write into the config or the secrets file by hand"
-WARN = "! "  # begins a detail that decides which code runs
+SHOWN_KEYS = {"command", "args", "cwd", "url", "env", "headers"}  # in the line, or as separate details
+FILE_REFUSED = "${file:…} is allowed only in text that you write into the config or the secrets file by hand"
+WARN = "! "  # prefix of a detail that decides which code runs
 LOADS_CODE = re.compile(r"PATH|LD_.*|DYLD_.*|PYTHON.*|NODE_OPTIONS", re.IGNORECASE)
 
 
 def pinned_block(block: Any) -> Any:
-    """Return what of a server's block is pinned."""
+    """Return the part of a server's block that is pinned."""
     if not isinstance(block, dict):
         return block
     kept = {key: value for key, value in block.items() if key not in UNPINNED_KEYS}
@@ -31,11 +31,11 @@ def pinned_block(block: Any) -> Any:
 
 
 def server_line(name: str, block: Any) -> str:
-    """Return a server as one line: command or URL, and names of its variables and headers."""
+    """Return a server as one line: command or URL, and the names of its variables and headers."""
     if not isinstance(block, dict):
         return f"server {name}: {text_of(block)}"
     words = [block.get("command"), *listed(block.get("args"))]
-    started = shlex.join(text_of(word) for word in words if word is not None)  # where one ends and the next begins
+    started = shlex.join(text_of(word) for word in words if word is not None)  # quoted, to separate the words
     line = " ".join(part for part in (text_of(block["url"]) if block.get("url") else "", started) if part)
     more = [f"in {text_of(block['cwd'])}"] if block.get("cwd") else []
     more += [
@@ -57,10 +57,10 @@ def programs_of(
     *,
     sets_safe_path: bool = True,
 ) -> dict[str, ServerProgram]:
-    """Return what each command resolves to, in its folder or the project's.
+    """Return the program that each command finds, in the server's folder or the project's.
 
-    A command with a secret that the project does not set is left out: it is known only when the server starts.
-    `sets_safe_path`: the servers start with PYTHONSAFEPATH, as those of a project's config do.
+    A command with a secret that the project does not set is left out, because it is known only when the server starts.
+    `sets_safe_path` means that the servers start with PYTHONSAFEPATH, as those of a project's config do.
     """
     found: dict[str, ServerProgram] = {}
     for name, block in servers.items():
@@ -86,7 +86,7 @@ def programs_of(
 
 
 def server_details(block: Any, started: ServerProgram | None) -> Iterator[str]:
-    """Yield a line for each thing that decides what a server runs and sends. Secrets stay `${NAME}`."""
+    """Yield a line for each value that decides what a server runs and sends. Secrets stay `${NAME}`."""
     if not isinstance(block, dict):
         return
     if started is not None:
@@ -114,7 +114,7 @@ def server_details(block: Any, started: ServerProgram | None) -> Iterator[str]:
 
 
 def paths_in(node: Node) -> Iterator[Path]:
-    """Yield the paths of a value, each relative to the file that names it."""
+    """Yield the paths in a value, each relative to the file that names it."""
     for one in node.value if isinstance(node.value, list) else [node]:
         if isinstance(one.value, str):
             yield Path(one.file).parent / os.path.expanduser(one.value)
@@ -140,7 +140,7 @@ def texts_in(value: Any) -> Iterator[str]:
 
 
 def names_secret_file(value: Any) -> bool:
-    """Return whether a text in this data is replaced by what a file holds, once it stands in a config."""
+    """Return whether a config with this data would read a secret file."""
     return any(FILE_PLACEHOLDER.search(text) for text in texts_in(value))
 
 

@@ -84,9 +84,10 @@ tools:
 
 
 def starter_config(example: bool = True) -> str:
-    """Return a config to begin with: one tool that works, and the other keys but `watch` as comments with their reason.
+    """Return a config to begin with: one tool that works, and the other keys except `watch` as comments that explain
+    them.
 
-    Without the example that tool is a comment, too: users who bring their own tools should not hand it to an agent.
+    Without the example, that tool is a comment, too: users with their own tools should not give it to an agent.
     """
     if example:
         return STARTER

@@ -4,7 +4,7 @@ A folder is not trusted because the current directory is in it. The user trusts 
 reaches at that moment is stored, and anything new has to be confirmed again. The code of its packs may change, unless
 the user's own config says `trust: strict`.
 
-`~/.onetool/trust.json` is never in a project, is ignored if others can write it, and is replaced atomically under a
+`~/.onetool/trust.json` is never in a project, is ignored if others can write to it, and is replaced atomically under a
 lock:
 
     {"version": 1,
@@ -40,10 +40,10 @@ TrustEntries = dict[str, dict[str, Any]]
 
 
 class TrustStore:
-    """What is kept; read when it is first asked for."""
+    """The entries of `trust.json`, read when first needed."""
 
     def __init__(self, own: Path) -> None:
-        """`own` is the person's `.onetool`."""
+        """Create a store in `own`, the user's `.onetool`."""
         self.file = own / TRUST_FILE
         self._read: dict[str, TrustEntries] | None = None
 
@@ -59,7 +59,7 @@ class TrustStore:
         return self.folders.get(os.path.realpath(folder))
 
     def change(self, change: Callable[[dict[str, TrustEntries]], None]) -> None:
-        """Read it anew, change it and write it. Raises OSError: then it is as it was."""
+        """Read the file again, change its content and write it. An OSError leaves it unchanged."""
         from onetool.core.flock import lock_beside
 
         self.file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -67,7 +67,7 @@ class TrustStore:
             content = _content_of(self.file)
             change(content)
             text = msgspec.json.format(msgspec.json.encode({"version": FILE_VERSION, **content}), indent=1)
-            replace_file(Path(os.path.realpath(self.file)), text)  # a link of the person's own stays a link
+            replace_file(Path(os.path.realpath(self.file)), text)  # a link of the user's own stays a link
         self._read = content
 
     def _content(self) -> dict[str, TrustEntries]:
@@ -77,7 +77,7 @@ class TrustStore:
 
 
 def _content_of(file: Path) -> dict[str, TrustEntries]:
-    """Return the stored entries; empty if the file can't be read or others can write it."""
+    """Return the stored entries; empty if the file can't be read or others can write to it."""
     found: Any = None
     with suppress(OSError, msgspec.DecodeError, RecursionError):
         if ownership_mistake(file, file.parent.parent, {}) is None and file.stat().st_size <= MAX_FILE_BYTES:
@@ -91,7 +91,7 @@ def _content_of(file: Path) -> dict[str, TrustEntries]:
     return content
 
 
-# Deciding about a folder
+# The decision about a folder
 
 TRUST_VARIABLE = "ONETOOL_TRUST"
 STRICT = b"strict"
@@ -99,16 +99,16 @@ MAX_SHOWN = 3
 
 
 class Untrusted(msgspec.Struct, frozen=True, kw_only=True):
-    """A folder that was found and is not used, and why."""
+    """A folder that was found but is not used, and the reason."""
 
     folder: Path
     config: Path | None = None
-    new: tuple[str, ...] = ()  # what it reaches now, and did not when it was trusted
-    mistake: Mistake | None = None  # about its owner: nothing that could be trusted
-    then: str = ""  # what loads it into a running server once it is trusted
+    new: tuple[str, ...] = ()  # what it reaches now, but did not when it was trusted
+    mistake: Mistake | None = None  # about its owner or mode: it can't be trusted
+    then: str = ""  # the command that loads it into a running server after that
 
     def __str__(self) -> str:
-        """Say so in one line, with what to do."""
+        """Return the reason in one line, with the command that fixes it."""
         if self.mistake is not None:
             return str(self.mistake)
         return f"{self.folder} {self.state}, so nothing in it is used: run {self._commands}"
@@ -121,13 +121,13 @@ class Untrusted(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def state(self) -> str:
         """The state in words: not trusted yet, or what is new since it was trusted."""
-        told = "; ".join(self.new[:MAX_SHOWN])
+        shown = "; ".join(self.new[:MAX_SHOWN])
         more = f" and {len(self.new) - MAX_SHOWN} more" if len(self.new) > MAX_SHOWN else ""
-        return f"{self._verdict} ({told}{more})" if self.new else self._verdict
+        return f"{self._verdict} ({shown}{more})" if self.new else self._verdict
 
     @property
     def command(self) -> str:
-        """The command that helps."""
+        """The command that fixes it."""
         return "onetool trust" if self.mistake is None else "onetool check"
 
     @property
@@ -140,25 +140,25 @@ class Untrusted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Trusted(msgspec.Struct, frozen=True, kw_only=True):
-    """The trusted parts of a project, and how its servers start."""
+    """The parts of a project that are trusted, and how its servers start."""
 
-    names: frozenset[str] = frozenset()  # of secrets that it may take from the environment
-    programs: "dict[str, ServerProgram] | None" = None  # as they were when it was trusted; None: as they are
+    names: frozenset[str] = frozenset()  # of secrets that it may read from the environment
+    programs: "dict[str, ServerProgram] | None" = None  # as they were when trusted; None: as they are now
     own_modules: frozenset[str] = frozenset()  # servers whose `python -m NAME` finds NAME in their folder
-    moved: tuple[str, ...] = ()  # commands that resolve to another program, outside of the project
+    moved: tuple[str, ...] = ()  # commands that now find another program, outside the project
 
 
 def trusted_parts(
     folder: Path, config: Path | None, store: TrustStore, env: Mapping[str, str], own: Path
 ) -> Trusted | Untrusted:
-    """Return what a project may have; or why nothing of it is used."""
+    """Return what a project may use, or the reason why none of it is used."""
     pin = store.folder(folder)
     if env.get(TRUST_VARIABLE) == "1":
         from onetool.config.reach import reach_of
 
         try:
             reach = reach_of(folder, config)
-        except ConfigError:  # loading it reports what is wrong
+        except ConfigError:  # loading it reports the mistakes
             return Trusted()
         names = frozenset({*reach.names(), *_names_of(pin or {})})
         return Trusted(names=names, own_modules=_own_modules(reach.programs))
@@ -174,7 +174,7 @@ def trusted_parts(
 
         try:
             reach = reach_of(folder, config)
-        except ConfigError:  # loading it reports what is wrong
+        except ConfigError:  # loading it reports the mistakes
             return Trusted(names=names, programs=known)
         now = reach.programs
         new = [*new_reach(pin, reach, strict), *new_programs(programs, now)]
@@ -207,57 +207,59 @@ def _own_modules(programs: "Mapping[str, ServerProgram]") -> frozenset[str]:
 
 
 def programs_of(pin: Mapping[str, Any]) -> "dict[str, ServerProgram] | None":
-    """Return the programs of an entry; None for one of an older version."""
+    """Return the programs of an entry; None for an entry of an older version."""
     with suppress(msgspec.ValidationError):
         return msgspec.convert(pin.get("programs"), dict[str, ServerProgram] | None)
     return None
 
 
 def _know_files(folder: Path, store: TrustStore, now: Mapping[str, Any]) -> None:
-    """Remember these file stamps, so that the next start need not parse the files."""
+    """Store these file stamps, so that the next start need not parse the files."""
     real = os.path.realpath(folder)
 
     def change(content: dict[str, Any]) -> None:
         if real in content["folders"]:
             content["folders"][real] |= now
 
-    with suppress(OSError):  # it is only faster
+    with suppress(OSError):  # the stamps only save time
         store.change(change)
 
 
 def new_reach(pin: Mapping[str, Any], reach: "Reach", strict: bool) -> list[str]:
-    """Return what the folder reaches now and did not when it was trusted; and what guarded it, if that is gone.
+    """Return what the folder reaches now but did not when it was trusted, and the protections that it has lost.
 
-    The lines are shown. Those that `trust.json` stores are compared, and keep their wording.
+    The lines are shown to people. The lines in `trust.json` are compared, so their wording can't change.
     """
-    from onetool.config.reach import AUDIT, DOOR, NOT_NOTED
+    from onetool.config.reach import ACCESS_LINE, AUDIT, NOT_NOTED
 
     before = pin.get("reaches") or {}
     pinned = reach.pinned()
-    door = f"dials: {DOOR}"
+    token_line = f"dials: {ACCESS_LINE}"
     other = "http.token has changed: callers will need the new one"
-    shown = {door: other if door in before else "http.token is new: callers will need it"}
+    shown = {token_line: other if token_line in before else "http.token is new: callers will need it"}
     new = [shown.get(line, line) for line, digest in pinned.items() if before.get(line) != digest]
-    if door in before and door not in pinned:
-        new.append("http.token is gone: anybody who reaches the server can call")
+    if token_line in before and token_line not in pinned:
+        new.append("http.token was removed: anyone who reaches the server can call")
     for key in ("http.tokens", "http.jwt", "http.url", "http.local"):
         line = f"dials: {key}:"
         if any(one.startswith(line) for one in before) and not any(one.startswith(line) for one in pinned):
-            new.append(f"{key} is gone: other callers get in than before")
+            new.append(f"{key} was removed: other callers than before are accepted")
     noted = [one for one in before if one.startswith(f"dials: {AUDIT}") and not one.endswith(NOT_NOTED)]
     if noted and not any(one.startswith(f"dials: {AUDIT}") for one in pinned):
-        new.append(f"{noted[0].removeprefix('dials: ')} is no longer there: calls are noted as usual")
+        new.append(f"{noted[0].removeprefix('dials: ')} was removed: calls are recorded as usual")
     if strict:
         packs = pin.get("packs") or {}
         new += [f"runs: {file}, edited or new" for file, digest in reach.packs.items() if packs.get(file) != digest]
-        new += [] if reach.is_all else ["runs: files of packs that can't all be pinned, which `trust: strict` wants"]
+        new += [] if reach.is_all else ["runs: files of packs that can't all be pinned, which `trust: strict` requires"]
     return new
 
 
 def trust_folder(
     folder: Path, reach: "Reach", store: TrustStore, *, packs: bool = False, names: tuple[str, ...] = ()
 ) -> None:
-    """Pin what it reaches. `packs`: those that come later, too; `names`: further secrets that it may have."""
+    """Pin what a folder reaches. `packs` also trusts packs that are added later; `names` are further secrets that it
+    may use.
+    """
     from datetime import UTC, datetime
 
     from onetool.config.reach import own_line
@@ -289,7 +291,7 @@ def has_anything(folder: Path) -> bool:
 
 @contextmanager
 def trust_renewed(file: Path, store: TrustStore, own: Path, names: tuple[str, ...] = ()) -> Iterator[None]:
-    """Context manager around a command that edits a trusted config: the folder stays trusted."""
+    """Keep a trusted folder trusted while the block edits its config."""
     folder = file.parent
     if folder.name != own.name or os.path.realpath(folder) == os.path.realpath(own):
         yield
@@ -300,12 +302,12 @@ def trust_renewed(file: Path, store: TrustStore, own: Path, names: tuple[str, ..
     before = (store.folder(folder) or {}).get("reaches") or {}
     yield
     if fine and ownership_mistake(folder, own.parent, store.owners) is None:
-        with suppress(OSError, ConfigError):  # then it waits for `onetool trust`
+        with suppress(OSError, ConfigError):  # then the folder waits for `onetool trust`
             from onetool.config.reach import own_line, reach_of
 
             packs = not was_there or f"runs: {own_line(folder)}" in before
             reach = reach_of(folder, config if config.is_file() else None)
-            kept = programs_of(store.folder(folder) or {}) or {}  # nobody has confirmed their changes
+            kept = programs_of(store.folder(folder) or {}) or {}  # their changes have not been confirmed
             for name, one in reach.programs.items():
                 if name in kept and kept[name].is_written_like(one):
                     reach.programs[name] = kept[name]
@@ -313,7 +315,7 @@ def trust_renewed(file: Path, store: TrustStore, own: Path, names: tuple[str, ..
 
 
 def _is_trusted(folder: Path, config: Path | None, store: TrustStore, own: Path) -> bool:
-    """Return whether the store trusts it; ONETOOL_TRUST alone does not count, nor does a folder that can't be read."""
+    """Return whether the store trusts a folder. ONETOOL_TRUST does not count, nor does an unreadable folder."""
     pin = store.folder(folder)
     if pin is None:
         return False
@@ -327,14 +329,14 @@ def _is_trusted(folder: Path, config: Path | None, store: TrustStore, own: Path)
 
 
 def _is_unchanged(pin: Mapping[str, Any], folder: Path, config: Path | None) -> bool:
-    """Return whether the files that its reach was read from, and the places of packs, are as they were."""
+    """Return whether the files that the reach was read from, and the folders of packs, are unchanged."""
     files, places, reaches = (pin.get(key) or {} for key in ("files", "places", "reaches"))
     if config is None or str(config) not in files or not places or not is_unchanged(files):
         return False
     if any(line.startswith("reads: topic") for line in reaches):
-        return False  # a link may lead elsewhere by now, and the stamp of a file that we write tells nothing
+        return False  # a link may have changed its target, which stamps of our own files don't show
     if not any(map(os.path.lexists, places)):
-        return True  # most have none, and need not load what looks for them
+        return True  # most projects have no packs, and need not load the code that finds them
     from onetool.config.reach import packs_at
 
     return all(f"runs: {line}" in reaches for line in packs_at(map(Path, places), folder.parent).lines)
@@ -346,7 +348,7 @@ def _names_of(pin: Mapping[str, Any]) -> frozenset[str]:
 
 
 def _is_strict(own: Path) -> bool:
-    """Return whether the person's own config says `trust: strict`. It is parsed only if it can say so at all."""
+    """Return whether the user's own config says `trust: strict`. It is parsed only if it contains the word."""
     file = own / NAME
     try:
         if STRICT not in file.read_bytes():
@@ -358,6 +360,6 @@ def _is_strict(own: Path) -> bool:
     try:
         root = read_yaml(file).value
     except ConfigFileError:
-        return True  # it can't be used, and who loads it says so
-    said = root.get("trust") if isinstance(root, dict) else None
-    return said is not None and said.value == STRICT.decode()
+        return True  # it can't be used, and loading it reports that
+    mode = root.get("trust") if isinstance(root, dict) else None
+    return mode is not None and mode.value == STRICT.decode()

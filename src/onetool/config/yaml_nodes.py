@@ -1,9 +1,9 @@
-"""Parses YAML text into nodes that know their file and line, with limits on size and depth.
+"""Parses YAML text into nodes with file and line, and limits its size and depth.
 
-Scalars follow the core schema of YAML 1.2. A whole number with a leading zero stays a string: 1.2 reads it as decimal
-and 1.1 as octal.
+Scalars follow the core schema of YAML 1.2. A whole number with a leading zero stays a string, because 1.2 reads it as
+decimal and 1.1 as octal.
 
-Two things that people write and that the parser rejects are repaired, each exactly where the parser failed:
+Two common notations that the parser rejects are repaired, each exactly where the parser failed:
 
 - `{token: ${NAME}}`: inside braces the `{` of an unquoted placeholder starts a mapping. The placeholder gets quotes.
 - `"\\ud83d\\ude00"`: JSON writes one character as two escapes, which YAML reads as two invalid characters.
@@ -25,12 +25,12 @@ from onetool.core.text import line_of
 
 MAX_BYTES = 4 * 1024 * 1024
 
-# What YAML does not allow. Said the other way round, by what it allows, the class takes milliseconds to compile.
+# The characters that YAML forbids. A class of the allowed characters would take milliseconds to compile.
 _UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\ud800-\udfff\ufeff\ufffe\uffff]")
 
 
 class ConfigFileError(Exception):
-    """A file or a line in it can't be used. Without a line the mistake is reported where the file was named."""
+    """A file or a line in it can't be used. Without a line, the mistake is reported where the file was named."""
 
     def __init__(self, message: str, *, line: int | None = None, hint: str | None = None) -> None:
         super().__init__(message)
@@ -40,7 +40,7 @@ class ConfigFileError(Exception):
 
 
 def read_text(path: Path) -> str:
-    """Return the file as text: UTF-8, with or without a byte order mark, of a size that a person could have written."""
+    """Return the file as text: UTF-8, with or without a byte order mark, and of limited size."""
     try:
         text = _bytes_of(path).decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -48,7 +48,7 @@ def read_text(path: Path) -> str:
     found = _UNPRINTABLE.search(text)
     if found:
         where = f"column {found.start() - text.rfind(chr(10), 0, found.start())}"
-        message = f"the character U+{ord(found[0]):04X} in {where} can't stand in YAML"
+        message = f"the character U+{ord(found[0]):04X} in {where} is not allowed in YAML"
         line = text.count("\n", 0, found.start()) + 1
         raise ConfigFileError(message, line=line, hint="remove it, or write it as an escape in quotes")
     return text
@@ -56,7 +56,7 @@ def read_text(path: Path) -> str:
 
 def _bytes_of(path: Path) -> bytes:
     try:
-        if not path.is_file():  # before opening it: a pipe or a device would keep us waiting
+        if not path.is_file():  # checked first, because opening a pipe or a device would block
             path.stat()
             raise ConfigFileError(
                 f"{path} is {'a folder' if path.is_dir() else 'not a regular file'}: expected a YAML file"
@@ -78,19 +78,19 @@ def _bytes_of(path: Path) -> bytes:
 
 VARIABLE = r"[A-Za-z_][A-Za-z0-9_.-]*"
 
-FILE = "file:"  # begins a placeholder for what a file holds: ${file:/run/secrets/key}
+FILE = "file:"  # prefix of a placeholder for the content of a file: ${file:/run/secrets/key}
 _NAMED = VARIABLE + "|" + FILE + r"[^{}\n]{1,1000}"
 
 PLACEHOLDER = re.compile(r"\$\{(" + VARIABLE + r")\}")
 FILE_PLACEHOLDER = re.compile(r"\$\{" + FILE + r"([^{}\n]{1,1000})\}")
 ANY_PLACEHOLDER = re.compile(r"\$\{(" + _NAMED + r")\}")
-_BEFORE = re.compile(r"""(?:[\[{,]|[:?][ \t]|["']:|^)[ \t]*""")  # what can stand before an unquoted text
+_BEFORE = re.compile(r"""(?:[\[{,]|[:?][ \t]|["']:|^)[ \t]*""")  # what may precede an unquoted text
 _AFTER = re.compile(r"(?:\$\{(?:" + _NAMED + r")\}|:(?=[^\s,\[\]{}])|(?<!\s)#|[^\s:#,\[\]{}]|[ \t]+(?=[^\s#,\[\]{}]))*")
 _PAIR = re.compile(r"\\u([dD][89abAB][0-9a-fA-F]{2})\\u([dD][c-fC-F][0-9a-fA-F]{2})")
 
 
 def repaired(text: str, index: int) -> str | None:
-    """Return the text with the slip at this index repaired; None if it is something else."""
+    """Return the text with the notation at this index repaired; None if the error is something else."""
     return _with_quotes(text, index - 1) or _with_one_escape(text, index - 2)
 
 
@@ -115,11 +115,11 @@ def _with_one_escape(text: str, start: int) -> str | None:
 
 # Scalars
 
-MAX_DIGITS = 1000  # more are no number that anybody wrote, and cost time wherever they go
+MAX_DIGITS = 1000  # nobody writes longer numbers, and they cost time everywhere
 
 Scalar = str | int | float | bool | None
 
-PLAIN = "plain"  # stands for the tag of an unquoted scalar: its text decides what it is
+PLAIN = "plain"  # the tag of an unquoted scalar, whose text decides its type
 TEXT = "tag:yaml.org,2002:str"
 LIST = "tag:yaml.org,2002:seq"
 MAPPING = "tag:yaml.org,2002:map"
@@ -155,9 +155,11 @@ _OLD_NUMBER = re.compile(
 
 
 def tagged_value(text: str, tag: str) -> Scalar:
-    """Return the value of a scalar with this tag. Raises ConfigFileError if it has none, without repeating the text."""
+    """Return the value of a scalar with this tag. Raises ConfigFileError for an invalid one, without quoting the
+    text.
+    """
     if tag == TEXT:
-        # The parser of C refuses half of a pair, that of Python leaves the halves apart.
+        # The C parser refuses a lone surrogate; the Python parser leaves pairs apart.
         if text.isascii():
             return text
         try:
@@ -173,18 +175,16 @@ def tagged_value(text: str, tag: str) -> Scalar:
     except ValueError:
         raise ConfigFileError(f"a number of {len(text)} digits is too long", hint="quote it if text is meant") from None
     if tag in _TYPES and type(value) not in _TYPES[tag]:
-        raise ConfigFileError(f"the value does not fit to its tag !!{tag.rpartition(':')[2]}", hint="remove the tag")
+        raise ConfigFileError(f"the value does not match its tag !!{tag.rpartition(':')[2]}", hint="remove the tag")
     return value
 
 
 def unknown_tag() -> ConfigFileError:
-    return ConfigFileError(
-        "'!' begins a tag that is not known here", hint="remove the tag, or quote a text that begins with '!'"
-    )
+    return ConfigFileError("unknown tag after '!'", hint="remove the tag, or quote a text that begins with '!'")
 
 
 def plain_value(text: str) -> Scalar:
-    """Return the value of an unquoted scalar. A whole number of absurd length is a ValueError."""
+    """Return the value of an unquoted scalar. Raises ValueError for a whole number of absurd length."""
     if text in _WORDS:
         return _WORDS[text]
     if text[0] not in "+-.0123456789":
@@ -201,9 +201,9 @@ def plain_value(text: str) -> Scalar:
 
 
 def yaml_1_1_advice(text: str) -> str | None:
-    """Advice for an unquoted string that YAML 1.1 reads as another type.
+    """Return advice for an unquoted string that YAML 1.1 reads as another type.
 
-    A single `y` isn't one of these: nearly every reader takes it for text, and it is the name of many a coordinate.
+    A single `y` gets none: nearly every parser reads it as text, and it is a common name of a coordinate.
     """
     if _OLD_BOOLEAN.match(text):
         return "write true or false"
@@ -216,10 +216,10 @@ def yaml_1_1_advice(text: str) -> str | None:
 
 MAX_DEPTH = 100
 MAX_NODES = 100_000
-MEND_BUDGET = 8 * 1024 * 1024  # characters that mending may have read again
+REPAIR_BUDGET = 8 * 1024 * 1024  # characters that repairs may parse again
 
-# Messages of the two parsers (C and Python), what they mean, and what helps. The first match counts.
-# None repeats what stands in the file: it may be a file of secrets, and a password may begin with '*' or '!'.
+# Messages of the two parsers (C and Python), their meaning, and the fix. The first match counts. None quotes the file,
+# which may contain secrets, and a password may begin with '*' or '!'.
 _MESSAGES = [
     ("tab character", "a tab can't stand here", "indent with spaces"),
     ("cannot start any token", "{char} can't begin a text", "quote the text"),
@@ -229,23 +229,23 @@ _MESSAGES = [
     ("',' or '}'", "expected ',' or '}}'", "quote a text that has brackets, braces or commas in it"),
     ("',' or ']'", "expected ',' or ']'", "quote a text that has brackets, braces or commas in it"),
     ("expected ':'", "a key without a ':'", "write key: value"),
-    ("expected key", "the line does not fit in with those above it", "check the indentation"),
-    ("<block end>", "the line does not fit in with those above it", "check the indentation"),
-    ("'-' indicator", "the line does not fit in with the list above it", "begin it with '-', or check the indentation"),
-    ("undefined alias", "'*' refers to an anchor that is not there", "quote a text that begins with '*'"),
+    ("expected key", "the line does not fit the lines above it", "check the indentation"),
+    ("<block end>", "the line does not fit the lines above it", "check the indentation"),
+    ("'-' indicator", "the line does not fit the list above it", "begin it with '-', or check the indentation"),
+    ("undefined alias", "'*' refers to an anchor that does not exist", "quote a text that begins with '*'"),
     ("duplicate anchor", "the anchor of line {begin} is used again", "give it another name"),
     ("another document", "a second document begins here", "a config is one document: remove the ---"),
     ("escape", "an unknown escape", r"in double quotes write \\ for a backslash, or use single quotes"),
     ("node content", "{char} can't stand here", "quote the text"),
     ("<document start>", "{char} can't stand here", "check the brackets before it"),
-    ("tag", "'!' begins a tag that is not known here", "remove the tag, or quote a text that begins with '!'"),
+    ("tag", "unknown tag after '!'", "remove the tag, or quote a text that begins with '!'"),
 ]
 
 
 def compose(text: str, base: type | None = None) -> yaml.Node | None:
-    """Return the root node of the one document in this text; None when there is nothing in it."""
+    """Return the root node of the document in this text; None if the text is empty."""
     kind: Any = type("BoundedLoader", (_Bounds, base or getattr(yaml, "CSafeLoader", yaml.SafeLoader)), {})
-    chances_left = min(text.count("${") + text.count("\\u"), MEND_BUDGET // (len(text) or 1))
+    chances_left = min(text.count("${") + text.count("\\u"), REPAIR_BUDGET // (len(text) or 1))
     while True:
         loader = kind(text)
         try:
@@ -255,14 +255,14 @@ def compose(text: str, base: type | None = None) -> yaml.Node | None:
             if better is None or not chances_left:
                 raise _in_plain_words(error, text) from None
             text, chances_left = better, chances_left - 1
-        except (yaml.YAMLError, ValueError, OverflowError):  # the parser of Python lets some of these through
+        except (yaml.YAMLError, ValueError, OverflowError):  # the Python parser raises these
             raise ConfigFileError("a character or a number that does not exist", line=1) from None
         finally:
             loader.dispose()
 
 
 class _Bounds:
-    """Limits depth and number of nodes while composing."""
+    """A mixin that limits depth and number of nodes while composing."""
 
     depth = 0
     count = 0
@@ -300,15 +300,15 @@ def _in_plain_words(error: yaml.MarkedYAMLError, text: str) -> ConfigFileError:
     mark = error.problem_mark
     index = mark.index if mark else 0
     char = text[index : index + 1]
-    said = f"{error.context or ''} {error.problem or ''}"
-    said += " tab character" if char == "\t" else ""
-    said += " end of the file" if not text[index:].strip() else ""
+    problem = f"{error.context or ''} {error.problem or ''}"
+    problem += " tab character" if char == "\t" else ""
+    problem += " end of the file" if not text[index:].strip() else ""
     words = {
         "char": repr(char) if char.strip() else "the end of the line",
         "begin": error.context_mark.line + 1 if error.context_mark else 1,
     }
     for sign, message, hint in _MESSAGES:
-        if all(part in said for part in sign.split("|")):
+        if all(part in problem for part in sign.split("|")):
             return _at(mark, text, message.format(**words), hint)
     return _at(mark, text, error.problem or "this is not YAML", None)
 
@@ -316,7 +316,7 @@ def _in_plain_words(error: yaml.MarkedYAMLError, text: str) -> ConfigFileError:
 def _at(mark: Any, text: str, message: str, hint: str | None) -> ConfigFileError:
     if mark is None:
         return ConfigFileError(message, hint=hint, line=1)
-    lines = len(text.splitlines()) or 1  # an error at the end of the file may be marked one line below it
+    lines = len(text.splitlines()) or 1  # an error at the end of the file may be marked on the line below it
     if mark.line >= lines:
         return ConfigFileError(f"{message}, at the end of the file", line=lines, hint=hint)
     return ConfigFileError(f"{message}, in column {mark.column + 1}", line=mark.line + 1, hint=hint)
@@ -330,7 +330,7 @@ _MERGE = "<<"
 
 
 def read_yaml(path: Path) -> Node:
-    """Read the root of a file; its value is None if the file is empty. Raises ConfigFileError if it is not YAML."""
+    """Read the root of a file; its value is None if the file is empty. Raises ConfigFileError for invalid YAML."""
     return node_of(read_text(path), str(path))
 
 
@@ -342,7 +342,9 @@ def node_of(text: str, file: str, base: type | None = None) -> Node:
 
 
 class _Reader:
-    """Converts the YAML nodes of one file. Aliases are expanded each time, so this is limited, too."""
+    """Converts the YAML nodes of one file. Aliases are expanded each time, so the number of nodes is limited here,
+    too.
+    """
 
     def __init__(self, file: str) -> None:
         self.file = file
@@ -353,7 +355,7 @@ class _Reader:
         self.count += 1
         if self.count > MAX_NODES:
             raise too_many(line)
-        if self.depth >= MAX_DEPTH:  # also the end of an alias that stands inside of its own anchor
+        if self.depth >= MAX_DEPTH:  # also ends an alias inside its own anchor
             raise too_deep(line)
         self.depth += 1
         try:
@@ -393,7 +395,7 @@ class _Reader:
             except ConfigFileError:
                 name = None
             if not isinstance(name, str):
-                message = f"a key must be text, and {key.value or 'nothing'} is not"
+                message = f"a key must be text, but {key.value or 'nothing'} is not"
                 mistakes.append(at.mistake(message, f'quote it: "{key.value}"'))
             elif name in entries:
                 first = entries[name]
@@ -407,7 +409,7 @@ class _Reader:
         return Node(value=entries, file=self.file, line=line, path=path, mistakes=tuple(mistakes))
 
     def _merge(self, source: yaml.Node, entries: dict[str, Node], path: KeyPath) -> list[Mistake]:
-        """`<<: *base` or `<<: [*one, *two]`: adds what is not there yet, so that the mapping's own keys win."""
+        """Apply `<<: *base` or `<<: [*one, *two]`: add missing keys, so that the mapping's own keys win."""
         mistakes: list[Mistake] = []
         for raw in source.value if isinstance(source, yaml.SequenceNode) else [source]:
             merged = self.node(raw, path, _line_of_node(raw))
@@ -416,7 +418,7 @@ class _Reader:
                 for name, node in merged.value.items():
                     entries.setdefault(name, node)
             else:
-                mistakes.append(merged.mistake("'<<' merges a mapping, and this isn't one", 'quote the key: "<<"'))
+                mistakes.append(merged.mistake("'<<' can merge only mappings", 'quote the key: "<<"'))
         return mistakes
 
     def _broken(self, path: KeyPath, line: int, why: ConfigFileError) -> Node:

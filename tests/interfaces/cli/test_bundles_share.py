@@ -237,7 +237,7 @@ def test_a_url_is_read_from_an_allowed_host_alone(here, site):
     (here / ".onetool").mkdir()
     (here / ".onetool" / "onetool.yaml").write_text(f'allowedHosts: [{{host: "{site}", allowPrivate: true}}]\n')
     trusted(here)
-    assert "leads elsewhere: import /api.json" in refused("import", f"http://{site}/moved")
+    assert "redirects: if you trust the target, import /api.json" in refused("import", f"http://{site}/moved")
     assert "status 404" in refused("import", f"http://{site}/nothing")
     came = run("import", f"http://{site}/api.json")
     assert json.loads(came.stdout)["imported"] is True

@@ -743,6 +743,6 @@ def test_a_home_that_is_a_file_is_told_once(tmp_path, command):
     file.write_text("text")
     done = cli(*command.split(), cwd=tmp_path, env={"ONETOOL_HOME": str(file)}, stdin="value\n")
     said = done.stdout + done.stderr
-    assert (done.returncode > 0, said.count(f"ONETOOL_HOME is a file: {file}; give a folder")) == (True, 1), said
+    assert (done.returncode > 0, said.count(f"ONETOOL_HOME is a file: {file}; set it to a folder")) == (True, 1), said
     assert "Traceback" not in said
     assert file.read_text() == "text"

@@ -181,7 +181,7 @@ def writable(file):
 BROKEN = {
     newer: "was changed by a later version of OneTool (schema 99; this version knows",
     linked: "a symbolic link; refusing to use it",
-    writable: "others than its owner can write it",
+    writable: "other users can write to it",
 }
 
 

@@ -97,9 +97,9 @@ def test_a_command_of_a_newer_version_changes_no_database_of_an_older_one(folder
 @pytest.mark.parametrize("args", [(), ("--workers", "2")], ids=["alone", "workers"])
 def test_serve_makes_them_and_says_so_once(folder, database_url, args):
     log = served(folder, *args)
-    assert log.count("tables of the database were missing, and were made: documents, bundles") == 1
+    assert log.count("created missing tables of the database: documents, bundles") == 1
     assert tables(database_url) > 10
-    assert "were made" not in served(folder, *args)
+    assert "created missing tables" not in served(folder, *args)
 
 
 # A machine that is not a replica
@@ -124,7 +124,7 @@ def test_check_says_what_is_not_set_and_for_whom(team):
     done = said(team, "check")
     found = {one["key"]: (one["message"], one["hint"], one["severity"]) for one in json.loads(done.stdout)}
     address, key = found["cluster.address"], found["cluster.key"]
-    assert address == ("REPLICA_ADDRESS is not set on this machine", "it is for `onetool serve`", "warning")
+    assert address == ("REPLICA_ADDRESS is not set on this machine", "needed by `onetool serve`", "warning")
     assert (key[0], key[2]) == ("CLUSTER_KEY is not set on this machine", "warning")
     assert done.returncode == 0
 
@@ -132,7 +132,7 @@ def test_check_says_what_is_not_set_and_for_whom(team):
 def test_tokens_are_encrypted_and_so_need_the_key(team):
     lacking = said(team, "tokens", "add", "ci")
     assert (lacking.returncode, lacking.stdout) == (1, "")
-    assert "what is encrypted in the database needs cluster.key" in lacking.stderr
+    assert "encrypted documents in the database need cluster.key" in lacking.stderr
     assert "CLUSTER_KEY is not set on this machine" in lacking.stderr
     made = said(team, "tokens", "add", "ci", env={"CLUSTER_KEY": KEY})
     assert made.returncode == 0, made.stderr

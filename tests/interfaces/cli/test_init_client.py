@@ -238,7 +238,7 @@ def test_a_config_that_was_named_is_named(project, tmp_path, client, said):
 
 def test_a_config_that_is_not_there_is_told(project):
     done = cli("init", "--client", "cursor", "--config", "none.yaml", cwd=project)
-    assert (done.returncode, "no such config" in done.stderr) == (2, True)
+    assert (done.returncode, "this config file does not exist" in done.stderr) == (2, True)
 
 
 # Which command it will be
@@ -400,7 +400,7 @@ def test_another_entry_of_that_name_needs_force(project, client):
     [
         ("claude-code", '{\n  "mcpServers": {,}\n}', "line 2, column 18"),
         ("cursor", '{"mcpServers": []}', "mcpServers in it is not an object"),
-        ("gemini", '{"a": 1, "a": 2}', "line 1, column 10: 'a' stands here for the second time"),
+        ("gemini", '{"a": 1, "a": 2}', "line 1, column 10: duplicate key 'a'"),
         ("vscode", "[]", "it does not contain an object"),
         ("codex", "a = 1\nb = \n", "line 2"),
         ("codex", "mcp_servers = {other = {command = 'x'}}\n", "can't be changed from here"),

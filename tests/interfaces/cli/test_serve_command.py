@@ -73,7 +73,7 @@ def test_the_own_config_stays_in_force_also_over_reloads(serve, tmp_path):
     until(lambda: run(server, "minute(timezone='UTC')")["ok"])
     (own / "onetool.yaml").write_text("servers: {clock: {command: cat}}\n")
     server.process.send_signal(signal.SIGHUP)
-    until(lambda: "the config has a server clock already" in server.log_file.read_text())
+    until(lambda: "the config already has a server clock" in server.log_file.read_text())
     assert run(server, "minute(timezone='UTC')")["ok"]
 
 
@@ -116,7 +116,7 @@ def test_over_stdio(tmp_path):
         (("--", "no-such-program-at-all"), "There is no program 'no-such-program-at-all'"),
         (("--name", "x"), "--name is for a server after --"),
         (("--name", "a.b", *CLOCK), "Invalid name of a server: 'a.b'"),
-        (("--name", "taken", *CLOCK), "the config has a server taken already"),
+        (("--name", "taken", *CLOCK), "the config already has a server taken"),
         (("mcp-server-time",), "unexpected extra argument"),
     ],
 )

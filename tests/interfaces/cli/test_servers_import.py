@@ -163,8 +163,8 @@ disabled_tools = ["rm"]
         },
         "local": {"command": "x", "env": {"SHARED": "${SHARED}"}, "connect_timeout": 1.5, "enabled": False},
     }
-    assert "local: all its tools are offered: name those you want in `tools`" in plan.notes
-    assert "docs: DOCS_TOKEN comes from the environment; to have it always: onetool auth set DOCS_TOKEN" in plan.notes
+    assert "local: all its tools are offered: list the tools that you want in `tools`" in plan.notes
+    assert "docs: DOCS_TOKEN comes from the environment; to store it: onetool auth set DOCS_TOKEN" in plan.notes
 
 
 def test_the_words_of_other_clients(project):
@@ -180,7 +180,7 @@ def test_the_words_of_other_clients(project):
         },
     )
     assert block == {"command": "x", "timeout": 30, "tools": ["a"], "enabled": False}
-    assert plan.notes == ["it: without alwaysAllow, trust, for which OneTool has nothing"]
+    assert plan.notes == ["it: without alwaysAllow, trust, which OneTool doesn't support"]
     assert taken(project, {"url": "https://h/sse"})[0] == {"type": "sse", "url": "https://h/sse"}
     assert taken(project, {"type": "sse", "url": "https://h/x"})[0] == {"type": "sse", "url": "https://h/x"}
     assert taken(project, {"type": "http", "url": "https://h/sse"})[0] == {"url": "https://h/sse"}
@@ -212,13 +212,13 @@ def test_paths_are_meant_from_the_project(project):
         ({}, "no command and no url"),
         ({"source": "extension", "settings": {"k": "v"}}, "no command and no url"),
         ({"command": "x", "url": "http://h"}, "both a command and a url"),
-        ({"type": "websocket", "url": "ws://h"}, "its transport is not one of OneTool's"),
-        ({"command": ["x", {}]}, "args in it is, or has, something other than texts"),
-        ({"command": "x", "args": "y"}, "args in it is not a list"),
-        ({"command": "x", "env": ["A=1"]}, "env in it is not a mapping"),
-        ({"command": "x", "env": {"A": {}}}, "env in it is, or has, something other than texts"),
-        ({"command": "x", "timeout": "soon"}, "timeout in it is not a number of seconds"),
-        ({"command": "x", "pin": "yes"}, "pin in it is neither true nor false"),
+        ({"type": "websocket", "url": "ws://h"}, "its transport is not supported"),
+        ({"command": ["x", {}]}, "its args must contain only texts"),
+        ({"command": "x", "args": "y"}, "its args must be a list"),
+        ({"command": "x", "env": ["A=1"]}, "its env must be a mapping"),
+        ({"command": "x", "env": {"A": {}}}, "its env must contain only texts"),
+        ({"command": "x", "timeout": "soon"}, "its timeout must be a number of seconds"),
+        ({"command": "x", "pin": "yes"}, "its pin must be true or false"),
         ({"command": "onetool", "args": ["mcp"]}, "it is OneTool itself"),
         ({"command": "/opt/venv/bin/onetool", "args": ["mcp", "--config", "x"]}, "it is OneTool itself"),
         ({"command": "C:\\\\bin\\\\onetool.exe", "args": ["mcp"]}, "it is OneTool itself"),
@@ -257,8 +257,8 @@ def test_variables_of_others_become_ours(project, monkeypatch):
         "A": "${THERE}", "B": "${THERE}", "C": "x-${THERE}-y", "D": "the default", "E": "${THERE}", "F": "${THERE}",
         "G": f"{os.environ['HOME']}/z", "H": "${command:pick}", "I": "costs $5", "J": "project",
     }  # fmt: skip
-    assert "it: NOT_SET is not set: its default is taken for good" in plan.notes
-    assert "it: ${command:pick} stays as it is: OneTool knows ${NAME} alone" in plan.notes
+    assert "it: NOT_SET is not set: its default was written to the config" in plan.notes
+    assert "it: ${command:pick} is not replaced: OneTool supports only ${NAME}" in plan.notes
 
 
 def test_what_vscode_asks_for_becomes_a_secret(project):
@@ -276,7 +276,7 @@ def test_what_vscode_asks_for_becomes_a_secret(project):
     done = cli("servers", "import", "--from", "vscode", "--project", "--yes", cwd=project)
     trusted(project)
     assert config_of(project).servers["time"].args == ("UTC",)
-    assert "ask: it can't be connected until its secret is set: onetool auth set PERPLEXITY_KEY" in done.stdout
+    assert "ask: it can't connect until its secret is set: onetool auth set PERPLEXITY_KEY" in done.stdout
     assert config_of(project).servers["ask"].env == {"KEY": "${PERPLEXITY_KEY}"}
     cli("auth", "set", "PERPLEXITY_KEY", cwd=project, stdin=PASSWORD)
     assert config_of(project).servers["ask"].env == {"KEY": PASSWORD}
@@ -548,14 +548,14 @@ def test_nothing_is_written_that_would_not_load(project):
     [
         ("latin.json", b'{"mcpServers": {"\xe9": {}}}', "not UTF-8 text: line 1"),
         ("bad.json", b'{\n"mcpServers": {"a" 1}}', "line 2, column 20"),
-        ("twice.json", b'{"mcpServers": {"a": {}, "a": {}}}', "second time"),
+        ("twice.json", b'{"mcpServers": {"a": {}, "a": {}}}', "duplicate key"),
         ("bad.toml", b"a = [", "not TOML"),
         ("bad.yaml", b"a: [", "not YAML: line 1"),
         ("list.json", b"[1]", "no mapping of servers"),
         ("empty.json", b"", "no servers"),
         ("none.json", b'{"mcpServers": {}}', "no servers"),
         ("wrong.json", b'{"mcpServers": "x", "servers": [5, {}]}', "no servers"),
-        ("one.json", b'{"command": "x"}', "one server without a name"),
+        ("one.json", b'{"command": "x"}', "a server without a name"),
         ("deep.json", b"[" * 100_000, "nested"),
         ("deep.yaml", b"[" * 100_000, "nested"),
         ("nothing.json", None, "No such file"),

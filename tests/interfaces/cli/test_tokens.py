@@ -192,7 +192,7 @@ def test_mistakes_are_told_before_anything_is_stored(folder):
         (["ci", "--expires", "soon"], "2027-01-01"),
         (["ci", "--role", "root"], "'call', 'edit', 'admin'"),
         (["ci", "--tools", " , "], "Must not be empty"),
-        (["ci", "--tools", "a b"], "is not a name of a tool"),
+        (["ci", "--tools", "a b"], "is neither the name of a tool"),
     ):
         done = tokens(folder, "add", *args)
         assert (done.returncode, words in done.stderr) == (2, True), done.stderr
@@ -253,7 +253,7 @@ def test_a_database_that_others_can_write_is_told(folder):
     (folder / "state.db").chmod(0o602)
     for args in (["list"], ["add", "x"], ["revoke", "ci"]):
         done = tokens(folder, *args)
-        assert (done.returncode, "others than its owner can write it" in done.stderr) == (2, True)
+        assert (done.returncode, "other users can write to it" in done.stderr) == (2, True)
         assert "chmod go-w" in done.stderr
         assert "trust --owner" not in done.stderr  # which would not help
         assert "Traceback" not in done.stderr

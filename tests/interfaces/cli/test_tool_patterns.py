@@ -83,7 +83,7 @@ def test_a_chat_lists_and_calls_what_fits(shop):
 def test_the_config_may_name_patterns_for_questions(tmp_path):
     (tmp_path / "onetool.yaml").write_text("ask: {tools: [time.*, tiem.*]}\n")
     with App.open(tmp_path / "onetool.yaml") as app:
-        assert [one.message for one in app.mistakes] == ["no tool fits tiem.*"]
+        assert [one.message for one in app.mistakes] == ["no tool matches tiem.*"]
         assert [tool.name for tool in app._ask_service.toolset(None).specs] == ["time.now"]
 
 

@@ -107,7 +107,7 @@ def test_workers_pass_such_calls_on(serve):
 def test_serve_and_check_say_that_it_is_on(local, tmp_path):
     assert "http.local: programs on this machine need no token, and have the role call." in local.greeting
     for more, said in (
-        ({}, "clients on this machine need no credential, and have the role edit"),
+        ({}, "clients on this machine need no credential and have the role edit"),
         ({"host": "0.0.0.0"}, "it has no effect, because the server listens on 0.0.0.0"),
         ({"url": "https://a.example"}, "it has no effect, because http.url says that a proxy sends requests"),
     ):

@@ -322,8 +322,8 @@ def test_pages_of_this_server_may_ask_and_their_browser_needs_to_be_told_nothing
         ({"origins": ["x.example"]}, "not an origin"),
         ({"origins": ["https://x.example/path"]}, "not an origin"),
         ({"origins": ["null"]}, "not an origin"),
-        ({"token": "two words"}, "http.token: must be of letters"),
-        ({"token": "schlüssel"}, "http.token: must be of letters"),
+        ({"token": "two words"}, "http.token: must consist of ASCII"),
+        ({"token": "schlüssel"}, "http.token: must consist of ASCII"),
         ({"max_body_mb": 0}, "http.max_body_mb: must be at least 1"),
     ],
 )

@@ -206,7 +206,7 @@ def test_trust_in_another_folder_changes_nothing(project, tmp_path):
     config = server.folder / ".onetool" / "onetool.yaml"
     config.write_text("aliases: {then: time.now}\n")
     until(lambda: run(server, "then()")["ok"])
-    assert logged(server, "Settings were read again") == 1
+    assert logged(server, "Settings were reloaded") == 1
     assert not_loaded(server) == []
 
 

@@ -94,9 +94,9 @@ def test_a_deleted_bundle_that_comes_back_beside_another_of_its_name_is_told_bef
     newer = api.bundle(slug="store")
     (told,) = send(api, "/tools/imports/zip?dryRun=true", reply.content, **ZIP).json()["warnings"]
     assert told["about"] == "store"
-    assert "was deleted here, and comes back" in told["why"]
+    assert "was deleted here and is restored" in told["why"]
     assert newer.rpartition("/")[2] in told["why"]
-    assert "in code that means it, as the older one" in told["why"]
+    assert "in code that is the older one, this bundle" in told["why"]
     assert send(api, "/tools/imports/zip?as=old-store&dryRun=true", reply.content, **ZIP).json()["warnings"] == []
 
 

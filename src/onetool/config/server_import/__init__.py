@@ -1,12 +1,12 @@
-"""Adds MCP servers to the config, from blocks as other clients write them: `onetool servers import` and REST do this.
+"""Adds MCP servers to the config, from blocks in the format of other clients, for `onetool servers import` and REST.
 
-translate      a client's file -> server blocks as our config has them
+translate      a client's file -> server blocks of our config
 pasted         a command line or URL -> a server block
 hide_secrets   values that look like secrets -> `${NAME}` and an entry in the secrets file
 
-`Planner` says which servers an import would write and which it skips; `ConfigTarget` writes all of them, or nothing.
-Only the config, its secrets file and, where there was no config, what `onetool init` writes are changed. The new
-config is loaded before it replaces the old one.
+`Planner` decides which servers an import writes and which it skips; `ConfigTarget` writes all of them, or nothing. Only
+the config, its secrets file and, for a new config, the files of `onetool init` are changed. The new config is loaded
+before it replaces the old one.
 """
 
 import os
@@ -46,29 +46,29 @@ from onetool.sources.mcp_servers.server_cache import ServerCache
 from onetool.sources.mcp_servers.servers import Servers
 
 OWN_PACK = "ot"
-RESERVED = ("found", "import", ".", "..")  # below /servers
-OWN_COMMANDS = ("onetool", "onetool-layer")  # the second one is the name of the distribution
+RESERVED = ("found", "import", ".", "..")  # path segments below /servers
+OWN_COMMANDS = ("onetool", "onetool-layer")  # the second is the name of the distribution
 
 Change = Callable[[str], str]
 
 
 class ConfigUnchangedError(OneToolError):
-    """The config can't be changed, and is as it was."""
+    """The config can't be changed; it was left unchanged."""
 
 
 class ServerExistsError(ConfigUnchangedError):
-    """Another server has the name."""
+    """Another server already has the name."""
 
 
 class ConfigTarget:
     """The config to change: the one in force, or a new one.
 
-    `new` is another file to write where there is none.
+    `new` is the file to create if there is no config.
     """
 
     def __init__(self, named: str | None, new: Path | None = None) -> None:
         self.found = find(named)
-        if self.found.untrusted is not None:  # what is written would be used together with what lies there
+        if self.found.untrusted is not None:  # the change would be used together with the untrusted files
             raise ConfigUnchangedError(f"nothing was changed: {self.found.untrusted}.")
         self.file = self.found.config or new or Path.cwd() / FOLDER / NAME
         if NOWHERE in self.file.parents:
@@ -77,19 +77,19 @@ class ConfigTarget:
             raise ConfigUnchangedError(
                 f"{self.file} leads out of this folder through a symbolic link; remove the link."
             )
-        self.config: Config = load_config(self.found)  # one that can't be used is not touched
-        self.secrets = load_secrets(self.file)  # with the whole environment: what is written here will be accepted
+        self.config: Config = load_config(self.found)  # an invalid config is not changed
+        self.secrets = load_secrets(self.file)  # with the whole environment: this change will be accepted
         node = read_files(self.file.absolute(), Findings())[0].value.get("servers") if self.found.config else None
         self.servers: dict[str, Node] = node.value if node and isinstance(node.value, dict) else {}
-        self.own_ports = {self.config.http.port}  # where OneTool itself listens
+        self.own_ports = {self.config.http.port}  # the ports on which OneTool listens
 
     def elsewhere(self, name: str) -> str | None:
-        """Return the included file that defines this server."""
+        """Return the included file that defines this server; None if it is this file or undefined."""
         node = self.servers.get(name)
         return None if node is None or Path(node.file) == self.file.absolute() else node.file
 
     def details(self, name: str, block: Any) -> list[str]:
-        """Return a line for each thing that decides what a server would run and send, if it had this block."""
+        """Return a line for each value that decides what a server would run and send with this block."""
         folder = block.get("cwd") if isinstance(block, dict) else None
         folders = {name: self.file.absolute().parent / os.path.expanduser(folder)} if folder else {}
         place = place_of(self.file.absolute())
@@ -97,7 +97,7 @@ class ConfigTarget:
         return list(server_details(block, programs.get(name)))
 
     def block(self, name: str) -> dict[str, Any]:
-        """Return the block of a server in this file. Raises ConfigUnchangedError if it is not there."""
+        """Return the block of a server in this file. Raises ConfigUnchangedError if it is not defined here."""
         if elsewhere := self.elsewhere(name):
             raise ConfigUnchangedError(f"{name} is defined in the included file {elsewhere}. Change it there.")
         found = plain(self.servers[name], Findings()) if name in self.servers else None
@@ -110,14 +110,14 @@ class ConfigTarget:
 
     @property
     def is_project(self) -> bool:
-        """Return whether this is the config of a project, which has to be trusted."""
+        """Whether this is the config of a project, which has to be trusted."""
         folder = self.file.absolute().parent
         return folder.name == FOLDER and os.path.realpath(folder) != os.path.realpath(own_folder())
 
     def write(self, change: Change, secrets: Mapping[str, str] | None = None, *, renew: bool = True) -> None:
-        """Change the text, and keep the secrets. ConfigUnchangedError says why nothing was done.
+        """Change the text and store the secrets. Raises ConfigUnchangedError if nothing was changed.
 
-        With `renew` a trusted project stays trusted, because the user has written the change.
+        With `renew`, a trusted project stays trusted, because the user has made the change.
         """
         change = partial(self._changed, change, secrets or {})
         renewed = trust_renewed(self.file.absolute(), trust_store(), own_folder(), tuple(secrets or ()))
@@ -131,13 +131,13 @@ class ConfigTarget:
         except OSError as error:
             raise ConfigUnchangedError(f"can't write {self.file}: {error.strerror}; nothing was changed.") from None
         except (EditError, ValueError) as why:
-            raise ConfigUnchangedError(f"{self.file} stays as it is: {why}.") from None
+            raise ConfigUnchangedError(f"{self.file} was not changed: {why}.") from None
 
     def rename(self, servers: Servers, name: str, new: str) -> ServerCache:
-        """Rename a server. What was approved and its login stay; tools are called by the new name after a reload.
+        """Rename a server. Its approval and its login are kept; tools have the new name after a reload.
 
-        Return what is stored under the old name, to be deleted after that. Raises SkipServer for a name that no
-        server can have, ConfigUnchangedError, and DatabaseError.
+        Returns what is stored under the old name, to be deleted after that. Raises SkipServer for an invalid name,
+        ConfigUnchangedError, and DatabaseError.
         """
         check_name(new)
         self.block(name)
@@ -153,18 +153,18 @@ class ConfigTarget:
         try:
             self._tried(change, secrets, self.text())
         except EditError as why:
-            raise ConfigUnchangedError(f"{self.file} stays as it is: {why}.") from None
+            raise ConfigUnchangedError(f"{self.file} was not changed: {why}.") from None
 
     def _changed(self, change: Change, secrets: Mapping[str, str], text: str) -> str:
         new = self._tried(change, secrets, text)
-        for name, value in secrets.items():  # the config must never be there without them
+        for name, value in secrets.items():  # before the config, which needs them
             if self.secrets.file is None:
                 raise EditError(SECRETS_IN_CONFIG)
             put_secret(self.secrets.file, name, value, partial(check_kept, name, value))
         return new
 
     def _tried(self, change: Change, secrets: Mapping[str, str], text: str) -> str:
-        """Return the changed text. Raises EditError if it could not be used."""
+        """Return the changed text. Raises EditError if the config could not be loaded."""
         try:
             new = change(text if self.file.exists() else starter_config(example=False))
         except ConfigFileError as why:
@@ -174,7 +174,7 @@ class ConfigTarget:
 
 
 def _must_load(file: Path, text: str, secrets: Mapping[str, str], broken: Collection[str]) -> None:
-    """Load it from beside the file, where everything that it names is found. `broken` servers were there before."""
+    """Load a text from beside its file, where relative paths are valid. `broken` servers had mistakes before."""
     with draft_of(file.absolute(), text.encode(errors="surrogatepass"), sync=False) as draft:
         try:
             servers = load_config(draft, env={**os.environ, **secrets}).servers
@@ -182,12 +182,12 @@ def _must_load(file: Path, text: str, secrets: Mapping[str, str], broken: Collec
                 raise ConfigError(found)
         except ConfigError as error:
             found = "\n".join(str(mistake) for mistake in error.mistakes).replace(str(draft), str(file))
-            raise EditError(f"with that change it could not be used:\n{found}") from None
+            raise EditError(f"the changed config would not be valid:\n{found}") from None
 
 
 @contextmanager
 def _folder_for(file: Path) -> Iterator[None]:
-    """Make the folder of a new config, with the files that `onetool init` writes; remove it again on failure."""
+    """Create the folder of a new config, with the files of `onetool init`; remove it again on failure."""
     if file.exists():
         yield
         return
@@ -209,7 +209,7 @@ def _remove_secrets_on_error(file: Path | None, secrets: Mapping[str, str]) -> I
         yield
     except BaseException:
         if file is not None:
-            for name in secrets:  # none of them was there before
+            for name in secrets:  # none of them existed before
                 with suppress(OSError, ValueError):
                     drop_secret(file, name, partial(check_kept, name, None))
         raise
@@ -220,11 +220,11 @@ def _remove_secrets_on_error(file: Path | None, secrets: Mapping[str, str]) -> I
 MAX_NAME = 100
 
 AskUser = Callable[[str, str], str | None]
-"""Asks a person for the secret that a server needs; None when nobody can or will say."""
+"""A function that asks a person for a secret of a server; None if nobody can answer."""
 
 
 class SeenServer(msgspec.Struct, frozen=True, kw_only=True):
-    """A block that an import has read, as it may be shown."""
+    """A block that an import has read, safe to show."""
 
     name: str
     block: Any
@@ -233,20 +233,20 @@ class SeenServer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ServerImportPlan(msgspec.Struct, kw_only=True):
-    """What comes of an import. Of secrets only the names are ever shown."""
+    """The result of planning an import. Only the names of secrets are ever shown."""
 
     servers: dict[str, dict[str, Any]] = {}
     secrets: dict[str, Secret] = {}
-    kept: list[str] = []  # there already
+    kept: list[str] = []  # already in the config
     skipped: dict[str, str] = {}
     notes: list[str] = []
     seen: list[SeenServer] = []  # every block that was read
-    from_project: bool = False  # whether a block comes from a file of a project
-    failed: bool = False  # whether a server was left out that the person wants
+    from_project: bool = False  # whether a block comes from a project's file
+    failed: bool = False  # whether a requested server was left out
 
 
 class Planner:
-    """Goes through the files in order; the first definition of a name wins, so the user's own files come first."""
+    """Plans an import from files in order. The first definition of a name wins, so the user's own files come first."""
 
     def __init__(
         self,
@@ -259,9 +259,9 @@ class Planner:
         whole: bool = False,
         keep: Collection[str] = (),
     ) -> None:
-        """`keep` names variables and headers that are secrets, whatever they look like.
+        """Create a planner. `keep` names variables and headers that are secrets, whatever their values look like.
 
-        `whole`: show the blocks of a project with their secrets, which came with the project, too.
+        With `whole`, the blocks of a project are shown with their secrets, which came with the project.
         """
         self.keep = keep
         self.whole = whole
@@ -279,8 +279,8 @@ class Planner:
                 continue
             if name in self.plan.servers or name in self.plan.skipped:
                 taken = (f"the one in {one.file}" for one in self.plan.seen if one.name == name and one.taken)
-                self.plan.notes.append(f"{name}: {found.file} defines it, too; {next(taken, 'neither')} is imported")
-                try:  # its secrets are not stored, so they have names of their own
+                self.plan.notes.append(f"{name}: {found.file} also defines it; {next(taken, 'neither')} is imported")
+                try:  # its secrets are not stored, so they get their own names
                     block, _ = self._translated(raw, found)
                     if not (self.whole and found.in_project):
                         block = without_secrets(name, block, SecretCollector(self.target.secrets, self.reuse))
@@ -316,9 +316,9 @@ class Planner:
             if given:
                 self.collector.put(secret, given)
             if not self.collector.has(secret):
-                notes.append(f"it can't be connected until its secret is set: onetool auth set {secret}")
+                notes.append(f"it can't connect until its secret is set: onetool auth set {secret}")
             elif self.collector.is_borrowed(secret):
-                notes.append(f"{secret} comes from the environment; to have it always: onetool auth set {secret}")
+                notes.append(f"{secret} comes from the environment; to store it: onetool auth set {secret}")
         self.plan.servers[name] = block
         self.plan.from_project |= found.in_project
         self.plan.notes += [f"{name}: {note}" for note in notes]
@@ -333,19 +333,19 @@ class Planner:
 def check_name(name: str) -> None:
     """Raise SkipServer if a server can't have this name."""
     if not name.strip() or len(name) > MAX_NAME or not name.isprintable():
-        raise SkipServer(f"a name has 1 to {MAX_NAME} characters that can be seen")
+        raise SkipServer(f"a name must have 1 to {MAX_NAME} printable characters")
     if as_identifier(name) == OWN_PACK:
         raise SkipServer(f"{OWN_PACK} is the name of OneTool's own tools")
     if name in RESERVED:
-        raise SkipServer(f"{name} is an address of the REST API; choose another name")
+        raise SkipServer(f"{name} is a path of the REST API; choose another name")
 
 
 class SkipSelf(SkipServer):
-    """Raised for an entry that starts OneTool itself; it is skipped silently."""
+    """An entry that starts OneTool itself; it is skipped silently."""
 
 
 def is_onetool(block: Mapping[str, Any], own_ports: Collection[int] = ()) -> bool:
-    """Return whether a client would reach OneTool by this: then its tools are here already."""
+    """Return whether this block would start or reach OneTool itself, whose tools are already here."""
     if url := block.get("url"):
         try:
             parts = urlsplit(url)

@@ -1,4 +1,4 @@
-"""Replaces secrets in server blocks by `${NAME}`, and translates the variables that other clients write."""
+"""Replaces secrets in server blocks by `${NAME}`, and translates the variables of other clients."""
 
 import os
 import re
@@ -26,7 +26,9 @@ def variable_name(text: str) -> str:
 
 
 class Variables:
-    """Replaces variables in the texts of one block. What can't be said in our config is put into `notes`."""
+    """Replaces the variables in the texts of one block. Variables that our config doesn't support are added to
+    `notes`.
+    """
 
     def __init__(self, folder: Path, inputs: Mapping[str, Mapping[str, Any]], secrets: "SecretCollector") -> None:
         self.notes: list[str] = []
@@ -42,7 +44,7 @@ class Variables:
         }
 
     def ours(self, text: str) -> str:
-        if bare := _BARE.match(text):  # Gemini's short form, where it is all there is
+        if bare := _BARE.match(text):  # Gemini's short form, only as a whole text
             return f"${{{bare[1]}}}"
         return _ANY.sub(lambda found: self._one(found[0]), text)
 
@@ -57,13 +59,13 @@ class Variables:
             return self._variable(name, default if isinstance(default, str) else None)
         if named := _NAMED.match(inside):
             return self._variable(named[1], named[2])
-        self.notes.append(f"{written} stays as it is: OneTool knows ${{NAME}} alone")
+        self.notes.append(f"{written} is not replaced: OneTool supports only ${{NAME}}")
         return written
 
     def _variable(self, name: str, default: str | None) -> str:
         if default is None or self._secrets.has(name) or sounds_secret(name) or name.upper().endswith("_PAT"):
-            return f"${{{name}}}"  # the default of a secret is never taken
-        self.notes.append(f"{name} is not set: its default is taken for good")
+            return f"${{{name}}}"  # the default of a secret is never used
+        self.notes.append(f"{name} is not set: its default was written to the config")
         return default
 
 
@@ -79,7 +81,7 @@ _HARMLESS = {
 }  # fmt: skip
 _VAGUE = {"API", "ACCESS", "AUTH", "CLIENT", "USER", "PRIVATE", "DATABASE", "DB", "URL", "MCP"}
 _EVERYWHERE = {"HOME", "PATH", "USER", "LOGNAME", "SHELL", "LANG", "TMPDIR", "USERPROFILE", "APPDATA"}
-# What is in the secrets file is masked wherever it appears, and words that everybody uses would spoil every result.
+# Stored secrets are masked wherever they appear, and masking common words would spoil every result.
 _NO_SECRET = {
     "true", "false", "yes", "no", "on", "off", "none", "null", "0", "1", "test", "dev", "demo", "local", "localhost",
     "default", "example", "admin", "root", "user", "guest", "postgres", "mysql", "redis", "password", "changeme",
@@ -98,7 +100,7 @@ _FLAG = re.compile(r"--?([A-Za-z][\w-]*)=(.+)\Z", re.DOTALL)
 _ASSIGNED = re.compile(r"([A-Za-z_]\w*)=(.+)\Z", re.DOTALL)
 _JSON_STRING = re.compile(r'"((?:[^"\\]|\\.)*)"(\s*:)?')
 _HEADER = re.compile(r"([A-Za-z][\w-]*):[ ]*(.+)\Z", re.DOTALL)
-# In an argument, other texts may be code, which has to be shown before it runs.
+# Other arguments may be code, which has to be shown before it runs.
 _VALUE = re.compile(r"(?:(?:Bearer|Basic|Token|token) )?[^\s;&|<>()`'\"\\]+\Z")
 
 
@@ -106,7 +108,9 @@ class SecretCollector:
     """Collects secrets to store, under unused names or names with the same value."""
 
     def __init__(self, secrets: Secrets, reuse: bool = True) -> None:
-        """Hide secrets. Without `reuse` no name tells whether its value is known, for callers who may not."""
+        """Create a collector. Without `reuse`, the chosen names don't reveal whether a value is known to callers who
+        may not read secrets.
+        """
         self._secrets = secrets
         self._reuse = reuse
         self.new: dict[str, Secret] = {}
@@ -115,13 +119,13 @@ class SecretCollector:
         return name in self.new or self._secrets.where(name) is not None
 
     def is_borrowed(self, name: str) -> bool:
-        """Return whether it comes only from the environment."""
+        """Return whether a secret comes only from the environment."""
         return name not in self.new and name not in _EVERYWHERE and self._secrets.where(name) == "environment"
 
     def placeholder_for(self, wanted: str, server: str, value: str) -> str:
         prefix = f"{variable_name(server)}_"
         own = wanted if wanted.startswith(prefix) else prefix + wanted
-        # What OneTool itself reads is not for a pasted file to set.
+        # A pasted file must not set variables of OneTool itself.
         ours = wanted.upper().startswith("ONETOOL") or wanted in PROVIDER_KEYS
         is_generic = all(word in _WORDS or word in _VAGUE for word in wanted.upper().split("_"))  # API_KEY
         names = (own,) if ours or is_generic else (wanted, own)
@@ -130,13 +134,13 @@ class SecretCollector:
         return f"${{{name}}}"
 
     def put(self, name: str, value: str) -> bool:
-        """Return whether this name can be used for this value."""
-        if self._secrets.hosts(name):  # kept for others than whoever this is for, as far as anybody knows
+        """Collect the value under this name. Returns whether the name can be used for it."""
+        if self._secrets.hosts(name):  # bound to hosts, perhaps others
             return False
         there = self.new.get(name) or self._secrets.get(name)
         if there is not None and (there != value or (not self._reuse and name not in self.new)):
             return False
-        if there is None or self._secrets.where(name) == "environment":  # which may be another one tomorrow
+        if there is None or self._secrets.where(name) == "environment":  # the environment may change
             self.new[name] = Secret(value)
         return True
 
@@ -144,15 +148,15 @@ class SecretCollector:
 def without_secrets(
     server: str, block: dict[str, Any], collector: SecretCollector, keep: Collection[str] = ()
 ) -> dict[str, Any]:
-    """Return the block with placeholders for what must not stand in a config: also variables and headers in `keep`."""
+    """Return the block with placeholders for its secrets, including variables and headers in `keep`."""
     return _Hider(server, collector, keep).block(block)
 
 
 def is_secret(name: str, value: str) -> bool:
-    """Return whether a value under this name is one, and stands there itself."""
+    """Return whether a value under this name is a literal secret."""
     if "${" in value or value.strip().lower() in _NO_SECRET or not value.strip():
         return False
-    last_word = value.rpartition(" ")[2]  # after `Bearer`, say
+    last_word = value.rpartition(" ")[2]  # for example, after `Bearer`
     return bool(_sounds_secret(name) or _KNOWN_BY_THEIR_LOOKS.match(last_word) or _WITH_PASSWORD.match(value))
 
 
@@ -222,7 +226,9 @@ class _Hider:
         return hidden
 
     def _arg(self, flag: str, arg: str) -> str:
-        """`--api-key VALUE`, `--api-key=VALUE`, `NAME=VALUE`, `Header: VALUE`, or a value that shows what it is."""
+        """Hide the secret in `--api-key VALUE`, `--api-key=VALUE`, `NAME=VALUE`, `Header: VALUE`, or a value that looks
+        like one.
+        """
         if len(flag) > 1 and not arg.startswith("-") and _sounds_secret(flag) and is_secret(flag, arg):
             return self._named(flag, arg)
         found = _FLAG.match(arg) or _ASSIGNED.match(arg) or _HEADER.match(arg)
@@ -252,7 +258,7 @@ class _Hider:
         return found[1] + self._named("password", found[2]) + url[found.end() :]
 
     def _beside(self, name: str, value: str) -> str:
-        """Return a value with placeholders for the secrets that stand beside a `${…}` in it."""
+        """Return a value with placeholders for the secrets around a `${…}` in it."""
         if "${" not in value:
             return value
         if _WITH_PASSWORD.match(value):
@@ -274,9 +280,9 @@ class _Hider:
         return scheme + "".join(parts)
 
     def _in_json(self, name: str, value: str, *, may_be_code: bool = False) -> str:
-        """Return the value, without the secrets in it if it is JSON: `{"Authorization": "Bearer …"}`.
+        """Return the value, with its secrets hidden if it is JSON: `{"Authorization": "Bearer …"}`.
 
-        Strings stay as they are escaped, so that the filled value is the same text again.
+        Strings keep their escapes, so that filling in the secrets restores the same text.
         """
         if not isinstance(data_in(value), dict | list):
             return value if may_be_code else self._beside(name, value)
@@ -292,7 +298,7 @@ class _Hider:
         return _JSON_STRING.sub(hidden, value)
 
     def _url(self, url: str) -> str:
-        """Secrets in the query, in the path, or before the host."""
+        """Hide secrets in the query, in the path, or before the host."""
         url = self._without_password(url)
         start, mark, query = url.partition("?")
         scheme, slashes, rest = start.partition("://")
@@ -307,7 +313,7 @@ class _Hider:
         return scheme + slashes + "/".join([host, *path]) + mark + "&".join(pairs)
 
     def _named(self, name: str, value: str) -> str:
-        """Kept under the server's name and this one: of X-API-Key for `docs` it is DOCS_API_KEY."""
+        """Hide a value under the server's name and this one, for example DOCS_API_KEY for X-API-Key of `docs`."""
         wanted = variable_name(name).removeprefix("X_")
         name = wanted if wanted.startswith(f"{self.own}_") else f"{self.own}_{wanted}"
         return self.collector.placeholder_for(name, self.server, value)

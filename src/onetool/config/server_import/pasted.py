@@ -4,7 +4,7 @@ import re
 import shlex
 from typing import Any
 
-# Words of a command line that say how something is run, not what.
+# Words of a command line that tell how to run a program, not which one.
 _RUNNERS = re.compile(
     r"(npx|bunx|uvx?|pnpm|yarn|npm|node|bun|deno|docker|podman|python[\d.]*|dlx|exec|run|tool)(\.\w+)?"
 )

@@ -20,29 +20,29 @@ from onetool.config.yaml_nodes import ConfigFileError, node_of
 from onetool.core.json_data import unique
 from onetool.core.text import line_of
 
-MAX_BYTES = 32 * 1024 * 1024  # some clients keep their whole history in the same file
+MAX_BYTES = 32 * 1024 * 1024  # some clients store their whole history in the same file
 SECTIONS = ("mcpServers", "servers", "context_servers", "mcp_servers", "mcp", "extensions")
-START = ("command", "cmd", "url", "httpUrl", "serverUrl", "uri")  # a block has one of these
+START = ("command", "cmd", "url", "httpUrl", "serverUrl", "uri")  # a block has one of these keys
 
 
 class ClientServers(msgspec.Struct, frozen=True, kw_only=True):
-    """The servers that one client's file defines."""
+    """The servers that a client's file defines."""
 
     file: Path
-    folder: Path  # what `${workspaceFolder}` and relative paths in it mean
+    folder: Path  # the folder for `${workspaceFolder}` and relative paths
     servers: Mapping[str, Any]
-    inputs: Mapping[str, Mapping[str, Any]] = {}  # what VS Code asks for, by id
+    inputs: Mapping[str, Mapping[str, Any]] = {}  # the inputs of VS Code, by id
     in_project: bool = False  # whether the file came with a project
 
 
 def read_servers(file: Path, folder: Path) -> ClientServers:
-    """Read the servers in a file. Raises JsoncError if there are none; its message completes a sentence."""
+    """Read the servers in a file. Raises JsoncError if the file can't be used; its message completes a sentence."""
     return servers_in(read_data(text_of(file), file.suffix), file, folder)
 
 
 def text_of(file: Path) -> str:
     try:
-        if not stat.S_ISREG(file.stat().st_mode):  # before opening it: a pipe or a device would keep us waiting
+        if not stat.S_ISREG(file.stat().st_mode):  # checked first, because opening a pipe or a device would block
             raise JsoncError("it is not a regular file")
         with file.open("rb") as stream:
             data = stream.read(MAX_BYTES + 1)
@@ -61,7 +61,7 @@ def decoded(data: bytes) -> str:
 
 
 def read_data(text: str, suffix: str) -> Any:
-    """Read data by the ending of the file's name, or else whatever can be read. Errors repeat no values."""
+    """Parse data by the file's suffix, or else by trying the formats. Errors quote no values."""
     readers = {".toml": [_toml], ".yaml": [_yaml], ".yml": [_yaml], ".json": [_json], ".jsonc": [_json]}
     ways = readers.get(suffix.lower()) or ([_json] if text.lstrip()[:1] in ("{", "/") else [_toml, _yaml])
     for reader in ways[:-1]:
@@ -74,20 +74,20 @@ def read_data(text: str, suffix: str) -> Any:
 
 def servers_in(data: Any, file: Path, folder: Path) -> ClientServers:
     if not isinstance(data, dict):
-        raise JsoncError("it holds no mapping of servers")
+        raise JsoncError("it contains no mapping of servers")
     servers: dict[str, Any] = {}
     for blocks in _sections(data, folder):
         for name, block in blocks.items():
             servers.setdefault(name, block)
     if not servers and _is_block(data):
-        raise JsoncError('it holds one server without a name: write {"name": {…}}')
+        raise JsoncError('it contains a server without a name: write {"name": {…}}')
     if not servers and not any(key in data for key in SECTIONS):
         servers = {name: block for name, block in data.items() if _is_block(block)}
     return ClientServers(file=file, folder=folder, servers=servers, inputs=_inputs(data))
 
 
 def _sections(data: dict[str, Any], folder: Path) -> Iterator[dict[str, Any]]:
-    """Yield the sections with servers, nearest first: Claude Code keeps private ones below the project's path."""
+    """Yield the sections with servers, nearest first: Claude Code stores private servers below the project's path."""
     projects = data.get("projects")
     if isinstance(projects, dict):
         for path in (folder, *folder.parents):
@@ -96,7 +96,7 @@ def _sections(data: dict[str, Any], folder: Path) -> Iterator[dict[str, Any]]:
                 yield _blocks(project.get("mcpServers"))
     for section in SECTIONS:
         found = data.get(section)
-        if section in ("mcp", "extensions"):  # other things are called that, too
+        if section in ("mcp", "extensions"):  # these names have other meanings, too
             inside = found.get("servers") if isinstance(found, dict) else None
             blocks = _blocks(found if inside is None else inside)
             yield {name: block for name, block in blocks.items() if _is_block(block)}
@@ -105,7 +105,7 @@ def _sections(data: dict[str, Any], folder: Path) -> Iterator[dict[str, Any]]:
 
 
 def _blocks(found: Any) -> dict[str, Any]:
-    """Return the blocks of a mapping by name; or of a list, where each says its own."""
+    """Return blocks by name, from a mapping or from a list of blocks with names."""
     if isinstance(found, list):
         found = {str(block["name"]): block for block in found if isinstance(block, dict) and block.get("name")}
     return {str(name): block for name, block in found.items()} if isinstance(found, dict) else {}
@@ -123,14 +123,14 @@ def _inputs(data: dict[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def _json(text: str) -> Any:
-    """Parse JSON with the fast reader first: these files can be large, and few of them have comments."""
+    """Parse JSON with the fast reader first: these files can be large, and few have comments."""
     if not text.strip():
         return {}
     try:
         return json.loads(text, object_pairs_hook=unique)
     except RecursionError:
-        raise JsoncError("it is nested too deep") from None
-    except ValueError:  # also a key that stands twice: the slow reader says where
+        raise JsoncError("it is nested too deeply") from None
+    except ValueError:  # comments, or a duplicate key: the slow reader says where
         return read_json(text).root.data
 
 
@@ -168,7 +168,7 @@ KNOWN = (
     "prefix",
     "pin",
 )
-OTHERS = {  # what clients call the same things
+OTHERS = {  # other clients' names of the same keys
     "cmd": "command",
     "environment": "env",
     "envs": "env",
@@ -196,17 +196,19 @@ EXCLUDE_KEYS = ("excludeTools", "disabled_tools", "disabledTools")
 STARTED = {"stdio", "local", "process", "command"}
 CALLED = {"http", "streamable-http", "streamablehttp", "streamable", "remote"}
 NOTHING = (None, {}, [], "", False)
-IN_MS = 1000  # nobody waits a thousand seconds; clients that count milliseconds say 30000
+IN_MS = 1000  # from here on, values are milliseconds: nobody waits a thousand seconds
 
 
 class SkipServer(Exception):  # noqa: N818 - an answer, not a fault
-    """This server is left out; the message says why."""
+    """A server is left out; the message says why."""
 
 
 def translated(
     raw: Any, variables: Variables, folder: Path, *, old_url: bool = False
 ) -> tuple[dict[str, Any], list[str]]:
-    """Return the block for our config, and notes on what was dropped. `old_url`: `url` means the transport SSE here."""
+    """Return the block for our config, and notes on what was dropped. `old_url` means that `url` stands for the
+    transport SSE.
+    """
     if not isinstance(raw, Mapping):
         raise SkipServer("it is not a mapping")
     if names_secret_file(raw):
@@ -228,7 +230,7 @@ def translated(
 
 
 def _renamed(raw: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """Return the values under our keys; what has none is noted."""
+    """Return the values under our keys, and notes on keys without an equivalent."""
     found: dict[str, Any] = {}
     unknown: list[str] = []
     for key, value in raw.items():
@@ -237,16 +239,16 @@ def _renamed(raw: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
             found.setdefault(ours, value / 1000 if key.lower().endswith("ms") and _is_number(value) else value)
         elif key not in HANDLED_KEYS | IGNORED_KEYS and value not in NOTHING:
             unknown.append(str(key))
-    notes = [f"without {', '.join(unknown)}, for which OneTool has nothing"] if unknown else []
+    notes = [f"without {', '.join(unknown)}, which OneTool doesn't support"] if unknown else []
     if any(key in unknown for key in EXCLUDE_KEYS) and "tools" not in found:
-        notes.append("all its tools are offered: name those you want in `tools`")
+        notes.append("all its tools are offered: list the tools that you want in `tools`")
     if "envFile" in unknown:
-        notes.append("the variables of its envFile are not read: name those it needs in `env`")
+        notes.append("the variables of its envFile are not read: list those that it needs in `env`")
     return found, notes
 
 
 def _split_command(found: dict[str, Any]) -> None:
-    """Split a command that is one list, or a mapping of its own, as some write it."""
+    """Split a command that is a list, or a mapping of its own."""
     command = found.get("command")
     if isinstance(command, Mapping):
         found.update({key: command[key] for key in ("args", "env") if command.get(key) and not found.get(key)})
@@ -258,25 +260,25 @@ def _split_command(found: dict[str, Any]) -> None:
 
 def _transport(raw: Mapping[str, Any], found: Mapping[str, Any], old_url: bool) -> dict[str, Any]:
     if not found.get("command") and not found.get("url"):
-        raise SkipServer("it has no command and no url: most likely it comes with that client")
+        raise SkipServer("it has no command and no url: it is probably built into that client")
     if found.get("command") and found.get("url"):
         raise SkipServer("it has both a command and a url")
-    said = next((raw[key] for key in ("type", "transport", "transportType") if raw.get(key)), None)
-    said = said.get("type") if isinstance(said, Mapping) else said
-    kind = str(said or "").lower().replace("_", "-")
+    given = next((raw[key] for key in ("type", "transport", "transportType") if raw.get(key)), None)
+    given = given.get("type") if isinstance(given, Mapping) else given
+    kind = str(given or "").lower().replace("_", "-")
     if kind and kind not in STARTED | CALLED | {"sse"}:
-        raise SkipServer("its transport is not one of OneTool's: stdio, http, sse")
+        raise SkipServer("its transport is not supported (expected stdio, http or sse)")
     url = found.get("url")
     old = kind == "sse" or (not kind and isinstance(url, str) and (url.rstrip("/").endswith("/sse") or old_url))
     return {"type": "sse"} if url and old and "httpUrl" not in raw else {}
 
 
 def _environment(raw: Mapping[str, Any], block: dict[str, Any]) -> None:
-    """Variables that Codex hands on, or takes a header or the token from."""
+    """Add the variables that Codex passes on, or from which it takes a header or the token."""
     variables = raw.get("env_vars")
     for one in variables if isinstance(variables, list) else ():
         name = one.get("name") if isinstance(one, Mapping) else one
-        if isinstance(name, str) and name in os.environ:  # else there is nothing to hand on
+        if isinstance(name, str) and name in os.environ:  # else there is nothing to pass on
             block.setdefault("env", {}).setdefault(name, f"${{{name}}}")
     headers = raw.get("env_http_headers") or raw.get("envHeaders") or {}
     for header, name in headers.items() if isinstance(headers, Mapping) else ():
@@ -291,7 +293,7 @@ def _fitting(block: dict[str, Any], notes: list[str]) -> dict[str, Any]:
     useless = ("env", "cwd", "args") if "url" in block else ("headers", "auth")
     for key in [key for key in useless if key in block]:
         del block[key]
-        notes.append(f"without {key}, which a server with a {'url' if 'url' in block else 'command'} has no use for")
+        notes.append(f"without {key}, which a server with a {'url' if 'url' in block else 'command'} doesn't use")
     order = ("type", *KNOWN, "inherit", "enabled")
     return {key: block[key] for key in order if key in block}
 
@@ -312,24 +314,24 @@ def _text(value: Any, key: str) -> str:
         return str(value).lower()
     if isinstance(value, str | int | float):
         return str(value)
-    raise SkipServer(f"{key} in it is, or has, something other than texts")
+    raise SkipServer(f"its {key} must contain only texts")
 
 
 def _texts(value: Any, key: str) -> list[str]:
     if not isinstance(value, list):
-        raise SkipServer(f"{key} in it is not a list")
+        raise SkipServer(f"its {key} must be a list")
     return [_text(item, key) for item in value]
 
 
 def _by_name(value: Any, key: str) -> dict[str, str]:
     if not isinstance(value, Mapping):
-        raise SkipServer(f"{key} in it is not a mapping")
+        raise SkipServer(f"its {key} must be a mapping")
     return {str(name): _text(item, key) for name, item in value.items() if item is not None}
 
 
 def _seconds(value: Any, key: str) -> float:
     if not _is_number(value) or not 0 < value < 10**9:
-        raise SkipServer(f"{key} in it is not a number of seconds")
+        raise SkipServer(f"its {key} must be a number of seconds")
     return value / 1000 if value >= IN_MS else value
 
 
@@ -338,17 +340,19 @@ def _is_number(value: Any) -> bool:
 
 
 def _auth(value: Any, key: str) -> Any:
-    """Read a login with OAuth, in whichever spelling; or as our config has it."""
+    """Read a login with OAuth in any client's spelling, or a value of our config."""
     if isinstance(value, str):
         return value
-    said = {re.sub(r"(?<=[a-z])(?=[A-Z])", "_", str(name)).lower(): item for name, item in _mapping(value, key).items()}
-    if said.get("enabled") is False:
+    given = {
+        re.sub(r"(?<=[a-z])(?=[A-Z])", "_", str(name)).lower(): item for name, item in _mapping(value, key).items()
+    }
+    if given.get("enabled") is False:
         return None
-    if "callback_port" in said:
-        said["redirect_port"] = said.pop("callback_port")
+    if "callback_port" in given:
+        given["redirect_port"] = given.pop("callback_port")
     keys = ("type", "token", "scopes", "client_id", "client_secret", "client_name", "redirect_port", "issuer")
     texts = {name: " ".join(map(str, item)) if isinstance(item, list) else _text(item, key)
-             for name in keys if (item := said.get(name)) not in (None, "")}  # fmt: skip
+             for name in keys if (item := given.get(name)) not in (None, "")}  # fmt: skip
     return {"type": "oauth", **texts}
 
 
@@ -356,13 +360,13 @@ def _mapping(value: Any, key: str) -> Mapping[Any, Any]:
     if value is True:
         return {}
     if not isinstance(value, Mapping):
-        raise SkipServer(f"{key} in it is not a mapping")
+        raise SkipServer(f"its {key} must be a mapping")
     return value
 
 
 def _is_true(value: Any, key: str) -> bool:
     if not isinstance(value, bool):
-        raise SkipServer(f"{key} in it is neither true nor false")
+        raise SkipServer(f"its {key} must be true or false")
     return value
 
 

@@ -48,7 +48,7 @@ def soon():
         ("a: b: c", "line 1"),
         (b"\xff\xfe", "not UTF-8"),
         (BILLION, "aliases repeat"),
-        ("a: &a [*a]", "an anchor that is not there"),
+        ("a: &a [*a]", "an anchor that does not exist"),
         ("[" * 100_000, "levels deep"),
         ('{"a":' * 100_000, "nested too deep"),
         ("a: 1\n---\nb: 2", "a second document"),
