@@ -159,7 +159,7 @@ def test_stored_results_belong_to_who_asks():
     [
         ({}, "/prompt", "missing"),
         ({"prompt": ""}, "/prompt", "length >= 1"),
-        ({"prompt": " \u00a0\n"}, "/prompt", "nothing in it"),
+        ({"prompt": " \u00a0\n"}, "/prompt", "must not be blank"),
         ({"prompt": 1}, "/prompt", "expected `str`"),
         ({"prompt": "x", "sesion": "a"}, "/sesion", "did you mean session"),
         ({"prompt": "x", "baseUrl": "http://evil.example"}, "/baseUrl", "no such key"),
