@@ -39,7 +39,7 @@ class ConnectionLimits(NamedTuple):
 
 
 class IdleConnections(dict["HttpConnection", None]):
-    """Connections without a request in progress, the one idle longest first."""
+    """Connections without a request in progress, longest idle first."""
 
 
 RECENT_S = 2.0  # a client answered or connected in that time may be about to send a request

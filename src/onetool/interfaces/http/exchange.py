@@ -63,7 +63,7 @@ class Route(NamedTuple):
     is_page: bool = False  # links on any page may lead here
     takes_bare_post: bool = False  # see `check_media_type`
     check: Callable[[Scope], Collection[bytes]] | None = None  # raises if the path or the method doesn't exist;
-    # otherwise returns the accepted media types besides JSON
+    # otherwise returns the media types accepted in addition to JSON
     is_public: bool = False  # with JWTs, pages of all origins may read it: it says where to get a JWT
     takes_any_host: bool = False  # balancers send no name or an address as Host; the response has only a status
     body_factor: int = 1  # multiple of http.max_body_mb: some bodies have files

@@ -285,7 +285,7 @@ class McpHttpApp:
             await self._shared.load(id, principal)
         if (session := self._sessions.get(id, principal)) is None:
             raise HttpError(
-                404, "no_such_session", "there is no such session, or it has ended: begin anew with initialize"
+                404, "no_such_session", "unknown or ended session: send initialize again"
             )
         return session
 

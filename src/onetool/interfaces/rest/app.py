@@ -191,7 +191,7 @@ async def _read_args(request: RestRequest) -> dict[str, Any]:
 
 
 def bare_value(result: ToolResult) -> bytes:
-    """Encode the value as JSON. Raises RestError if there is none."""
+    """Encode the value as JSON. Raises RestError if the result has no value."""
     error = result.error
     if error is None:
         return encode(result.data)

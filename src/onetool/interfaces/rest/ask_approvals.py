@@ -135,7 +135,7 @@ def approval_warnings(name: str, args: Any, names: Iterable[str]) -> list[str]:
     ]
     found += suspicious_words(text, MAX_WARNINGS)
     if escape_invisible(text) != text or has_controls(args):
-        found.append("there are characters in it that are invisible or reverse the text direction")
+        found.append("it has characters that are invisible or reverse the text direction")
     return found
 
 

@@ -295,7 +295,7 @@ def _list(request: RestRequest) -> RestResponse:
 
 
 def _after(kept: "Iterator[KeptResult]", token: str | None) -> "Iterator[KeptResult]":
-    """Yield the results after the one that a page token names."""
+    """Yield the results after the position in a page token."""
     if token is None or any(one.handle == token for one in kept):
         return kept
     raise bad_page_token()

@@ -60,16 +60,16 @@ class RestRoute(msgspec.Struct, frozen=True):
     takes: Shape = None
     example: Any = None
     needs_body: bool = True
-    media: tuple[bytes, ...] = ()  # further media types of bodies, besides JSON
+    media: tuple[bytes, ...] = ()  # media types of bodies, in addition to JSON
 
     # Response
     gives: Shape = None
-    sends: tuple[str, ...] = ()  # further media types of responses, besides JSON
+    sends: tuple[str, ...] = ()  # media types of responses, in addition to JSON
     status: tuple[int, ...] = (200,)
     etag: bool = False  # it has an ETag, and takes If-Match and If-None-Match
     headers: tuple[str, ...] = ()
     links: tuple[str, ...] = ()  # operations on the returned item
-    errors: tuple[int, ...] = ()  # besides those of every route
+    errors: tuple[int, ...] = ()  # in addition to those of every route
     problem: type[Problem] = Problem
 
     # Set by the decorator
