@@ -9,6 +9,7 @@ import re
 import shutil
 import signal
 import tempfile
+from collections import Counter
 from itertools import count
 from pathlib import Path
 
@@ -68,12 +69,20 @@ gc.disable()
 
 @pytest.hookimpl(tryfirst=True)  # before tests are grouped by their fixtures
 def pytest_collection_modifyitems(config, items):
-    """Name the area of each attack test in its report, which `make attack` counts."""
+    """Name the area of each attack test in its report, which `make attack` counts.
+
+    Of an attack with many cases, `make test` tries the first twelve and every fifth of the others.
+    """
     if hasattr(config, "workerinput"):
         items.sort(key=lambda item: item.path)  # each worker began with another file: see `files_for`
+    cases = Counter()
     for item in items:
         if mark := item.get_closest_marker("attack"):
             item.user_properties.append(("attack", mark.args))
+            function = item.nodeid.partition("[")[0]
+            cases[function] += 1
+            if cases[function] > 12 and cases[function] % 5:
+                item.add_marker("long")
 
 
 def files_for(worker):

@@ -275,6 +275,7 @@ def _be_the_command(its_in: int, its_out: int, its_errors: int, order: int) -> N
     os.chdir(wanted["cwd"])
     os.environ.clear()
     os.environ.update(wanted["env"])
+    tempfile.tempdir = None  # found by an import, with TMPDIR as it was
     set_constants(json.loads(os.environ.pop(CONSTANTS, "{}")))
     code, script = 1, wanted["script"]
     sys.argv = [script or "onetool", *wanted["args"]]

@@ -1,14 +1,26 @@
 import assert from "node:assert/strict";
-import { test } from "node:test";
+import { test } from "vitest";
 
-import { stored } from "../src/lib/page/storage.ts";
+import { stored } from "../src/lib/page/storage";
 
 /** A store of the browser in which another program has kept this. */
 function keeping(text: string): () => Storage {
   return () => ({ getItem: () => text }) as unknown as Storage;
 }
 
-const HOSTILE = ["{}", "[]", "5", "null", "true", "{", '""', '{"a": {"b": 1}}', "[[1]]", '[null]', '{"__proto__": {"hit": 1}}'];
+const HOSTILE = [
+  "{}",
+  "[]",
+  "5",
+  "null",
+  "true",
+  "{",
+  '""',
+  '{"a": {"b": 1}}',
+  "[[1]]",
+  "[null]",
+  '{"__proto__": {"hit": 1}}',
+];
 
 test("what another program has kept is of the kind that is wanted, or nothing", () => {
   for (const text of HOSTILE) {
@@ -21,14 +33,25 @@ test("what another program has kept is of the kind that is wanted, or nothing", 
     assert.ok(Array.isArray(list) && list.every((one) => typeof one === "string"), text);
     const map = stored<Record<string, string>>("x", { a: "b" }, place);
     assert.ok(map !== null && !Array.isArray(map), text);
-    assert.ok(Object.values(map).every((one) => typeof one === "string"), text);
+    assert.ok(
+      Object.values(map).every((one) => typeof one === "string"),
+      text,
+    );
   }
 });
 
 test("what the page has kept itself comes back", () => {
   assert.deepEqual(stored<string[]>("x", [], keeping('["a"]')), ["a"]);
-  assert.deepEqual(stored("x", { provider: "", model: "" }, keeping('{"provider": "p", "model": "m"}')), { provider: "p", model: "m" });
+  assert.deepEqual(stored("x", { provider: "", model: "" }, keeping('{"provider": "p", "model": "m"}')), {
+    provider: "p",
+    model: "m",
+  });
   assert.equal(stored<string | null>("x", null, keeping('"text"')), "text");
   assert.equal(stored("x", false, keeping("true")), true);
-  assert.equal(stored("x", "a", () => { throw new Error("closed"); }), "a");
+  assert.equal(
+    stored("x", "a", () => {
+      throw new Error("closed");
+    }),
+    "a",
+  );
 });
