@@ -284,9 +284,7 @@ class McpHttpApp:
         if self._shared is not None:
             await self._shared.load(id, principal)
         if (session := self._sessions.get(id, principal)) is None:
-            raise HttpError(
-                404, "no_such_session", "unknown or ended session: send initialize again"
-            )
+            raise HttpError(404, "no_such_session", "unknown or ended session: send initialize again")
         return session
 
 

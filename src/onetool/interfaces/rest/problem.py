@@ -111,8 +111,8 @@ def role_error(principal: Principal, role: Role, method: str = "GET") -> RestErr
     if not principal.name:
         message = (
             f"This needs the role {role}, which nobody has here without a token: open the page with a link of `onetool "
-            f"page`; or send http.token, or a token made by `onetool tokens add NAME --role {role}`, as `Authorization: "
-            "Bearer …`; or do this on the command line."
+            f"page`; or send http.token, or a token made by `onetool tokens add NAME --role {role}`, as "
+            "`Authorization: Bearer …`; or do this on the command line."
         )
         return RestError(403, "token_needed", message)
     message = f"This needs the role {role}, and {principal.name} has the role {principal.role}: ask an admin."

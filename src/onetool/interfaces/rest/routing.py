@@ -95,8 +95,8 @@ class RouteTable:
         return self._cached_match(raw, method) if len(raw) <= MAX_CACHED_PATH else self._match(raw, method)
 
     def check(self, scope: Scope) -> tuple[bytes, ...]:
-        """Return the media types that a route takes in addition to JSON; called before a body is refused. Raises RestError if
-        there is no such route.
+        """Return the media types that a route takes in addition to JSON; called before a body is refused. Raises
+        RestError if there is no such route.
         """
         route = self.match(scope["raw_path"], scope["method"]).route
         return () if route is None else route.media
