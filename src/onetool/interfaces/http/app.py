@@ -284,19 +284,19 @@ class HttpApp:
         self, seal: "ForwardSeal", opened: bytes, scope: Scope, head: Mapping[bytes, bytes], exchange: Exchange
     ) -> Receive:
         """Check that another replica, which did all other checks, sent this; return a `receive` with its body."""
-        told = seal.read(opened)
+        forwarded = seal.read(opened)
         if b"transfer-encoding" in head:
             raise HttpError(411, "length_required", "A forwarded request needs a Content-Length.", [CLOSE])
         exchange.check_length()
-        exchange.count_for(told.principal)
+        exchange.count_for(forwarded.principal)
         data = await read_body(exchange.receive) or b""
-        seal.accept(told, data, scope)
+        seal.accept(forwarded, data, scope)
         if exchange.route.is_internal:  # the sending replica made this request and ends it itself
-            self._admissions.begin(scope, told.principal, told.address, lambda: told.principal)
+            self._admissions.begin(scope, forwarded.principal, forwarded.address, lambda: forwarded.principal)
         else:
-            principal = self.rules.credentials.capped(told.principal)
+            principal = self.rules.credentials.capped(forwarded.principal)
             identify = partial(self.rules.credentials.current, principal)
-            self._admissions.begin(scope, principal, told.address, identify)
+            self._admissions.begin(scope, principal, forwarded.address, identify)
             exchange.name_replica(principal, seal.replica)
         return replayed(data, exchange.receive)
 

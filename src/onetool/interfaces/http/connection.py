@@ -129,8 +129,8 @@ class HttpConnection(HttpToolsProtocol):
             elif self._requests == BODY and self._size > self._body * CHUNK_OVERHEAD + 2 * self._limits.head_bytes:
                 self._end(self._head_too_large())  # trailers: headers after the body
             elif self._timer is None:
-                patience = self._limits.body_s if self._requests == BODY else self._limits.head_s
-                self._timer = self.loop.call_later(patience, self._too_slow)
+                timeout = self._limits.body_s if self._requests == BODY else self._limits.head_s
+                self._timer = self.loop.call_later(timeout, self._too_slow)
 
     def pause_writing(self) -> None:
         super().pause_writing()

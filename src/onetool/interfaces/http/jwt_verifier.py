@@ -184,8 +184,8 @@ def read_token(token: bytes, algorithms: tuple[str, ...]) -> dict[str, Any]:
     kind = kind.lower().removeprefix("application/") if isinstance(kind, str) else kind
     if kind not in ("at+jwt", "jwt"):
         raise invalid("it is not an access token: its typ is neither at+jwt nor JWT")
-    said = claims.get("typ")
-    is_other = isinstance(said, str) and said.lower() in _OTHER_TOKENS
+    claimed = claims.get("typ")
+    is_other = isinstance(claimed, str) and claimed.lower() in _OTHER_TOKENS
     if kind == "jwt" and (is_other or not claims.keys().isdisjoint(_ID_TOKEN_CLAIMS)):
         raise invalid("it is not an access token but another token, such as an ID token")
     if "cnf" in claims:

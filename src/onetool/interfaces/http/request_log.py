@@ -255,8 +255,8 @@ def _request_name(scope: Scope, route: str | None) -> str:
 
 def _origin(scope: Scope) -> dict[str, str]:
     """Return the fields with the address of the client, and the id of a request forwarded between replicas."""
-    if (told := scope.get(FORWARDED)) is not None:
-        return {"address": told.address, "via": "replica", "client": told.sender, "id": scope[FORWARD_ID]}
+    if (forwarded := scope.get(FORWARDED)) is not None:
+        return {"address": forwarded.address, "via": "replica", "client": forwarded.sender, "id": scope[FORWARD_ID]}
     client = scope.get("client")
     return {"address": str(client[0]) if client else "", "via": "http", "id": scope.get(FORWARD_ID, "")}
 

@@ -83,11 +83,11 @@ _NAVIGATION = ((b"sec-fetch-mode", b"navigate"), (b"sec-fetch-dest", b"document"
 _ORIGIN = re.compile(r"([a-zA-Z][\w+.-]*://(?:\[[0-9a-fA-F:.]+\]|[\w.-]+)(?::[0-9]{1,5})?)(?:[/?#]|$)", re.ASCII)
 
 
-def check_fetch_site(said: bytes | None, origin: bytes | None, scope: Scope, is_page: bool) -> None:
-    """Check the header Sec-Fetch-Site, `said`. If `is_page` is true, links from other sites are allowed."""
+def check_fetch_site(site: bytes | None, origin: bytes | None, scope: Scope, is_page: bool) -> None:
+    """Check the header Sec-Fetch-Site, `site`. If `is_page` is true, links from other sites are allowed."""
     headers: list[tuple[bytes, bytes]] = scope["headers"]
     is_link = is_page and all([value for name, value in headers if name == one] == [want] for one, want in _NAVIGATION)
-    if said in _OWN_SITES or is_link:
+    if site in _OWN_SITES or is_link:
         return
     referer = next((value for name, value in headers if name == b"referer"), b"")
     raise foreign_origin_error(referer if origin is None else origin)

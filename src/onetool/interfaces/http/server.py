@@ -165,7 +165,7 @@ class _Server(uvicorn.Server):
     async def shutdown(self, sockets: Any = None) -> None:
         listening = [one.dup() for one in sockets or ()] if self._parting_s and not self.force_exit else []
         for server in self.servers:
-            server.close()  # no new connections, before the others are told
+            server.close()  # no new connections, before the others are notified
         if listening:
             self._http_app.drain()
             await self._take_last(listening)
@@ -174,11 +174,11 @@ class _Server(uvicorn.Server):
             async with asyncio.timeout(STOP_TIMEOUT_S):
                 await self._http_app.stop()
         except Exception as error:  # noqa: BLE001 - the server must stop anyway
-            log.error("Streams could not be told to end: %s: %s", type(error).__name__, error)
+            log.error("Streams could not be ended: %s: %s", type(error).__name__, error)
         await super().shutdown(sockets)
         if tasks := self.server_state.tasks:  # they were cancelled and may still send a response
-            patience = self.config.timeout_graceful_shutdown
-            log.warning("Stopped with %d requests still under way after %d s", len(tasks), patience)
+            timeout = self.config.timeout_graceful_shutdown
+            log.warning("Stopped with %d requests still under way after %d s", len(tasks), timeout)
             await asyncio.wait(tasks, timeout=1)
 
     async def _take_last(self, listening: list[socket.socket]) -> None:

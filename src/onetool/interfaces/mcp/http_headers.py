@@ -55,8 +55,8 @@ def check_version(head: Head, version: Any) -> None:
     """Compare the header with the version in the body's _meta."""
     if VERSION not in head:
         raise JsonRpcError(HEADER_MISMATCH, f"the header {VERSION.decode()} is missing")
-    if (told := header(head, VERSION)) != version:
-        raise JsonRpcError(HEADER_MISMATCH, f"the header {VERSION.decode()} says {told:.40}, the body {version!s:.40}")
+    if (sent := header(head, VERSION)) != version:
+        raise JsonRpcError(HEADER_MISMATCH, f"the header {VERSION.decode()} says {sent:.40}, the body {version!s:.40}")
 
 
 def check_name(head: Head, message: Message) -> str:
@@ -91,13 +91,13 @@ def check_arguments(head: Head, entry: MenuEntry, args: Any) -> None:
 def _same(head: Head, name: bytes, value: Any, what: str) -> None:
     if name not in head:
         raise JsonRpcError(HEADER_MISMATCH, f"the header {name.decode('latin-1')} is missing: it must repeat {what}")
-    told = header(head, name)
-    if told == value and not value.startswith(_BEGIN):  # true for most headers
+    sent = header(head, name)
+    if sent == value and not value.startswith(_BEGIN):  # true for most headers
         return
-    said = _decoded(told)
-    if said is None:
+    decoded = _decoded(sent)
+    if decoded is None:
         raise JsonRpcError(HEADER_MISMATCH, f"the header {name.decode('latin-1')} is not valid Base64")
-    if said != value:
+    if decoded != value:
         raise JsonRpcError(HEADER_MISMATCH, f"the header {name.decode('latin-1')} and {what} differ")
 
 

@@ -184,8 +184,8 @@ class CodeResults:
         if (id := self._question.told_id(call.id)) is None:
             return
         args = self._app.runtime.redact(dict(shown_args(call, self._app.catalog.registry.get(call.name))))
-        told = CallEnded(call=ToolCall(id, call.name, args, call.source), result=self._shown(result))
-        self._loop.call_soon_threadsafe(self._response.push_event, _encoded_event(told))
+        ended = CallEnded(call=ToolCall(id, call.name, args, call.source), result=self._shown(result))
+        self._loop.call_soon_threadsafe(self._response.push_event, _encoded_event(ended))
 
     def _shown(self, result: "ToolResult") -> "ToolResult":
         """Return the result without secrets. Code reads all of a large value; people see only its beginning."""

@@ -64,15 +64,15 @@ class OpenQuestion:
         self._task = asyncio.current_task()
         self._is_over = False
         self._waiting: dict[str, asyncio.Future[bool]] = {}  # by the id of the call in the stream
-        self._told: set[str] = set()
+        self._announced: set[str] = set()
         self._of_code: dict[str, str] = {}  # code's call ids -> their ids in the stream
 
     async def ask(self, call: "ToolCall", spec: "ToolSpec", tell: Callable[[bytes], Awaitable[None]]) -> bool:
         """Ask the client to approve a call, and wait for its answer. The call that runs is exactly the one shown."""
         id = call.id
-        if id in self._told or not _CALL_ID.fullmatch(id):  # ids of code's calls can't stand in a path
+        if id in self._announced or not _CALL_ID.fullmatch(id):  # ids of code's calls can't stand in a path
             self._of_code[call.id] = id = urandom(16).hex()
-        self._told.add(id)
+        self._announced.add(id)
         answer = self._waiting[id] = asyncio.get_running_loop().create_future()
         timer = self._later(APPROVAL_S, partial(self._expire, answer))
         until = {"expiresAt": _iso(self._now() + APPROVAL_S), "expiresInSeconds": APPROVAL_S}
@@ -94,7 +94,7 @@ class OpenQuestion:
         answer = self._waiting.get(call)
         if answer is not None and not answer.done():
             answer.set_result(approve)
-        elif call in self._told:
+        elif call in self._announced:
             raise RestError(409, "decided", "This call no longer waits: it was decided, or nobody answered in time.")
         else:
             raise RestError(404, "not_found", "No such call waits for an answer.")
@@ -120,9 +120,9 @@ class OpenQuestion:
     def _event(self, id: str, call: "ToolCall", name: str, until: dict[str, Any]) -> bytes:
         """Encode the call as the terminal's prompt shows it: only known secrets are masked, not arguments by name."""
         args = self._app.runtime.redact(dict(call.args))
-        said = {"type": "approval", "question": self.id, "call": id, "name": name, "args": args}
+        event = {"type": "approval", "question": self.id, "call": id, "name": name, "args": args}
         warnings = approval_warnings(name, args, self._app.catalog.registry.names())
-        return sse_event("approval", encode({**said, "warnings": warnings, **until}))
+        return sse_event("approval", encode({**event, "warnings": warnings, **until}))
 
 
 def approval_warnings(name: str, args: Any, names: Iterable[str]) -> list[str]:

@@ -110,8 +110,8 @@ def _check_file(file: QuestionFile, pointer: str) -> None:
     if file.data is UNSET:
         return
     if file.kind not in PICTURES:
-        said = "is missing" if file.kind is None else f"{file.kind!r} can't be sent as `data`"
-        raise InvalidError(f"{pointer}/kind: {said}; use one of {', '.join(PICTURES)}", f"{pointer}/kind")
+        fault = "is missing" if file.kind is None else f"{file.kind!r} can't be sent as `data`"
+        raise InvalidError(f"{pointer}/kind: {fault}; use one of {', '.join(PICTURES)}", f"{pointer}/kind")
     if len(file.data) % 4 or not _BASE64.fullmatch(file.data):
         raise InvalidError(f"{pointer}/data: expected base64 on one line, with padding", f"{pointer}/data")
 
@@ -196,9 +196,9 @@ class AskFailedError(RestError):
         self.answer = answer if answer.provider else None  # without a provider nothing was done
 
     def event(self, clean: Callable[[Any], Any]) -> bytes:
-        said = {"reason": self.code, "message": str(self), "hints": list(self.hints)}
-        said |= {"needs": msgspec.to_builtins(self.needs)} if self.needs else {}
-        return encode({"type": "error", **clean(said), "answer": _answer_data(self.answer, clean)})
+        data = {"reason": self.code, "message": str(self), "hints": list(self.hints)}
+        data |= {"needs": msgspec.to_builtins(self.needs)} if self.needs else {}
+        return encode({"type": "error", **clean(data), "answer": _answer_data(self.answer, clean)})
 
 
 def ask_problem_body(refused: HttpError, clean: Callable[[Any], Any]) -> bytes:

@@ -282,10 +282,10 @@ def _exported(request: RestRequest, visibility: Any) -> RestResponse:
     from onetool.sources.bundles.archive import pack
 
     app, (id,) = request.context.app, request.path
-    said, _ = app.bundles.get_bundle(id, visibility=visibility)
-    found = app.bundles.store.bundle(said["id"])
-    if said["isBuiltIn"] or found is None:
-        raise ForbiddenError(f"{said['slug']} is built in and can't be exported: every OneTool has it", "built_in")
+    bundle, _ = app.bundles.get_bundle(id, visibility=visibility)
+    found = app.bundles.store.bundle(bundle["id"])
+    if bundle["isBuiltIn"] or found is None:
+        raise ForbiddenError(f"{bundle['slug']} is built in and can't be exported: every OneTool has it", "built_in")
     data = pack(found, [tool for tool in tools_of(app, found) if visibility.tool(tool)])
     tag = sha256(data).hexdigest()[:24]
     name = quote(f"{found.slug}.zip", safe="")
@@ -299,8 +299,8 @@ def _exported(request: RestRequest, visibility: Any) -> RestResponse:
 
 async def _body(request: RestRequest, kinds: tuple[bytes, ...]) -> bytes:
     """Return the raw body if its media type is one of these."""
-    said = request.headers.get(b"content-type", b"").split(b";")[0].strip().lower()
-    if said not in kinds:
+    media_type = request.headers.get(b"content-type", b"").split(b";")[0].strip().lower()
+    if media_type not in kinds:
         wanted = " or ".join(kind.decode() for kind in kinds)
         raise RestError(415, "unsupported_media_type", f"Send `Content-Type: {wanted}`.")
     data = request.scope[SENT_BODY] = await read_body(request.receive)

@@ -210,7 +210,7 @@ async def list_results(request: RestRequest) -> RestResponse:
 
     Lists only results of this client, from all processes that share the state folder.
     """
-    return await asyncio.to_thread(_told, lambda: _list(request))
+    return await asyncio.to_thread(_with_rest_errors, lambda: _list(request))
 
 
 MAX_DOWNLOAD = 128 * 1024**2  # of a stored text
@@ -248,7 +248,7 @@ async def read_result(request: RestRequest) -> RestResponse:
         shown = ResultLines(**facts, returned=page["returned"], has_more=page["has_more"], **more)
         return RestResponse(200, encode(shown))
 
-    return await asyncio.to_thread(_told, read)
+    return await asyncio.to_thread(_with_rest_errors, read)
 
 
 @RestRoute("DELETE", "/results/{handle}", "Results", role="call", status=(204,), errors=(404,))
@@ -260,7 +260,7 @@ async def delete_result(request: RestRequest) -> RestResponse:
         store.remove(request.path[0], owner)
         return NO_CONTENT
 
-    return await asyncio.to_thread(_told, remove)
+    return await asyncio.to_thread(_with_rest_errors, remove)
 
 
 def _store(request: RestRequest) -> "tuple[ResultStore, str]":
@@ -305,7 +305,7 @@ def _fits(kept: "KeptResult", wanted: str) -> bool:
     return not wanted or any(wanted in text.casefold() for text in (kept.name or "", kept.head, kept.handle))
 
 
-def _told(work: Callable[[], T]) -> T:
+def _with_rest_errors(work: Callable[[], T]) -> T:
     """Run `work`, and raise errors of the result store as RestError."""
     try:
         return work()
