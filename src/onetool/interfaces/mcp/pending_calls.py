@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("onetool.mcp")
 
 MAX_PENDING = 64  # calls that are not done; each may hold a worker of the sandbox
-FULL = f"{MAX_PENDING} calls already wait for an answer or continue as tasks: try again later"
+FULL = f"{MAX_PENDING} calls wait for an answer or continue as tasks already: try again later"
 MAX_DONE = 1000  # finished tasks whose results are kept
 PARKED_SECONDS = 600.0  # to wait for an answer …
 EVICTABLE_SECONDS = 60.0  # … if all places are taken
@@ -300,7 +300,7 @@ class PendingCalls:
     def task(self, id: Any, client: RemoteClient) -> PendingCall:
         pending = self._by_id.get(id) if isinstance(id, str) and id in self._tasks else None
         if pending is None or pending.caller.owner != client.owner:
-            raise JsonRpcError(INVALID_PARAMS, "taskId: unknown or expired task")
+            raise JsonRpcError(INVALID_PARAMS, "taskId: there is no such task, or its time is up")
         pending.renew(client.principal)
         return pending
 
