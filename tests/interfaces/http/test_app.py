@@ -91,9 +91,9 @@ def test_what_is_not_there_names_what_is_near():
     one = site(Route("/mcp", telling("m")), Route("/healthz", telling("h")), Route("/", telling("r")))
     status, headers, _ = reply = ask(one, "/mpc")
     assert (status, headers[b"content-type"]) == (404, b"application/json")
-    assert error_of(reply) == {"code": "not_found", "message": "There is nothing at '/mpc'; did you mean /mcp?"}
+    assert error_of(reply) == {"code": "not_found", "message": "Unknown path '/mpc'; did you mean /mcp?"}
     assert "did you mean /healthz?" in error_of(ask(one, "/health"))["message"]
-    assert "there are /mcp, /healthz, /" in error_of(ask(one, "/wp-admin.php"))["message"]
+    assert "use one of /mcp, /healthz, /" in error_of(ask(one, "/wp-admin.php"))["message"]
     assert len(ask(one, "/" + "x" * 100_000)[2]) < 500
 
 

@@ -120,7 +120,7 @@ def test_a_menu_that_there_is_not_is_refused(shared_server, http_peer):
         peer = http_peer(era, begun=False, query="?menu=all")
         exchange = peer.send(peer.message("initialize" if era == "old" else "tools/list"))
         assert exchange.status == 400
-        assert exchange.message["error"]["message"] == "menu=all: there are run, search, direct"
+        assert exchange.message["error"]["message"] == "Invalid menu=all: use one of run, search, direct"
 
 
 def test_a_session_keeps_the_menu_that_it_began_with(http_peer):

@@ -76,7 +76,7 @@ def test_two_questions_at_once_need_names_of_their_own(shared_peers):
     for way in ("stdio-new", "http-new"):
         peer = shared_peers(way)
         peer.answers[ELICIT] = accept(name="Ada")
-        assert "called 'same': give each a key of its own" in peer.failure("asking__alike")
+        assert "have the key 'same': use a different key for each" in peer.failure("asking__alike")
 
 
 # To the model, and where the client works
@@ -100,7 +100,7 @@ def test_the_model_may_say_several_things_but_some_of_them_in_words(peer):
     peer.answers[SAMPLE] = lambda params: {"role": "assistant", "model": "m", "content": blocks}
     assert peer.text("asking__model", {"prompt": "?"}) == "It says: one\ntwo"
     peer.answers[SAMPLE] = lambda params: {"role": "assistant", "model": "m", "content": picture}
-    assert "answered with image where a text was wanted" in peer.failure("asking__model", {"prompt": "?"})
+    assert "answered with image; expected text" in peer.failure("asking__model", {"prompt": "?"})
 
 
 def test_the_client_tells_where_it_works(peer):

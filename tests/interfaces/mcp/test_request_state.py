@@ -7,9 +7,9 @@ from interfaces.mcp.servers import CONFIG
 
 ADA = {"name": {"action": "accept", "content": {"name": "Ada"}}}
 BLUE = {"color": {"action": "accept", "content": {"color": "blue"}}}
-NOT_OURS = "requestState is not one of ours: send it back exactly as it came"
+NOT_OURS = "Invalid requestState: send it back unchanged"
 EXPIRED = "requestState has expired: send the request again without it"
-USED = "requestState was used already: it is good for one answer"
+USED = "requestState was used already: it is valid for one answer"
 ANOTHERS = "requestState belongs to another request: send the same params with it"
 
 

@@ -65,7 +65,7 @@ def test_an_address_asks_for_all_results(http_peer, era):
 def test_an_address_with_another_choice_is_refused(http_peer):
     refused = http_peer("new", query="?whole=all").send({"jsonrpc": "2.0", "id": 1, "method": "tools/list"})
     assert refused.status == 400
-    assert b"write whole=1 or whole=0" in refused.body
+    assert b"use whole=1 or whole=0" in refused.body
 
 
 def test_the_tool_call_of_the_menu_search_takes_it_too(shared_peers):

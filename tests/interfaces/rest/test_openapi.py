@@ -96,7 +96,7 @@ def test_a_route_is_declared_at_its_handler_and_nowhere_else():
     assert ("Greetings" in tags, [one["name"] for one in told["parameters"]]) == (True, ["handle"])
     operation = told["get"]
     assert (operation["operationId"], operation["summary"]) == ("getGreeting", "Get a greeting")
-    assert operation["description"] == "A friendly one. It needs the role edit."
+    assert operation["description"] == "A friendly one. Needs the role edit."
     assert [one["name"] for one in operation["parameters"]] == ["days"]
     assert operation["responses"]["200"]["content"]["application/json"]["schema"]["$ref"].endswith("/Greeting")
     assert {"400", "401", "403", "404", "503"} <= set(operation["responses"])

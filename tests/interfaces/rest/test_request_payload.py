@@ -14,7 +14,7 @@ ECHO = f"/tools/bundles/{BUILT_IN}/tools/echo/version/1/invoke"
     [
         (b"{", "line 1 column 2"),
         (b'{"args": {}} x', "Extra data"),
-        (b'{"args": {"a": 1, "a": 2}}', "'a' is there twice"),
+        (b'{"args": {"a": 1, "a": 2}}', "'a' is duplicated"),
         (b'{"args": {"a": NaN}}', "NaN"),
         (b'{"args": {"a": -Infinity}}', "-Infinity"),
         (b'{"args": {"a": 1e999}}', "out of range"),

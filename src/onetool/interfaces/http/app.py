@@ -1,11 +1,11 @@
-"""The ASGI app of the HTTP server: the checks that every request passes, in this order, and the routes behind them.
+"""The ASGI app of the HTTP server: it checks every request in this order, then passes it to its route.
 
-    access log -> Host -> Origin -> Content-Length -> who it is, and its rate, unless the route is open ->
+    access log -> Host -> Origin -> Content-Length -> caller and rate limit, unless the route is open ->
     Content-Type -> route
 
-A route is an ASGI app. Its scope has `principal` (who the request comes from, which the context variable
-`current_principal` says, too) and `log` (a dict whose entries go into the line of the access log). The context variable
-`is_admitted` is a function for long streams: whether this client would still be let in.
+A route is an ASGI app. Its scope has `principal` (the caller, who is also in the context variable `current_principal`)
+and `log` (a dict whose entries go into the line of the access log). The context variable `is_admitted` has a function
+for long streams that returns whether the client still has access.
 
 `Exchange` reads the body for the route, within its limits, and passes the response on.
 """
@@ -55,23 +55,23 @@ if TYPE_CHECKING:
 log = logging.getLogger("onetool")
 
 READ = ("GET", "HEAD")
-LOOK_S = 0.05  # between two looks whether requests are done, before the server stops
+LOOK_S = 0.05  # between two checks whether requests are done, before the server stops
 STOPPED = "The server stopped before this was done. Whether it had an effect is not known."
-_FROM_BROWSERS = (b"origin", b"sec-fetch-site")  # each has one of them with every POST
+_FROM_BROWSERS = (b"origin", b"sec-fetch-site")  # every browser sends one of them with every POST
 
 
 async def _nothing(scope: Scope, receive: Receive, send: Send) -> None: ...
 
 
-NOWHERE = Route("", _nothing)  # of paths that have no route
+NOWHERE = Route("", _nothing)  # for paths without a route
 
 
 def check_media_type(scope: Scope, route: Route, head: Mapping[bytes, bytes]) -> None:
     """Raise HttpError unless a request that needs `Content-Type: application/json` has it: every POST, and every other
     request with a body.
 
-    A page can send a POST to another origin without a preflight, unless it is JSON. Other methods that change
-    something always need a preflight. A bare POST has no body and no type, and no browser has sent it.
+    Pages can POST to another origin without a preflight, unless they send JSON. Other methods that change something
+    always need a preflight. A bare POST has no body and no type, and does not come from a browser.
     """
     has_body = b"transfer-encoding" in head or int(head.get(b"content-length", b"0")) > 0
     needs_json = scope["method"] == "POST" or has_body
@@ -82,15 +82,15 @@ def check_media_type(scope: Scope, route: Route, head: Mapping[bytes, bytes]) ->
     try:
         check_content_type(head.get(b"content-type"))
     except HttpError:
-        # That there is nothing to send it to is worth more to know.
+        # An unknown path is the more useful error.
         others = (route.check(scope) or ()) if route.check is not None else ()
         if head.get(b"content-type", b"").split(b";")[0].strip().lower() not in others:
             raise
 
 
 class LazyRoute:
-    """A route whose app is imported and made at its first request: many servers have clients of MCP only, and REST
-    takes megabytes. It is done in a thread, so that others are answered meanwhile.
+    """A route whose app is imported and created at its first request: many servers have only MCP clients, and REST
+    takes megabytes. A thread does this, so that other requests are not delayed.
     """
 
     def __init__(self, load: Callable[[], Asgi]) -> None:
@@ -101,7 +101,7 @@ class LazyRoute:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if self._app is None:
             made = await asyncio.to_thread(self._load)
-            if self._app is None:  # else another request was quicker
+            if self._app is None:  # otherwise another request was faster
                 self._app = made
                 if self._is_stopping:
                     await self.stop()
@@ -114,7 +114,7 @@ class LazyRoute:
 
 
 class HttpApp:
-    """The ASGI app. `rules` may be replaced while it serves; `stop` asks routes to end their streams."""
+    """The ASGI app. `rules` can be replaced while it serves; `stop` asks routes to end their streams."""
 
     def __init__(
         self,
@@ -127,9 +127,9 @@ class HttpApp:
         rates: PrincipalRates | None = None,
         recorder: Recorder | None = None,
     ) -> None:
-        """Requests of the other replicas of a `cluster` are let in as the callers whom these have checked.
+        """Serve the routes. Requests of other replicas of a `cluster` run as the callers that those replicas checked.
 
-        `rates` counts requests where several processes do so together. `recorder` shows each one to its observers.
+        `rates` counts requests together with other processes. `recorder` shows each request to its observers.
         """
         self.rules = rules
         self.max_body = max_body
@@ -144,7 +144,7 @@ class HttpApp:
         self._cluster = cluster
         self._recorder = recorder
         self.is_draining = False
-        self._under_way: set[Exchange] = set()  # with a cluster
+        self._under_way: set[Exchange] = set()  # only with a cluster
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -156,7 +156,7 @@ class HttpApp:
         trace = begin_trace(head.get(REQUEST_ID), head.get(b"traceparent"), head.get(b"tracestate"), record_span)
         current_trace.set(trace)
         log_fields = scope["log"] = {"request_id": trace.request_id, "trace_id": trace.trace_id}
-        if trace.own_id != trace.request_id:  # the client has chosen it
+        if trace.own_id != trace.request_id:  # the client chose it
             log_fields["own_id"] = trace.own_id
         route = self.routes.get(scope["path"]) or self._route(scope["path"])
         limit = route.max_body or self.max_body * route.body_factor
@@ -175,13 +175,13 @@ class HttpApp:
         except CancelledError:
             if await self._has_ended(scope, exchange):
                 return
-            # The server stops, and this took too long.
+            # The server is stopping, and this took too long.
             await exchange.refuse(HttpError(503, "stopping", STOPPED, [CLOSE]))
             raise
-        except Exception as error:  # noqa: BLE001 - whatever a route raises is a bug of ours, and costs this request alone
+        except Exception as error:  # noqa: BLE001 - exceptions of a route are our bugs and must fail only this request
             text = "".join(traceback.format_exception(error))
             log.error("%s %s failed\n%s", scope["method"], clean(scope["path"]), self._redact(text))
-            message = "Something went wrong in the server; its log says what. This is a bug in OneTool."
+            message = "Internal error: this is a bug in OneTool. See the server's log."
             await exchange.refuse(HttpError(500, "internal", message))
         finally:
             exchange.close()
@@ -194,7 +194,7 @@ class HttpApp:
                 self._audit(scope, status, seconds, route.path or None)
 
     def drain(self) -> None:
-        """Go on answering, and have clients use other connections and servers: this one stops soon."""
+        """Continue to serve, but send clients to other connections and servers, because this one stops soon."""
         if self.is_draining:
             return
         self.is_draining = True
@@ -202,8 +202,8 @@ class HttpApp:
             asyncio.get_running_loop().run_in_executor(None, self._cluster.members.drain)
 
     async def finish(self, seconds: float) -> bool:
-        """Wait until requests that are under way now, tasks and open questions are done. Return False if that takes
-        longer. Streams of notifications don't count: they have no end.
+        """Wait until current requests, tasks and open questions are done. Return False if that takes longer than
+        `seconds`. Streams of notifications don't count, because they have no end.
         """
         waited_for = set(self._under_way)
         clock = asyncio.get_running_loop().time
@@ -217,13 +217,13 @@ class HttpApp:
         return True
 
     async def stop(self) -> None:
-        """Ask the routes to end what would go on for ever."""
+        """Ask the routes to end their endless streams."""
         for route in self.routes.values():
             if stop := getattr(route.app, "stop", None):
                 await stop()
 
     async def _answer(self, scope: Scope, route: Route, head: dict[bytes, bytes], exchange: Exchange) -> None:
-        """Check the request, and let its route answer. Raises HttpError."""
+        """Check the request and call its route. Raises HttpError."""
         query, receive = scope.get("query_string", b""), exchange.receive
         if "\0" in scope["path"] or b"%00" in query or b"\0" in query:  # PostgreSQL refuses it in every text
             raise HttpError(400, "bad_request", "The address has a null character (%00). Remove it.")
@@ -241,7 +241,7 @@ class HttpApp:
                 return
             exchange.check_length()
             if route.path in self._internal:
-                raise HttpError(401, "unauthorized", f"{route.path} is for other replicas of this cluster.")
+                raise HttpError(401, "unauthorized", f"{route.path} is only for other replicas of this cluster.")
             if route.protected:
                 authorization = head.get(b"authorization")
                 principal = scope["principal"] = await rules.authenticate(authorization, scope)
@@ -253,8 +253,8 @@ class HttpApp:
                 if self._cluster is not None:
                     exchange.name_replica(principal, self._cluster.id)
         if not route.path:
-            near = did_you_mean(scope["path"], self.routes) or f"there are {', '.join(self.routes)}"
-            raise HttpError(404, "not_found", f"There is nothing at {scope['path'][:100]!r}; {near}")
+            near = did_you_mean(scope["path"], self.routes) or f"use one of {', '.join(self.routes)}"
+            raise HttpError(404, "not_found", f"Unknown path {scope['path'][:100]!r}; {near}")
         if route.methods and scope["method"] not in route.methods:
             allowed = ", ".join(route.methods)
             message = f"{route.path} takes {allowed}, not {scope['method']}."
@@ -266,7 +266,7 @@ class HttpApp:
         await route.app(scope, receive, exchange.send)
 
     async def _admit_page(self, scope: Scope, head: Mapping[bytes, bytes], exchange: Exchange) -> bool:
-        """Check what a browser says of the page that asks. False: it is answered already. Raises HttpError."""
+        """Check the browser's headers about the requesting page. Return False if answered already. Raises HttpError."""
         rules, origin, route = self.rules, head.get(b"origin"), exchange.route
         if route.is_public and rules.http.jwt is not None:
             return True
@@ -283,25 +283,25 @@ class HttpApp:
     async def _admit_forwarded(
         self, seal: "ForwardSeal", opened: bytes, scope: Scope, head: Mapping[bytes, bytes], exchange: Exchange
     ) -> Receive:
-        """Check that another replica, which has checked all else, has sent this; return its body to read again."""
-        told = seal.read(opened)
+        """Check that another replica, which did all other checks, sent this; return a `receive` with its body."""
+        forwarded = seal.read(opened)
         if b"transfer-encoding" in head:
-            raise HttpError(411, "length_required", "What a replica sends on has a Content-Length.", [CLOSE])
+            raise HttpError(411, "length_required", "A forwarded request needs a Content-Length.", [CLOSE])
         exchange.check_length()
-        exchange.count_for(told.principal)
+        exchange.count_for(forwarded.principal)
         data = await read_body(exchange.receive) or b""
-        seal.accept(told, data, scope)
-        if exchange.route.is_internal:  # it is the sender's own request, who ends it where it has to end
-            self._admissions.begin(scope, told.principal, told.address, lambda: told.principal)
+        seal.accept(forwarded, data, scope)
+        if exchange.route.is_internal:  # the sending replica made this request and ends it itself
+            self._admissions.begin(scope, forwarded.principal, forwarded.address, lambda: forwarded.principal)
         else:
-            principal = self.rules.credentials.capped(told.principal)
+            principal = self.rules.credentials.capped(forwarded.principal)
             identify = partial(self.rules.credentials.current, principal)
-            self._admissions.begin(scope, principal, told.address, identify)
+            self._admissions.begin(scope, principal, forwarded.address, identify)
             exchange.name_replica(principal, seal.replica)
         return replayed(data, exchange.receive)
 
     async def _has_ended(self, scope: Scope, exchange: Exchange) -> bool:
-        """Return whether the request was cancelled because its caller is no longer let in; end its response then."""
+        """Return whether the request was cancelled because its caller lost access; then end the response."""
         admission, task = scope.get("admission"), asyncio.current_task()
         if admission is None or not admission.is_over or task is None:
             return False
@@ -310,12 +310,12 @@ class HttpApp:
         if exchange.status:
             await exchange.send({"type": "http.response.body", "body": b""})
         else:
-            refused = HttpError(401, "unauthorized", "Your token or session has ended, or may other things now.")
+            refused = HttpError(401, "unauthorized", "Your token or session has ended, or its rights have changed.")
             await exchange.refuse(refused)
         return True
 
     def _route(self, path: str) -> Route:
-        """Return the route of a path that isn't a route's own."""
+        """Return the route of a path below a route."""
         if found := self.routes.get(path.rstrip("/")):
             return found
         return next((route for above, route in self._above if path.startswith(above)), NOWHERE)

@@ -1,11 +1,11 @@
 """One client's connection: uvicorn's protocol with limits, so that slow, silent or endless clients harm nobody else.
 
-uvicorn reads a head of any size for as long as it takes, keeps a silent connection for ever, and waits without end for
-a client that does not read. Here each of these has a limit; every refusal is JSON and has its line in the access log;
-and where there are too many connections, the one that has been silent longest makes room.
+uvicorn reads a head of any size without a timeout, keeps silent connections forever, and waits forever for clients that
+don't read. Here all of this is limited. Every refusal is JSON and has its line in the access log. If there are too many
+connections, the one idle longest is closed.
 
     connected -> head -> body -> answered -> idle -> head …
-    `_timer` is set while something is missing from the client: the head, the rest of the body.
+    `_timer` is set while the head or the rest of the body is missing.
 """
 
 import asyncio
@@ -24,33 +24,33 @@ from onetool.http.asgi import MAX_HEAD, SEND_WHOLE, HttpError
 from onetool.interfaces.http.exchange import MAX_PER_ADDRESS, BodiesFullError, BodyMemory, address_key
 from onetool.interfaces.http.request_log import LoggedRequest, write_entry
 
-CHUNK_OVERHEAD = 8  # bytes at the most that come for one of a body in chunks: those of one byte have five more
-MAX_JOINED = 64 * 1024  # bytes of a body that is written together with its head: a copy of a larger one costs more
-MAX_PIPELINED = 100  # requests on one connection that wait for the answer to the one before
+CHUNK_OVERHEAD = 8  # received bytes per byte of a chunked body, at most: a chunk of one byte has five more
+MAX_JOINED = 64 * 1024  # bytes of a body that is written together with its head; copying larger bodies costs more
+MAX_PIPELINED = 100  # requests on one connection that wait for the response to an earlier one
 
 
 class ConnectionLimits(NamedTuple):
-    head_s: float = 15.0  # to send the head of a request, also the first one of a new connection
-    body_s: float = 60.0  # to send the rest of it
-    idle_s: int = 75  # between two requests; longer than clients keep one, or they meet us closing
-    stuck_s: float = 60.0  # to begin to read what we have sent
+    head_s: float = 15.0  # to send the head of a request, also the first on a new connection
+    body_s: float = 60.0  # to send the body
+    idle_s: int = 75  # between two requests; longer than clients keep connections, so that they close first
+    stuck_s: float = 60.0  # to begin to read the response
     head_bytes: int = MAX_HEAD
     connections: int = 10_000
 
 
 class IdleConnections(dict["HttpConnection", None]):
-    """Connections without a request in progress, the one idle longest first."""
+    """Connections without a request in progress, longest idle first."""
 
 
-RECENT_S = 2.0  # a client that was answered, or has connected, in that time may be about to ask
+RECENT_S = 2.0  # a client answered or connected in that time may be about to send a request
 
-NOTHING, HEAD, BODY, ALL = range(4)  # what has come of the request that is arriving
+NOTHING, HEAD, BODY, ALL = range(4)  # the received part of the request
 
 
 async def send_whole(cycle: RequestResponseCycle, start: Any, body: Any) -> None:
-    """Send a response to the transport in one piece: uvicorn would write its head and its body one after the other.
+    """Send a response to the transport in one piece: uvicorn would write head and body one after the other.
 
-    Responses that say more than their length, or end the connection, are left to uvicorn.
+    Streamed responses, and those that end the connection, are left to uvicorn.
     """
     data, fields = body.get("body", b""), dict(start["headers"])
     is_whole = fields.get(b"content-length") == b"%d" % len(data) and not body.get("more_body")
@@ -84,15 +84,15 @@ class HttpConnection(HttpToolsProtocol):
         self._bodies = bodies
         self._idle = waiting
         self._requests = NOTHING
-        self._size = self._body = 0  # of what has come since the last request was complete
-        self._pipelined = 0  # bytes of bodies whose requests wait for the answer to the one before
+        self._size = self._body = 0  # received since the last complete request
+        self._pipelined = 0  # bytes of bodies whose requests wait for an earlier response
         self._timer: asyncio.TimerHandle | None = None
         self._stuck: asyncio.TimerHandle | None = None
-        self._error: HttpError | None = None  # what is wrong with this head
-        self._is_closing = False  # what still comes is not for us
-        self._pending_cycles: list[RequestResponseCycle] = []  # asked before the last one, and perhaps not yet answered
+        self._error: HttpError | None = None  # the error of this head
+        self._is_closing = False  # further data is ignored
+        self._pending_cycles: list[RequestResponseCycle] = []  # earlier requests, perhaps not answered yet
 
-    # What the transport tells
+    # Callbacks of the transport
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
@@ -110,7 +110,7 @@ class HttpConnection(HttpToolsProtocol):
         self._is_closing = True
         self._give_back(self._pipelined)
         self.pipeline.clear()
-        for cycle in self._pending_cycles:  # uvicorn tells only the last one, and the others would never learn of it
+        for cycle in self._pending_cycles:  # uvicorn notifies only the last one
             cycle.disconnected = not cycle.response_complete
             cycle.message_event.set()
         super().connection_lost(exc)
@@ -127,10 +127,10 @@ class HttpConnection(HttpToolsProtocol):
             if self._requests != BODY and self._size > self._limits.head_bytes:
                 self._end(self._head_too_large())
             elif self._requests == BODY and self._size > self._body * CHUNK_OVERHEAD + 2 * self._limits.head_bytes:
-                self._end(self._head_too_large())  # trailers: a head that comes behind the body
+                self._end(self._head_too_large())  # trailers: headers after the body
             elif self._timer is None:
-                patience = self._limits.body_s if self._requests == BODY else self._limits.head_s
-                self._timer = self.loop.call_later(patience, self._too_slow)
+                timeout = self._limits.body_s if self._requests == BODY else self._limits.head_s
+                self._timer = self.loop.call_later(timeout, self._too_slow)
 
     def pause_writing(self) -> None:
         super().pause_writing()
@@ -143,7 +143,7 @@ class HttpConnection(HttpToolsProtocol):
             self._stuck.cancel()
             self._stuck = None
 
-    # What the parser tells
+    # Callbacks of the parser
 
     def on_message_begin(self) -> None:
         self._requests = HEAD
@@ -151,15 +151,15 @@ class HttpConnection(HttpToolsProtocol):
 
     def on_header(self, name: bytes, value: bytes) -> None:
         if self._requests == BODY:
-            return  # what comes behind the body is not a header: it would be one that nobody has checked
-        name = name.lower()  # from here on what uvicorn does: a further call for each header would cost more than that
+            return  # a trailer is not a header, because nothing has checked it
+        name = name.lower()  # the rest is uvicorn's code: calling it for each header would cost more
         if name == b"expect" and value.lower() == b"100-continue":
             self.expect_100_continue = True
         self.headers.append((name, value))
 
     def on_body(self, body: bytes) -> None:
         self._body += len(body)
-        if self.pipeline:  # nobody has looked at the request yet, so that its caller is not known
+        if self.pipeline:  # the request is not authenticated yet, so its caller is unknown
             if not self._bodies.take(self._address(), len(body), MAX_PER_ADDRESS):
                 self._error = BodiesFullError()
                 raise self._error
@@ -168,21 +168,21 @@ class HttpConnection(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         if len(self.pipeline) >= MAX_PIPELINED:
-            self._error = HttpError(400, "too_many", "Too many requests ahead of their answers on one connection.")
+            self._error = HttpError(400, "too_many", "Too many pipelined requests on one connection.")
             raise self._error
-        if self._size > self._limits.head_bytes:  # which may have a part of the body in it
+        if self._size > self._limits.head_bytes:  # may include a part of the body
             head = len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
             if head > self._limits.head_bytes:
                 self._error = self._head_too_large()
                 raise self._error
         if self.url[:1] != b"/":
-            # Of `GET http://elsewhere/ HTTP/1.1` uvicorn would drop the host, and the rules would never see it.
+            # uvicorn would drop the host of `GET http://elsewhere/ HTTP/1.1`, and the rules would never see it.
             self._error = HttpError(400, "bad_request", "The target of a request must be a path, such as /mcp.")
             raise self._error
         encodings = [value.lower() for name, value in self.headers if name == b"transfer-encoding"]
         version = self.parser.get_http_version()  # pyright: ignore[reportOptionalMemberAccess] - it calls this
         if encodings and (encodings != [b"chunked"] or version != "1.1"):
-            # A proxy in front of us may read another end of this body, and take the rest for the next request.
+            # A proxy in front of us may see the end of this body elsewhere, and take the rest for the next request.
             message = "Transfer-Encoding must be given once, as chunked, and in HTTP/1.1 only."
             self._error = HttpError(400, "bad_request", message)
             raise self._error
@@ -203,10 +203,10 @@ class HttpConnection(HttpToolsProtocol):
         self._size = self._body = 0
 
     def on_response_complete(self) -> None:
-        if self.pipeline:  # from now on the body counts as its caller's
+        if self.pipeline:  # from now on the body counts for its caller
             self._give_back(len(self.pipeline[-1][0].body))
         super().on_response_complete()
-        if self.cycle.response_complete:  # else it is the next one's turn, which has come already
+        if self.cycle.response_complete:  # otherwise the cycle is that of the next request
             self._idle[self] = None
             if self._requests == ALL:
                 self._requests = NOTHING
@@ -216,18 +216,18 @@ class HttpConnection(HttpToolsProtocol):
         self._is_closing = True
         self.cycle.keep_alive = False
 
-    # How it ends
+    # The end of a connection
 
     def send_400_response(self, msg: str) -> None:
-        """Refuse malformed HTTP. uvicorn calls this also for exceptions of our own callbacks."""
-        message = "This is not a request that HTTP/1.1 knows: its head or its body is malformed."
+        """Refuse malformed HTTP. uvicorn also calls this for exceptions of our own callbacks."""
+        message = "Invalid HTTP/1.1 request: its head or its body is malformed."
         self._end(self._error or HttpError(400, "bad_request", message))
 
     def _too_slow(self) -> None:
         self._timer = None
         if self._requests == HEAD or self._is_busy():
             self._end(HttpError(408, "too_slow", "The request did not arrive in time."))
-        else:  # nothing was asked, or it was answered before it had come: there is nothing to say
+        else:  # no request, or one answered before it was complete: close without a response
             self.transport.close()
 
     def _end(self, refused: HttpError) -> None:
@@ -236,9 +236,9 @@ class HttpConnection(HttpToolsProtocol):
         self._cancel_timer()
         if self._is_busy():
             if self._requests != BODY:
-                self.cycle.keep_alive = False  # the last one's: the connection ends when it is answered
+                self.cycle.keep_alive = False  # of the last request: its response ends the connection
                 return
-            self.cycle.disconnected = True  # what is wrong is its own body: its route need not wait for the rest
+            self.cycle.disconnected = True  # the error is in its body: the route need not wait for the rest
             self.cycle.message_event.set()
             if self.cycle.response_started or self.pipeline:
                 self.transport.close()
@@ -246,12 +246,12 @@ class HttpConnection(HttpToolsProtocol):
         self._refuse(refused)
 
     def part(self) -> None:
-        """Make the answer to the request under way the last one; if it has begun, the next one."""
+        """Make the current response the last one of this connection; if it has begun, the next response."""
         if self._is_busy() and not self.cycle.response_started:
             self.cycle.keep_alive = False
 
     def may_ask(self) -> bool:
-        """Return whether a client, rather than a replica, may be about to send a further request."""
+        """Return whether a client, not a replica, may be about to send another request."""
         if self.client is None or self._is_closing or self.transport.is_closing() or self._is_busy():
             return False
         if self._requests == HEAD or self.has_unread():
@@ -262,17 +262,17 @@ class HttpConnection(HttpToolsProtocol):
         return self._timer is not None and now - (self._timer.when() - self._limits.head_s) < RECENT_S
 
     def has_unread(self) -> bool:
-        """Return whether something has come that the loop has not handed over yet. Closing would lose it."""
+        """Return whether received data waits for the loop. Closing the connection would lose it."""
         found = None if self._is_closing else self.transport.get_extra_info("socket")
         return found is not None and has_unread(found.fileno())
 
     def shutdown(self) -> None:
-        """Close the connection, unless a request has come: that is answered first, as `HttpApp.drain` says."""
+        """Close the connection. A request that was received is answered first (see `HttpApp.drain`)."""
         if self._is_busy() or not self.has_unread():
             super().shutdown()
 
     def _make_room(self) -> None:
-        oldest = next(iter(self._idle))  # there is one: ourselves
+        oldest = next(iter(self._idle))  # at least this connection
         del self._idle[oldest]
         if oldest is self:
             self._end(HttpError(503, "too_many", "Too many connections are busy here; try again."))

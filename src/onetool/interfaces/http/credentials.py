@@ -1,17 +1,17 @@
-"""Credentials: who a request comes from, by what it shows: a token, a session of the page, a JWT, or nothing.
+"""Authentication of requests: by a token, a session of the page, a JWT, or nothing.
 
-    http.token        role admin; it shares what stays with the command line, such as sessions of `ask`
-    a named token     of the config or of `onetool tokens add`: what it was given, until it expires or is revoked
-    a session         made with one of these; it may what its token may, and ends with it
-    an owner session  made with a link of `onetool page`, on one machine, without `cluster`: role admin
-    a JWT             what its scopes and claims are granted (`http.jwt`), until it expires; no session is made with one
-    nothing           only where no credential is configured, on one machine, without `cluster`: role edit; and with
-                      `http.local`, for requests that come straight from this machine: that role
+    http.token        role admin; shares stored data, such as sessions of `ask`, with the command line
+    a named token     of the config or of `onetool tokens add`: the rights it was given, until it expires or is revoked
+    a session         started with one of these tokens; has the token's rights and ends with it
+    an owner session  started with a link of `onetool page`, on one machine, without `cluster`: role admin
+    a JWT             the grants for its scopes and claims (`http.jwt`), until it expires; can't start a session
+    nothing           only if no credential is configured, on one machine, without `cluster`: role edit; and with
+                      `http.local`, for direct requests from this machine: that role
 
-A server that is for calls only (`--tool-allow`, `http.admin: false`) caps every role at call.
+A calls-only server (`--tool-allow`, `http.admin: false`) caps every role at call.
 
-A stream may last for hours. Meanwhile its token may be revoked, or expire, or be given other tools; or its session is
-ended. `Admissions` checks each request that lasts every 0.4 s, as if it came now, and ends it if it is not let in.
+A stream may last for hours, while its token is revoked, expires or gets other tools, or its session ends. `Admissions`
+checks long requests every 0.4 s as if they came now, and ends those that would be refused.
 """
 
 import asyncio
@@ -42,13 +42,13 @@ if TYPE_CHECKING:
 MIN_TOKEN = 16  # characters
 CHALLENGE = (b"www-authenticate", b'Bearer realm="onetool"')
 UNCHECKED = "Credentials can't be checked now: the server's log says why."
-MAX_ADMITTED = 10_000  # callers that are remembered
+MAX_ADMITTED = 10_000  # cached callers
 NOBODY = Principal(role="edit")
 _SESSION = PREFIX.encode()
 
 
 class Credentials:
-    """What a server accepts. Built at start and at each reload, then only read."""
+    """The credentials that a server accepts. Built at start and at each reload, then immutable."""
 
     def __init__(
         self,
@@ -61,9 +61,9 @@ class Credentials:
         links: "ServedLinks | None" = None,
         local: Role | None = None,
     ) -> None:
-        """`tokens` are the named ones. Without `sessions` nobody can sign in. `calls_only` caps all roles.
-        `is_reachable`: from other machines, so that something has to be shown in any case. `links` open owner sessions.
-        `local` is the role of requests that come straight from this machine and show nothing.
+        """Accept http.token and the named `tokens`. Without `sessions` nobody can sign in. `calls_only` caps all roles.
+        `is_reachable`: other machines can connect, so a credential is always required. `links` open owner sessions.
+        `local` is the role of direct requests from this machine without a credential.
         """
         self.jwt = jwt
         self.sessions = sessions
@@ -75,27 +75,27 @@ class Credentials:
         self._admin = _admin(http.token) if http.token else NOBODY
         self._nobody = Principal(role=http.local or NOBODY.role)
         self._is_capped = calls_only
-        self._is_closed = is_reachable or needs_credential(http, None)  # whatever is stored
-        self._admitted: tuple[TokenView | None, dict[bytes, Principal]] = (None, {})  # for what was stored then
+        self._is_closed = is_reachable or needs_credential(http, None)  # even without stored tokens
+        self._admitted: tuple[TokenView | None, dict[bytes, Principal]] = (None, {})  # valid for these tokens
 
     @property
     def memory(self) -> "TokenMemory | None":
-        """What was seen of named tokens: the credentials that come after a reload go on with it."""
+        """The memory of named tokens, which the credentials built by a reload take over."""
         return None if self._tokens is None else self._tokens.store.memory
 
     @property
     def needed(self) -> bool:
-        """Whether a request has to show something."""
+        """Whether requests need a credential."""
         return self._is_closed or (self._tokens is not None and self._tokens.store.guards)
 
     def identify(
         self, authorization: bytes | None, stored: "TokenView | None" = None, is_local: bool = False
     ) -> Principal:
-        """Return who a request comes from, by its header Authorization. Raises HttpError (401, 503).
+        """Return the caller of a request, by its header Authorization. Raises HttpError (401, 503).
 
-        Holders of tokens are remembered by the hash of the header, until the stored tokens change or theirs expires.
-        Sessions and JWTs are looked at each time: a session may have been ended, the issuer's keys may have changed.
-        `stored` are the stored tokens, if somebody has just looked. `is_local`: it came straight from this machine.
+        Callers with tokens are cached by the hash of the header, until the stored tokens change or the token expires.
+        Sessions and JWTs are checked each time, because sessions may end and the issuer's keys may change. `stored` are
+        the stored tokens, if they were just read. `is_local`: the request came directly from this machine.
         """
         if authorization is None and is_local and self.local is not None:
             return self.capped(self._nobody)
@@ -120,8 +120,8 @@ class Credentials:
         return principal
 
     def require_current(self, is_stored: bool = True) -> None:
-        """Raise HttpError (503) if the stored tokens could never be read; or, for what may be a stored token, if they
-        can't be read now: one that is unknown here may be valid.
+        """Raise HttpError (503) if the stored tokens could never be read; or, for a possible stored token, if they
+        can't be read now, because an unknown token may be valid.
         """
         store = None if self._tokens is None else self._tokens.store
         if store is not None and (store.view().is_away or (is_stored and store.is_away)):
@@ -131,28 +131,28 @@ class Credentials:
         return None if self._tokens is None else self._tokens.store.view()
 
     async def verify(self, authorization: bytes | None) -> Principal | None:
-        """Return whose JWT this is, which `identify` did not know; None if it isn't one. Raises JwtError, HttpError."""
+        """Return the caller of a JWT unknown to `identify`; None if this is not a JWT. Raises JwtError, HttpError."""
         shown = bearer(authorization)
         if self.jwt is None or shown is None or not looks_like_jwt(shown):
             return None
         return self.capped(await self.jwt.verify(shown))
 
     def current(self, principal: Principal) -> Principal:
-        """Return a principal of another replica as it is now. Raises HttpError (401) if it is no longer accepted."""
+        """Return a principal of another replica with its current rights. Raises HttpError (401) if it lost access."""
         if not principal.name:
-            return self.identify(None, is_local=True)  # the other one has looked where it came from
+            return self.identify(None, is_local=True)  # the other replica checked the address
         table = self._table()
         digest = self._digest_named(principal.name, table)
         if digest is not None and (found := self._of_digest(digest, table)) is not None:
             return found
         if self._tokens is not None and self._tokens.store.is_away:
-            return self.capped(principal)  # the other one knows of tokens that are new here
-        if self.jwt is None or principal.expires is None or principal.expires <= time():  # a JWT is not kept
+            return self.capped(principal)  # the other replica may know newer tokens
+        if self.jwt is None or principal.expires is None or principal.expires <= time():  # JWTs are not stored
             raise unauthorized_error(None, self._http)
         return self.capped(principal)
 
     def _find(self, shown: bytes, table: "TokenTable | None") -> Principal | None:
-        """Return whose token or session this is. Raises HttpError (401) for one that counts no more."""
+        """Return the owner of a token or session. Raises HttpError (401) if it is no longer valid."""
         if shown.startswith(_SESSION):
             session = self._read_session(shown, table)
             digest = None if session is None else self._digest_named(session.name, table)
@@ -162,19 +162,19 @@ class Credentials:
         return self._of_digest(_digest(shown), table)
 
     def find_token(self, shown: bytes) -> Principal | None:
-        """Return whose token this is. A JWT doesn't count: nobody signs in with one, as it ends soon."""
+        """Return the owner of a token. JWTs are ignored: they expire soon, so nobody signs in with one."""
         return self._of_digest(_digest(shown), self._table())
 
     def session(self, shown: bytes) -> LoginSession | None:
-        """Return the session if it is valid: its token has not changed, and it was not ended."""
+        """Return the session if it is valid: its token has not changed, and it has not ended."""
         return self._read_session(shown, self._table())
 
     def start_session(self, shown: bytes, principal: Principal) -> tuple[str, LoginSession]:
-        """Start a session of the principal that has shown this token. May wait for a file."""
+        """Start a session for the principal of this token. May wait for a file."""
         return self._start(_digest(shown), principal)
 
     def open_link(self, key: str) -> "tuple[str, LoginSession] | None":
-        """Start a session of the owner, who has shown the key of a link; None if it does not count. Blocks.
+        """Start a session of the owner with the key of a link; None if the key is not valid. Blocks.
 
         Raises DatabaseError and TimeoutError.
         """
@@ -183,11 +183,11 @@ class Credentials:
         return self._start(self.links.digest, OWNER)
 
     def _start(self, digest: bytes, principal: Principal) -> tuple[str, LoginSession]:
-        assert self.sessions is not None  # noqa: S101 - a server has them
+        assert self.sessions is not None  # noqa: S101 - a server has sessions
         return self.sessions.start(digest, principal.name, principal.expires)
 
     def give_way_to(self, new: "Credentials") -> None:
-        """End the sessions of http.token, unless the new one is the same."""
+        """End the sessions of http.token, unless the new token is the same."""
         if self.sessions is not None and self._own is not None and self._own != new._own:
             self.sessions.replace_token(self._own)
 
@@ -200,7 +200,7 @@ class Credentials:
         return self.sessions.read(shown.decode("latin-1"), lambda name: self._digest_named(name, table))
 
     def _of_digest(self, digest: bytes, table: "TokenTable | None") -> Principal | None:
-        # Digests, so that not even the length of the token shows in the time that the comparison takes.
+        # Comparing digests hides even the length of the token from timing.
         if self._own is not None and hmac.compare_digest(digest, self._own):
             return self.capped(self._admin)
         if self.links is not None and hmac.compare_digest(digest, self.links.digest):  # no token has this digest
@@ -220,7 +220,7 @@ class Credentials:
         return None if table is None else table.digests.get(name)
 
     def capped(self, principal: Principal) -> Principal:
-        """Return the principal with the role that this server allows it."""
+        """Return the principal with its role capped for this server."""
         if not self._is_capped or principal.role == "call":
             return principal
         return replace(principal, role="call", is_capped=True)
@@ -230,12 +230,12 @@ def bearer(authorization: bytes | None) -> bytes | None:
     """Return the token after `Bearer` in the header."""
     scheme, _, rest = (authorization or b"").partition(b" ")
     shown = rest.strip(b" ")
-    # No regular expression: it would take five times as long for a JWT as all the rest.
+    # A regular expression would take five times as long for a JWT as everything else.
     return shown if scheme.lower() == b"bearer" and shown.split() == [shown] else None
 
 
 def missing_token(http: "HttpConfig", tokens: "KnownTokens | None" = None) -> str | None:
-    """Return what a server lacks that other machines can reach: a token, long enough not to be guessed."""
+    """Return what a server reachable from other machines lacks: a token that is long enough; None if it has one."""
     if http.token is not None and len(http.token) < MIN_TOKEN:
         return f"a token of at least {MIN_TOKEN} characters"
     has_any = needs_credential(http, None) or (tokens is not None and tokens.store.has_any)
@@ -243,13 +243,13 @@ def missing_token(http: "HttpConfig", tokens: "KnownTokens | None" = None) -> st
 
 
 def unauthorized_error(authorization: bytes | None, http: "HttpConfig") -> HttpError:
-    """Return the error for a request without a token, or with a wrong one."""
+    """Return the error for a request with a missing or wrong token."""
     shown = bearer(authorization)
     if shown is not None and shown.startswith(_SESSION):
-        message = "This session has ended, or is not one of this server: sign in again, with POST /login."
+        message = "This session has ended or belongs to another server: sign in again with POST /login."
     else:
         what = "This server needs a token" if authorization is None else "This is not a token of this server"
-        where = "http.token in its config, or made by `onetool tokens add`"  # which may be done at any time
+        where = "http.token in its config, or made by `onetool tokens add`"  # possible at any time
         if http.jwt is not None:
             own = "http.token in its config, " if http.token else ""
             where = f"a JWT of {http.jwt.issuer}, {own}or made by `onetool tokens add`"
@@ -258,7 +258,7 @@ def unauthorized_error(authorization: bytes | None, http: "HttpConfig") -> HttpE
 
 
 def _admin(token: str) -> Principal:
-    """Return the principal of http.token. What it stores isn't there for the holder of another token later."""
+    """Return the principal of http.token. A later, different token does not get its stored data."""
     owner = sha256(b"principal:" + token.encode()).hexdigest()[:16]
     return Principal(name=OWN_TOKEN, owner=owner, role="admin", shares_local_state=True)
 
@@ -267,14 +267,14 @@ def _digest(token: bytes) -> bytes:
     return sha256(token).digest()
 
 
-# Requests that last longer than their caller is let in
+# Long requests whose caller loses access
 
 
-CHECK_EVERY_S = 0.4  # between two looks: the calls of a revoked token end within half a second
+CHECK_EVERY_S = 0.4  # between two checks: the calls of a revoked token end within half a second
 
 
 class Admission(msgspec.Struct, eq=False):
-    """One request. `identify` says who it would come from if it came now."""
+    """A running request. `identify` returns who the caller would be if the request came now."""
 
     identify: Callable[[], Principal]
     principal: Principal
@@ -283,7 +283,7 @@ class Admission(msgspec.Struct, eq=False):
     is_over: bool = False
 
     def is_valid(self) -> bool:
-        """Return whether the caller would still be let in, with the rights that it had when the request began."""
+        """Return whether the caller still has access, with the rights from the beginning of the request."""
         try:
             return self.identify() == self.principal
         except HttpError:
@@ -294,14 +294,14 @@ current_admission: ContextVar[Admission | None] = ContextVar("current_admission"
 
 
 class Admissions:
-    """The requests under way. It belongs to one event loop."""
+    """The running requests. Belongs to one event loop."""
 
     def __init__(self) -> None:
         self._open: set[Admission] = set()
         self._timer: asyncio.TimerHandle | None = None
 
     def begin(self, scope: Scope, principal: Principal, address: str, identify: Callable[[], Principal]) -> None:
-        """Set who it is for all that the request does. `identify` says who it would be if it came now."""
+        """Set the caller of a request, and check it until the end with `identify`."""
         loop = asyncio.get_running_loop()
         admission = Admission(identify, principal, asyncio.current_task(loop), loop.time())
         scope["principal"], scope["admission"] = principal, admission
@@ -315,8 +315,8 @@ class Admissions:
 
     def end(self, admission: Admission) -> None:
         self._open.discard(admission)
-        # The task holds us, in its context. What holds itself stays until somebody looks for such garbage, and all that
-        # a request has made with it: the next ones would find no memory that is still in the processor's caches.
+        # The task's context refers to this object. This breaks the reference cycle, so that the memory of the request
+        # is free at once and still in the processor's caches for the next requests.
         admission.task = None
 
     def _look(self) -> None:

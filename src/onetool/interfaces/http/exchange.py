@@ -1,12 +1,12 @@
-"""One request and its response: the body that a route may read, and what it sends. A `Route` says what is allowed.
+"""One request and its response, with the limits for bodies. A `Route` says what a path accepts.
 
     body                  http.max_body_mb; /login: 4 KiB       413, while it still arrives
     waiting in memory     64 MiB in all, 16 MiB of a caller,    503 with Retry-After
                           1 MiB of an address without any
-    above 1 MiB           one of a caller at a time             the others wait
+    above 1 MiB           one of a caller at a time             other bodies wait
 
-Bytes count from when they are read until their request has been answered. What a client announces and doesn't send
-costs nothing, so it isn't counted.
+Bytes count from when they are read until their request is answered. Bytes that are announced but not sent cost nothing
+and don't count.
 """
 
 import asyncio
@@ -38,61 +38,61 @@ from onetool.http.asgi import (
 )
 
 MAX_PER_CALLER = 16 * MIB
-MAX_PER_ADDRESS = MIB  # for requests whose caller is not known
-FULL_SHARES = 4  # all callers together have four times the share of one
+MAX_PER_ADDRESS = MIB  # for requests of unknown callers
+FULL_SHARES = 4  # all callers together have four times the share of one caller
 LARGE_BYTES = MIB
-UNREAD_BYTES = 320 * 1024  # bytes that a connection holds at most while its body waits: uvicorn's buffer and one read
-TURN_TIMEOUT_S = 30.0  # a large body waits that long for its turn; a client has a minute to send it
+UNREAD_BYTES = 320 * 1024  # bytes that a connection holds while its body waits, at most: uvicorn's buffer and one read
+TURN_TIMEOUT_S = 30.0  # a large body waits this long for its turn; clients have a minute to send it
 RETRY_AFTER_S = 5
-LINGER_S = 2.0  # for a client that reads nothing before it has sent everything …
-LINGER_BYTES = 32 * MIB  # … and what it may send meanwhile
+LINGER_S = 2.0  # for a client that sends everything before it reads …
+LINGER_BYTES = 32 * MIB  # … and the bytes that it may still send
 SendWhole = Callable[[Message, Message], Awaitable[None]]
 DISCONNECT: Message = {"type": "http.disconnect"}
 
 
 class Route(NamedTuple):
-    """One path, or with `below` all paths below it, too."""
+    """A path with its app; with `below`, also all paths below it."""
 
     path: str
     app: Asgi
     protected: bool = True
-    methods: tuple[str, ...] = ()  # none: the app has its own answer to each
+    methods: tuple[str, ...] = ()  # empty: the app handles all methods
     below: bool = False
-    write_error: Callable[[HttpError], bytes] = HttpError.body  # a refusal, as clients of this route read it …
-    error_type: bytes = JSON  # … and what that is
-    is_page: bool = False  # people may come here by a link on any page
+    write_error: Callable[[HttpError], bytes] = HttpError.body  # encodes errors in the format of this route …
+    error_type: bytes = JSON  # … with this media type
+    is_page: bool = False  # links on any page may lead here
     takes_bare_post: bool = False  # see `check_media_type`
-    check: Callable[[Scope], Collection[bytes]] | None = None  # raises where there is nothing, or not for this method;
-    # else the media types that are taken beside JSON
-    is_public: bool = False  # where JWTs are accepted, pages of all origins may read it: it says where one gets one
-    takes_any_host: bool = False  # balancers ask without a name, or by an address; it tells nothing but a status
-    body_factor: int = 1  # how many times http.max_body_mb its bodies may have: some carry files
-    max_body: int | None = None  # bytes of its bodies, whatever http.max_body_mb is
+    check: Callable[[Scope], Collection[bytes]] | None = None  # raises if the path or the method doesn't exist;
+    # otherwise returns the media types accepted in addition to JSON
+    is_public: bool = False  # with JWTs, pages of all origins may read it: it says where to get a JWT
+    takes_any_host: bool = False  # balancers send no name or an address as Host; the response has only a status
+    body_factor: int = 1  # multiple of http.max_body_mb: some bodies have files
+    max_body: int | None = None  # bytes, regardless of http.max_body_mb
 
     @property
     def is_internal(self) -> bool:
-        """Whether it is for other replicas only."""
+        """Whether the route is only for other replicas."""
         return self.path == CLUSTER_PATH or self.path.startswith(f"{CLUSTER_PATH}/")
 
 
 class RequestBodyError(HttpError):
-    """A body that is not read any further."""
+    """Raised when a body is refused."""
 
 
 class BodyTooLargeError(RequestBodyError):
-    """A body that is larger than its route allows."""
+    """Raised when a body is larger than its route allows."""
 
     def __init__(self, limit: int) -> None:
         if limit < MIB:
-            message = f"A request to this address may carry at most {limit / 1024:g} KiB."
+            message = f"The body of a request to this address may have at most {limit / 1024:g} KiB."
         else:
             setting = "http.max_body_mb in the config of the server sets this"
-            message = f"A request may carry at most {limit / MIB:g} MiB; {setting}."
+            message = f"The body of a request may have at most {limit / MIB:g} MiB; {setting}."
         super().__init__(413, "too_large", message, [CLOSE])
 
 
 class BodiesFullError(RequestBodyError):
-    """A body that memory has no room for."""
+    """Raised when the memory for bodies is full."""
 
     def __init__(self) -> None:
         message = (
@@ -102,7 +102,7 @@ class BodiesFullError(RequestBodyError):
 
 
 class BodyMemory:
-    """The bytes of bodies that a server holds, by caller. It belongs to one event loop."""
+    """The bytes of bodies that a server holds, by caller. Belongs to one event loop."""
 
     def __init__(self) -> None:
         self.total = 0
@@ -110,8 +110,8 @@ class BodyMemory:
         self._turns: WeakValueDictionary[str, Lock] = WeakValueDictionary()
 
     def take(self, caller: str, size: int, limit: int) -> bool:
-        """Count `size` more bytes. Return False if the caller would have more than `limit`, or more than is left for
-        others: there is always room for one more caller.
+        """Count `size` more bytes. Return False if the caller would have more than `limit`, or if no share would be
+        left for another caller.
         """
         left = FULL_SHARES * max(limit, MAX_PER_CALLER) - self.total - size
         held = self._held.get(caller, 0) + size
@@ -128,22 +128,22 @@ class BodyMemory:
             self._held[caller] = held
 
     def turn(self, caller: str) -> Lock:
-        """Return the lock that the caller's large bodies share."""
+        """Return the lock shared by the caller's large bodies."""
         return self._turns.setdefault(caller, Lock())
 
 
 def address_key(scope: Scope) -> str:
-    """Return the key that bodies of unknown callers are counted by: the client's address."""
+    """Return the key for bodies of unknown callers: the client's address."""
     return f"address {client_network(scope)}"
 
 
 class Exchange:
-    """One request and its response. `receive` gives the route the whole body at once, `send` takes its response.
+    """A request and its response. `receive` returns the whole body at once, `send` takes the route's response.
 
-    If the body is refused, this class answers, and the route sees a disconnect, which it has to handle anyway; the
-    route might catch an exception. What the route sends then is dropped. `close` gives back the memory of the body.
-    `add` are headers for the response; `prove` makes one of the status, for another replica, which believes no answer
-    without it. `status` and `bytes` say what was sent.
+    If the body is refused, this class responds, and the route sees a disconnect, which it has to handle anyway; the
+    route might catch an exception. Its further output is dropped. `close` frees the memory of the body. `add` has
+    headers for the response; `prove` makes a header from the status, without which another replica rejects the
+    response. `status` and `bytes` describe the response sent.
     """
 
     def __init__(
@@ -152,7 +152,7 @@ class Exchange:
         self._memory, self._limit = memory, limit
         self._scope, self._receive, self._send = scope, receive, send
         self._send_whole: SendWhole | None = scope.pop(SEND_WHOLE, None)
-        self._start: Message | None = None  # of a response whose body was not sent yet
+        self._start: Message | None = None  # of a response, until its body is sent
         self._size = 0
         self._turn: Lock | None = None
         self._is_read = self._is_refused = False
@@ -164,20 +164,20 @@ class Exchange:
 
     @property
     def is_work(self) -> bool:
-        """False for requests that read, and for streams of notifications."""
+        """Whether the request does work: False for reads and for streams of notifications."""
         return self._scope["method"] not in ("GET", "HEAD") and self._scope["log"].get("mcp") != "subscriptions/listen"
 
     def count_for(self, principal: Principal) -> None:
-        """Count the body for this caller, and not for the client's address."""
+        """Count the body for this caller instead of the client's address."""
         self.caller, self.share = f"caller {principal.owner}", max(MAX_PER_CALLER, self._limit)
 
     def name_replica(self, principal: Principal, replica: str) -> None:
-        """Tell admins which replica answers; one that forwards a request adds its own id to that of the other."""
+        """Tell admins which replica responds. A replica that forwards a request adds its own id."""
         if principal.role == "admin":
             self.add += ((REPLICA, replica.encode()),)
 
     def check_length(self) -> None:
-        """Raise HttpError if an announced length can't be read, or is too large."""
+        """Raise HttpError if Content-Length is invalid or too large."""
         length = self._scope[HEAD].get(b"content-length")
         if length is None:
             return
@@ -189,7 +189,7 @@ class Exchange:
     async def receive(self) -> Message:
         if self._is_refused:
             return DISCONNECT
-        if self._is_read:  # the route has decoded the body, and wants to know whether its client is still there
+        if self._is_read:  # the route has the body and waits for the disconnect
             if self._turn is not None:
                 self.end_turn()
             return await self._receive()
@@ -205,7 +205,7 @@ class Exchange:
             size = self._size + len(piece)
             if size > self._limit:
                 return await self._refuse_body(BodyTooLargeError(self._limit), body)
-            # At one address there are many clients: each leaves room for one more.
+            # Many clients may share an address: each leaves room for another one.
             share = self.share - size if is_unknown else self.share
             if piece and not self._memory.take(self.caller, len(piece), share):
                 return await self._refuse_body(BodiesFullError(), body)
@@ -241,7 +241,7 @@ class Exchange:
         await self._send(message)
 
     async def refuse(self, error: HttpError) -> None:
-        """Answer with an error, in the words of the route; not if an answer has begun: the server below ends that."""
+        """Respond with an error in the format of the route. Does nothing if a response has begun."""
         if self.status and self._start is None:
             return
         self._start = None
@@ -249,8 +249,8 @@ class Exchange:
         if not isinstance(error, RequestBodyError):
             await respond(self.send, error.status, body, kind, error.headers)
             return
-        # Closing with bytes unread would reset the connection, and most clients send all they have before they read:
-        # they would never see the answer. So it is sent at once, and then the rest is read for a moment.
+        # Most clients send everything before they read. Closing with unread bytes would reset the connection, and they
+        # would never see the response. So it is sent at once, and then the rest is read for a moment.
         await respond(self.send, error.status, body, kind, error.headers, is_last=False)
         left = LINGER_BYTES
         try:
@@ -265,14 +265,14 @@ class Exchange:
         await self.send({"type": "http.response.body", "body": b""})
 
     def end_turn(self) -> None:
-        """Let the next large body of this caller be read."""
+        """Release the lock of this caller's large bodies."""
         if self._turn is not None:
-            self._scope.pop(BODY_DECODED, None)  # which holds the scope, and all that the request has made
+            self._scope.pop(BODY_DECODED, None)  # it refers to the scope and all data of the request
             self._turn.release()
             self._turn = None
 
     def close(self) -> None:
-        """Give back what the body has taken."""
+        """Free the memory of the body."""
         if self._turn is not None:
             self.end_turn()
         if self._size:
@@ -281,7 +281,7 @@ class Exchange:
 
     async def _refuse_body(self, error: RequestBodyError, body: bytearray | None = None) -> Message:
         if body is not None:
-            body.clear()  # what has come of it is not needed any more
+            body.clear()  # the received part is no longer needed
         self.close()
         self._scope["log"]["error"] = error.code
         await self.refuse(error)
@@ -289,10 +289,10 @@ class Exchange:
         return DISCONNECT
 
     async def _take_turn(self) -> bool:
-        """Wait until no other large body of this caller is read. False if it takes too long, or too many wait."""
+        """Wait until no other large body of this caller is read. Return False after a timeout or if too many wait."""
         turn = self._memory.turn(self.caller)
         unread = UNREAD_BYTES if turn.locked() else 0
-        if unread and not self._memory.take(self.caller, unread, self.share // 2):  # the other half is for its turn
+        if unread and not self._memory.take(self.caller, unread, self.share // 2):  # the other half: for its turn
             return False
         try:
             async with asyncio.timeout(TURN_TIMEOUT_S):

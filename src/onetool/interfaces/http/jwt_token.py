@@ -1,10 +1,10 @@
-"""What clients hear that show no JWT, or a wrong one: why, and where to get one (RFC 6750, RFC 9728).
+"""Responses to a missing or invalid JWT: the cause, and where to get a JWT (RFC 6750, RFC 9728).
 
     /.well-known/oauth-protected-resource        the whole server
-    /.well-known/oauth-protected-resource/mcp    its MCP endpoint, as a client finds it that knows its address alone
+    /.well-known/oauth-protected-resource/mcp    its MCP endpoint, for clients that know only its address
 
-Both are open to everybody, pages of other origins too: clients without a token need them to get one. `jwt_verifier`
-checks JWTs; it is loaded only where `http.jwt` is set.
+Both are public, also for pages of other origins, because clients without a token need them to get one. `jwt_verifier`
+checks JWTs; it is loaded only if `http.jwt` is set.
 """
 
 import re
@@ -24,7 +24,7 @@ JwtFault = Literal["invalid_token", "insufficient_scope", "temporarily_unavailab
 
 
 class JwtError(Exception):
-    """Why a JWT is refused, in words for its owner. `code` is that of RFC 6750; `retry_after` are seconds."""
+    """Raised when a JWT is refused. `code` is an error code of RFC 6750; `retry_after` is in seconds."""
 
     def __init__(self, code: JwtFault, message: str, retry_after: int | None = None) -> None:
         super().__init__(message)
@@ -41,11 +41,11 @@ def invalid(why: str) -> JwtError:
 
 
 def looks_like_jwt(token: bytes) -> bool:
-    """Tell whether a token has the three parts of a JWT, or the five of an encrypted one."""
+    """Return whether a token has the three parts of a JWT or the five of an encrypted JWT."""
     return token.count(b".") in (2, 4)
 
 
-# Where clients get one: metadata of a protected resource (RFC 9728), and the header WWW-Authenticate
+# Where clients get a JWT: metadata of a protected resource (RFC 9728), and the header WWW-Authenticate
 
 
 METADATA_PATH = "/.well-known/oauth-protected-resource"
@@ -58,12 +58,12 @@ _CORS = [
     (b"access-control-allow-headers", b"mcp-protocol-version"),
     (b"access-control-max-age", b"600"),
 ]
-_SCOPE = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+")  # as RFC 6749 spells one
-_UNQUOTED = re.compile(r"[^\x20-\x21\x23-\x5b\x5d-\x7e]")  # what a description must not have in the header
+_SCOPE = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+")  # the syntax of RFC 6749
+_UNQUOTED = re.compile(r"[^\x20-\x21\x23-\x5b\x5d-\x7e]")  # not allowed in a description in the header
 
 
 class ResourceMetadata:
-    """The ASGI app of both routes. `http` gives the config in force."""
+    """The ASGI app of both routes. `http` returns the current config."""
 
     def __init__(self, http: "Callable[[], HttpConfig]") -> None:
         self._http = http
@@ -71,7 +71,7 @@ class ResourceMetadata:
     async def __call__(self, scope: Scope, _receive: Receive, send: Send) -> None:
         http = self._http()
         if http.jwt is None:
-            message = "This server takes no tokens of an authorization server: http.jwt in its config names none."
+            message = "This server accepts no JWTs: http.jwt is not set in its config."
             raise HttpError(404, "not_found", message, _CORS)
         if scope["method"] == "OPTIONS":
             await send({"type": "http.response.start", "status": 204, "headers": _CORS})
@@ -89,7 +89,7 @@ class ResourceMetadata:
 
 
 def public_url(http: "HttpConfig", scope: Scope) -> str:
-    """Return http.url, or the address that the request was sent to. Its Host has been checked."""
+    """Return http.url, or the address of the request, whose Host has been checked."""
     if http.url:
         return http.url.rstrip("/")
     host = next((value.decode("latin-1") for name, value in scope["headers"] if name == b"host"), "localhost")
@@ -97,7 +97,7 @@ def public_url(http: "HttpConfig", scope: Scope) -> str:
 
 
 def challenge(http: "HttpConfig", scope: Scope, error: JwtError | None = None) -> tuple[bytes, bytes]:
-    """Return the header WWW-Authenticate for 401 or 403. Without an error there was no token."""
+    """Return the header WWW-Authenticate for 401 or 403. `error` is None if there was no token."""
     parts = {"realm": "onetool"}
     if error is not None:
         parts |= {"error": error.code, "error_description": _UNQUOTED.sub("'", str(error))}
@@ -110,7 +110,7 @@ def challenge(http: "HttpConfig", scope: Scope, error: JwtError | None = None) -
 
 
 def refusal(http: "HttpConfig", scope: Scope, error: JwtError) -> HttpError:
-    """Return the response to a JWT that is not accepted."""
+    """Return the response to a refused JWT."""
     code = {"invalid_token": "unauthorized", "insufficient_scope": "forbidden"}.get(error.code, error.code)
     if error.retry_after is not None:
         return HttpError(error.status, code, str(error), [(b"retry-after", b"%d" % error.retry_after)])
@@ -118,13 +118,13 @@ def refusal(http: "HttpConfig", scope: Scope, error: JwtError) -> HttpError:
 
 
 def _part(path: str) -> str:
-    """Return the part of the server with metadata of its own: clients compare `resource` with the address they call."""
+    """Return the path of the resource with its own metadata: clients compare `resource` with the called address."""
     return MCP_PATH if path.rstrip("/") == MCP_PATH else ""
 
 
 def _needed(config: "JwtConfig", error: JwtError | None) -> list[str]:
-    """Return the scopes to ask for: all that would do if the client has none of them, else only those of the lowest
-    role, so that nobody asks for more than is needed."""
+    """Return the scopes to ask for: all sufficient ones if a JWT lacks them, otherwise only those of the lowest role,
+    so that clients ask for no more than they need."""
     if error is not None and error.code == "insufficient_scope":
         return _sendable(config.scopes)
     lowest = min((ROLES.index(grant.role) for grant in config.scopes.values()), default=0)

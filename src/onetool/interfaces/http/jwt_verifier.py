@@ -1,16 +1,15 @@
-"""`JwtVerifier` says who a JWT belongs to, and what its scopes and claims allow. PyJWT does the checking.
+"""`JwtVerifier` checks JWTs with PyJWT, and returns the subject with the rights of its scopes and claims.
 
     principal = verifier.known(token) or await verifier.verify(token)
 
-A JWT comes from anybody, so nothing of it is believed before its signature is checked. If there is no key for it, its
-claims are checked nevertheless: that tells a client more than "unknown key" would. No message repeats a part of it.
+Anybody can send a JWT, so it is not trusted before its signature is checked. Without a key for it, its claims are
+checked nevertheless, because that tells the client more than "unknown key". No message repeats a part of the JWT.
 
-A verified JWT is remembered by its hash, until it expires or the issuer no longer publishes its key.
+A verified JWT is cached by its hash, until it expires or the issuer no longer publishes its key.
 
-The public keys of the issuer, its JWKS, are fetched when the first is needed, and kept. They are fetched again when
-they are five minutes old, and when none of them has signed a JWT: at most once in half a minute, however many ask. All
-who need that answer wait for the same one, and not for long. While the issuer is away, the keys of before count for an
-hour.
+The issuer's public keys, its JWKS, are fetched when the first key is needed, and cached. They are fetched again when
+they are five minutes old, and when none of them matches a JWT: at most once in half a minute. All requests that need
+the keys wait briefly for the same fetch. While the issuer can't be reached, cached keys are used for up to an hour.
 """
 
 import asyncio
@@ -48,15 +47,15 @@ log = logging.getLogger("onetool")
 MAX_TOKEN = 16 * 1024  # bytes
 MAX_NAME = 256  # characters of a subject or of the name of a key
 MAX_REMEMBERED = 10_000
-MAX_TRIED = 8  # keys, for a JWT that does not say which one it is
+MAX_TRIED = 8  # keys, for a JWT without a key id
 MAX_AGE_S = 300.0
-MAX_AGE_AWAY_S = 3600.0  # while the issuer is away
+MAX_AGE_AWAY_S = 3600.0  # while the issuer can't be reached
 PAUSE_S = 30.0  # between two fetches
-WAIT_S = 5.0  # of a request, for keys
+WAIT_S = 5.0  # for which a request waits for keys
 FETCH_S = 5.0
 MAX_JWKS = 256 * 1024  # bytes
 
-_UNSUPPORTED_HEADERS = ("crit", "b64", "enc", "zip", "cty")  # each changes how the rest is to be read
+_UNSUPPORTED_HEADERS = ("crit", "b64", "enc", "zip", "cty")  # each changes the meaning of the rest
 _ID_TOKEN_CLAIMS = ("nonce", "at_hash", "c_hash", "s_hash")
 _OTHER_TOKENS = ("id", "refresh", "logout", "offline")  # Keycloak puts them into the claim `typ`
 _CLAIM_CHECKS: "Options" = {
@@ -70,11 +69,11 @@ _CLAIM_CHECKS: "Options" = {
 }
 
 Fetch = Callable[[str], Awaitable[Any]]
-"""Returns the JSON at an address. Any exception says why there is none."""
+"""Fetches the JSON at an address. Its exceptions tell the cause of a failure."""
 
 
 class JwtVerifier:
-    """The JWTs of one issuer. It is made anew when the config has changed; `is_for` says whether it has."""
+    """A verifier for JWTs of one issuer. A changed config needs a new one; `is_for` compares the config."""
 
     def __init__(
         self,
@@ -84,7 +83,7 @@ class JwtVerifier:
         clock: Callable[[], float] = time,
         now: Callable[[], float] = monotonic,
     ) -> None:
-        """`url` is http.url. `clock` is the time of day, `now` one that nobody sets."""
+        """Verify JWTs of the issuer. `url` is http.url. `clock` is the time of day, `now` a monotonic clock."""
         self._config, self._url, self._clock = config, url, clock
         self._audiences = sorted(audiences(config, url))
         self._jwks = Jwks(config, fetch, now)
@@ -94,7 +93,7 @@ class JwtVerifier:
         return (config, url) == (self._config, self._url)
 
     def known(self, token: bytes) -> Principal | None:
-        """Return who this is, if it was verified before and still counts."""
+        """Return the principal of a JWT that was verified before and is still valid; None otherwise."""
         digest = sha256(token).digest()
         if digest not in self._known or not self._jwks.are_usable():
             return None
@@ -106,12 +105,12 @@ class JwtVerifier:
         return principal
 
     async def verify(self, token: bytes) -> Principal:
-        """Return who this is. Raises JwtError."""
+        """Verify a JWT and return its principal. Raises JwtError."""
         if principal := self.known(token):
             return principal
         read = read_token(token, self._config.algorithms)
         key = await self._signer(token, read)
-        self._check_claims(token, read["payload"])  # now: keys may have taken seconds to come
+        self._check_claims(token, read["payload"])  # again: fetching keys may have taken seconds
         principal = granted(self._config, read["payload"])
         self._known[sha256(token).digest()] = principal, key
         if len(self._known) > MAX_REMEMBERED:
@@ -119,8 +118,8 @@ class JwtVerifier:
         return principal
 
     async def _signer(self, token: bytes, read: dict[str, Any]) -> "KeyId":
-        """Return the key that has signed a JWT, also one that the issuer publishes only now."""
-        # PyJWT would read the token once more for each key, which takes a millisecond for one of 16 KB.
+        """Return the key that signed a JWT. Fetches new keys if necessary."""
+        # PyJWT would parse the token again for each key, which takes a millisecond for 16 KB.
         signed, header = token.rpartition(b".")[0], read["header"]
         for is_last in (False, True):
             fitting = self._jwks.find(header.get("kid"), header["alg"])
@@ -129,7 +128,7 @@ class JwtVerifier:
                 if jwk.Algorithm.verify(signed, jwk.key, read["signature"]):
                     return key
             if not fitting:
-                self._check_claims(token, read["payload"])  # no keys are fetched for a JWT with wrong claims
+                self._check_claims(token, read["payload"])  # don't fetch keys for a JWT with wrong claims
             if is_last or not await self._jwks.renew():
                 break
         unknown = "it is signed with a key that its issuer does not publish for this algorithm (kid)"
@@ -154,24 +153,24 @@ class JwtVerifier:
             why = f"its issuer (iss) is not {self._config.issuer}"
         except jwt.InvalidAudienceError:
             ours = ", ".join(self._audiences) or "nothing, as neither http.jwt.audience nor http.url is set"
-            why = f"it is for somebody else: its audience (aud) is not one of {ours}"
+            why = f"it is for another server: its audience (aud) is not one of {ours}"
         except jwt.MissingRequiredClaimError as error:
             why = f"its claim {error.claim} is missing"
-        except jwt.PyJWTError:  # such as JSON of a depth that could be read in a function further up
-            why = "it can't be read"
+        except jwt.PyJWTError:  # for example, JSON too deep for the remaining stack
+            why = "it is malformed"
         raise invalid(why)
 
 
 def read_token(token: bytes, algorithms: tuple[str, ...]) -> dict[str, Any]:
-    """Return header, payload and signature of a JWT that may be an access token; nothing of it is verified.
+    """Return header, payload and signature of a JWT that may be an access token, without verifying them.
 
-    Keys and addresses of keys in the header are never looked at.
+    Keys and addresses of keys in the header are ignored.
     """
     if len(token) > MAX_TOKEN:
         raise invalid(f"it has more than {MAX_TOKEN} bytes")
     try:
         read = jwt.decode_complete(token, options={"verify_signature": False})
-    except jwt.PyJWTError:  # its words may quote the token
+    except jwt.PyJWTError:  # its message may quote the token
         why = "it is not a signed JWT: two JSON objects and a signature in Base64url, with dots between them"
         raise invalid(f"{why}; or its header has a kid that is not text, or crit") from None
     header, claims = read["header"], read["payload"]
@@ -185,13 +184,13 @@ def read_token(token: bytes, algorithms: tuple[str, ...]) -> dict[str, Any]:
     kind = kind.lower().removeprefix("application/") if isinstance(kind, str) else kind
     if kind not in ("at+jwt", "jwt"):
         raise invalid("it is not an access token: its typ is neither at+jwt nor JWT")
-    said = claims.get("typ")
-    is_other = isinstance(said, str) and said.lower() in _OTHER_TOKENS
+    claimed = claims.get("typ")
+    is_other = isinstance(claimed, str) and claimed.lower() in _OTHER_TOKENS
     if kind == "jwt" and (is_other or not claims.keys().isdisjoint(_ID_TOKEN_CLAIMS)):
-        raise invalid("it is not an access token, but one that tells a client who has logged in")
+        raise invalid("it is not an access token but another token, such as an ID token")
     if "cnf" in claims:
         raise invalid("it is bound to a key of its client (cnf), which this server can't check")
-    for name in {"exp", "nbf", "iat"} & claims.keys():  # PyJWT takes texts and numbers of any size
+    for name in {"exp", "nbf", "iat"} & claims.keys():  # PyJWT accepts text and numbers of any size
         if type(claims[name]) not in (int, float) or not 0 <= claims[name] <= LAST_SECOND:
             raise invalid(f"its {name} is not a time: seconds since 1970, as a number")
     if not _is_name(claims.get("sub")):
@@ -200,13 +199,13 @@ def read_token(token: bytes, algorithms: tuple[str, ...]) -> dict[str, Any]:
 
 
 def _is_name(text: Any) -> bool:
-    """Return whether it is printable text: other text could look like another name, or end a line of a log."""
+    """Return whether `text` is printable: other text could imitate another name or break a log line."""
     return isinstance(text, str) and 0 < len(text) <= MAX_NAME and text.isprintable()
 
 
 def audiences(config: "JwtConfig", url: str | None) -> set[str]:
-    """Return what a JWT for this server may name: `audience`, and the server's address, or that of /mcp below it, with
-    a slash at the end or without; as it is written, and as libraries write it (lower case, no default port)."""
+    """Return the accepted audiences: `audience`, and the address of the server and of /mcp, with and without a trailing
+    slash, both as written and as libraries normalize it (lower case, no default port)."""
     named = config.audience or ()
     found = {named} if isinstance(named, str) else {*named}
     written = {url} if url else set[str]()
@@ -218,18 +217,18 @@ def audiences(config: "JwtConfig", url: str | None) -> set[str]:
     return found
 
 
-# What scopes and claims allow
+# Rights of scopes and claims
 
 
 def granted(config: "JwtConfig", claims: dict[str, Any]) -> Principal:
-    """Return what the matching grants allow together: highest role and rate, all tools. JwtError if none matches."""
+    """Combine the matching grants: highest role and rate, all their tools. Raises JwtError if none matches."""
     scopes = {*_scopes(claims.get("scope")), *_scopes(claims.get("scp"))}
     grants = [grant for scope, grant in config.scopes.items() if scope in scopes]
     for claim, by_value in config.claims.items():
         values = _values(_claim(claims, claim))
         grants += [grant for value, grant in by_value.items() if value in values]
     if not grants:
-        hint = f"it needs a claim that http.jwt.claims names: {', '.join(config.claims)}"
+        hint = f"it needs a claim of http.jwt.claims: {', '.join(config.claims)}"
         if config.scopes:
             hint = f"ask {config.issuer} for one of these scopes: {', '.join(config.scopes)}"
         raise JwtError("insufficient_scope", f"This JWT allows nothing here; {hint}.")
@@ -250,12 +249,12 @@ def granted(config: "JwtConfig", claims: dict[str, Any]) -> Principal:
 
 
 def _scopes(found: Any) -> list[str]:
-    """Return the scopes of a list, or of a text with spaces between them."""
+    """Return the scopes of a list or of space-separated text."""
     return found.split(" ") if isinstance(found, str) else _values(found)
 
 
 def _claim(claims: dict[str, Any], name: str) -> Any:
-    """Return a claim by its name, or inside of others: `realm_access.roles`."""
+    """Return a claim by its name, or a nested one by its path: `realm_access.roles`."""
     if name in claims:
         return claims[name]
     found: Any = claims
@@ -265,7 +264,7 @@ def _claim(claims: dict[str, Any], name: str) -> Any:
 
 
 def _values(found: Any) -> list[str]:
-    """Return the texts of a claim, without numbers and booleans: nobody knows how they would be written."""
+    """Return the texts of a claim. Numbers and booleans are ignored, because their spelling is ambiguous."""
     if isinstance(found, str):
         return [found]
     return [one for one in found if isinstance(one, str)] if isinstance(found, list) else []
@@ -275,11 +274,11 @@ def _values(found: Any) -> list[str]:
 
 
 KeyId = tuple[bytes, str]
-"""A JWK as it was published, and one of the algorithms that it is for: after any change it is another key."""
+"""A JWK as published, and one of its algorithms: any change makes it another key."""
 
 
 class Jwks:
-    """The keys of one issuer. For one event loop at a time."""
+    """The keys of one issuer. Belongs to one event loop at a time."""
 
     def __init__(self, config: "JwtConfig", fetch: Fetch, now: Callable[[], float] = monotonic) -> None:
         self._config, self._fetch, self._now = config, fetch, now
@@ -289,21 +288,21 @@ class Jwks:
         self._task: asyncio.Task[None] | None = None
 
     def are_usable(self) -> bool:
-        """Tell whether there are keys, and none too old. Those that should be fetched again are, meanwhile."""
+        """Return whether there are keys that are not too old. Renews older keys in the background."""
         age = self._now() - self._fetched
         if age > MAX_AGE_S:
-            with suppress(RuntimeError):  # no loop runs here
+            with suppress(RuntimeError):  # no running loop
                 self._begin()
         return age <= MAX_AGE_AWAY_S
 
     def find(self, kid: str | None, algorithm: str) -> list[KeyId]:
-        """Return the keys with this name, or all if it is None, that are for this algorithm."""
+        """Return the keys with this key id, or all keys if it is None, for this algorithm."""
         if not self.are_usable():
             return []
         return [key for key, jwk in self.keys.items() if key[1] == algorithm and kid in (None, jwk.key_id)]
 
     async def renew(self) -> bool:
-        """Fetch the keys again, unless that was done a moment ago. Return whether they have come meanwhile."""
+        """Fetch the keys again, unless they were fetched just now. Return whether they were renewed."""
         before = self._fetched
         task = self._begin()
         if task is not None:
@@ -315,7 +314,7 @@ class Jwks:
         return self._fetched > before
 
     def _begin(self) -> "asyncio.Task[None] | None":
-        """Return the fetch under way, or a new one if the last one is long enough ago."""
+        """Return the current fetch, or start one if the last fetch is long enough ago."""
         loop = asyncio.get_running_loop()
         if self._task is not None and not self._task.done() and self._task.get_loop() is loop:
             return self._task
@@ -329,7 +328,7 @@ class Jwks:
         try:
             address = self._config.jwks or await _jwks_address(self._config.issuer, self._fetch)
             keys = read_keys(await self._fetch(address), self._config.algorithms)
-        except Exception as error:  # noqa: BLE001 - whatever it is, those who wait have to hear that there are no keys
+        except Exception as error:  # noqa: BLE001 - waiting requests must learn of every failure
             self._has_failed = True
             log.warning("The keys of %s can't be fetched: %s", self._config.issuer, in_short(str(error), 500))
             return
@@ -337,13 +336,13 @@ class Jwks:
 
 
 def read_keys(data: Any, algorithms: tuple[str, ...]) -> dict[KeyId, jwt.PyJWK]:
-    """Return the keys of a JWKS that are for signatures. Others, and those that can't be read, are left out."""
+    """Return the signature keys of a JWKS. Other and invalid keys are ignored."""
     listed = data.get("keys") if isinstance(data, dict) else None
     if not isinstance(listed, list):
-        raise ValueError("the answer is not a JWKS: it has no list of keys")
+        raise ValueError("the response is not a JWKS: it has no list of keys")
     found: dict[KeyId, jwt.PyJWK] = {}
     for jwk in listed:
-        if not isinstance(jwk, dict) or "d" in jwk:  # everybody can sign with a private key that is published
+        if not isinstance(jwk, dict) or "d" in jwk:  # anybody can sign with a published private key
             continue
         operations = jwk.get("key_ops", ["verify"])
         if jwk.get("use") not in (None, "sig") or not isinstance(operations, list) or "verify" not in operations:
@@ -358,12 +357,12 @@ def read_keys(data: Any, algorithms: tuple[str, ...]) -> dict[KeyId, jwt.PyJWK]:
     return found
 
 
-# Where they come from
+# Fetching
 
 
 def json_fetcher(client: "HttpClient", config: "JwtConfig") -> Fetch:
-    """Return what fetches JSON with our own client. Redirects are not followed. Addresses of this machine and its
-    network are for the hosts that the config names: metadata can't lead there from elsewhere."""
+    """Return a function that fetches JSON with our own client, without redirects. Only hosts named in the config may
+    have addresses of this machine and its network, so that metadata from elsewhere can't lead there."""
     named = {parse_url(address).host for address in (config.issuer, config.jwks) if address}
 
     async def fetch(address: str) -> Any:
@@ -383,13 +382,13 @@ def json_fetcher(client: "HttpClient", config: "JwtConfig") -> Fetch:
         try:
             return json_of(answer.body)
         except (msgspec.MsgspecError, JsonTooCostlyError, UnicodeDecodeError) as error:
-            raise ValueError(f"the answer of {address} is not JSON that can be read: {error}") from None
+            raise ValueError(f"the response of {address} is not valid JSON: {error}") from None
 
     return fetch
 
 
 def metadata_urls(issuer: str) -> list[str]:
-    """Return where an issuer's metadata may be: as RFC 8414 says, and as OpenID Connect does."""
+    """Return the possible addresses of an issuer's metadata, of RFC 8414 and of OpenID Connect."""
     url = parse_url(issuer)
     origin, path = f"{url.scheme}://{url.authority}", url.target.rstrip("/")
     found = [
@@ -405,11 +404,11 @@ async def _jwks_address(issuer: str, fetch: Fetch) -> str:
     for address in metadata_urls(issuer):
         try:
             found = await fetch(address)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the next address may do
+        except Exception as error:  # noqa: BLE001 - the next address may work
             failures.append(str(error))
             continue
         if not isinstance(found, dict) or found.get("issuer") != issuer:
-            raise ValueError(f"{address} is the metadata of another issuer: http.jwt.issuer has to be what it says")
+            raise ValueError(f"{address} is the metadata of another issuer: set http.jwt.issuer to that one")
         if isinstance(where := found.get("jwks_uri"), str):
             return where
         failures.append(f"{address} names no jwks_uri")

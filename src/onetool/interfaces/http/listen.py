@@ -1,7 +1,7 @@
-"""Where the server listens, and how clients connect: resolves the host, binds the sockets, and writes the welcome.
+"""Resolves the host, binds the sockets, and writes the welcome texts with instructions for clients.
 
-A host or port that can't be used is an error of one line. The texts are printed when the server starts, and stand at
-`/` for clients like curl.
+An unusable host or port raises an error of one line. The texts are printed at start, and served at `/` to clients such
+as curl.
 """
 
 import errno
@@ -23,19 +23,19 @@ from onetool.core.registry import LazyTool, as_spec
 from onetool.core.spec import ToolSpec
 from onetool.core.system import IS_WINDOWS
 
-TRIES = 5  # for one free port on several addresses
-WILDCARDS = ("0.0.0.0", "::")  # noqa: S104 - to know them, not to bind them
+TRIES = 5  # to find a port that is free on several addresses
+WILDCARDS = ("0.0.0.0", "::")  # noqa: S104 - to recognize them, not to bind them
 NOT_HERE = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
 
 Address = tuple[socket.AddressFamily, str]
 
 
 class ListenError(OneToolError):
-    """The host or the port can't be used."""
+    """Raised when the host or the port can't be used."""
 
 
 class BoundAddress(NamedTuple):
-    """Where a server listens: the host that was asked for, its addresses, the real port and the sockets."""
+    """The requested host of a server, its addresses, the actual port and the sockets."""
 
     host: str
     port: int
@@ -44,7 +44,7 @@ class BoundAddress(NamedTuple):
 
     @property
     def listens(self) -> str:
-        """The address that is served, in words."""
+        """The address in words."""
         all_of_them = " (all addresses of this machine)" if self.host in WILDCARDS else ""
         return f"http://{authority(self.host, self.port)}{all_of_them}"
 
@@ -63,28 +63,28 @@ def resolve(host: str) -> list[Address]:
     name: str | bytes = host
     with suppress(ValueError):
         ip_address(host)
-        name = host.encode()  # a text would load the tables of international names
+        name = host.encode()  # str would load the tables of international names
     try:
         found = socket.getaddrinfo(name, 0, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-    except (OSError, UnicodeError) as error:  # UnicodeError: what can't even be a name
-        reason = error.strerror if isinstance(error, OSError) else "this is not a name of a host"
+    except (OSError, UnicodeError) as error:  # UnicodeError: not a valid name
+        reason = error.strerror if isinstance(error, OSError) else "this is not a valid host name"
         raise ListenError(f"the host {host!r} can't be used: {reason}; see --host and http.host") from None
     return list(dict.fromkeys((family, str(address[0])) for family, _, _, _, address in found))
 
 
 def is_loopback(addresses: Iterable[str]) -> bool:
-    """Return whether only this machine can reach all of them."""
+    """Return whether all addresses can be reached only from this machine."""
     return all(ip_address(address.partition("%")[0]).is_loopback for address in addresses)
 
 
 def listen(host: str, port: int, addresses: list[Address]) -> BoundAddress:
-    """Bind sockets on every address of the host, all with one port, which the system chooses when it is 0."""
+    """Bind sockets on every address of the host, all with the same port, which the system chooses if it is 0."""
     for tries_left in reversed(range(TRIES)):
         try:
             sockets = _bound(addresses, port)
         except OSError as error:
             if port == 0 and error.errno == errno.EADDRINUSE and tries_left:
-                continue  # free on one address, taken on another
+                continue  # free on one address but not on another
             raise ListenError(_reason(error, host, port)) from None
         here = tuple(str(one.getsockname()[0]) for one in sockets)
         return BoundAddress(host, sockets[0].getsockname()[1], here, tuple(sockets))
@@ -98,7 +98,7 @@ def _bound(addresses: list[Address], port: int) -> list[socket.socket]:
         for family, address in addresses:
             try:
                 sockets.append(_socket(family, address, sockets[0].getsockname()[1] if sockets else port))
-            except OSError as error:  # `localhost` is ::1 too, also where the machine has no IPv6
+            except OSError as error:  # `localhost` is also ::1, even on a machine without IPv6
                 if error.errno not in NOT_HERE:
                     raise
                 missing = error
@@ -114,14 +114,14 @@ def _bound(addresses: list[Address], port: int) -> list[socket.socket]:
 def _socket(family: socket.AddressFamily, address: str, port: int) -> socket.socket:
     one = socket.socket(family, socket.SOCK_STREAM)
     try:
-        if not IS_WINDOWS:  # there it would let two servers share a port
+        if not IS_WINDOWS:  # on Windows two servers could share a port
             one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        # Connections inherit it: a peer that vanished without a word is found out.
+        # Connections inherit this option, which detects vanished peers.
         one.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         if family == socket.AF_INET6:
             one.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
         one.bind((address, port))
-        one.listen(2048)  # here and not later: another program may have the port, and listens already
+        one.listen(2048)  # at once, to fail if another program listens on the port
     except OSError:
         one.close()
         raise
@@ -130,11 +130,11 @@ def _socket(family: socket.AddressFamily, address: str, port: int) -> socket.soc
 
 
 def listen_unix(path: str) -> socket.socket:
-    """Bind a socket for other processes of this user on this machine."""
+    """Bind a Unix socket for other processes of this user."""
     one = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         with suppress(FileNotFoundError):
-            os.unlink(path)  # of a process that was killed: ids, and so paths, are not used twice at the same time
+            os.unlink(path)  # left by a killed process: paths have ids that are unique among running processes
         one.bind(path)
         os.chmod(path, 0o600)
         one.listen(2048)
@@ -157,61 +157,60 @@ def _reason(error: OSError, host: str, port: int) -> str:
 
 
 def refuse_new(listening: socket.socket) -> None:
-    """Have the system drop requests for new connections, of all processes that listen on it; only Linux can.
+    """Let the system drop new connections to a socket, for all processes that listen on it. Works only on Linux.
 
-    If a socket is just closed, whoever has connected since it was last looked at is cut off. From now on nobody new
-    does, so that those who have can be taken first. Who is dropped tries again a second later, and is told that nobody
-    listens.
+    Closing a socket cuts off clients that connected since the last accept. Dropping new connections first allows these
+    clients to be accepted. Dropped clients retry a second later, and their connection is refused.
     """
     if sys.platform == "linux":
         from ctypes import addressof, create_string_buffer
 
         program = b"".join(struct.pack("HBBI", *step) for step in _NO_SYN)
         place = create_string_buffer(program)
-        with suppress(OSError):  # a system may forbid it
+        with suppress(OSError):  # not allowed on some systems
             found = struct.pack("@HP", len(_NO_SYN), addressof(place))
             listening.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_FILTER, found)
 
 
 _SO_ATTACH_FILTER = 26
 _SYN = 0x02
-_NO_SYN = (  # a filter of packets, which it sees from the TCP header on: code, where to go if so, if not, operand
+_NO_SYN = (  # a packet filter, from the TCP header on: code, jump if true, jump if false, operand
     (0x30, 0, 0, 13),  # load the byte with the flags
-    (0x45, 0, 1, _SYN),  # has it this flag?
+    (0x45, 0, 1, _SYN),  # is the flag set?
     (0x06, 0, 0, 0),  # drop it
     (0x06, 0, 0, 0xFFFFFFFF),  # let all of it pass
 )
 # How to connect a client
 
 
-DEFAULT_VARIABLE = "$ONETOOL_TOKEN"  # where the token was written down as it is: a variable for the reader to set
+DEFAULT_VARIABLE = "$ONETOOL_TOKEN"  # if the config has the literal token: a variable that the reader sets
 
-TOKENS = "http.token in its config, or one that `onetool tokens add` makes"
+TOKENS = "http.token in its config, or a token made by `onetool tokens add`"
 
 
 class ServerFacts(NamedTuple):
-    """What the welcome texts say of a server."""
+    """The facts about a server in the welcome texts."""
 
-    listens: str  # where it listens, in words
-    own_url: str  # where this machine reaches it
-    url: str  # where clients reach it
-    tools: str  # how many, in words
-    config: str  # the file in force, in words
-    header: str | None  # the one with the token, when there is one
+    listens: str  # the address in words
+    own_url: str  # the URL for this machine
+    url: str  # the URL for clients
+    tools: str  # their number in words
+    config: str  # the config file in words
+    header: str | None  # the header with the token, if there is one
     first: str | None  # the tool to try first
     has_links: bool = False  # whether `onetool page` prints links to it
     local: str | None = None  # the role that requests from this machine have without a token
 
 
 def bearer_header(shown: str = "") -> str:
-    """Return the Authorization header with a shell variable for the token. `shown` is its text in the config."""
+    """Return the Authorization header with a shell variable for the token. `shown` is the text in the config."""
     name = re.fullmatch(r"\$\{(\w+)\}", shown)
     return f"Authorization: Bearer {f'${name[1]}' if name else DEFAULT_VARIABLE}"
 
 
 def claude_command(url: str, header: str | None) -> str:
     line = f"claude mcp add --transport http onetool {url}/mcp"
-    return f"{line} --header '{_as_client_variable(header)}'" if header else line  # quoted: not the shell's to fill in
+    return f"{line} --header '{_as_client_variable(header)}'" if header else line  # quoted: the client expands it
 
 
 def json_snippet(url: str, header: str | None) -> str:
@@ -224,12 +223,12 @@ def json_snippet(url: str, header: str | None) -> str:
 
 
 def _as_client_variable(header: str) -> str:
-    """Return the header with `${NAME}`, as clients write variables, so that the token is in no file of theirs."""
+    """Return the header with the client's variable syntax `${NAME}`, so that the token is not in the client's file."""
     return re.sub(r"\$(\w+)", r"${\1}", header)
 
 
 FIRST = "time.now"
-MAX_TRIED = 500  # tools that are looked at to find one: with 100,000 it would take seconds
+MAX_TRIED = 500  # tools to try: with 100,000 it would take seconds
 
 
 def first_tool(tools: Iterable[ToolSpec | LazyTool]) -> str | None:
@@ -246,9 +245,9 @@ def first_tool(tools: Iterable[ToolSpec | LazyTool]) -> str | None:
 
 
 def first_call(url: str, header: str | None, tool: str | None) -> str:
-    """Return one line for curl that calls a tool; if none can be tried, one that lists them."""
+    """Return a curl command that calls a tool, or lists the tools if `tool` is None."""
     line = f"curl {url}/tools/tools" if tool is None else f"curl -X POST {url}/call/{quote(tool, safe='')}"
-    return line if header is None else f'{line} -H "{header}"'  # double quotes: the shell has to fill it in
+    return line if header is None else f'{line} -H "{header}"'  # double quotes, so that the shell expands it
 
 
 def greeting(facts: ServerFacts) -> str:
@@ -279,7 +278,7 @@ def greeting(facts: ServerFacts) -> str:
 
 
 def connect_text(url: str, needs_token: bool) -> str:
-    """Return what everybody may know who reaches the server: nothing of its tools and of its config."""
+    """Return the public text, which reveals nothing about the tools and the config."""
     header = bearer_header() if needs_token else None
     token = [f"All of it needs a token of this server: {TOKENS}."] if needs_token else []
     lines = [

@@ -1,11 +1,11 @@
-"""`LoginApp` is the route /login: people sign in with a token, and get a session for their browser.
+"""`LoginApp` is the route /login: people sign in with a token and get a session for their browser.
 
-    GET       whether a token is needed, whether the sent session (or token) is valid, and who one is
-    POST      {"token": …} -> a session, which is sent as `Authorization: Bearer …` wherever the token is
-              {"key": …} -> a session of the owner; the key is that of a link of `onetool page`, and works once
+    GET       whether a token is needed, whether the sent session (or token) is valid, and whose it is
+    POST      {"token": …} -> a session, which is sent as `Authorization: Bearer …` instead of the token
+              {"key": …} -> a session of the owner; the key is from a link of `onetool page` and works once
     DELETE    ends the sent session
 
-There is no cookie: a browser adds nothing by itself to a request, so that the page of somebody else has nothing to use.
+There is no cookie, so browsers add no credentials that another page could misuse.
 """
 
 import asyncio
@@ -37,12 +37,12 @@ if TYPE_CHECKING:
 LOGIN_PATH = "/login"
 LOGIN_METHODS = ("GET", "HEAD", "POST", "DELETE")
 WINDOW_S = 60.0
-SIGN_INS = Rate(100, 600)  # of one token: what was signed out is remembered, for as many as there can be
-MAX_WRONG = 10  # tokens in that time from one address …
-MAX_WRONG_IN_ALL = 100  # … and from all together
-MAX_BODY = 4096  # bytes: anybody may send one
+SIGN_INS = Rate(100, 600)  # of one token; bounds the list of ended sessions
+MAX_WRONG = 10  # wrong tokens in this time from one address …
+MAX_WRONG_IN_ALL = 100  # … and from all addresses
+MAX_BODY = 4096  # bytes: anybody may send a body
 NO_STORE = (b"cache-control", b"no-store")
-BAD_BODY = 'The body is JSON with the token, and nothing else: {"token": "…"}; or with the key of a link: {"key": "…"}.'
+BAD_BODY = 'The body must be {"token": "…"}, or {"key": "…"} with the key of a link, in JSON.'
 DEAD_LINK = "This link was used, has expired, or is for another server. `onetool page` prints a new one."
 _MARK = FROM_TOOL.lower().encode()
 
@@ -62,14 +62,14 @@ class LoginRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class WrongTokens:
-    """Counts the wrong tokens of the last minute. What is over the limit is refused unseen, and not counted."""
+    """A counter of recent wrong tokens. Tokens over the limit are refused unchecked and not counted."""
 
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
         self._clock = clock
         self._all: deque[tuple[float, str]] = deque()  # never more than MAX_WRONG_IN_ALL
 
     def check(self, address: str) -> None:
-        """Raises HttpError if there were too many."""
+        """Raise HttpError if there were too many wrong tokens."""
         oldest = self._clock() - WINDOW_S
         while self._all and self._all[0][0] <= oldest:
             self._all.popleft()
@@ -91,13 +91,13 @@ class WrongTokens:
 
 
 class SharedWrongTokens:
-    """The same together with other processes, in a database."""
+    """A counter of wrong tokens shared with other processes, in a database."""
 
     def __init__(self, windows: "SharedWindows") -> None:
         self._windows = windows
 
     async def check_async(self, address: str) -> None:
-        """Raises HttpError if there were too many."""
+        """Raise HttpError if there were too many wrong tokens."""
         for name, most in _counts(address):
             found = await asyncio.to_thread(self._windows.take, name, most, WINDOW_S, counts=False)
             if found.wait is not None:
@@ -114,21 +114,21 @@ def _counts(address: str) -> tuple[tuple[str, int], ...]:
 
 def _too_many(seconds: float) -> HttpError:
     wait = max(1, math.ceil(seconds))
-    message = f"There were too many wrong tokens; try again in {wait} s."
+    message = f"Too many wrong tokens; try again in {wait} s."
     return HttpError(429, "too_many", message, [(b"retry-after", b"%d" % wait), NO_STORE])
 
 
 class LoginApp:
-    """The ASGI app. `rules` gives the access rules in force."""
+    """The ASGI app. `rules` returns the current access rules."""
 
     def __init__(
         self, rules: Callable[[], AccessRules], sessions: LoginSessions, windows: "SharedWindows | None" = None
     ) -> None:
-        """`windows`: what sign-ins are counted in, if not by this process alone."""
+        """Serve the route. `windows` counts sign-ins together with other processes; None: only in this process."""
         self._rules = rules
         self._sessions = sessions
         self._wrong = WrongTokens() if windows is None else SharedWrongTokens(windows)
-        self._guessing = asyncio.Lock()  # one guess at a time: of many at once, none would be counted before the last
+        self._guessing = asyncio.Lock()  # one guess at a time: concurrent guesses would pass the check uncounted
         self._signed_in = RequestRates() if windows is None else SharedRates(windows, "sign-ins")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -138,7 +138,7 @@ class LoginApp:
             await _answer(send, await _status(rules, head.get(b"authorization"), scope))
             return
         if _MARK in head:
-            raise HttpError(403, "not_for_tools", "A tool or an MCP server may not sign in: a person has to.")
+            raise HttpError(403, "not_for_tools", "Tools and MCP servers may not sign in, only people.")
         if scope["method"] == "DELETE":
             await self._sign_out(rules, head.get(b"authorization"), scope, send)
             return
@@ -170,7 +170,7 @@ class LoginApp:
         return {"session": text, "expiresAt": utc_text(session.expires), **_who(principal)}
 
     async def _open_link(self, rules: AccessRules, key: str, scope: Scope) -> dict[str, Any]:
-        """Start a session of the owner. Keys are random, so wrong guesses of others don't keep the owner out."""
+        """Start a session of the owner. Keys are random, so wrong guesses by others don't lock the owner out."""
         try:
             started = await asyncio.to_thread(rules.credentials.open_link, key)
         except (DatabaseError, TimeoutError):
@@ -187,10 +187,10 @@ class LoginApp:
         return {"session": text, "expiresAt": utc_text(session.expires), **_who(principal)}
 
     async def _owner_of(self, rules: AccessRules, token: bytes, address: str) -> Principal:
-        """Return whose token this is. Raises HttpError, also where there were too many wrong ones.
+        """Return the owner of a token. Raises HttpError for a wrong token, and after too many wrong ones.
 
-        A named token is random, so wrong guesses of others don't keep its owner out. `http.token` may be a word that
-        a person has chosen: right or wrong, it waits until the limits allow another guess.
+        Named tokens are random, so wrong guesses by others don't lock their owners out. `http.token` may be chosen by a
+        person: right or wrong, it waits until the limits allow another guess.
         """
         refused, principal = None, None
         try:
@@ -214,8 +214,8 @@ class LoginApp:
     async def _sign_out(self, rules: AccessRules, authorization: bytes | None, scope: Scope, send: Send) -> None:
         session = _session(rules, authorization)
         if session is None and rules.needs_login:
-            await rules.authenticate(authorization, scope)  # 401, unless it is a token itself
-            message = "This is a token, and no session: there is nothing to end. An admin revokes tokens."
+            await rules.authenticate(authorization, scope)  # raises 401, unless it is a token
+            message = "This is a token, not a session, so it can't be signed out. Admins can revoke tokens."
             raise HttpError(400, "no_session", message, [NO_STORE])
         if session is not None:
             scope[SIGNED_IN] = rules.identify(authorization, scope)
@@ -244,7 +244,7 @@ async def _status(rules: AccessRules, authorization: bytes | None, scope: Scope)
 
 
 def _who(principal: Principal) -> dict[str, Any]:
-    """Return who the caller is, and what it may do."""
+    """Return the caller and its rights."""
     return {
         "name": principal.name,
         "role": principal.role,

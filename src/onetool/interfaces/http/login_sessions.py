@@ -1,13 +1,13 @@
-"""`LoginSessions` makes, checks and ends the sessions of people who have signed in with a token.
+"""`LoginSessions` starts, checks and ends the sessions of people who have signed in with a token.
 
-A session is signed data that the client holds: whose token it was made with, a keyed digest of that token, when it
-expires, and a random id. So nothing is stored for a session, and with another token in the config it is not valid. When
-a reload brings another token, the sessions of the one before end, and do not come back with it.
+A session is signed data held by the client: the name of its token, a keyed digest of that token, an expiry time, and a
+random id. So no session has to be stored, and a changed token invalidates its sessions. If a reload replaces the token,
+its sessions end and stay ended, even if the old token returns.
 
-The key is random. It lies in one document, with the ids of sessions that were ended before they expired. All processes
-of the state folder, or all replicas, share it. Deleting the document ends all sessions. Where it can't be written, the
-ids are in the memory of this process, until it can. In a state folder, sessions that begin meanwhile have another key,
-in memory, too. Replicas go on with the key that they know, and write what has ended as soon as the database is back.
+The key is random. A document has the key and the ids of sessions that ended before they expired. All processes of the
+state folder, or all replicas, share it. Deleting the document ends all sessions. While the document can't be written,
+this process keeps the ids in memory. In a state folder, new sessions then use another key, also in memory. Replicas
+continue with the known key, and write the ids when the database is available again.
 """
 
 import hmac
@@ -39,31 +39,31 @@ log = logging.getLogger("onetool.serve")
 
 PREFIX = "ots_"
 LIFETIME_S = 12 * 3600
-SKEW_S = 60  # by which a clock may have been ahead
+SKEW_S = 60  # by which a clock may be ahead
 MAX_SESSION = 1000  # characters; ours are shorter
-RETRY_S = 0.5  # between two attempts to write what was ended while the database was away
-MAX_WAIT_S = 2.0  # for another process that changes the document
+RETRY_S = 0.5  # between two attempts to write ended sessions while the database is unavailable
+MAX_WAIT_S = 2.0  # for the lock of the document
 _BOUND = b"login session:"
 
 
 class SessionNotEndedError(Exception):
-    """A session has ended in this process alone: what others read can't be written."""
+    """Raised when a session has ended only in this process, because the shared document can't be written."""
 
 
 class LoginSessions:
-    """The sessions of one state folder, or of all replicas. `token` is the digest of a token in all methods."""
+    """The sessions of one state folder or of all replicas. In all methods, `token` is the digest of a token."""
 
     def __init__(self, documents: Documents, clock: Callable[[], float] = time.time) -> None:
         self._documents = documents
         self._clock = clock
         self._lock = Lock()
-        self._known: tuple[Version, LoginSessionState | None] = (None, None)  # the version, and what it says
-        self._own: LoginSessionState | None = None  # what could not be written
-        self._replaced: dict[bytes, int] = {}  # as in the state, by token: for when that can't be written
+        self._known: tuple[Version, LoginSessionState | None] = (None, None)  # version and content
+        self._own: LoginSessionState | None = None  # changes that could not be written
+        self._replaced: dict[bytes, int] = {}  # as in the state, by token: for when the state can't be written
 
     def start(self, token: bytes, name: str = OWN_TOKEN, until: float | None = None) -> tuple[str, LoginSession]:
-        """Start a session of the token of that name, and return it as text for the client, too. May wait for others.
-        Raises DatabaseError if the replicas' key is not known.
+        """Start a session for the token with this name; return its text for the client, and the session. May wait for a
+        lock. Raises DatabaseError if the replicas' key is unknown.
         """
         state = self._shared() if self._own is None or self._documents.is_shared else None
         state = state or self._change(lambda state: state)
@@ -75,15 +75,15 @@ class LoginSessions:
         return PREFIX + sign(state.key, msgspec.json.encode(session), _BOUND), session
 
     def read(self, text: str, digest_of: "Callable[[str], bytes | None]") -> LoginSession | None:
-        """Return the session; None if it is not ours, was made with another token, has expired, or was ended.
+        """Return the session; None if it is not ours, its token has changed, or it has expired or ended.
 
-        `digest_of` gives the digest of the token that has a name now.
+        `digest_of` returns the current digest of the token with a name.
         """
         if not text.startswith(PREFIX) or len(text) > MAX_SESSION:
             return None
         shared, own = self._shared(), self._own
         if own is not None and shared is not None and self._documents.is_shared and own.key != shared.key:
-            own = None  # others have deleted the document, and with it all sessions of the key
+            own = None  # the document was deleted, which ended all sessions of its key
         states = [state for state in (shared, own) if state is not None]
         session = next(filter(None, (_verified(state.key, text, digest_of) for state in states)), None)
         token = None if session is None else digest_of(session.name)
@@ -94,16 +94,16 @@ class LoginSessions:
         return None if any(state.has_ended(session) for state in states) else session
 
     def end(self, session: LoginSession) -> None:
-        """End it at once, in all processes of the state folder. It may wait for others.
+        """End a session at once, in all processes of the state folder. May wait for a lock.
 
-        Raises SessionNotEndedError if other processes still take it.
+        Raises SessionNotEndedError if other processes still accept it.
         """
         self._change(lambda state: state.ending({session.id: session.expires}, self._clock()))
         if self._own is not None and self._shared() is not None:
             raise SessionNotEndedError
 
     def replace_token(self, token: bytes) -> None:
-        """End all sessions of this token, which is another one now: here at once, elsewhere in a moment."""
+        """End all sessions of this replaced token: in this process at once, in others soon."""
         now = self._clock()
         until = self._replaced[token] = int(now) + LIFETIME_S
         if self._shared() is not None:
@@ -111,7 +111,7 @@ class LoginSessions:
             Thread(target=self._change, args=(change,), daemon=True).start()  # it may wait for a lock
 
     def _shared(self) -> LoginSessionState | None:
-        """Return what is stored now. It is read only if it has changed."""
+        """Return the stored state. Reads it only if it has changed."""
         try:
             version = self._documents.version(DOCUMENT)
         except DatabaseError:
@@ -122,17 +122,17 @@ class LoginSessions:
         return known[1]
 
     def _read_anew(self, version: Version) -> tuple[Version, LoginSessionState | None]:
-        """Return the version and the state; None in its place if there is none that counts."""
+        """Return the version and the state; None instead of the state if there is no valid one."""
         with suppress(DatabaseError):
             version, body = self._documents.load(DOCUMENT)
             state, before = read_session_state(body), self._known[1]
             if state is not None and before is not None and state.key == before.key:
-                state = state.joining(before, self._clock())  # it may be an older one, of a backup
+                state = state.joining(before, self._clock())  # it may be older, from a backup
             return version, state
         return version, None
 
     def _change(self, change: "Callable[[LoginSessionState], LoginSessionState]") -> LoginSessionState:
-        """Change what is kept, under its lock; in memory where it can't be written."""
+        """Change the state, under the lock of the document; in memory if the document can't be written."""
         with self._lock:
             own = self._own
             try:
@@ -143,7 +143,7 @@ class LoginSessions:
                 base = own or (self._shared() if self._documents.is_shared else _new_state())
                 if base is None:
                     raise
-                self._own = change(base)  # in a folder never with the key that is kept, which others may replace
+                self._own = change(base)  # in a folder never with the stored key, which others may replace
                 if own is None:
                     place, why = self._documents.describe(DOCUMENT), getattr(error, "strerror", None) or error
                     log.warning("sessions end with this process: %s can't be written (%s)", place, why)
@@ -154,14 +154,14 @@ class LoginSessions:
             return state
 
     def _write_own(self) -> None:
-        """Write what was ended, as soon as the database is back. Runs in a thread."""
+        """Write the ended sessions as soon as the database is available again. Runs in a thread."""
         while self._own is not None:
             sleep(RETRY_S)
             with suppress(OSError, DatabaseError):
                 self._change(lambda state: state)
 
     def _with_own(self, state: LoginSessionState) -> LoginSessionState:
-        """Add what was ended while nothing could be written. Sessions of another key in memory end now."""
+        """Add the sessions that ended while the document could not be written. Ends sessions of a key in memory."""
         own, now = self._own, self._clock()
         if own is not None:
             state = state.ending(own.ended, now, own.ended_until)

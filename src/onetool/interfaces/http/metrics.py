@@ -1,7 +1,7 @@
-"""GET /metrics: the counts of this process, and the state of its parts, for Prometheus.
+"""GET /metrics: counts of this process and the state of its parts, for Prometheus.
 
-Admins may read it, and whoever sends `metrics.token`, which is good for nothing else. Workers of `serve --workers`
-share one address, so each of them answers for all; replicas on several machines are scraped each by itself.
+Admins may read it, and clients with `metrics.token`, which allows nothing else. Workers of `serve --workers` share one
+address, so each of them reports for all; replicas on several machines are scraped separately.
 """
 
 import asyncio
@@ -40,7 +40,7 @@ _MARK = FROM_TOOL.lower().encode()
 
 
 class MetricsApp:
-    """The route /metrics, and that of other workers of the same machine."""
+    """The ASGI app of /metrics, also for other workers of the same machine."""
 
     def __init__(self, app: "App", rules: Callable[[], AccessRules], cluster: "Cluster | None" = None) -> None:
         self._app = app
@@ -62,9 +62,9 @@ class MetricsApp:
         await respond(send, 200, await asyncio.to_thread(exposition, processes), CONTENT_TYPE)
 
     async def _check_caller(self, scope: Scope) -> None:
-        """Raise HttpError (401, 403) unless it is an admin, or has `metrics.token`, and not a tool of ours."""
+        """Raise HttpError (401, 403) unless the caller is an admin or has `metrics.token`, and isn't a tool."""
         if _MARK in scope[HEAD]:
-            raise HttpError(403, "not_for_tools", "A tool or an MCP server may not read metrics.")
+            raise HttpError(403, "not_for_tools", "Tools and MCP servers may not read metrics.")
         authorization, token = scope[HEAD].get(b"authorization"), self._app.config.metrics.token
         if token is not None and hmac.compare_digest(bearer(authorization) or b"", token.encode()):
             return
@@ -73,7 +73,7 @@ class MetricsApp:
             raise role_error(principal, "admin")
 
     async def _ask(self, cluster: "Cluster", worker: "Replica") -> list[Family]:
-        """Return the metrics of another worker; none if it has just ended."""
+        """Return the metrics of another worker; an empty list if it has just ended."""
         try:
             async with asyncio.timeout(WORKER_S):
                 answer = await cluster.forwarder.post(worker, WORKER_PATH, b"{}", LOCAL)
@@ -85,7 +85,7 @@ class MetricsApp:
         await respond(send, 200, msgspec.json.encode(await asyncio.to_thread(self.families)))
 
     def families(self) -> list[Family]:
-        """Return all metrics of this process. It may block for a moment."""
+        """Return all metrics of this process. May block for a moment."""
         app, runtime = self._app, self._app.runtime
         runtime.recorder.flush()
         found = [*self._metrics.families(), *_process_families()]
@@ -128,7 +128,7 @@ class MetricsApp:
 
 
 def _process_families() -> list[Family]:
-    """Return what Prometheus's own clients say of a process, by the same names."""
+    """Return the metrics of a process that Prometheus's own clients have, with the same names."""
     times = os.times()
     version = (("version", __version__), ("python", platform.python_version()))
     found = [

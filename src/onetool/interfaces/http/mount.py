@@ -1,15 +1,15 @@
-"""`onetool.asgi(app)`: the routes of `onetool serve` as an ASGI app to mount in somebody's web app, below any prefix.
+"""`onetool.asgi(app)`: the routes of `onetool serve` as an ASGI app to mount in another web app, below any prefix.
 
-The web app has its own server, its own lifespan and its own authentication. This app needs none of `lifespan`'s
-messages: it begins with the first request, and ends when the `App` is closed. Whoever mounts it says who authenticates:
+The web app has its own server, lifespan and authentication. This app needs no `lifespan` messages: it starts with the
+first request and ends when the `App` is closed. `auth` selects the authentication:
 
-    auth=None            http.token of the config is asked for; without one, the client has to be on this machine
-    auth="user"          `scope["user"]` is who it is, as Starlette's AuthenticationMiddleware says; no token of ours
-    auth=<function>      the function says who it is; no token of ours
+    auth=None            the config's http.token; without one, the client has to be on this machine
+    auth="user"          `scope["user"]`, as set by Starlette's AuthenticationMiddleware; no token
+    auth=<function>      the function returns the user; no token
 
-Host has to be a name of this machine, one of `http.hosts`, or one of `hosts`; `hosts=["*"]` turns that off, and
-needs `auth` or a token. A page of another origin is refused in any case, unless it is in `http.origins`: its requests
-come with the web app's cookies.
+Host has to be a name of this machine, one of `http.hosts`, or one of `hosts`; `hosts=["*"]` turns this check off and
+needs `auth` or a token. Pages of other origins are always refused, unless they are in `http.origins`, because their
+requests have the web app's cookies.
 """
 
 import asyncio
@@ -34,14 +34,14 @@ if TYPE_CHECKING:
     from onetool.config.model import HttpConfig
     from onetool.services.access_tokens import TokenView
 
-Authenticate = Callable[[Scope], Any]  # the name of the user, or None; it may be awaitable
+Authenticate = Callable[[Scope], Any]  # returns the name of the user or None, or an awaitable of it
 
-HERE = BoundAddress("localhost", 0)  # nobody tells where the web app's server listens
+HERE = BoundAddress("localhost", 0)  # the address of the web app's server is unknown
 ANY_HOST = "*"
 USER = "user"
-WHO = "onetool.user"  # in the scope: who the web app says it is
-ADDRESSES = (b"location", b"content-location")  # headers that say where something is
-NOT_SUPPORTED = 1003  # the code of a WebSocket that is closed for this reason
+WHO = "onetool.user"  # in the scope: the user according to the web app
+ADDRESSES = (b"location", b"content-location")  # headers with addresses
+NOT_SUPPORTED = 1003  # the close code of a WebSocket
 
 
 def asgi(
@@ -54,10 +54,10 @@ def asgi(
 ) -> "MountedApp":
     """Return MCP, REST and the pages as an ASGI app to mount in a web app: `web.mount("/tools", onetool.asgi(app))`.
 
-    Without `auth` the rules of `onetool serve` hold: the config's token, and without one this machine alone. `auth`
-    says that the web app authenticates: "user" takes `scope["user"]`, as Starlette's middleware sets it; a function
-    gets the scope and gives the user's name, or None for 401. Stored results are their user's alone. `hosts` are the
-    names that the web app is reached by. Close the App in its lifespan.
+    Without `auth`, the rules of `onetool serve` apply: the config's token, or without one only this machine. With
+    `auth`, the web app authenticates: "user" uses `scope["user"]`, as set by Starlette's middleware; a function gets
+    the scope and returns the user's name, or None for 401. Stored results are private to their user. `hosts` are the
+    host names of the web app. Close the App in the web app's lifespan.
     """
     if auth is not None and auth != USER and not callable(auth):
         raise ValueError(f"auth={auth!r}: expected None, {USER!r}, or a function of the scope that names the user")
@@ -70,7 +70,7 @@ def asgi(
 
 
 def user_of(scope: Scope) -> str | None:
-    """Return the user that an authentication middleware has put into the scope, as Starlette's does."""
+    """Return the user that an authentication middleware, such as Starlette's, put into the scope."""
     user = scope.get("user")
     if user is None or not getattr(user, "is_authenticated", False):
         return None
@@ -78,18 +78,18 @@ def user_of(scope: Scope) -> str | None:
         try:
             if isinstance(found := getattr(user, name, None), str) and found:
                 return found
-        except NotImplementedError:  # Starlette's BaseUser has properties that not everybody fills in
+        except NotImplementedError:  # not all subclasses of Starlette's BaseUser implement its properties
             continue
     raise TypeError(f"{type(user).__name__} has no identity, username or display_name: pass auth=<function> instead")
 
 
 class MountedRules(AccessRules):
-    """The access rules of a mounted app. `asks_us`: nobody else authenticates."""
+    """The access rules of a mounted app. `asks_us`: the web app doesn't authenticate."""
 
     def __init__(self, http: "HttpConfig", hosts: Collection[str], asks_us: bool, credentials: Credentials) -> None:
         super().__init__(http, HERE, credentials)
         self._asks_us = asks_us
-        # A reload may have taken the tokens away: then only names count, because of DNS rebinding.
+        # A reload may have removed the tokens: then Host has to be checked because of DNS rebinding.
         self._any_host = ANY_HOST in hosts and not (asks_us and not credentials.needed)
         self._names = self._own | {found.name for host in (*http.hosts, *hosts) if (found := read_authority(host))}
 
@@ -106,7 +106,7 @@ class MountedRules(AccessRules):
         return self._asks_us and super().needs_login
 
     def _look(self) -> None:
-        """Let each request look for itself: the web app may send several of them in one turn of its loop."""
+        """Read the tokens for each request: the web app may send several requests in one turn of its loop."""
 
     async def verify(self, authorization: bytes | None, scope: Scope) -> Principal | None:
         return await super().verify(authorization, scope) if self._asks_us else None
@@ -114,35 +114,35 @@ class MountedRules(AccessRules):
     def identify(self, authorization: bytes | None, scope: Scope, stored: "TokenView | None" = None) -> Principal:
         if not self._asks_us:
             if (name := scope.get(WHO)) is None:
-                message = "The web app that this is part of does not know who you are: log in there."
+                message = "Not logged in: log in to the web app first."
                 raise HttpError(401, "unauthorized", message)
-            # No token has a name with a colon, so nobody else owns what this user stores.
+            # Names of tokens have no colon, so no token owns this user's data.
             return self.credentials.capped(Principal(name=name, owner=f"user:{name}", role="edit"))
         if not self.credentials.needed and not _is_from_here(scope):
             message = (
-                "Only this machine may use this, as nobody has said who authenticates: asgi(auth=…) in the web app, or "
-                "http.token in the config."
+                "Only clients on this machine may use this, because authentication is not set up: use asgi(auth=…) in "
+                "the web app, or http.token in the config."
             )
             raise HttpError(403, "no_authentication", message)
         return super().identify(authorization, scope, stored)
 
 
 async def _named_user(who: Authenticate, scope: Scope) -> str | None:
-    """Ask the web app for the user. What it raises is for its own error handler."""
+    """Get the user from the web app, whose own error handler gets its exceptions."""
     user = who(scope)
     user = await user if isawaitable(user) else user
     if user is None or (isinstance(user, str) and user):
         return user
-    raise TypeError(f"auth of asgi() gave {type(user).__name__}; expected the name of the user, or None")
+    raise TypeError(f"auth of asgi() returned {type(user).__name__}; expected the name of the user, or None")
 
 
 def _is_from_here(scope: Scope) -> bool:
-    """Return whether the client is on this machine. Behind a proxy the address is the proxy's, and says nothing."""
+    """Return whether the client is on this machine. A proxied request isn't: its address is the proxy's."""
     if is_forwarded(scope):
         return False
     try:
         address = ip_address(scope["client"][0].partition("%")[0])
-    except (TypeError, LookupError, AttributeError, ValueError):  # a server that does not tell
+    except (TypeError, LookupError, AttributeError, ValueError):  # the server sets no client address
         return False
     return (getattr(address, "ipv4_mapped", None) or address).is_loopback
 
@@ -170,7 +170,7 @@ class MountedApp:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "websocket":
-            await send({"type": "websocket.close", "code": NOT_SUPPORTED, "reason": "OneTool speaks HTTP only"})
+            await send({"type": "websocket.close", "code": NOT_SUPPORTED, "reason": "OneTool supports only HTTP"})
             return
         if scope["type"] != "http":
             await self._site(scope, receive, send)
@@ -179,11 +179,11 @@ class MountedApp:
             refused = HttpError(503, "closed", "OneTool has been closed; the web app is stopping.")
             await respond(send, refused.status, refused.body(), headers=[CLOSE])
             return
-        if self._loop is None:  # with the first request there is a loop to connect servers and follow changes on
+        if self._loop is None:  # servers and file watching need the loop of the first request
             self._loop = asyncio.get_running_loop()
             self._mcp.start()
         inner, root = below_prefix(scope)
-        inner.pop("principal", None)  # the web app's, which is not one of ours
+        inner.pop("principal", None)  # the web app's own key
         if self._who is not None:
             inner[WHO] = await _named_user(self._who, scope)
         await self._site(inner, receive, _with_prefix(send, root) if root else send)
@@ -197,7 +197,7 @@ class MountedApp:
         self._site.max_body = http.max_body_mb * 1024**2
 
     def _close(self) -> None:
-        """End open streams. The App may be closed in any thread, and after the loop is gone."""
+        """End open streams. The App may be closed in any thread, and after the loop has ended."""
         self._is_closed = True
         if self._loop is None or self._loop.is_closed():
             return
@@ -211,8 +211,8 @@ class MountedApp:
 def below_prefix(scope: Scope) -> tuple[dict[str, Any], str]:
     """Return the scope with its path below the prefix that the app is mounted at, and that prefix.
 
-    The path has the prefix before it, as ASGI says. Behind a proxy that takes away a part of the address, only the rest
-    of the prefix is before it: what is mounted below the web app's own root.
+    According to ASGI, the path includes the prefix. Behind a proxy that strips a part of the address, it includes only
+    the rest of the prefix, below the web app's own root.
     """
     root = scope.get("root_path", "").rstrip("/")
     path, raw = scope["path"], scope.get("raw_path") or quote(scope["path"]).encode()
@@ -226,7 +226,7 @@ def below_prefix(scope: Scope) -> tuple[dict[str, Any], str]:
 
 
 def _raw_rest(raw: bytes, prefix: str) -> bytes:
-    """Return the rest of a path whose characters are still escaped."""
+    """Return the rest of a percent-encoded path after the prefix."""
     ends = [at for at, one in enumerate(raw) if at and one == ord("/")]
     for at in (*ends, len(raw)):
         if unquote(raw[:at].decode("latin-1")) == prefix:
@@ -235,7 +235,7 @@ def _raw_rest(raw: bytes, prefix: str) -> bytes:
 
 
 def _with_prefix(send: Send, root: str) -> Send:
-    """Return a `send` that puts the prefix before the addresses of an app that writes them from its own root on."""
+    """Return a `send` that adds the prefix to the addresses in headers."""
     before = quote(root).encode()
 
     async def send_on(message: Message) -> None:

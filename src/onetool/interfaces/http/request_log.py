@@ -1,12 +1,11 @@
-"""What is written down of requests: the access log, and what the audit log says of them.
+"""The access log, and records of requests in the audit log.
 
 The access log has one line per request, on the logger `onetool.access`, without bodies, tokens and queries. The thread
-of the app's `Recorder` makes and writes the lines. Clients choose parts of their content, so it is escaped.
+of the app's `Recorder` formats and writes the lines. Clients choose parts of their content, so it is escaped.
 
-The audit log has refusals, logins, what changes or administers something, and what one replica forwards to another:
-both note that, with the same id. Calls are not noted here: the executor sees them all. A route that is to be noted says
-so in its scope (`audit`). Clients that are refused again and again must not fill the disk: beyond a number a second,
-refusals are only counted.
+The audit log has refusals, logins, changes and administration, and requests that one replica forwards to another: both
+record these, with the same id. Calls are recorded by the executor. Routes set `audit` in their scope to be recorded.
+Refused clients must not fill the disk, so frequent refusals are only counted.
 """
 
 import json
@@ -38,21 +37,21 @@ log = logging.getLogger("onetool.access")
 root_log = logging.getLogger("onetool")
 
 MAX_TEXT = 200  # characters of a text from outside
-CLIENT_CLOSED_REQUEST = 499  # the client left before there was an answer
+CLIENT_CLOSED_REQUEST = 499  # the client disconnected before the response
 _encode = msgspec.json.Encoder(enc_hook=str).encode
 
 
 class LoggedRequest(RequestEvent, frozen=True, kw_only=True):
-    """A request that has ended, with what its line in the access log says beside."""
+    """A request that has ended, with further fields for its line in the access log."""
 
     path: str
     size: int  # of the response, in bytes
     client: str | None
-    more: Mapping[str, Any]  # fields that the route adds
-    redact: Callable[[str], str] | None = None  # for the path, unless it is that of a route
+    more: Mapping[str, Any]  # fields added by the route
+    redact: Callable[[str], str] | None = None  # masks secrets in a path that is not a route's
 
     def fields(self) -> dict[str, Any]:
-        """Return what the line says."""
+        """Return the fields of the line."""
         fields: dict[str, Any] = {
             "method": self.method,
             "path": clean(self.path if self.redact is None else _masked(self.path, self.redact)),
@@ -81,9 +80,9 @@ def log_request(
     route: str = "",
     recorder: Recorder | None = None,
 ) -> None:
-    """Log one request. `scope["log"]` holds the fields that its route adds.
+    """Log a request. `scope["log"]` has the fields added by its route.
 
-    `route` is the path of that route. It is ours, and says no secret; what stands behind it may. The observers of a
+    `route` is the path of that route, which has no secrets; the rest of the path may have some. The observers of the
     `recorder` see the request, too.
     """
     if UNLOGGED in scope["log"]:
@@ -128,21 +127,21 @@ def _record(request: LoggedRequest, recorder: Recorder, handler: "AccessHandler 
 
 
 def _masked(path: str, redact: Callable[[str], str]) -> str:
-    """Mask secrets in a path. If one is written with escapes, the path is shown without them."""
+    """Mask secrets in a path. If a secret is percent-encoded, return the decoded path."""
     if "%" in path and redact(plain := unquote(path)) != plain:
         return redact(plain)
     return redact(path)
 
 
 def clean(text: str) -> str:
-    """Return text of a client shortened, on one line and without control characters."""
+    """Shorten text from a client to one line without control characters."""
     if len(text) > MAX_TEXT:
         text = text[:MAX_TEXT] + "…"
     return text if text.isprintable() else text.encode("unicode_escape").decode("ascii")
 
 
 class AccessHandler(NonBlockingHandler):
-    """A handler for JSON logs that takes requests without a LogRecord: the recorder's thread makes and writes lines."""
+    """A handler for JSON logs that takes requests without a LogRecord. The recorder's thread writes the lines."""
 
     def __init__(
         self,
@@ -170,11 +169,10 @@ class AccessHandler(NonBlockingHandler):
         }
         try:
             line = _encode(entry)
-            # In ASCII all that could end a line is escaped. Beyond it U+2028 and others are not, and end one for some
-            # readers.
+            # JSON escapes ASCII line breaks, but not U+2028 and others, which end a line for some readers.
             if not line.isascii() and not line.decode().isprintable():
                 line = json.dumps(entry, default=str).encode()
-        except (TypeError, ValueError, OverflowError):  # a lone surrogate, a number without end
+        except (TypeError, ValueError, OverflowError):  # a lone surrogate, an infinite number
             line = json.dumps(entry, default=str).encode()
         self._lines.append(line + b"\n")
 
@@ -183,30 +181,30 @@ class AccessHandler(NonBlockingHandler):
             self.flush()
 
 
-# What the audit log says of requests
+# Records of requests in the audit log
 
 
 REFUSALS = (401, 403, 421, 429)
 NOBODY = Principal(name="(nobody)")  # no token has such a name
-SIGNED_IN = "onetool.signed_in"  # in the scope: who has signed in, or out
+SIGNED_IN = "onetool.signed_in"  # in the scope: the principal that signed in or out
 WINDOW_S = 10.0
 MAX_IN_WINDOW = 100  # refusals of one kind
 
 
 class RequestAudit:
-    """Called for every request, when it has ended."""
+    """A callback for every request that has ended. Writes it to the audit log."""
 
     def __init__(self, audit: "AppAudit", login_path: str, clock: Callable[[], float] = monotonic) -> None:
         self._audit = audit
         self._login_path = login_path
-        # Each is counted for itself, so that who knocks without a token hides nothing else.
+        # Separate counts, so that many requests without a token don't hide other refusals.
         self._logins = RefusalCount(audit, "login", "logins refused", clock)
         self._nobody = RefusalCount(audit, "refusal", "requests refused", clock)
         self._known = RefusalCount(audit, "refusal", "requests of known callers refused", clock)
         audit.before_close(self.flush)
 
     def __call__(self, scope: Scope, status: int, seconds: float, route: str | None) -> None:
-        """Note the request if it is one to note. `route` is the path of its route: the rest may be anything."""
+        """Record the request if required. `route` is the path of its route; the rest of the path is not recorded."""
         if self._audit.log is None:
             return
         kind, what = scope.get(AUDIT) or (None, "")
@@ -223,7 +221,7 @@ class RequestAudit:
             self._note(scope, "call", _request_name(scope, route), status, seconds)
 
     async def begin_forwarded(self, scope: Scope, route: str) -> None:
-        """Note that a request of another replica begins, where the log is required. Raises HttpError (503)."""
+        """Record that a request of another replica begins, if the log is required. Raises HttpError (503)."""
         if UNLOGGED in scope["log"]:
             return
         try:
@@ -232,7 +230,7 @@ class RequestAudit:
             raise HttpError(503, "audit_unavailable", f"Nothing was done: {error}.") from None
 
     def flush(self) -> None:
-        """Note how many were only counted until now."""
+        """Record the refusals that were only counted until now."""
         for one in (self._logins, self._nobody, self._known):
             one.flush()
 
@@ -250,23 +248,23 @@ class RequestAudit:
 
 
 def _request_name(scope: Scope, route: str | None) -> str:
-    """Return the method and the route. A path that a client chose is not repeated."""
+    """Return the method and the route, without the path that the client chose."""
     path = scope["path"] if FORWARDED in scope and route == CLUSTER_PATH else route or "(unknown path)"
     return f"{scope['method'][:10]} {path}"
 
 
 def _origin(scope: Scope) -> dict[str, str]:
-    """Return the fields that say where a request comes from, and its id if one replica forwarded it to another."""
-    if (told := scope.get(FORWARDED)) is not None:
-        return {"address": told.address, "via": "replica", "client": told.sender, "id": scope[FORWARD_ID]}
+    """Return the fields with the address of the client, and the id of a request forwarded between replicas."""
+    if (forwarded := scope.get(FORWARDED)) is not None:
+        return {"address": forwarded.address, "via": "replica", "client": forwarded.sender, "id": scope[FORWARD_ID]}
     client = scope.get("client")
     return {"address": str(client[0]) if client else "", "via": "http", "id": scope.get(FORWARD_ID, "")}
 
 
 class RefusalCount:
-    """Refusals of one kind. Those beyond a number in a window are counted, and one line says how many they were.
+    """A counter of refusals of one kind. Beyond a number per window, one line has the number of further refusals.
 
-    The line is written when the window has ended, whether another request comes or not, and when the log is closed.
+    The line is written when the window ends, even without further requests, and when the log is closed.
     """
 
     def __init__(self, audit: "AppAudit", kind: "AuditKind", what: str, clock: Callable[[], float]) -> None:
@@ -274,13 +272,13 @@ class RefusalCount:
         self._kind: AuditKind = kind
         self._what = what
         self._clock = clock
-        self._lock = Lock()  # the timer has a thread of its own
+        self._lock = Lock()  # the timer has its own thread
         self._window_began = 0.0
         self._in_window = self._left_out = 0
         self._timer: Timer | None = None
 
     def is_noted(self) -> bool:
-        """Return whether there is a line for one more refusal. If not, it is counted."""
+        """Return whether another refusal gets its own line. If not, count it."""
         now = self._clock()
         if now - self._window_began >= WINDOW_S:
             self.flush()
@@ -293,7 +291,7 @@ class RefusalCount:
             if self._timer is None:
                 timer = Timer(self._window_began + WINDOW_S - now, self.flush)
                 timer.daemon = True
-                with suppress(RuntimeError):  # no thread is left: the next window says it
+                with suppress(RuntimeError):  # no thread available: the next window records the number
                     timer.start()
                     self._timer = timer
         return False
@@ -306,5 +304,5 @@ class RefusalCount:
                 self._timer = None
         if count:
             what = f"{count} more {self._what}"
-            counted = {"principal": NOBODY, "address": "", "trace": None}  # of many requests
+            counted = {"principal": NOBODY, "address": "", "trace": None}  # for many requests
             self._audit.record(self._kind, what, outcome="refused", via="http", **counted)

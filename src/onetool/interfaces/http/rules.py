@@ -1,11 +1,11 @@
-"""Decides from the head of a request whether this server is meant: Host, Origin and Sec-Fetch-Site; and CORS.
+"""Checks of the headers Host, Origin and Sec-Fetch-Site, and CORS.
 
-Host is checked first. With DNS rebinding, a hostile page counts as same-origin for the browser, but it can't change the
-Host header that the browser sends: its own host name, which is not one of this server's names.
+Host is checked first. With DNS rebinding, a hostile page has the same origin for the browser, but it can't change the
+Host header: the browser sends the page's host name, which is not a name of this server.
 
-A browser sends no Origin header with images, scripts, frames and links. It sends Sec-Fetch-Site with every request, and
-no page can change that header. Pages whose origin stands in `http.origins` get CORS headers, so that they may read the
-response; all others are refused.
+Browsers send no Origin header with images, scripts, frames and links, but Sec-Fetch-Site with every request, which
+pages can't change. Pages whose origin is in `http.origins` get CORS headers, so that they can read the response; all
+others are refused.
 """
 
 import asyncio
@@ -32,27 +32,27 @@ _AUTHORITY = re.compile(r"(\[[0-9a-fA-F:.]+\]|[^\s\[\]:/@?#\\]+)(?::([0-9]{1,5})
 
 
 class Authority(NamedTuple):
-    """A host name or address, and its port if one was given."""
+    """A host name or address, and its port if given."""
 
     name: str
     port: int | None
 
 
 class Origin(NamedTuple):
-    """Where a page came from. Its port is the usual one of the scheme, where none was given."""
+    """The origin of a page. The port defaults to that of the scheme."""
 
     scheme: str
     name: str
     port: int | None
 
     def is_at(self, host: Authority) -> bool:
-        """Return whether the page came from this host. TLS may end at a proxy: only the page knows the scheme."""
+        """Return whether the origin has this host. TLS may end at a proxy, so the scheme is not compared."""
         usual = USUAL_PORTS.get(self.scheme)
         return usual is not None and (self.name, self.port) == (host.name, usual if host.port is None else host.port)
 
 
 def read_authority(text: str) -> Authority | None:
-    """`Example.com.:80` -> example.com and 80; None when it is not a host."""
+    """Parse a host: `Example.com.:80` -> example.com and 80; None if it is not a host."""
     match = _AUTHORITY.fullmatch(text)
     if match is None:
         return None
@@ -66,7 +66,7 @@ def read_authority(text: str) -> Authority | None:
 
 
 def read_origin(text: str) -> Origin | None:
-    """`https://Example.com` -> https, example.com and 443; None when it is not an origin, as `null` is none."""
+    """Parse an origin: `https://Example.com` -> https, example.com and 443; None if invalid, such as `null`."""
     scheme, _, rest = text.lower().partition("://")
     place = read_authority(rest)
     if place is None:
@@ -74,58 +74,58 @@ def read_origin(text: str) -> Origin | None:
     return Origin(scheme, place.name, USUAL_PORTS.get(scheme) if place.port is None else place.port)
 
 
-# Sec-Fetch-Site, and the refusal of pages of other origins
+# Sec-Fetch-Site, and refusing pages of other origins
 
 
-MAX_HEADER = 100  # characters of a header that an answer repeats
-_OWN_SITES = (None, b"same-origin", b"none")  # no browser, a page of this server, somebody who typed the address
+MAX_HEADER = 100  # characters of a header that are repeated in a response
+_OWN_SITES = (None, b"same-origin", b"none")  # no browser, a page of this server, a typed address
 _NAVIGATION = ((b"sec-fetch-mode", b"navigate"), (b"sec-fetch-dest", b"document"))
 _ORIGIN = re.compile(r"([a-zA-Z][\w+.-]*://(?:\[[0-9a-fA-F:.]+\]|[\w.-]+)(?::[0-9]{1,5})?)(?:[/?#]|$)", re.ASCII)
 
 
-def check_fetch_site(said: bytes | None, origin: bytes | None, scope: Scope, is_page: bool) -> None:
-    """Check the header Sec-Fetch-Site, `said`. Links from other sites are allowed where `is_page` is true."""
+def check_fetch_site(site: bytes | None, origin: bytes | None, scope: Scope, is_page: bool) -> None:
+    """Check the header Sec-Fetch-Site, `site`. If `is_page` is true, links from other sites are allowed."""
     headers: list[tuple[bytes, bytes]] = scope["headers"]
     is_link = is_page and all([value for name, value in headers if name == one] == [want] for one, want in _NAVIGATION)
-    if said in _OWN_SITES or is_link:
+    if site in _OWN_SITES or is_link:
         return
     referer = next((value for name, value in headers if name == b"referer"), b"")
     raise foreign_origin_error(referer if origin is None else origin)
 
 
 def foreign_origin_error(page: bytes) -> HttpError:
-    """Return the error for a page of another origin. `page` is its origin or URL, if known."""
+    """Return the error for a page of another origin. `page` is the page's origin or URL, if known."""
     text = page[:MAX_HEADER].decode("latin-1")
     found = _ORIGIN.match(text)
     who, add = (found[1], f'"{found[1]}"') if found else (repr(text), "its origin (scheme://host:port)")
     if text == "null":
-        who, add = "files and of frames without an origin ('null')", "the origin of a server that they come from"
+        who, add = "files and of frames without an origin ('null')", "the origin of the server that serves them"
     whose = f"Pages of {who}" if text else "Pages of other origins"
-    hint = f"add {add} to http.origins in the config of `onetool serve` if they should"
+    hint = f"to allow them, add {add} to http.origins in the config of `onetool serve`"
     return HttpError(403, "bad_origin", f"{whose} may not use this server; {hint}.")
 
 
-# Host, Origin, and who it is
+# Host, Origin, and the caller
 
 
 _PROXY_HEADERS = (b"forwarded", b"via", b"x-real-ip")
 
 
 def is_forwarded(scope: Scope) -> bool:
-    """Return whether a proxy has sent this request: then the address of the client says nothing."""
+    """Return whether a proxy sent this request: then the client's address is unknown."""
     return any(name in _PROXY_HEADERS or name.startswith(b"x-forwarded-") for name, _ in scope["headers"])
 
 
 class AccessRules:
-    """The access rules of one server. Built at start and at each reload, then only read."""
+    """The access rules of a server. Built at start and at each reload, then immutable."""
 
     def __init__(self, http: "HttpConfig", address: BoundAddress, credentials: Credentials | None = None) -> None:
-        """Check requests to an address. Without `credentials` only the token of the config counts."""
+        """Check requests to an address. Without `credentials` only the config's token is accepted."""
         own = {*LOOPBACK, *filter(None, (_name(name) for name in (address.host, *address.addresses)))} - set(WILDCARDS)
         self._own = own
         self._port = address.port
         self._everywhere = not set(WILDCARDS).isdisjoint(address.addresses)
-        # The public address is a name of this server, too.
+        # The host of the public URL is a name of this server, too.
         hosts = (*http.hosts, *([urlsplit(http.url).netloc] if http.url else []))
         self._further = frozenset(filter(None, map(read_authority, hosts)))
         self._origins = frozenset(filter(None, (read_origin(origin.rstrip("/")) for origin in http.origins)))
@@ -141,17 +141,17 @@ class AccessRules:
         if host in self._usual:
             return
         if host is None or host is DUPLICATE:
-            raise HttpError(421, "bad_host", "A request needs one Host header, and no more than one.")
+            raise HttpError(421, "bad_host", "A request needs exactly one Host header.")
         named = read_authority(host.decode("latin-1"))
         if named is None or not self._is_ours(named, server):
             shown = host[:MAX_HEADER].decode("latin-1")
-            hint = "add it to http.hosts in the config of `onetool serve` if it is meant to be one"
+            hint = "to allow it, add it to http.hosts in the config of `onetool serve`"
             raise HttpError(421, "bad_host", f"{shown!r} is not a name of this server; {hint}.")
 
     def check_origin(self, origin: bytes | None, host: bytes | None) -> bytes | None:
         """Check the Origin header. Returns the origin if `http.origins` allows it to read the response."""
         if origin is None:
-            return None  # no browser, or a page that asks for nothing but a look
+            return None  # not a browser, or a simple GET of a page
         page = read_origin(origin.decode("latin-1"))
         if page in self._origins:
             return origin
@@ -162,11 +162,11 @@ class AccessRules:
 
     @property
     def needs_login(self) -> bool:
-        """Whether people sign in here."""
+        """Whether people have to sign in."""
         return self.credentials.needed
 
     async def authenticate(self, authorization: bytes | None, scope: Scope) -> Principal:
-        """Return who a request comes from. A JWT that was not seen before is verified. Raises HttpError."""
+        """Return the caller of a request. Verifies new JWTs. Raises HttpError."""
         try:
             return self.identify(authorization, scope, self._look())
         except HttpError:
@@ -175,7 +175,7 @@ class AccessRules:
             return found
 
     async def verify(self, authorization: bytes | None, scope: Scope) -> Principal | None:
-        """Return whose JWT this is; None if it isn't one. `identify` knows it then. Raises HttpError."""
+        """Verify a JWT and return its principal, so that `identify` knows it; None if not a JWT. Raises HttpError."""
         try:
             return await self.credentials.verify(authorization)
         except JwtError as error:
@@ -184,7 +184,7 @@ class AccessRules:
             raise self._with_challenge(refused, authorization, scope) from None
 
     def identify(self, authorization: bytes | None, scope: Scope, stored: "TokenView | None" = None) -> Principal:
-        """Return who a request comes from, of those who are known. Raises HttpError (401, 403)."""
+        """Return the caller of a request, without verifying new JWTs. Raises HttpError (401, 403)."""
         is_local = authorization is None and self.credentials.local is not None and self._is_local(scope)
         try:
             return self.credentials.identify(authorization, stored, is_local)
@@ -192,7 +192,7 @@ class AccessRules:
             raise self._with_challenge(refused, authorization, scope) from None
 
     def _is_local(self, scope: Scope) -> bool:
-        """Return whether a request comes straight from this machine: through no proxy, and not from another's page."""
+        """Return whether a request comes directly from this machine: without a proxy, and not from a foreign page."""
         head = scope[HEAD]
         named = read_authority(head.get(b"host", b"").decode("latin-1"))
         if named is None or not is_loopback_name(named.name) or is_forwarded(scope):
@@ -200,14 +200,14 @@ class AccessRules:
         return self.check_origin(head.get(b"origin"), head.get(b"host")) is None
 
     def _look(self) -> "TokenView | None":
-        """Return the stored tokens. The requests of one turn of the loop share a look: all have come before it."""
+        """Return the stored tokens. Requests in the same turn of the loop share one read."""
         if self._looked is None:
             self._looked = self.credentials.stored_tokens()
             asyncio.get_running_loop().call_soon(setattr, self, "_looked", None)
         return self._looked
 
     def _with_challenge(self, refused: HttpError, authorization: bytes | None, scope: Scope) -> HttpError:
-        """Return the refusal with a header that tells clients where to get a token."""
+        """Return the error with a header that tells clients where to get a token."""
         if self.credentials.jwt is not None:
             error = None if authorization is None else JwtError("invalid_token", str(refused))
             refused.headers = [challenge(self.http, scope, error)]
@@ -218,13 +218,13 @@ class AccessRules:
             return True
         if named.port not in (None, self._port):
             return False
-        # Listening everywhere: an address that the client has really connected to is not a name that could be rebound.
+        # When listening on all addresses: the address that the client connected to can't be a rebound name.
         return named.name in self._own or (self._everywhere and server is not None and named.name == _name(server))
 
 
 def _name(host: str) -> str | None:
     """Return a configured or bound host in the spelling of `Authority`."""
-    bare = host.partition("%")[0]  # a zone is this machine's own business, and is in no Host header
+    bare = host.partition("%")[0]  # a zone is local to this machine and never in a Host header
     named = read_authority(f"[{bare}]" if ":" in bare else bare)
     return named.name if named else None
 

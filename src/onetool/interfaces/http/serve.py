@@ -1,4 +1,4 @@
-"""Starts the HTTP server of an app: binds sockets, builds the ASGI app with its routes, and follows config reloads."""
+"""Start the HTTP server of an app: bind sockets, build the ASGI app with its routes, and follow config reloads."""
 
 import asyncio
 import logging
@@ -63,11 +63,11 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("onetool.serve")
 
-ASK_BODY_FACTOR = 2  # a question may have 5 MiB of files, which base64 makes larger by a third
+ASK_BODY_FACTOR = 2  # a question may have 5 MiB of files, which base64 enlarges by a third
 READY_PATH = "/readyz"
-STARTING = "The tokens in the database could not be read yet, so that nobody knows who may call: the log says why."
-CUT_OFF = "This replica can't reach the database, and another one can: send requests to the others."
-CLOSED = "The stored tokens can't be read, or are lost, so that none of them is accepted: the log says what to do."
+STARTING = "The tokens in the database could not be read yet, so callers can't be checked: the log says why."
+CUT_OFF = "This replica can't reach the database, but other replicas can: send requests to them."
+CLOSED = "The stored tokens can't be read or are lost, so none is accepted: the log says what to do."
 HEALTH_BODY = msgspec.json.encode({"status": "ok", "version": __version__})
 
 
@@ -80,8 +80,8 @@ def build_app(
     cluster: "Cluster | None" = None,
     links: "ServedLinks | None" = None,
 ) -> HttpApp:
-    """Return the ASGI app with all routes. `mcp` is an ASGI app that may have `stop()` and `reload()`; `url` gives the
-    address by which clients reach the server. With a `cluster` it is one of several replicas. `links` open its page.
+    """Return the ASGI app with all routes. `mcp` is an ASGI app that may have `stop()` and `reload()`; `url` returns
+    the address of the server for clients. With a `cluster`, it is one of several replicas. `links` open its page.
     """
     app.keep_database()
     place, database = app.runtime.documents("page_sessions", "at once"), app.database
@@ -117,8 +117,8 @@ def credentials_for(
     address: BoundAddress | None = None,
     links: "ServedLinks | None" = None,
 ) -> Credentials:
-    """Return what the config in force accepts. With an allow-list the server is for calls only, unless it says so.
-    What the ones `before` know is kept: the keys of the same issuer, and which tokens were seen.
+    """Return the credentials of the current config. With an allow-list the server is calls-only, unless http.admin is
+    set. Keeps what the credentials `before` know: the keys of the same issuer and the memory of tokens.
     """
     http = app.config.http
     calls_only = http.admin is False or (is_limited and http.admin is None)
@@ -132,7 +132,7 @@ def credentials_for(
 
 
 def is_for_this_machine(app: "App", address: BoundAddress) -> bool:
-    """Return whether only this machine reaches the server, and it is not one of a cluster."""
+    """Return whether only this machine can reach the server, and it is not part of a cluster."""
     return bool(address.addresses) and is_loopback(address.addresses) and app.config.cluster is None
 
 
@@ -146,7 +146,7 @@ def _jwt_verifier(app: "App", before: "JwtVerifier | None") -> "JwtVerifier | No
 
 
 def known_tokens(app: "App", memory: "TokenMemory | None" = None) -> KnownTokens:
-    """Return the named tokens. Without `memory`, they share that of the app: what is wrong is logged once."""
+    """Return the named tokens. Without `memory`, they share the app's, so that errors are logged only once."""
     place = app.runtime.documents("tokens", "at once")
     return KnownTokens(
         app.config.http.tokens, token_store(app.config, place, memory or app.runtime.tokens.store.memory)
@@ -162,7 +162,7 @@ def _api_routes(
 ) -> list[Route]:
     """Return the routes of the REST API. Its refusals are problem documents."""
     route = partial(Route, write_error=problem_body, error_type=PROBLEM_TYPE)
-    metrics = MetricsApp(app, rules, cluster)  # checks its callers itself
+    metrics = MetricsApp(app, rules, cluster)  # it checks its callers itself
     rest = LazyRoute(lambda: _rest(app, allowed, cluster))
     call, ask = LazyRoute(lambda: _call(app, allowed)), LazyRoute(lambda: _ask(app, allowed, cluster))
     status = LazyRoute(lambda: _status(app, url, lambda: rules().needs_login, allowed))
@@ -178,7 +178,7 @@ def _api_routes(
 
 
 def shared_rates(app: "App") -> "PrincipalRates | None":
-    """Return rates that all replicas share; None if this process counts for itself."""
+    """Return the rates shared by all replicas; None if this process counts alone."""
     if (windows := app.runtime.databases.rates()) is None:
         return None
     return SharedRates(windows)
@@ -190,7 +190,7 @@ def _page_routes(
     sessions: LoginSessions,
     windows: "SharedWindows | None",
 ) -> list[Route]:
-    """Return the page for people, and where they sign in. All of it is open: it holds no data."""
+    """Return the routes of the page and of signing in. They are public, because they contain no data."""
 
     def text(scope: Scope) -> str:
         return connect_text(url(scope), rules().needs_login)
@@ -204,7 +204,7 @@ def _page_routes(
 
 
 def client_url(app: "App", address: BoundAddress) -> str:
-    """Return where clients reach this server: http.url, behind a proxy or a balancer; else where it listens."""
+    """Return the URL of this server for clients: http.url (behind a proxy or balancer), or the listening address."""
     return app.config.http.url.rstrip("/") if app.config.http.url else address.url
 
 
@@ -232,7 +232,7 @@ def server_facts(app: "App", address: BoundAddress, allowed: Collection[str] | N
 def follow_config(
     app: "App", address: BoundAddress, http_app: HttpApp, allowed: Collection[str] | None = None
 ) -> Callable[[], None]:
-    """Apply the access rules of every new config. The address does not change."""
+    """Apply the access rules of every new config. The listening address does not change."""
     in_force = app.config
 
     def changed() -> None:
@@ -249,7 +249,7 @@ def follow_config(
         request_log.enable_access_log(http.access_log)
         credentials = credentials_for(app, before.sessions, allowed is not None, before, address)
         if (own := current_admission.get()) is not None:
-            own.task = None  # the request that reloads is answered, whatever its caller may do from now on
+            own.task = None  # the request that reloads is answered, even if its caller loses access
         http_app.rules = AccessRules(http, address, credentials)
         before.give_way_to(credentials)
         http_app.max_body = http.max_body_mb * 1024**2
@@ -261,7 +261,7 @@ async def reload_app(app: "App", mcp: Any) -> None:
     """Reload the config and the tools, and log it after clients were notified."""
     before = app.config
     await mcp.reload()
-    if app.config is not before:  # else it can't be used, which has been told
+    if app.config is not before:  # otherwise the config is invalid, which was logged
         log.info("Reloaded: %d tools", app.catalog.count())
 
 
@@ -326,14 +326,13 @@ async def _health(_scope: Scope, _receive: Receive, send: Send) -> None:
 def _readiness(app: "App", site: Callable[[], HttpApp], cluster: "Cluster | None") -> Asgi:
     """Return the app of GET /readyz: whether a balancer should send requests here.
 
-    While the database is away for all replicas, they stay ready, because their tools go on working. A replica that
-    alone has lost it isn't ready: the others know more. Neither is one that has not reached the database yet, since
-    nobody knows before whose tokens count, nor after `state.db` was lost. A shared database that lost its tokens must
-    not take all replicas out.
+    While no replica can reach the database, all stay ready, because their tools continue to work. A replica is not
+    ready if only it can't reach the database; before it has first reached the database, because valid tokens are
+    unknown; and after `state.db` was lost. A shared database that lost its tokens must not take out all replicas.
     """
 
     async def answer(scope: Scope, _receive: Receive, send: Send) -> None:
-        scope["log"][UNLOGGED] = True  # balancers ask every second
+        scope["log"][UNLOGGED] = True  # balancers poll every second
         found = {"status": "ready"}
         tokens = await asyncio.to_thread(site().rules.credentials.stored_tokens)
         if tokens is not None and app.config.database is not None and tokens.is_away:
@@ -343,7 +342,7 @@ def _readiness(app: "App", site: Callable[[], HttpApp], cluster: "Cluster | None
         if app.config.database is not None and cluster is not None and await cluster.is_cut_off():
             found = {"status": "cut_off", "message": CUT_OFF}
         if site().is_draining:
-            found = {"status": "draining", "message": "This server stops in a moment: send requests to others."}
+            found = {"status": "draining", "message": "This server is about to stop: send requests to other servers."}
         is_ready = found["status"] == "ready"
         if app.config.database is not None and (database := app.database) is not None:
             found["database"] = "away" if database.is_away else "ok"
@@ -360,7 +359,7 @@ _RANDOM_VALUE_HINT = (
     "openssl rand -hex 32 | onetool auth set ONETOOL_TOKEN; or give everybody a token of their own: "
     "onetool tokens add NAME"
 )
-WARM_AFTER_S = 0.2  # those who wait for the address come first
+WARM_AFTER_S = 0.2  # clients waiting for the address come first
 
 
 def serve_app(
@@ -374,11 +373,11 @@ def serve_app(
     drain_s: float | None = None,
     on_reload: Callable[[], AbstractContextManager[None]] = nullcontext,
 ) -> int:
-    """Serve until a signal says to stop; gives that signal.
+    """Serve until a signal stops the server; return the signal.
 
-    `cluster` makes it one of several; without it, the config's `database` and `cluster` do. `drain_s` is how long
-    requests are still taken after SIGTERM; None: some seconds where a balancer sends them. A reload that a signal asks
-    for is done within `on_reload()`.
+    `cluster` makes it one of several replicas; default: the config's `database` and `cluster`. `drain_s` is how long
+    requests are still accepted after SIGTERM; None: some seconds behind a balancer. A reload requested by a signal runs
+    within `on_reload()`.
     """
     if is_loopback(address.addresses):
         app.follow_settings()
@@ -400,7 +399,7 @@ def serve_app(
 
     def started() -> None:
         if links is not None:
-            at_end.callback(links.begin())  # from now on `onetool page` finds it
+            at_end.callback(links.begin())  # from now on `onetool page` finds the server
         print_line(greeting(server_facts(app, address, allowed)))
         _warm(app)
         for call in () if shared is None else shared.on_serving:
@@ -430,7 +429,7 @@ def _start_logs(app: "App", replica: str | None) -> None:
 
 
 def _page_links(app: "App", address: BoundAddress, secret: bytes) -> "ServedLinks | None":
-    """Return the links that open the page; None if others could reach it. `secret` is that of all workers."""
+    """Return the links that open the page; None if others could reach it. All workers share `secret`."""
     if not is_for_this_machine(app, address):
         return None
     from onetool.services.page_links import PageLinks, ServedLinks
@@ -439,7 +438,7 @@ def _page_links(app: "App", address: BoundAddress, secret: bytes) -> "ServedLink
 
 
 def _warm(app: "App") -> None:
-    """Load in the background what the first requests need."""
+    """Load what the first requests need, in the background."""
     loop = asyncio.get_running_loop()
     run_later(WARM_AFTER_S, lambda: app.runtime.warm())
     loop.run_in_executor(None, _warm_bundles, app)
@@ -447,12 +446,12 @@ def _warm(app: "App") -> None:
 
 
 def _warm_bundles(app: "App") -> None:
-    if app.catalog.warm_bundles():  # then somebody will ask for them
+    if app.catalog.warm_bundles():  # requests for them are likely
         import onetool.interfaces.rest.app  # noqa: F401  # pyright: ignore[reportUnusedImport]
 
 
 def _cluster(app: "App", settings: "ClusterSettings | None") -> "tuple[Cluster, SharedRequests] | tuple[None, None]":
-    """Make this process one of several, by these settings or by the config. The database has the tables already."""
+    """Make this process one of several, by these settings or the config. The database has the tables already."""
     if settings is None:
         if (config := app.config.cluster) is None or (database := app.database) is None:
             return None, None
@@ -468,14 +467,14 @@ def _cluster(app: "App", settings: "ClusterSettings | None") -> "tuple[Cluster, 
     cluster = Cluster(settings)
     if not settings.is_one_machine:
         Drift(cluster, app)
-    is_own = app.config.database is None  # of the workers of this machine, and of nobody else
+    is_own = app.config.database is None  # only for the workers of this machine
     app.share_rates(lambda: len(cluster.members.alive()), settings.database if is_own else None)
     SharedServers(cluster, app)
     return cluster, SharedRequests(cluster)
 
 
 def bind_address(app: "App", host: str, port: int) -> BoundAddress:
-    """Bind the sockets. Raises ConfigError where other machines could connect and there is no token."""
+    """Bind the sockets. Raises ConfigError if other machines could connect and there is no token."""
     addresses = resolve(host)
     if not is_loopback(address for _, address in addresses) and (
         lacks := missing_token(app.config.http, known_tokens(app))

@@ -1,9 +1,9 @@
-"""uvicorn around a site: start, signals, and a stop that lets requests finish.
+"""Run an app with uvicorn: start, signals, and a stop that lets requests finish.
 
-SIGTERM           with a time to drain: requests are still taken, and balancers are told to send them elsewhere; with a
-                  time to finish: other replicas are served until all that is under way is done; then:
-SIGTERM, SIGINT   no new connections, streams are told to end, requests have some seconds; a second one: at once
-SIGHUP            read the config again; where the terminal that we were started from is gone, stop
+SIGTERM           with a drain time: requests are still accepted, and balancers are told to send them elsewhere; with a
+                  finish time: other replicas are served until all current requests are done; then:
+SIGTERM, SIGINT   no new connections, streams are ended, requests have some seconds; a second signal: stop at once
+SIGHUP            read the config again; stop if the terminal that started the server is gone
 """
 
 import asyncio
@@ -28,15 +28,16 @@ from onetool.interfaces.http.listen import BoundAddress, refuse_new
 
 log = logging.getLogger("onetool.serve")
 
-STOP_TIMEOUT_S = 5  # for requests under way, when the server stops
+STOP_TIMEOUT_S = 5  # for current requests, when the server stops
 MAX_FILES = 65_536
-THREADS = 64  # for work that waits: for a disk, a lock, a name server. A few who wait long must not hold up the others
-# The interpreter's own 700 would look for cycles several times a second under load, and find none: a tenth of a call.
+THREADS = 64  # for work that waits for a disk, a lock or a name server. A few long waits must not delay other work
+# The default of 700 would search for cycles several times a second under load and find none, which costs a tenth of a
+# call.
 SERVING_GC = (10_000, 10, 10)
-LATE_S = 1  # for requests that are not done after the time to finish
+LATE_S = 1  # for requests that are not done after the finish time
 LOOK_S = 0.02
-HANDSHAKE_S = 0.1  # for those who are about to be connected
-WARM_S = 5.0  # until what is loaded in the background after the start is there
+HANDSHAKE_S = 0.1  # for clients that are connecting
+WARM_S = 5.0  # until the background loading after the start is done
 
 Reload = Callable[[], Awaitable[None] | None]
 
@@ -55,23 +56,23 @@ def serve(
     parting_s: float = 0.0,
     is_last: Callable[[], bool] = lambda: True,
 ) -> int:
-    """Serve until a signal says to stop; gives that signal. `started` is called when clients can connect.
+    """Serve until a signal stops the server; return the signal. `started` is called when clients can connect.
 
-    `further` is a Unix socket to listen on, too. `drain_s`: so long after SIGTERM requests are still taken. `finish_s`:
-    so long after that the server listens, until all that is under way is done. `patience_s` is for requests after
-    that. `parting_s`: so long clients are waited for that keep their connections, and may be about to ask; the answer
-    tells them that it was the last one there. `is_last`: whether no other process takes who connects to these sockets
-    after this one has stopped.
+    `further` is an additional Unix socket to listen on. `drain_s` is how long requests are still accepted after
+    SIGTERM; `finish_s` how long the server then listens at most, until all current requests are done; `patience_s` the
+    timeout of requests after that. `parting_s` is how long to wait for clients with open connections that may be about
+    to send a request; the response then closes the connection. `is_last` returns whether no other process accepts
+    connections on these sockets after this one has stopped.
     """
     limits = limits or ConnectionLimits(connections=min(ConnectionLimits().connections, _raise_file_limit() * 3 // 4))
-    logging.getLogger("uvicorn").setLevel(logging.CRITICAL)  # the site tells what there is to tell
+    logging.getLogger("uvicorn").setLevel(logging.CRITICAL)  # the app does the logging
     handlers = logging.getLogger("onetool").handlers
-    logging.getLogger("asyncio").handlers = list(handlers)  # else it would write lines that are no JSON
+    logging.getLogger("asyncio").handlers = list(handlers)  # otherwise it would write lines that are not JSON
     config = _config(http_app, limits, patience_s)
     server = _Server(config, http_app, started, reload, further, (drain_s, finish_s), parting_s, is_last)
     try:
         from uvloop import new_event_loop
-    except ImportError:  # there is none for this system
+    except ImportError:  # not available on this system
         new_event_loop = None
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
         runner.run(server.serve(list(address.sockets)))
@@ -89,7 +90,7 @@ def _config(http_app: HttpApp, limits: ConnectionLimits, patience_s: int) -> uvi
         lifespan="on",
         log_config=None,
         access_log=False,
-        proxy_headers=False,  # anybody could write these, and the log would believe them
+        proxy_headers=False,  # anybody can set these headers
         server_header=False,
         timeout_keep_alive=limits.idle_s,
         timeout_graceful_shutdown=patience_s,
@@ -132,7 +133,7 @@ class _Server(uvicorn.Server):
         }
         if hasattr(signal, "SIGHUP"):
             handlers[signal.SIGHUP] = self._hang_up
-        with suppress(NotImplementedError):  # on Windows there is Ctrl-C only, and that cancels what runs
+        with suppress(NotImplementedError):  # Windows has only Ctrl-C, which cancels what runs
             for number, handler in handlers.items():
                 loop.add_signal_handler(number, handler)
         yield
@@ -143,13 +144,13 @@ class _Server(uvicorn.Server):
         if self._further is not None:
             loop = asyncio.get_running_loop()
             self.servers.append(await loop.create_unix_server(self._protocol, sock=self._further))
-        gc.freeze()  # what start-up made stays; no collection has to look at it again
+        gc.freeze()  # objects from the start stay, so collections can skip them
         gc.set_threshold(*SERVING_GC)
-        asyncio.get_running_loop().call_later(WARM_S, gc.freeze)  # … nor at what came after it
+        asyncio.get_running_loop().call_later(WARM_S, gc.freeze)  # … and those loaded after it
         self._on_start()
 
     def _protocol(self) -> asyncio.Protocol:
-        """Return a protocol for a connection, made the way uvicorn makes those of its own sockets."""
+        """Return a protocol for a connection, configured the way uvicorn configures its own."""
         made: Any = self.config.http_protocol_class
         loop = asyncio.get_running_loop()
         return made(config=self.config, server_state=self.server_state, app_state=self.lifespan.state, _loop=loop)
@@ -164,7 +165,7 @@ class _Server(uvicorn.Server):
     async def shutdown(self, sockets: Any = None) -> None:
         listening = [one.dup() for one in sockets or ()] if self._parting_s and not self.force_exit else []
         for server in self.servers:
-            server.close()  # nobody new, before those who are there are told
+            server.close()  # no new connections, before the others are notified
         if listening:
             self._http_app.drain()
             await self._take_last(listening)
@@ -172,16 +173,16 @@ class _Server(uvicorn.Server):
         try:
             async with asyncio.timeout(STOP_TIMEOUT_S):
                 await self._http_app.stop()
-        except Exception as error:  # noqa: BLE001 - whatever goes wrong, we stop
-            log.error("Streams could not be told to end: %s: %s", type(error).__name__, error)
+        except Exception as error:  # noqa: BLE001 - the server must stop anyway
+            log.error("Streams could not be ended: %s: %s", type(error).__name__, error)
         await super().shutdown(sockets)
-        if tasks := self.server_state.tasks:  # they were cancelled, and have a last word to say
-            patience = self.config.timeout_graceful_shutdown
-            log.warning("Stopped with %d requests still under way after %d s", len(tasks), patience)
+        if tasks := self.server_state.tasks:  # they were cancelled and may still send a response
+            timeout = self.config.timeout_graceful_shutdown
+            log.warning("Stopped with %d requests still under way after %d s", len(tasks), timeout)
             await asyncio.wait(tasks, timeout=1)
 
     async def _take_last(self, listening: list[socket.socket]) -> None:
-        """Take those who have connected and wait in the system's queue: if no other process listens, it drops them."""
+        """Accept the clients in the system's queue, which it drops if no other process listens."""
         taken: list[socket.socket] = []
         if self._is_last():
             for one in listening:
@@ -189,7 +190,7 @@ class _Server(uvicorn.Server):
             await asyncio.sleep(HANDSHAKE_S)
         for one in listening:
             one.setblocking(False)
-            with one, suppress(OSError):  # BlockingIOError: nobody waits any more
+            with one, suppress(OSError):  # BlockingIOError: the queue is empty
                 while True:
                     taken.append(one.accept()[0])
         for client in taken:
@@ -197,10 +198,10 @@ class _Server(uvicorn.Server):
             await asyncio.get_running_loop().connect_accepted_socket(self._protocol, client)
 
     async def _part(self) -> None:
-        """Wait for clients that may be about to ask: what they send to a connection that we close would be lost."""
+        """Wait for clients that may be about to send a request, which a closed connection would lose."""
         clock = asyncio.get_running_loop().time
         until = clock() + self._parting_s
-        await asyncio.sleep(0)  # those who have just connected are known then
+        await asyncio.sleep(0)  # lets new connections register
         for one in self._clients():
             one.part()
         while any(one.may_ask() for one in self._clients()) and clock() < until and not self.force_exit:  # noqa: ASYNC110
@@ -211,7 +212,7 @@ class _Server(uvicorn.Server):
 
     def _stop(self, number: int) -> None:
         name = signal.Signals(number).name
-        self.force_exit = bool(self.signal)  # asked for the second time
+        self.force_exit = bool(self.signal)  # the second signal
         self.signal = self.signal or number
         if (self._drain_s or self._finish_s) and not self.force_exit and number == signal.SIGTERM:
             log.info("Stopping in %g s: %s", self._drain_s, name)
@@ -245,7 +246,7 @@ class _Server(uvicorn.Server):
                 await done
         except OneToolError as error:
             log.error("Not reloaded, the old config stays in force: %s", error)
-        except Exception as error:  # noqa: BLE001 - a reload that fails must not take the server with it
+        except Exception as error:  # noqa: BLE001 - a failed reload must not stop the server
             log.error("Not reloaded: %s: %s", type(error).__name__, error)
 
 
@@ -258,7 +259,7 @@ def _raise_file_limit() -> int:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = MAX_FILES if hard == resource.RLIM_INFINITY else min(hard, MAX_FILES)
     if soft != resource.RLIM_INFINITY and soft < wanted:
-        with suppress(OSError, ValueError):  # some systems have a lower limit than they say
+        with suppress(OSError, ValueError):  # some systems report a higher limit than they allow
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return MAX_FILES if soft == resource.RLIM_INFINITY else soft

@@ -1,6 +1,6 @@
-"""The client: what is known of it, its requests, and how a running call reaches it (progress, log messages, questions).
+"""Clients and their requests, and how running calls reach the client (progress, log messages, questions).
 
-What is known comes from `initialize`, or from the `_meta` of the request itself.
+Facts about a client come from `initialize`, or from the `_meta` of the request itself.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ MAX_NAME = 100
 
 
 class CallGapTimer:
-    """Measures how long a client waits between a result and its next call. One for each conversation."""
+    """A timer of how long a client waits between a result and its next call, for one conversation."""
 
     __slots__ = ("_answered", "_running")
 
@@ -46,29 +46,29 @@ class CallGapTimer:
         self._running = 0
 
     def call_started(self) -> float | None:
-        """Count a call that begins. Return the seconds since the last result, if no other call ran meanwhile."""
+        """Count the start of a call. Return the seconds since the last result, if no other call ran in between."""
         silent_since = None if self._running else self._answered
         self._running += 1
         self._answered = None
         return None if silent_since is None else monotonic() - silent_since
 
     def call_ended(self, has_result: bool) -> None:
-        """Count a call that has ended. Without a final result, the time until the next call is not measured."""
+        """Count the end of a call. Without a final result, the time until the next call is not measured."""
         self._running -= 1
         self._answered = monotonic() if has_result else None
 
 
 class RemoteClient(msgspec.Struct, kw_only=True):
-    """A connected client. `principal` is who it is; `name` is the name it gives itself."""
+    """A connected client. `principal` is its identity; `name` is the name that it reports."""
 
     revision: str = SESSION_REVISIONS[0]
     capabilities: Mapping[str, Any] = {}
     log_level: Level | None = "info"
     principal: Principal = LOCAL
     name: str = ""
-    menu: str | None = None  # the one it chose, if it did
-    wants_whole: bool = False  # large results whole, and no handles
-    is_stateless: bool = False  # each of its requests stands alone (2026-07-28)
+    menu: str | None = None  # the menu that it chose; None: the default
+    wants_whole: bool = False  # large results in full instead of handles
+    is_stateless: bool = False  # it sends stateless requests (2026-07-28)
     gap_timer: CallGapTimer = msgspec.field(default_factory=CallGapTimer)
 
     @property
@@ -84,7 +84,7 @@ class RemoteClient(msgspec.Struct, kw_only=True):
             return isinstance(extensions, Mapping) and what in extensions
         found = self.capabilities.get(what)
         if what == "elicitation" and isinstance(found, Mapping) and found:
-            return "form" in found  # one that can only send people to a web page can't show a form
+            return "form" in found  # some clients can only open a web page, not show a form
         return isinstance(found, Mapping)
 
     def wants(self, level: Level) -> bool:
@@ -92,7 +92,7 @@ class RemoteClient(msgspec.Struct, kw_only=True):
 
 
 def known_capabilities(capabilities: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Keep only the capabilities that we use: a client may send megabytes, and a session lasts."""
+    """Keep only the capabilities that we use: clients may send megabytes, and sessions last long."""
     if not capabilities:
         return capabilities
     known: dict[str, Any] = {name: {} for name in ("sampling", "roots") if isinstance(capabilities.get(name), dict)}
@@ -104,7 +104,7 @@ def known_capabilities(capabilities: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def client_name(info: Any) -> str:
-    """Return the name in a `clientInfo`, as far as it can be shown: it comes from outside."""
+    """Return the name in a `clientInfo`, made safe to show, because clients choose it."""
     name = info.get("name") if isinstance(info, dict) else None
     if not isinstance(name, str):
         return ""
@@ -119,7 +119,7 @@ def is_stateless_message(meta: Any) -> bool:
 
 
 def client_from_meta(meta: Any, known: RemoteClient) -> RemoteClient:
-    """Return the client of a stateless message (2026-07-28): its `_meta`, and what is known without that."""
+    """Return the client of a stateless message (2026-07-28), from its `_meta` and the facts known otherwise."""
     if not isinstance(meta, dict):
         raise JsonRpcError(
             INVALID_PARAMS, f"params._meta is missing: it must have {PROTOCOL_VERSION} and {CLIENT_CAPABILITIES}"
@@ -150,7 +150,7 @@ def client_from_meta(meta: Any, known: RemoteClient) -> RemoteClient:
 
 
 class BadAnswerError(Exception):
-    """The client's answer has not the form that the protocol or the question wants."""
+    """Raised when the client's answer doesn't match the protocol or the question."""
 
 
 def request_for(question: Question) -> dict[str, Any]:
@@ -178,7 +178,7 @@ def read_answer(question: Question, result: Any) -> Any:
             raise BadAnswerError("expected action: accept, decline or cancel")
         if not isinstance(content, dict):
             raise BadAnswerError("expected content: an object")
-        from onetool.core.schema import CompiledSchema  # the validator is for those who are answered
+        from onetool.core.schema import CompiledSchema  # the validator is loaded only for answers
 
         if problems := CompiledSchema(question.schema, closed=False).check(content):
             raise BadAnswerError("; ".join(map(str, problems)))
@@ -190,7 +190,7 @@ def read_answer(question: Question, result: Any) -> Any:
             raise BadAnswerError("expected content: what the model said")
         texts = [one["text"] for one in blocks if one.get("type") == "text" and isinstance(one.get("text"), str)]
         if not texts:
-            raise ToolFailure(f"the model answered with {blocks[0].get('type')} where a text was wanted")
+            raise ToolFailure(f"the model answered with {blocks[0].get('type')}; expected text")
         return "\n".join(texts)
     roots = result.get("roots")
     if not isinstance(roots, list) or not all(isinstance(root, dict) and "uri" in root for root in roots):
@@ -198,13 +198,13 @@ def read_answer(question: Question, result: Any) -> Any:
     return roots
 
 
-# The client as a running call sees it
+# The client of a running call
 
 AskClient = Callable[[Question], Awaitable[Any]]
 
 
 class ReplyChannel(Protocol):
-    """Sends notifications and requests to the client while one of its requests is being handled. For the event loop."""
+    """Sends notifications and requests to the client during one of its requests. Use it only on the event loop."""
 
     def notify(self, method: str, params: dict[str, Any]) -> None: ...
 
@@ -214,17 +214,17 @@ class ReplyChannel(Protocol):
 
 
 class ClientCaller(msgspec.Struct, eq=False, weakref=True):
-    """The client as one call sees it. Thread-safe: tools in threads use it, too."""
+    """The client of one call. Thread-safe, because tools in threads use it, too."""
 
     client: RemoteClient
     channel: ReplyChannel | None  # None while no client waits for the call
     progress_token: Any
-    ask_client: AskClient | None = None  # None: by a request of ours, which clients with a session take
+    ask_client: AskClient | None = None  # None: send a request, which clients with a session accept
     wants_whole: bool = False
     can_run: bool = True  # its menu has `run`
-    made: str = ""  # what the calls of a run came to that was cancelled
+    made: str = ""  # a summary of the calls of a cancelled run
     lacking: CannotAsk | None = None
-    calls: CallLog | None = None  # of code
+    calls: CallLog | None = None  # the calls made by code
     _loop: asyncio.AbstractEventLoop = msgspec.field(default_factory=asyncio.get_running_loop)
     _thread: int = msgspec.field(default_factory=get_ident)
     _last: float | None = None
@@ -265,7 +265,7 @@ class ClientCaller(msgspec.Struct, eq=False, weakref=True):
             if self.ask_client is not None:
                 return await self.ask_client(question)
             if self.channel is None:
-                raise ToolFailure("the call is over, and nobody is there to be asked")
+                raise ToolFailure("the call has ended, so the client can't be asked")
             try:
                 return read_answer(question, await self.channel.request(**request_for(question)))
             except JsonRpcError as error:
@@ -280,15 +280,15 @@ class ClientCaller(msgspec.Struct, eq=False, weakref=True):
             self._loop.call_soon_threadsafe(self._send_notification, method, params)
 
     def _send_notification(self, method: str, params: dict[str, Any]) -> None:
-        if self.channel is not None:  # else it comes from a handler that goes on though its time is up
+        if self.channel is not None:  # otherwise the handler continues after its timeout
             self.channel.notify(method, params)
 
 
-# One request, and lists that are returned in pages
+# Requests, and lists in pages
 
 MAX_TOKEN = 256
 _WORDS = {str: "a text", dict: "an object", int: "a whole number"}
-PAGE_SIZE = 1000  # everything at once, but for catalogues that would choke a client
+PAGE_SIZE = 1000  # usually all items, except for catalogues too large for a client
 
 
 class McpRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -299,10 +299,10 @@ class McpRequest(msgspec.Struct, frozen=True, kw_only=True):
     params: Mapping[str, Any]
     client: RemoteClient
     channel: ReplyChannel
-    watched: set[str] | None = None  # resources that its session wants to hear of, if it has one
+    watched: set[str] | None = None  # resources that its session subscribed to, if there is a session
 
     def param(self, name: str, kind: type = str, default: Any = ...) -> Any:
-        """Return a member of params, of the type that is wanted. Raises JsonRpcError."""
+        """Return a member of params, checked for its type. Raises JsonRpcError."""
         value = self.params.get(name, default)
         if value is ...:
             raise JsonRpcError(INVALID_PARAMS, f"params.{name} is missing: {self.method} needs it")
@@ -312,7 +312,7 @@ class McpRequest(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def progress_token(self) -> str | int | None:
-        """The progress token; None if it is not an id or too long to be repeated."""
+        """The progress token; None if it is not an id or is too long."""
         meta = self.params.get("_meta")
         token = meta.get("progressToken") if isinstance(meta, dict) else None
         return token if token is not None and is_id(token) and len(str(token)) <= MAX_TOKEN else None

@@ -1,4 +1,4 @@
-"""Turns results and errors of tools into content blocks: text, images, audio, resources and links."""
+"""Convert results and errors of tools to content blocks: text, images, audio, resources and links."""
 
 import asyncio
 import json
@@ -32,17 +32,17 @@ if TYPE_CHECKING:
 
 MEDIA_TYPES = ("image", "audio", "blob", "resource_link")
 EMBEDDED = {"type", "uri", "text", "mimeType", "_meta"}
-MAX_NESTING = 10  # lists and objects around a block; nobody writes more
+MAX_NESTING = 10  # lists and objects around a block
 _DATA_URL = re.compile(r"data:([^;,]{1,200});base64,([A-Za-z0-9+/=]*)")
 _BLOCK_TYPE = re.compile(rf'"type": ?"(?:text|resource|{"|".join(MEDIA_TYPES)})"')
 
 Read = Callable[[str], str]
-"""The text behind a handle, for whoever made the call that is running."""
+"""Reads the text of a handle, for the caller of the running call."""
 
 
 async def content_blocks(value: Any, read: Read) -> list[Block] | None:
-    """Return the content blocks of a value that is made of them; None for data."""
-    if not isinstance(value, dict | list | tuple) or not _BLOCK_TYPE.search(as_json(value)):  # most values
+    """Return the content blocks of a value that consists of blocks; None for data."""
+    if not isinstance(value, dict | list | tuple) or not _BLOCK_TYPE.search(as_json(value)):  # true for most values
         return None
     return await asyncio.to_thread(blocks_of, value, read)
 
@@ -50,8 +50,8 @@ async def content_blocks(value: Any, read: Read) -> list[Block] | None:
 def blocks_of(value: Any, read: Read) -> list[Block] | None:
     """Return the content blocks of a value; None for data.
 
-    A value is content if it has a picture, a sound, a resource or a link in its lists and objects, or if it is made of
-    text blocks and strings alone. Data beside the blocks becomes text.
+    A value is content if its lists and objects contain an image, audio, a resource or a link, or if it consists only of
+    text blocks and strings. Data next to the blocks becomes text.
     """
     if _has_media(value):
         return list(_flattened(value, read))
@@ -59,7 +59,7 @@ def blocks_of(value: Any, read: Read) -> list[Block] | None:
 
 
 def _has_media(value: Any, levels: int = MAX_NESTING, in_object: bool = False) -> bool:
-    """Return whether the value contains a block. In objects, records stay records: code may want their handles."""
+    """Return whether the value contains a block. Records in objects don't count: code may need their handles."""
     if is_block(value):
         return value["type"] != "text"
     if not in_object and (_is_record(value) or _is_embedded(value)):
@@ -71,7 +71,7 @@ def _has_media(value: Any, levels: int = MAX_NESTING, in_object: bool = False) -
 
 
 def _texts(value: Any) -> list[Block] | None:
-    """Return the blocks of text blocks and strings, of which one at least is a block; None for other values."""
+    """Return the blocks of text blocks and strings, at least one of them a block; None for other values."""
     items = list(_items(value))
     if not any(map(is_block, items)) or not all(isinstance(one, str) or is_block(one) for one in items):
         return None
@@ -105,7 +105,7 @@ def _flattened(value: Any, read: Read, in_object: bool = False) -> Iterator[Bloc
 
 
 def media_in(text: str) -> tuple[str, str] | None:
-    """Return the type and the base64 of a stored text that stands for bytes; None for other texts."""
+    """Return the type and the base64 of a stored text that represents bytes; None for other texts."""
     found = _DATA_URL.fullmatch(text) if text.startswith("data:") else None
     return None if found is None else (found[1], found[2])
 
@@ -117,7 +117,7 @@ def _is_record(item: Any) -> TypeGuard[dict[str, Any]]:
 
 
 def _is_embedded(item: Any) -> TypeGuard[dict[str, Any]]:
-    """Return whether it is an embedded text resource: other data may also have the type `resource`."""
+    """Return whether the item is an embedded text resource: other data may also have the type `resource`."""
     if not isinstance(item, dict) or item.get("type") != "resource" or not {"uri", "text"} <= item.keys() <= EMBEDDED:
         return False
     return all(isinstance(part, str) for key, part in item.items() if key != "_meta")
@@ -130,7 +130,7 @@ def _media_block(item: dict[str, Any], read: Read) -> Block:
         return {key: part for key, part in item.items() if key != "handle"}
     try:
         media = media_in(read(item["handle"]))
-    except ToolFailure:  # it has expired meanwhile
+    except ToolFailure:  # it has expired
         media = None
     if media is None:
         return text_block(as_json(item))
@@ -144,13 +144,13 @@ def _media_block(item: dict[str, Any], read: Read) -> Block:
 # Content blocks
 
 RESULTS = "ot://results/"
-MAX_WHOLE_BYTES = 4 * 1024**2  # of a result for a client that wants it whole; a larger one is stored
-NOTES = ("warnings", "rate_limit", "tries")  # of a result's meta; for clients `onetool/warnings` …
-LINKS_SINCE = "2025-06-18"  # the first revision that knows links
-# Codes that are about a client's own connection, or want a page to be opened: not a server's to say behind ours.
+MAX_WHOLE_BYTES = 4 * 1024**2  # of a result for a client that wants it in full; larger results are stored
+NOTES = ("warnings", "rate_limit", "tries")  # keys of a result's meta, sent as `onetool/warnings` …
+LINKS_SINCE = "2025-06-18"  # the first revision with links
+# Codes about a client's own connection, or that ask to open a page: not passed on from servers.
 OF_CONNECTION = (HEADER_MISMATCH, MISSING_CAPABILITY, UNSUPPORTED_VERSION, PAGE_REQUIRED)
 
-# What a block of each type must have, and may have. A value of this shape is meant to be shown as what it is.
+# The required and optional members of each type of block. Values of these shapes are shown as blocks.
 _BLOCKS: Mapping[str, tuple[Mapping[str, type], Mapping[str, type]]] = {
     "text": ({"text": str}, {}),
     "image": ({"data": str, "mimeType": str}, {}),
@@ -163,7 +163,7 @@ _EMBEDDED = ({"uri": str, "text": str}, {"uri": str, "blob": str})
 
 Result = dict[str, Any]
 Promise = Literal["object", "open", "wrapper"] | None
-"""The structured content of an answer: the value; the value unless it is content (no listed schema); or a wrapper."""
+"""The structured content of a response: the value; the value unless it is content (no listed schema); or a wrapper."""
 ReadOn = Callable[[str, int], str]
 
 
@@ -178,7 +178,7 @@ def is_block(value: Any) -> bool:
 
 
 def _fits(value: Mapping[str, Any], needed: Mapping[str, type], further: Mapping[str, type]) -> bool:
-    """Return whether a block has all needed members, no others, and the right types: else clients refuse it."""
+    """Return whether a block has all required members, no unknown ones, and the right types, as clients require."""
     known = {**further, **needed}
     return needed.keys() <= value.keys() <= known.keys() and all(type(value[key]) is known[key] for key in value)
 
@@ -195,7 +195,7 @@ def from_reply(reply: RunReply) -> Result:
 
 
 def promise_of(spec: ToolSpec, output_schema: Any) -> Promise:
-    """Return what a tool promises, by its output schema and the one that is listed."""
+    """Return the structured content that a tool promises, by its output schema and the listed schema."""
     is_object = spec.structured_schema is not None or (spec.output_schema or {}).get("type") == "object"
     if output_schema is None:
         return "open" if is_object else None
@@ -205,9 +205,9 @@ def promise_of(spec: ToolSpec, output_schema: Any) -> Promise:
 async def from_result(
     result: ToolResult, runtime: "Runtime", is_whole: bool, read_on: ReadOn, promise: Promise = None
 ) -> Result:
-    """Return what came of one tool. A tool may promise structured content: its value, or a wrapper with that in it.
+    """Return the response with a tool's result. `promise` is the structured content that the tool promises.
 
-    What is larger than the client gets at once is stored; with `is_whole` it gets MAX_WHOLE_BYTES.
+    Results larger than the limit for one response are stored; with `is_whole` the limit is MAX_WHOLE_BYTES.
     """
     inline_bytes = runtime.config.results.inline_bytes
     if is_whole:
@@ -220,7 +220,7 @@ async def from_result(
         isinstance(result.data, dict | list | tuple)
         and (blocks := await content_blocks(result.data, runtime.read_result)) is not None
     ):
-        # Clients refuse an answer without the structured content that a listed schema promises.
+        # Clients refuse a response without the structured content that a listed schema promises.
         promised = {"object": result.data, "wrapper": {RESULT: result.data}}
         answer = _with({"content": blocks}, promised.get(promise or ""))
     else:
@@ -232,15 +232,15 @@ async def _from_data(
     result: ToolResult, inline_bytes: int, runtime: "Runtime", read_on: ReadOn, promise: Promise
 ) -> Result:
     text, is_json = _text(result)
-    # At most four bytes a character: most values need no closer look.
+    # A character has at most four bytes, so most values need no exact count.
     if len(text) > inline_bytes // 4:
-        # A page of a stored result gets shorter, where it is too large to be sent.
+        # Shorten a page of a stored result that is too large to send.
         page = sendable(result.data, len(text.encode(errors="replace")), inline_bytes)
         if page is not None:
             result = replace(result, data=page)
             text, is_json = _text(result)
     answer: Result = {"content": [{"type": "text", "text": text}]}
-    if promise in ("object", "open"):  # such a client takes the data, and the text is for others
+    if promise in ("object", "open"):  # these clients read the data; the text is for others
         answer["structuredContent"] = result.data
     elif len(text) > inline_bytes // 4 and len(text.encode(errors="replace")) > inline_bytes:
         return await _stored(text, result.data, runtime, read_on, bool(promise), is_json)
@@ -250,7 +250,7 @@ async def _from_data(
 
 
 def with_notes(answer: Result, result: ToolResult) -> Result:
-    """Return the answer, and in its `_meta` what is told of the call beside its value."""
+    """Add notes on the call to the `_meta` of the response."""
     notes = {f"onetool/{key}": result.meta[key] for key in NOTES if result.meta.get(key)}
     return {**answer, "_meta": {**answer.get("_meta", {}), **notes}} if notes else answer
 
@@ -262,7 +262,7 @@ def _with(answer: Result, structured: Any) -> Result:
 async def _from_server(
     result: ServerResult, inline_bytes: int, runtime: "Runtime", read_on: ReadOn, promise: Promise
 ) -> Result:
-    """Return the answer of an MCP server; an error is followed by what we know of its cause."""
+    """Return the response of an MCP server; errors with hints on their cause."""
     sent, error = result.sent(), result.error
     answer = await _as_sent(sent, result.data, inline_bytes, runtime, read_on, None if error else promise)
     if error is not None:
@@ -272,7 +272,7 @@ async def _from_server(
 
 
 def protocol_error(result: ServerResult) -> JsonRpcError | None:
-    """Return the JSON-RPC error that an MCP server answered with, for a client that called its tool by its name."""
+    """Return the JSON-RPC error that an MCP server sent, for a client that called the server's tool by name."""
     if result.error is None or (error := result.sent().error) is None:
         return None
     if error["code"] in OF_CONNECTION:
@@ -286,7 +286,7 @@ def protocol_error(result: ServerResult) -> JsonRpcError | None:
 async def _as_sent(
     sent: ServerAnswer, value: Any, inline_bytes: int, runtime: "Runtime", read_on: ReadOn, promise: Promise
 ) -> Result:
-    """Return the answer of an MCP server as it came. What is too large is stored, unless its tool promises it."""
+    """Return the response of an MCP server unchanged. Stores large parts, unless the tool promises them."""
     content, structured = sent.content, sent.structured
     if promise == "wrapper":
         return {"content": content, "structuredContent": {RESULT: value}}
@@ -305,7 +305,7 @@ async def _as_sent(
         return {**result, "structuredContent": structured}
     if result["content"] is not content:
         return result
-    try:  # a link to the structured content, which is too large to stand beside the content
+    try:  # a link to the structured content, which is too large to send with the content
         stored = await asyncio.to_thread(runtime.store_result, data, is_json=True)
         return {"content": [*content, stored_link(stored)]}
     except ToolFailure as failure:
@@ -315,7 +315,7 @@ async def _as_sent(
 async def _stored(
     text: str, value: Any, runtime: "Runtime", read_on: ReadOn, wrapped: bool = False, is_json: bool = False
 ) -> Result:
-    """Store a text and the value that it shows. With `is_json`, the text is the JSON of the value."""
+    """Store a text and the value that it represents. With `is_json`, the text is the value's JSON."""
     try:
         stored = await asyncio.to_thread(runtime.store_result, text, value, is_json)
         reply = stored_reply(text, stored, value, read_on, runtime.config.results.max_preview)
@@ -325,13 +325,13 @@ async def _stored(
 
 
 def _too_large(failure: ToolFailure) -> Result:
-    return {"content": [text_block(f"Error: the result is too large to be sent, and {failure}")], "isError": True}
+    return {"content": [text_block(f"Error: the result is too large to send, and {failure}")], "isError": True}
 
 
 def _text(result: ToolResult) -> tuple[str, bool]:
-    """Write data as JSON; that of `ot` as its document says, as YAML in flow style, like results of code.
+    """Return data as JSON; data of `ot` as YAML in flow style, like results of code.
 
-    Return the text, and whether it is the JSON of any tool's value.
+    The second value says whether the text is JSON.
     """
     if isinstance(result.data, str):
         return result.data, False
@@ -344,7 +344,7 @@ def _text(result: ToolResult) -> tuple[str, bool]:
 
 
 def for_revision(result: Result, revision: str) -> Result:
-    """Return the result for a client of that revision: older ones get resource links as text."""
+    """Return the result for a client of that revision: older clients get resource links as text."""
     if revision >= LINKS_SINCE or not any(block["type"] == "resource_link" for block in result["content"]):
         return result
     content = [

@@ -1,7 +1,7 @@
-"""Messages of one client that belong together: those of a pipe, or of a session over HTTP.
+"""The messages of one client, over a pipe or in an HTTP session.
 
-It knows which requests are being answered, so that they can be cancelled by their id, and which questions of ours the
-client has not answered yet. Ids of two conversations never meet.
+A conversation keeps the running requests, which can be cancelled by their id, and the questions that the client has
+not answered yet. Ids are unique only within a conversation.
 """
 
 import asyncio
@@ -35,11 +35,11 @@ OnChange = Callable[[str, Mapping[str, Any]], Awaitable[None]]  # the method and
 
 MAX_IN_BATCH = 100
 CHANGES = ("initialize", "logging/setLevel", "resources/subscribe", "resources/unsubscribe")
-BEFORE_INITIALIZE = ("initialize", "ping")  # what a client may say before it has introduced itself
+BEFORE_INITIALIZE = ("initialize", "ping")  # allowed before initialize
 
 
 class ConversationChannel(msgspec.Struct, eq=False):
-    """The channel of one request in a conversation: notifications, and requests of ours."""
+    """The channel of one request in a conversation: notifications, and requests to the client."""
 
     conversation: "Conversation"
     send: Send
@@ -55,14 +55,14 @@ class Conversation:
     """The messages of one client. `send` is for notifications that belong to no request."""
 
     def __init__(self, service: Service, client: RemoteClient, send: Send, on_change: OnChange | None = None) -> None:
-        """Call `on_change` for each request that changes what is known of the client, before it is answered."""
+        """Start a conversation. `on_change` is called for requests that change facts about the client."""
         self._service = service
         self._on_change = on_change
         self._running: dict[Id, asyncio.Task[Any]] = {}
         self._cancelled_ids: set[Id] = set()  # cancelled by the client
         self._questions: dict[Id, asyncio.Future[Any]] = {}
         self._numbers = count(1)
-        self._has_no_reader = False  # the client says nothing more
+        self._has_no_reader = False  # the client sends nothing more
         self._is_initialized = self._is_closed = False
         self._news = ChangeListener(lambda method, params: send(notification(method, params or None)), client)
         self._forget: Callable[[], None] | None = None
@@ -70,7 +70,7 @@ class Conversation:
         self.watched = self._news.uris
 
     async def answer(self, messages: list[Any], send: Send) -> Any:
-        """Return the responses to a batch, or None; the error where there are no batches."""
+        """Return the responses to a batch or None; an error if batches are not supported."""
         if len(messages) > MAX_IN_BATCH:
             return error_response(None, JsonRpcError(INVALID_REQUEST, f"a batch may have {MAX_IN_BATCH} messages"))
         if not messages or self.client.revision != BATCH_REVISION:
@@ -99,12 +99,12 @@ class Conversation:
                 self._cancel(id)
             return None
         id, method, params = message["id"], message["method"], message.get("params", {})
-        if id in self._running:  # what is known of the other request stays
-            text = f"id {id!r:.100} is that of a request that is still being answered"
+        if id in self._running:  # keep the other request
+            text = f"id {id!r:.100} is already used by a request in progress"
             return error_response(id, JsonRpcError(INVALID_REQUEST, text))
         task = asyncio.current_task()
-        assert task is not None  # noqa: S101 - messages are answered in a task
-        if current_trace.get() is None:  # over stdio; the trace of HTTP is in its headers
+        assert task is not None  # noqa: S101 - this always runs in a task
+        if current_trace.get() is None:  # only over stdio: over HTTP the trace is in the headers
             current_trace.set(_trace_of(params.get("_meta"), self._service.app.runtime.recorder.record_span))
         try:
             request = McpRequest(
@@ -135,9 +135,9 @@ class Conversation:
             self._cancelled_ids.discard(id)
 
     def _client_of(self, method: str, params: Mapping[str, Any]) -> RemoteClient:
-        """Return who a request comes from: the client of this conversation, or one that introduces itself in `_meta`.
+        """Return the client of a request: the client of this conversation, or one described in `_meta`.
 
-        Raises JsonRpcError for requests that come too early or too late.
+        Raises JsonRpcError for a request before initialize, or a second initialize.
         """
         if method == "server/discover" or ("_meta" in params and is_stateless_message(params["_meta"])):
             client = client_from_meta(params.get("_meta"), self.client)
@@ -147,7 +147,7 @@ class Conversation:
             text = f"{method:.100} came before initialize, and without a protocol version in _meta"
             raise JsonRpcError(INVALID_REQUEST, text)
         if method == "initialize" and self._is_initialized:
-            raise JsonRpcError(INVALID_REQUEST, "initialize came already")
+            raise JsonRpcError(INVALID_REQUEST, "initialize was sent already")
         return self.client
 
     async def _changed(self, request: McpRequest) -> None:
@@ -157,7 +157,7 @@ class Conversation:
             await self._on_change(request.method, request.params)
 
     def take_up(self) -> None:
-        """Begin to tell the client of changes: it has introduced itself, here or to another replica."""
+        """Start notifying the client of changes, after it was initialized here or by another replica."""
         self._is_initialized = True
         self._forget = self._service.changes.add(self._news)
 
@@ -169,14 +169,14 @@ class Conversation:
             self._cancelled_ids.add(id)
             task.cancel()
 
-    # Questions of ours
+    # Questions to the client
 
     async def ask(self, send: Send, method: str, params: dict[str, Any]) -> Any:
         if self._has_no_reader:
             raise _closed_error()
         number: Id = next(self._numbers)
         if self._service.replica:
-            number = f"{self._service.replica}-{number}"  # the answer may come to another one
+            number = f"{self._service.replica}-{number}"  # another replica may receive the answer
         with self._service.pending_calls.asking():
             waiting = self._questions[number] = asyncio.get_running_loop().create_future()
             send({"jsonrpc": "2.0", "id": number, "method": method, "params": params})
@@ -202,14 +202,14 @@ class Conversation:
             waiting.set_exception(JsonRpcError(INTERNAL_ERROR, str(error.get("message", "an error"))[:500]))
 
     def expect_no_answers(self) -> None:
-        """Fail all questions that wait for an answer: the client has closed its end."""
+        """Fail all unanswered questions, because the client has closed its end."""
         self._has_no_reader = True
         for waiting in self._questions.values():
             if not waiting.done():
                 waiting.set_exception(_closed_error())
 
     def close(self) -> None:
-        """Cancel the requests and questions of a client that is gone."""
+        """Cancel the requests and questions of a disconnected client."""
         self._is_closed = True
         if self._forget is not None:
             self._forget()
@@ -220,11 +220,11 @@ class Conversation:
 
 
 def _closed_error() -> JsonRpcError:
-    return JsonRpcError(INTERNAL_ERROR, "it has closed its end")
+    return JsonRpcError(INTERNAL_ERROR, "the client has closed its end")
 
 
 def _trace_of(meta: Any, record_span: RecordSpan | None) -> RequestTrace:
-    """Return the ids of a request without headers. `_meta` may have a trace context, as MCP says."""
+    """Return the trace of a request without headers. According to MCP, `_meta` may have a trace context."""
     found = [meta.get(name) if isinstance(meta, dict) else None for name in ("traceparent", "tracestate")]
     parent, state = (one.encode("utf-8", "replace") if isinstance(one, str) else None for one in found)
     return begin_trace(None, parent, state, record_span)

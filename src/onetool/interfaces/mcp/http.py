@@ -1,7 +1,7 @@
 """MCP over HTTP as an ASGI app: POST a message, GET a session's stream of notifications, DELETE a session.
 
-Access is decided before, in interfaces/http; `scope["principal"]` says who the client is. A request of 2026-07-28
-stands alone: it is answered here, and is cancelled when its connection ends.
+interfaces/http checks access first and sets `scope["principal"]`. Requests of 2026-07-28 are stateless: they are
+answered here, and cancelled when their connection ends.
 """
 
 import asyncio
@@ -70,7 +70,7 @@ if TYPE_CHECKING:
 
 
 class NotifyOnlyChannel:
-    """The channel of a stateless request: notifications only, the client takes no requests."""
+    """The channel of a stateless request: only notifications, because the client accepts no requests."""
 
     def __init__(self, response: ResponseStream) -> None:
         self._response = response
@@ -79,13 +79,13 @@ class NotifyOnlyChannel:
         self._response.push(notification(method, params))
 
     async def request(self, method: str, params: dict[str, Any]) -> Any:
-        raise JsonRpcError(INTERNAL_ERROR, "this client takes no requests")
+        raise JsonRpcError(INTERNAL_ERROR, "this client accepts no requests")
 
 
 def request_alone(
     message: Message, head: Head, service: Service, response: ResponseStream, known: RemoteClient
 ) -> McpRequest:
-    """Check the headers against the message, and make the request."""
+    """Check the headers against the message, and return the request."""
     method, params = message["method"], message.get("params", {})
     meta = params.get("_meta")
     check_method(head, message)
@@ -108,25 +108,25 @@ RETRY = [(b"retry-after", b"1")]
 
 
 class McpHttpApp:
-    """The route /mcp. `stop` ends open streams; `reload` reads the config and all tools again."""
+    """The ASGI app of /mcp. `stop` ends open streams; `reload` reloads the config and all tools."""
 
     def __init__(
         self, app: "App", menu: str | None = None, allowed: Offered = None, shared: "SharedRequests | None" = None
     ) -> None:
-        """Serve the app. `shared` is what this process shares with other replicas."""
+        """Serve the app. `shared` has the state shared with other replicas."""
         self.service = Service(app, menu, allowed, shared)
         self._sessions = HttpSessions(self.service)
         self._shared = None if shared is None else shared.attach(self._sessions)
 
     def start(self) -> None:
-        """Follow changes of the app. Called on the loop, once it serves."""
+        """Follow changes of the app. Called on the loop when the server has started."""
         follow(self.service)
         if self._shared is not None:
             self._shared.start()
 
     @property
     def is_busy(self) -> bool:
-        """True while calls wait for an answer, or go on as tasks."""
+        """Whether calls wait for an answer or continue as tasks."""
         return self.service.pending_calls.is_busy
 
     async def stop(self) -> None:
@@ -151,7 +151,7 @@ class McpHttpApp:
                     raise HttpError(406, "not_acceptable", text)
                 posted = await receive()  # the whole body: `Exchange` reads it
                 if posted["type"] == "http.disconnect":
-                    raise JsonRpcError(PARSE_ERROR, "the client went away in the middle of its message")
+                    raise JsonRpcError(PARSE_ERROR, "the client disconnected in the middle of its message")
                 body = posted.get("body", b"")
                 message, problem = decode_message(body)
                 if BODY_DECODED in scope:
@@ -185,7 +185,7 @@ class McpHttpApp:
             await respond(send, refused.status, as_json_rpc(refused, id_of(message)), headers=refused.headers)
 
     async def _post(self, scope: Scope, head: Head, message: Any, receive: Receive, send: Send) -> None:
-        """Answer a message: one that stands alone, the first one of a session, or one in a session."""
+        """Answer a stateless message, the first message of a session, or a message in a session."""
         version = header(head, VERSION) if VERSION in head else DEFAULT_REVISION
         method = message.get("method", "") if isinstance(message, dict) else ""
         if method:
@@ -231,9 +231,9 @@ class McpHttpApp:
 
     async def _post_alone(self, scope: Scope, head: Head, message: Any, receive: Receive, send: Send) -> None:
         """Answer a message without a session. If the client disconnects, the request is cancelled."""
-        message = check_message(message)  # it may be a batch
+        message = check_message(message)  # refuses batches, too
         if "id" not in message or "method" not in message:
-            await send_json(send, 202, None)  # nothing that a client could tell us by the way matters here
+            await send_json(send, 202, None)  # notifications of a stateless client are ignored
             return
         response = ResponseStream(send)
         request = request_alone(message, head, self.service, response, _client(scope))
@@ -254,7 +254,7 @@ class McpHttpApp:
         await response.finish(reply, status)
 
     async def _get(self, scope: Scope, head: Head, receive: Receive, send: Send) -> None:
-        """Serve the stream of notifications, or the rest of a stream."""
+        """Serve the stream of notifications, or the rest of an interrupted stream."""
         session = await self._session(scope, head)
         if self._shared is not None:
             here = await self._shared.is_streamed(session, head, scope, receive, send)
@@ -268,7 +268,7 @@ class McpHttpApp:
         session = self._sessions.open(_client(scope))
         try:
             reply = await session.conversation.respond(message, session.news.push)
-        except HttpError:  # it could not be stored for the other replicas
+        except HttpError:  # the session could not be stored for the other replicas
             await self._sessions.close(session)
             raise
         if reply is None or "error" in reply:
@@ -284,21 +284,19 @@ class McpHttpApp:
         if self._shared is not None:
             await self._shared.load(id, principal)
         if (session := self._sessions.get(id, principal)) is None:
-            raise HttpError(
-                404, "no_such_session", "there is no such session, or it has ended: begin anew with initialize"
-            )
+            raise HttpError(404, "no_such_session", "unknown or ended session: send initialize again")
         return session
 
 
 def _client(scope: Scope) -> RemoteClient:
-    """Return the client of a request, with what its URL chooses: `?menu=direct&whole=1`."""
+    """Return the client of a request, with the options in its URL: `?menu=direct&whole=1`."""
     principal, query = scope.get("principal", LOCAL), scope.get("query_string", b"")
     if not query:
         return RemoteClient(principal=principal)
     chosen = parse_qs(query.decode("latin-1"))
     menu, whole = chosen.get("menu", [None])[-1], chosen.get("whole", ["0"])[-1]
     if menu is not None and menu not in get_args(Menu):
-        raise HttpError(400, "no_such_menu", f"menu={menu:.40}: there are {', '.join(get_args(Menu))}")
+        raise HttpError(400, "no_such_menu", f"Invalid menu={menu:.40}: use one of {', '.join(get_args(Menu))}")
     if whole not in ("0", "1"):
-        raise HttpError(400, "invalid_whole", f"Invalid whole={whole:.40}: write whole=1 or whole=0")
+        raise HttpError(400, "invalid_whole", f"Invalid whole={whole:.40}: use whole=1 or whole=0")
     return RemoteClient(principal=principal, menu=menu, wants_whole=whole == "1")

@@ -1,4 +1,4 @@
-"""The HTTP side of an MCP message: headers that must agree with the body, and HTTP errors as JSON-RPC."""
+"""HTTP headers of MCP messages, which must match the body, and HTTP errors as JSON-RPC."""
 
 import re
 from base64 import b64decode, b64encode
@@ -28,7 +28,7 @@ SESSION = b"mcp-session-id"
 PARAM = "mcp-param-"
 LAST_EVENT = b"last-event-id"
 
-# Which member of params a method's Mcp-Name repeats.
+# The member of params that Mcp-Name repeats, by method.
 _NAMES = {
     "tools/call": "name",
     "prompts/get": "name",
@@ -41,7 +41,7 @@ _BEGIN, _END = "=?base64?", "?="
 
 
 def check_single(head: Head) -> None:
-    """Raise JsonRpcError if a header of MCP came twice."""
+    """Raise JsonRpcError if an MCP header was sent twice."""
     for name, value in head.items():
         if value is DUPLICATE and name.startswith(b"mcp-"):
             raise JsonRpcError(HEADER_MISMATCH, f"the header {name.decode('latin-1')} came twice")
@@ -55,8 +55,8 @@ def check_version(head: Head, version: Any) -> None:
     """Compare the header with the version in the body's _meta."""
     if VERSION not in head:
         raise JsonRpcError(HEADER_MISMATCH, f"the header {VERSION.decode()} is missing")
-    if (told := header(head, VERSION)) != version:
-        raise JsonRpcError(HEADER_MISMATCH, f"the header {VERSION.decode()} says {told:.40}, the body {version!s:.40}")
+    if (sent := header(head, VERSION)) != version:
+        raise JsonRpcError(HEADER_MISMATCH, f"the header {VERSION.decode()} says {sent:.40}, the body {version!s:.40}")
 
 
 def check_name(head: Head, message: Message) -> str:
@@ -70,7 +70,7 @@ def check_name(head: Head, message: Message) -> str:
 
 
 def check_present(head: Head, message: Any) -> None:
-    """Check the headers that are optional for clients with a session."""
+    """Check headers that are optional for clients with a session."""
     if isinstance(message, dict) and "method" in message:
         if METHOD in head:
             check_method(head, message)
@@ -79,7 +79,7 @@ def check_present(head: Head, message: Any) -> None:
 
 
 def check_arguments(head: Head, entry: MenuEntry, args: Any) -> None:
-    """Check the arguments that the schema marks with `x-mcp-header` against their headers."""
+    """Check arguments that the schema marks with `x-mcp-header` against their headers."""
     for argument, mark in entry.headers.items():
         value = args.get(argument) if isinstance(args, dict) else None
         name = f"{PARAM}{mark.lower()}".encode("latin-1", "replace")
@@ -91,31 +91,31 @@ def check_arguments(head: Head, entry: MenuEntry, args: Any) -> None:
 def _same(head: Head, name: bytes, value: Any, what: str) -> None:
     if name not in head:
         raise JsonRpcError(HEADER_MISMATCH, f"the header {name.decode('latin-1')} is missing: it must repeat {what}")
-    told = header(head, name)
-    if told == value and not value.startswith(_BEGIN):  # most of them
+    sent = header(head, name)
+    if sent == value and not value.startswith(_BEGIN):  # true for most headers
         return
-    said = _decoded(told)
-    if said is None:
+    decoded = _decoded(sent)
+    if decoded is None:
         raise JsonRpcError(HEADER_MISMATCH, f"the header {name.decode('latin-1')} is not valid Base64")
-    if said != value:
+    if decoded != value:
         raise JsonRpcError(HEADER_MISMATCH, f"the header {name.decode('latin-1')} and {what} differ")
 
 
 def _decoded(text: str) -> str | None:
-    """Decode a header value: text that is not ASCII comes as =?base64?…?=. None if it is not valid Base64."""
+    """Decode a header value, in which non-ASCII text is =?base64?…?=. Return None for invalid Base64."""
     if not (text.startswith(_BEGIN) and text.endswith(_END) and len(text) >= len(_BEGIN) + len(_END)):
         return text
     inside = text[len(_BEGIN) : -len(_END)]
     try:
         data = b64decode(inside, validate=True)
         return data.decode() if b64encode(data).decode() == inside else None
-    except ValueError:  # no Base64, not even of ASCII, or no text in it
+    except ValueError:  # not Base64, not ASCII, or not UTF-8 text
         return None
 
 
 # Bodies and HTTP errors
 
-HTTP_STATUS = {  # of a response that is an error of JSON-RPC; 200 for all others
+HTTP_STATUS = {  # of JSON-RPC errors, by code; 200 for all others
     **dict.fromkeys((PARSE_ERROR, INVALID_REQUEST, INVALID_PARAMS), 400),
     **dict.fromkeys((HEADER_MISMATCH, MISSING_CAPABILITY, UNSUPPORTED_VERSION), 400),
     METHOD_NOT_FOUND: 404,
@@ -124,7 +124,7 @@ ACCEPTS_REPLY = re.compile(rb"application/(json|\*)|text/event-stream|\*/\*")
 
 
 def as_json_rpc(refused: HttpError, id: Id | None = None) -> bytes:
-    """Write an HTTP error as a JSON-RPC error, which MCP clients show."""
+    """Encode an HTTP error as a JSON-RPC error, which MCP clients show."""
     data = {"reason": refused.code} | ({} if (request := request_id()) is None else {"request_id": request})
     return encode(error_response(id, JsonRpcError(INVALID_REQUEST, str(refused), data)))
 

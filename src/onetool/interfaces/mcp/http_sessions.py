@@ -1,6 +1,6 @@
 """Sessions over HTTP for clients before 2026-07-28: a conversation, and event streams that outlive a connection.
 
-Every event has an id. A client that lost a stream reconnects with the last id that it saw, and gets the rest.
+Every event has an id. A client that lost a stream reconnects with the last received id and gets the rest.
 """
 
 import asyncio
@@ -29,17 +29,17 @@ if TYPE_CHECKING:
 
 MAX_SESSIONS = 10_000
 IDLE_SECONDS = 3600.0
-MAX_BYTES = 256 * 1024  # of a stream, that can be had again
-MAX_STREAMS = 32  # of a session, that can be taken up again
+MAX_BYTES = 256 * 1024  # of a stream, kept so that it can be resumed
+MAX_STREAMS = 32  # of a session, kept so that they can be resumed
 RETRY_MS = 1000
-CLIENT_STATE = ("revision", "capabilities", "log_level", "name", "menu", "wants_whole")  # that outlives a process
+CLIENT_STATE = ("revision", "capabilities", "log_level", "name", "menu", "wants_whole")  # stored for other processes
 SWEEP_BATCH = 16
 END_TIMEOUT_S = 1.0  # seconds for a stream that ends
-OPENING_EVENT_SINCE = "2025-11-25"  # whose streams begin with an empty event, so that there is an id to come back with
+OPENING_EVENT_SINCE = "2025-11-25"  # streams begin with an empty event, whose id allows resuming
 
 
 class EventStream:
-    """A stream of events. They are sent to the current response, and kept so that the client can resume."""
+    """A stream of events, which are sent to the current response and kept so that the client can resume."""
 
     def __init__(self, id: str) -> None:
         self.id = id
@@ -48,7 +48,7 @@ class EventStream:
         self._events: deque[tuple[int, bytes]] = deque()
         self._size = 0
         self._numbers = count(1)
-        self._sent = 0  # the last that went to a response
+        self._sent = 0  # the last event sent to a response
 
     def push(self, message: Message) -> None:
         number = next(self._numbers)
@@ -66,7 +66,7 @@ class EventStream:
         return f"id: {self.id}-0\nretry: {RETRY_MS}\ndata: \n\n".encode()
 
     def attach(self, response: ResponseStream, after: int | None = None) -> None:
-        """Continue on this response: with the events after that one, or with those not sent yet."""
+        """Continue on this response: with the events after `after`, or with the unsent events."""
         self.response = response
         response.begin()
         for number, event in self._events:
@@ -77,10 +77,10 @@ class EventStream:
 
 
 class RequestStream(msgspec.Struct, eq=False):
-    """What is sent to a client while one of its requests is answered: nothing, as a rule; else a stream that begins
-    with the first message, or when a proxy in between may time out.
+    """The stream for one request. It begins with the first message, or when a proxy might time out; most requests
+    need none.
 
-    It is a stream of its own: that of notifications may be served by another replica.
+    The session's stream of notifications can't be used instead, because another replica may serve it.
     """
 
     session: "HttpSession"
@@ -99,7 +99,7 @@ class RequestStream(msgspec.Struct, eq=False):
         return self.stream
 
     def push(self, message: Message) -> None:
-        """Send on the request's stream; after its end, on the stream of notifications."""
+        """Send a message on the request's stream; after its end, on the stream of notifications."""
         (self.session.news if self.is_over else self.begin()).push(message)
 
     async def end(self, reply: Message | list[Message] | None) -> None:
@@ -111,7 +111,7 @@ class RequestStream(msgspec.Struct, eq=False):
                 stream.push(one)
         if response is not None:
             await response.end()
-        if stream.response is not None and stream.response is not response:  # the client has come back on another
+        if stream.response is not None and stream.response is not response:  # resumed on another response
             await stream.response.end()
 
     def drop(self) -> None:
@@ -121,16 +121,16 @@ class RequestStream(msgspec.Struct, eq=False):
 
 
 class HttpSession:
-    """The session of one client. `news` is the stream of notifications that belong to no request."""
+    """The session of one client. `news` is the stream of notifications without a request."""
 
     def __init__(
         self, service: Service, client: RemoteClient, id: str | None = None, on_change: "OnSessionChange | None" = None
     ) -> None:
-        """Begin a session, or with `id` go on with one of another replica."""
+        """Begin a session; with `id`, continue one of another replica."""
         self.id = id or token_hex(16)
         self.client = client
         self.used = monotonic()
-        self._prefix = f"{service.replica}." if service.replica else ""  # of streams, so that events say whose they are
+        self._prefix = f"{service.replica}." if service.replica else ""  # event ids name the replica
         self.news = EventStream(f"{self._prefix}0")
         self.conversation = Conversation(
             service, client, self.news.push, None if on_change is None else partial(on_change, self)
@@ -143,7 +143,7 @@ class HttpSession:
         return self.client.principal
 
     async def answer(self, message: Message | list[Any], send: Send) -> None:
-        """Answer a request, or a batch. It continues when the connection breaks: the client may resume the stream."""
+        """Answer a request or a batch. Continues if the connection breaks, because the client may resume the stream."""
         talk = self.conversation
         replying = RequestStream(self, send)
         idle = asyncio.get_running_loop().call_later(KEEP_ALIVE_S, replying.begin)
@@ -161,12 +161,12 @@ class HttpSession:
         if replying.response is not None:
             await replying.end(reply)
         elif reply is None:
-            await send_json(send, 202, None)  # cancelled: whoever did that waits for nothing
+            await send_json(send, 202, None)  # cancelled by the client, who expects no response
         else:
             await respond(send, 200, encode(reply))
 
     def stream(self) -> EventStream:
-        """Make a stream for the answer to a request."""
+        """Make a stream for the response to a request."""
         made = EventStream(f"{self._prefix}{next(self._numbers)}")
         self._streams[made.id] = made
         for id, old in list(self._streams.items()):
@@ -194,14 +194,14 @@ class HttpSession:
             self.news.push(notification(f"notifications/{kind}/list_changed"))
 
     def state(self) -> dict[str, Any]:
-        """Return what another replica needs to go on with the session: the fields of `SessionState`."""
+        """Return the fields of `SessionState`, with which another replica can continue the session."""
         known = {name: getattr(self.client, name) for name in CLIENT_STATE}
         return {**known, "watched": tuple(sorted(self.conversation.watched))}
 
     def restore(self, state: "SessionState") -> None:
         for name in CLIENT_STATE:
             setattr(self.client, name, getattr(state, name))
-        if state.menu not in get_args(Menu):  # a newer version may have others
+        if state.menu not in get_args(Menu):  # a newer version may have other menus
             self.client.menu = None
         self.conversation.watched.clear()
         self.conversation.watched.update(state.watched)
@@ -216,8 +216,8 @@ OnSessionChange = Callable[[HttpSession, str, Mapping[str, Any]], Awaitable[None
 
 
 class HttpSessions:
-    """All sessions by id. Unused ones are dropped. `on_change` is told of requests that change a session, by their
-    method and params.
+    """All sessions by id. Unused sessions are dropped. `on_change` is called with the method and params of requests
+    that change a session.
     """
 
     idle_s, max_count = IDLE_SECONDS, MAX_SESSIONS
@@ -226,7 +226,7 @@ class HttpSessions:
     def __init__(self, service: Service, now: Callable[[], float] = monotonic) -> None:
         self._service = service
         self._now = now
-        self._sessions: OrderedDict[str, HttpSession] = OrderedDict()  # the longest unused first
+        self._sessions: OrderedDict[str, HttpSession] = OrderedDict()  # the session unused longest first
 
     def __contains__(self, id: str) -> bool:
         return id in self._sessions
@@ -237,7 +237,7 @@ class HttpSessions:
         return [one for one in self._sessions.values() if one.used >= since or one.news.response is not None]
 
     def unused(self, id: str, seconds: float) -> HttpSession | None:
-        """Return that session, if nobody has used it in the last seconds."""
+        """Return the session if it was not used in the last seconds."""
         session = self._sessions.get(id)
         return session if session is not None and session.used <= self._now() - seconds else None
 
@@ -248,14 +248,14 @@ class HttpSessions:
         return session
 
     def adopt(self, id: str, principal: Principal, state: "SessionState") -> HttpSession:
-        """Go on with a session that another replica has begun."""
+        """Continue a session that another replica has begun."""
         session = self.open(RemoteClient(principal=principal), id)
         session.restore(state)
         session.conversation.take_up()
         return session
 
     def get(self, id: str, principal: Principal) -> HttpSession | None:
-        """Return the session, if it is this principal's, whose rights may have changed since it began."""
+        """Return the session if it belongs to the principal, and update the principal's rights in it."""
         session = self._sessions.get(id)
         if session is None or session.client.principal.owner != principal.owner:
             return None
@@ -273,17 +273,17 @@ class HttpSessions:
         await end_all(session.news.response for session in self._sessions.values())
 
     def _sweep(self) -> None:
-        for _ in range(SWEEP_BATCH):  # a few with every new one: a sweep of thousands would hold up everybody
+        for _ in range(SWEEP_BATCH):  # a few with every new session: sweeping thousands would delay all clients
             oldest = next(iter(self._sessions.values()), None)
             too_many = len(self._sessions) >= MAX_SESSIONS
             if oldest is None or not (too_many or self._now() - oldest.used >= IDLE_SECONDS):
                 return
             if too_many:
-                # The longest unused one of the caller with the most sessions: nobody pushes out those of others.
+                # The session unused longest of the caller with the most sessions: callers can't displace others.
                 owners = Counter(session.client.owner for session in self._sessions.values())
                 (owner, _), *_ = owners.most_common(1)
                 oldest = next(session for session in self._sessions.values() if session.client.owner == owner)
-            if oldest.news.response is not None and not too_many:  # it listens
+            if oldest.news.response is not None and not too_many:  # its client listens
                 self.get(oldest.id, oldest.client.principal)
                 continue
             del self._sessions[oldest.id]
@@ -293,7 +293,7 @@ class HttpSessions:
 
 
 async def end_all(responses: Iterable[ResponseStream | None]) -> None:
-    """End all responses concurrently, and wait a second at most: a client may not read."""
+    """End all responses concurrently. Wait at most a second, because clients may not read."""
     ending = [asyncio.ensure_future(response.end()) for response in responses if response is not None]
     if ending:
         await asyncio.wait(ending, timeout=END_TIMEOUT_S)
@@ -303,9 +303,9 @@ async def end_all(responses: Iterable[ResponseStream | None]) -> None:
 
 
 def check_batch(session: HttpSession, messages: list[Any]) -> None:
-    """Raise JsonRpcError for a batch where there are none, or for one that is too long."""
+    """Raise JsonRpcError for a batch that is too long or not supported by the revision."""
     if session.client.revision != BATCH_REVISION or not messages:
-        raise JsonRpcError(INVALID_REQUEST, "expected one JSON-RPC message: there are no batches in this revision")
+        raise JsonRpcError(INVALID_REQUEST, "expected one JSON-RPC message: this revision has no batches")
     if len(messages) > MAX_IN_BATCH:
         raise JsonRpcError(INVALID_REQUEST, f"a batch may have {MAX_IN_BATCH} messages")
 
@@ -325,7 +325,7 @@ async def serve_stream(session: HttpSession, head: Head, receive: Receive, send:
     response, before = ResponseStream(send), found.response
     found.attach(response, after)
     try:
-        if before is not None and before.is_stream:  # nothing would come there any more
+        if before is not None and before.is_stream:  # the old response gets no further events
             await end_all([before])
         if found.is_over:
             await response.end()

@@ -1,8 +1,8 @@
-"""The menus: which tools a client sees in tools/list. The config chooses the menu, or the client does.
+"""Menus: the tools that a client sees in tools/list. The config or the client chooses the menu.
 
-`run` is one tool that runs code: it costs a few hundred tokens, however many tools there are. `search` is three tools:
-`search`, `call`, and `run` for many calls at once. `direct` is every tool under its name or alias, for small sets and
-clients that select tools themselves.
+`run` is one tool that runs code. It costs a few hundred tokens, for any number of tools. `search` has three tools:
+`search`, `call`, and `run` for many calls at once. `direct` has every tool under its name or alias, for small sets and
+for clients that select tools themselves.
 """
 
 import asyncio
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("onetool.mcp")
 
-# How a client reads on in a large result, by its handle and offset.
+# How a client continues to read a large result, by handle and offset.
 READ_ON_BY_CALL = 'call(name="ot.result", args={{"handle": "{}", "offset": {}}})'
 READ_ON_BY_TOOL = 'the tool ot__result with {{"handle": "{}", "offset": {}}}'
 TASK_GRACE = 0.1  # seconds that a call may take before it becomes a task
@@ -53,13 +53,13 @@ Call = Callable[[Mapping[str, Any], ClientCaller], Awaitable[dict[str, Any]]]
 
 
 class MenuEntry(msgspec.Struct, frozen=True, kw_only=True, dict=True):
-    """A tool of a menu. After `task_after` seconds a client with tasks gets a task; None is never."""
+    """A tool of a menu. After `task_after` seconds, clients that support tasks get a task; None: never."""
 
     listing: Mapping[str, Any]
     call: Call
     task_after: float | None = None
     needs_task: bool = False
-    also: tuple[str, ...] = ()  # further names that it answers to, though they are not listed
+    also: tuple[str, ...] = ()  # further names, which are not listed
 
     @property
     def name(self) -> str:
@@ -67,7 +67,7 @@ class MenuEntry(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def headers(self) -> Mapping[str, str]:
-        """Arguments that a client over HTTP repeats in a header of its own, each with the name of that header."""
+        """The arguments that HTTP clients repeat in headers, by name, with the names of the headers."""
         properties = self.listing["inputSchema"].get("properties", {})
         return {
             name: mark
@@ -77,7 +77,7 @@ class MenuEntry(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
 
 class ArgumentCheck:
-    """Checks the arguments of the menu's own tools (run, search, call); others are checked by the executor."""
+    """A check of arguments for the menu's own tools (run, search, call). The executor checks those of other tools."""
 
     def __init__(self, listing: Mapping[str, Any]) -> None:
         self._spec = ToolSpec(name=listing["name"], description="", input_schema=listing["inputSchema"])
@@ -89,7 +89,7 @@ class ArgumentCheck:
 
 
 class Menu(msgspec.Struct, frozen=True):
-    """A menu, built once per catalogue. `full_bytes` is the size of a list of every tool, measured on demand."""
+    """A menu, built once per catalogue. `full_bytes` is the size of a list of all tools, computed on demand."""
 
     listing: list[Mapping[str, Any]]
     entries: Mapping[str, MenuEntry]
@@ -99,7 +99,7 @@ class Menu(msgspec.Struct, frozen=True):
 
 
 def menu(kind: str, app: "App", allowed: Collection[str] | None = None) -> Menu:
-    """Make the menu of that kind, over the tools that the app has now."""
+    """Make a menu of this kind from the current tools of the app."""
     entries = _ENTRIES[kind](app, allowed)
     listing = [entry.listing for entry in entries]
     encoded = cache(lambda: msgspec.Raw(encode(listing)))
@@ -109,14 +109,14 @@ def menu(kind: str, app: "App", allowed: Collection[str] | None = None) -> Menu:
     return Menu(listing, by_name, encoded, sent, full)
 
 
-MAX_MENUS = 256  # that are kept; there is one for each allow-list
+MAX_MENUS = 256  # cached menus, one for each kind and allow-list
 
 
 class Menus:
-    """The menus that clients are shown, each made once per catalogue."""
+    """A cache of menus, each made once per catalogue."""
 
     def __init__(self, app: "App", kind: str | None, allow_lists: AllowLists) -> None:
-        """`kind` is for clients that have chosen none; None: the one of the config."""
+        """Make menus of the app. `kind` is for clients that choose none; None: the config's kind."""
         self._app = app
         self._kind = kind
         self._allow_lists = allow_lists
@@ -137,14 +137,14 @@ class Menus:
         return made[1]
 
     def in_use(self) -> Collection[tuple[str, tuple[str, ...] | None]]:
-        """Return the kinds that clients were shown, each with what these clients may call."""
+        """Return the kind and the allow-list of each menu that clients have seen."""
         return tuple(self._made)
 
 
 # The menu `run`
 
 LARGE_RESULT = 20_000  # bytes: about two milliseconds
-RUN_TASK_AFTER = 5.0  # seconds: code that is slower than this is better asked about than waited for
+RUN_TASK_AFTER = 5.0  # seconds, after which polling a task is better than waiting
 
 
 def _run(app: "App", allowed: Collection[str] | None, in_search: bool = False) -> MenuEntry:
@@ -156,7 +156,7 @@ def _run(app: "App", allowed: Collection[str] | None, in_search: bool = False) -
         caller.calls = CallLog(app.catalog.registry)
         try:
             result = await app.run(args["code"], allowed, source="mcp", progress=caller.progress, watch=caller.calls)
-        except asyncio.CancelledError as stopped:  # nobody is answered; but a task can tell
+        except asyncio.CancelledError as stopped:  # there is no response, but a task can report the calls
             caller.made = "; ".join(getattr(stopped, "__notes__", ()))
             raise
         answer = await _answer(app.runtime, result)
@@ -174,17 +174,17 @@ async def _answer(runtime: "Runtime", result: RunResult) -> dict[str, Any]:
     data, size = result.data, len(result.printed)
     if isinstance(data, dict | list):
         blocks = await content_blocks(data, runtime.read_result) if result.ok else None
-        if blocks is not None:  # pictures and the like are no text, and no data
+        if blocks is not None:  # images and the like are neither text nor data
             return {"content": [*([text_block(result.printed)] if result.printed else []), *blocks]}
         size += len(encode(data))
     elif isinstance(data, str):
         size += len(data)
-    if size > LARGE_RESULT:  # writing it out takes a while, and others wait for the loop
+    if size > LARGE_RESULT:  # encoding takes long and would block the loop
         reply = await asyncio.to_thread(runtime.reply, result)
     else:
         reply = runtime.reply(result)
     answer = from_reply(reply)
-    if not runtime.config.run.structured or not result.ok:  # the text is the shorter form for a model
+    if not runtime.config.run.structured or not result.ok:  # the text is shorter for a model
         return answer
     return {**answer, "structuredContent": {HANDLE: reply.stored.handle} if reply.stored else {RESULT: result.data}}
 
@@ -209,7 +209,7 @@ CALL_SCHEMA = {
 
 
 def _search(app: "App", allowed: Collection[str] | None) -> MenuEntry:
-    starting = [] if app.servers is None else app.servers.packs(allowed)  # servers, of which nothing is known yet
+    starting = [] if app.servers is None else app.servers.packs(allowed)  # servers whose tools are unknown so far
     listing = {
         "name": "search",
         "title": "Search tools",
@@ -222,7 +222,7 @@ def _search(app: "App", allowed: Collection[str] | None) -> MenuEntry:
     async def call(args: Mapping[str, Any], caller: ClientCaller) -> dict[str, Any]:
         check(args)
         limit, pack = args.get("limit", SEARCH_LIMIT), args.get("pack")
-        found = await asyncio.to_thread(app.search, args["query"], limit, allowed, pack)  # others wait for the loop
+        found = await asyncio.to_thread(app.search, args["query"], limit, allowed, pack)  # keeps the loop free
         if not found:
             return {"content": [text_block("Nothing fits. Try other words.")]}
         tools = [ToolLine(spec.name, tool_line(spec, exact=True)) for spec, _ in found]
@@ -246,7 +246,7 @@ def _call(app: "App", allowed: Collection[str] | None) -> MenuEntry:
         check(args)
         wanted = ToolCall(new_id(), args["name"], args.get("args", {}), "mcp")
         result = await app.call(wanted, allowed, caller.progress)
-        is_whole = caller.wants_whole and caller.channel is not None  # the results of tasks are kept in memory
+        is_whole = caller.wants_whole and caller.channel is not None  # results of tasks are kept in memory
         return await from_result(result, app.runtime, is_whole, READ_ON_BY_CALL.format)
 
     return MenuEntry(listing=listing, call=call)
@@ -264,10 +264,10 @@ def _direct_entries(app: "App", allowed: Collection[str] | None) -> list[MenuEnt
 
 
 def _names_in_apps(listed: "list[MenuTool]") -> dict[str, tuple[str, ...]]:
-    """Return the names by which pages of servers (MCP Apps) call tools: the names that the servers gave them.
+    """Return the names by which pages of servers (MCP Apps) call tools: the servers' own names of their tools.
 
-    MCP does not say whose page makes a call. So a name that several servers with pages use calls none of them, a server
-    without pages is never meant, and the tools of all others are marked as not for pages in their listing.
+    MCP does not name the page that makes a call. So a name used by several servers with pages calls none of them, pages
+    can't call servers without pages, and the listing marks all other tools as not callable by pages.
     """
     servers = {spec.source for spec, _, _ in listed if page_of(spec.server_listing.get("_meta"))}
     taken = {name for _, listing, own in listed for name in (listing["name"], own)}
@@ -280,17 +280,17 @@ def _names_in_apps(listed: "list[MenuTool]") -> dict[str, tuple[str, ...]]:
     return {tools[0]: (name,) for name, tools in found.items() if len(tools) == 1 and name not in taken}
 
 
-MenuTool = tuple[ToolSpec, dict[str, Any], str]  # with its listing and its own name
+MenuTool = tuple[ToolSpec, dict[str, Any], str]  # the tool, its listing and its own name
 
 
 def _listed(app: "App", allowed: Collection[str] | None) -> list[MenuTool]:
     """Return every tool with its listing, and its own name if it is listed under an alias."""
-    from onetool.formats import ProviderNames, provider_tools  # the menu `run` does without
+    from onetool.formats import ProviderNames, provider_tools  # not needed by the menu `run`
 
     specs = app.tools(allowed)
     listings = provider_tools(specs, "mcp")
     taken = {listing["name"] for listing in listings}
-    aliases: dict[str, dict[str, Any]] = {}  # the first one of each tool that is not the name of another tool
+    aliases: dict[str, dict[str, Any]] = {}  # the first alias of each tool that is not the name of another tool
     for alias, target in app.config.aliases.items():
         fits = ProviderNames([ToolSpec(name=alias, description="")], "mcp").to_provider(alias) == alias
         if fits and target not in aliases and alias not in taken:
@@ -328,5 +328,5 @@ _ENTRIES: Mapping[str, Callable[["App", Collection[str] | None], list[MenuEntry]
 
 
 def listing_bytes(listing: Iterable[Mapping[str, Any]]) -> int:
-    """Return the size of a list in bytes, encoded one by one so that other threads can run."""
+    """Return the size of a list in bytes. Encodes items one by one so that other threads can run."""
     return 1 + sum(len(encode(one)) + 1 for one in listing)

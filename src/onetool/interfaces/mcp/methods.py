@@ -1,6 +1,6 @@
-"""The MCP methods and their handlers; those of resources and prompts are in offers.
+"""The MCP methods and their handlers, except those of resources and prompts, which are in offers.
 
-Which methods exist depends on the revision that the client speaks. A call of a tool may become a task.
+The methods depend on the client's protocol revision. A tool call may become a task.
 """
 
 import logging
@@ -52,15 +52,15 @@ log = logging.getLogger("onetool.mcp")
 Handler = Callable[[Service, McpRequest], Awaitable[dict[str, Any]]]
 
 WHOLE = "onetool/whole"  # in the `_meta` of a call
-UNFINISHED = ("task", "input_required")  # results that the client has to come back for
+UNFINISHED = ("task", "input_required")  # results after which the client sends another request
 CAPABILITIES = {
     "tools": {"listChanged": True},
     "prompts": {"listChanged": True},
     "resources": {"subscribe": True, "listChanged": True},
     "completions": {},
 }
-MAX_WATCHED = 100  # resources of a session
-CACHE = {"ttlMs": 5_000, "cacheScope": "private"}  # a list may be used again for a moment
+MAX_WATCHED = 100  # resources per session
+CACHE = {"ttlMs": 5_000, "cacheScope": "private"}  # clients may cache a list briefly
 NO_CACHE = {"ttlMs": 0, "cacheScope": "private"}
 IDENTITY = {SERVER_INFO: SERVER}
 
@@ -90,14 +90,14 @@ def unknown_method(method: str) -> JsonRpcError:
     return JsonRpcError(METHOD_NOT_FOUND, f"Method not found: {method:.100}")
 
 
-# What begins a conversation, and concerns it as a whole
+# The handshake and the state of a conversation
 
 
 async def initialize(service: Service, request: McpRequest) -> dict[str, Any]:
     client = request.client
     client.revision = negotiated_revision(request.param("protocolVersion"))
     client.capabilities = known_capabilities(request.param("capabilities", dict, {}))
-    client.name = client_name(request.param("clientInfo", dict, {}))  # for the stats: nothing here goes by who it is
+    client.name = client_name(request.param("clientInfo", dict, {}))  # only for the stats
     members = {"capabilities": {**CAPABILITIES, "logging": {}}, "serverInfo": SERVER}
     return {"protocolVersion": client.revision, **members, "instructions": _instructions(service, request)}
 
@@ -133,7 +133,7 @@ async def subscribe(service: Service, request: McpRequest) -> dict[str, Any]:
         raise JsonRpcError(RESOURCE_NOT_FOUND, f"Resource not found: {uri:.200}", {"uri": uri})
     if request.watched is not None:
         if len(request.watched) >= MAX_WATCHED:
-            raise JsonRpcError(INVALID_PARAMS, f"{MAX_WATCHED} resources are subscribed to already")
+            raise JsonRpcError(INVALID_PARAMS, f"too many subscriptions: at most {MAX_WATCHED} resources")
         request.watched.add(uri)
     return {}
 
@@ -163,9 +163,9 @@ async def call_tool(service: Service, request: McpRequest) -> dict[str, Any]:
         service.app.runtime.record_gap(client.name, silent)
     try:
         entry = find_entry(service, client, request.param("name"))
-        # Clients from before there were tasks have only one way to have it: to wait.
+        # Clients of revisions without tasks can only wait.
         if entry.needs_task and client.is_stateless and not client.can(TASKS):
-            raise missing_capability(TASKS, f"{entry.name} may take long, and is for clients that know tasks")
+            raise missing_capability(TASKS, f"{entry.name} may take long and needs a client that supports tasks")
         whole, token = client.wants_whole and client.principal.whole, None
         if "_meta" in params:
             whole, token = _wants_whole(request), request.progress_token
@@ -179,7 +179,7 @@ async def call_tool(service: Service, request: McpRequest) -> dict[str, Any]:
         is_answer, untrusted = True, service.app.untrusted
         if untrusted is None:
             raise
-        failure = {"content": [text_block(f"{error}; {untrusted.short}")], "isError": True}  # for the model to read
+        failure = {"content": [text_block(f"{error}; {untrusted.short}")], "isError": True}  # shown to the model
         return for_revision(failure, client.revision)
     except JsonRpcError:
         is_answer = True
@@ -199,7 +199,7 @@ async def _call_entry(
     except BadArguments as error:
         words = "\n".join((str(error), *(f"  {hint}" for hint in error.hints)))
         return {"content": [text_block(words)], "isError": True}
-    except JsonRpcError as error:  # a server's own
+    except JsonRpcError as error:  # from the MCP server
         raise lacking_capability(caller) or error from None
     finally:
         current_caller.reset(token)
@@ -210,7 +210,7 @@ async def _call_entry(
 
 
 def _wants_whole(request: McpRequest) -> bool:
-    """Return whether the call's large result is sent whole: its `_meta` says so, else the client's URL."""
+    """Return whether a large result is sent in full, according to the call's `_meta` or the client's URL."""
     client, meta = request.client, request.params.get("_meta")
     wanted = meta.get(WHOLE, client.wants_whole) if isinstance(meta, dict) else client.wants_whole
     if not isinstance(wanted, bool):
@@ -219,16 +219,16 @@ def _wants_whole(request: McpRequest) -> bool:
 
 
 class UnknownToolError(JsonRpcError):
-    """A call of a tool that the client's menu doesn't have."""
+    """Raised for a call of a tool that is not in the client's menu."""
 
 
 def find_entry(service: Service, client: RemoteClient, name: str) -> MenuEntry:
-    """Return the entry of the client's menu by its name. Raises JsonRpcError."""
+    """Return the entry of the client's menu with this name. Raises JsonRpcError."""
     menu = service.menus.of(client)
     if name in menu.entries:
         return menu.entries[name]
     if (behind := service.app.catalog.why_missing(name)) is not None and behind.reason == AWAY["reason"]:
-        raise JsonRpcError(INTERNAL_ERROR, f"{name:.100} is not known here: {behind}", AWAY)
+        raise JsonRpcError(INTERNAL_ERROR, f"Unknown tool: {name:.100}; {behind}", AWAY)
     raise UnknownToolError(INVALID_PARAMS, f"Unknown tool: {name:.100}{or_rather(name, menu.entries)}")
 
 
@@ -260,14 +260,14 @@ async def _running_task(service: Service, request: McpRequest) -> PendingCall:
     """Return a task of this replica. Raises JsonRpcError."""
     id = request.param("taskId")
     if service.tasks is not None and service.tasks.is_lost(id):
-        await service.tasks.lost(id, request.client.owner, 0)  # who does not own it learns nothing else
+        await service.tasks.lost(id, request.client.owner, 0)  # other callers get the same error
         raise JsonRpcError(INVALID_PARAMS, f"taskId: {TASK_GONE}")
     return service.pending_calls.task(id, request.client)
 
 
 def _check_tasks(request: McpRequest) -> None:
     if not request.client.can(TASKS):
-        raise missing_capability(TASKS, f"{request.method} is for clients that declare the extension {TASKS}")
+        raise missing_capability(TASKS, f"{request.method} needs a client that declares the extension {TASKS}")
 
 
 # The table

@@ -1,4 +1,4 @@
-"""Reloads the config and tools, and notifies clients of what has changed; the method subscriptions/listen."""
+"""Reload the config and tools, and notify clients of changes; the method subscriptions/listen."""
 
 import asyncio
 import logging
@@ -15,22 +15,22 @@ from onetool.interfaces.mcp.service import KINDS, ChangeListener, ListedState, L
 
 log = logging.getLogger("onetool.mcp")
 
-DEBOUNCE_S = 0.15  # seconds without a further change, after which a change is told
-MAX_DEBOUNCE_S = 1.0  # seconds after which it is told in any case
-CONNECT_AFTER_S = 0.2  # seconds: what the client wants first comes first
+DEBOUNCE_S = 0.15  # without a further change, before clients are notified
+MAX_DEBOUNCE_S = 1.0  # after which clients are notified even with further changes
+CONNECT_AFTER_S = 0.2  # so that the client's first requests come first
 
 
 async def reload(service: Service) -> None:
     """Reload the config and all tools, one reload at a time. An invalid config changes nothing."""
     async with service.reloading:
-        # A change that is due must not be forgotten over this.
+        # Keep a pending change.
         service.last_listed = service.last_listed or _states(service)
         try:
             await asyncio.to_thread(service.app.reload)
         except ConfigError as error:
             log.error("not reloaded, the config in force stays: %s", error)
             return
-        except Exception as error:  # noqa: BLE001 - whatever goes wrong with it, the server goes on
+        except Exception as error:  # noqa: BLE001 - a failed reload must not stop the server
             log.error("not reloaded: %s: %s", type(error).__name__, error)
             return
         notify_clients(service)
@@ -38,12 +38,12 @@ async def reload(service: Service) -> None:
 
 
 def follow(service: Service) -> None:
-    """Let the app look after its servers and files, and tell clients whenever there are other tools than before."""
+    """Let the app watch its servers and files, and notify clients when the tools change."""
     loop = asyncio.get_running_loop()
     news = _DebouncedNotice(loop, service)
 
     def changed() -> None:
-        with suppress(RuntimeError):  # the loop has just ended
+        with suppress(RuntimeError):  # the loop has ended
             loop.call_soon_threadsafe(news.on_change)
 
     def begin() -> None:
@@ -51,13 +51,13 @@ def follow(service: Service) -> None:
         service.app.connect()
 
     service.stop_following = service.app.on_change(changed)
-    if service.app.servers is not None:  # they may be quicker
+    if service.app.servers is not None:  # servers may connect before the first list
         service.last_listed = _states(service)
     loop.call_later(CONNECT_AFTER_S, begin)
 
 
 class _DebouncedNotice:
-    """Debounces notifications: many servers start at once, and clients get one notification."""
+    """A debouncer of notifications: when many servers start at once, clients get one notification."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, service: Service) -> None:
         self._loop = loop
@@ -79,14 +79,14 @@ class _DebouncedNotice:
 
 
 def notify_clients(service: Service) -> None:
-    """Notify clients of what has changed since the last time."""
+    """Notify clients of the changes since the last notification."""
     before, service.last_listed = service.last_listed, _states(service)
     if before is not None:
         service.changes.notify(before, service.last_listed)
 
 
 def _states(service: Service) -> ListedStates:
-    """Return what is listed now, for each list of tools that clients have."""
+    """Return the current lists, for each allow-list of the clients."""
     kinds: dict[tuple[str, ...] | None, set[str]] = {tools: set() for tools in (None, *service.changes.allow_lists())}
     for kind, tools in service.menus.in_use():
         kinds.setdefault(tools, set()).add(kind)

@@ -1,6 +1,6 @@
-"""What the server offers beside tools: the methods of resources and prompts, and completion/complete.
+"""The methods of resources and prompts, and completion/complete.
 
-Resources are the tools, stored results, and what packs offer; prompts are snippets of the config, and those of packs.
+Resources are the tools, stored results, and resources of packs; prompts are snippets and prompts of packs.
 """
 
 import asyncio
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
 
 TOOLS = "ot://tools"
 MAX_URI = 2048
-MAX_RESULT = 32 * 1024 * 1024  # bytes: as much as a server may have sent us at once, a picture for example
+MAX_RESULT = 32 * 1024 * 1024  # bytes: the limit for a response of a server, for example an image
 
 _MIME_TYPES = {"data": "application/json", "text": "text/plain", "blob": "application/octet-stream"}
 _TOOLS_LISTING = {
     "uri": TOOLS,
     "name": "tools",
     "title": "All tools",
-    "description": "Every tool that can be called here: its name and what it does, a line each",
+    "description": "Every tool that can be called: one line with its name and what it does",
     "mimeType": "text/plain",
 }
 _OWN_TEMPLATES = [
@@ -46,7 +46,7 @@ _OWN_TEMPLATES = [
     {
         "uriTemplate": f"{RESULTS}{{handle}}",
         "name": "result",
-        "description": "A large result that was stored, whole; one of more than 32 MiB only in parts, by ot.result",
+        "description": "A stored large result in full; results over 32 MiB can only be read in parts, with ot.result",
         "mimeType": "text/plain",
     },
 ]
@@ -87,7 +87,7 @@ async def read_resource(service: "Service", request: McpRequest) -> dict[str, An
             if result.error.reason == "not_found":
                 raise _not_found(request, uri)
             raise lacking_capability(caller) or JsonRpcError(INTERNAL_ERROR, result.error.message)
-        if "contents" in result.data:  # of an MCP server, which said itself what each part is
+        if "contents" in result.data:  # from an MCP server, which set the types of the parts
             return {"contents": result.data["contents"]}
         kind, inside = next(iter(result.data.items()))
         content = {"text": as_json(inside)} if kind == "data" else {kind: inside}
@@ -97,7 +97,7 @@ async def read_resource(service: "Service", request: McpRequest) -> dict[str, An
 
 
 def has_resource(service: "Service", uri: str) -> bool:
-    """Return whether there is a resource at this URI, as far as is known without reading it."""
+    """Return whether there is a resource at this URI, as far as can be known without reading it."""
     if len(uri) > MAX_URI:
         return False
     if uri == TOOLS or uri.startswith((f"{TOOLS}/", RESULTS)):
@@ -219,7 +219,7 @@ def _pack_listing(prompt: Prompt) -> dict[str, Any]:
 
 
 def _typed_value(value: Any, schema: Mapping[str, Any]) -> Any:
-    """Read an argument, which clients send as text, as JSON if its schema wants another type."""
+    """Parse an argument, which clients send as text, as JSON if its schema has another type."""
     if not isinstance(value, str) or schema.get("type", "string") == "string" or len(value) > 10_000:
         return value
     try:
@@ -229,7 +229,7 @@ def _typed_value(value: Any, schema: Mapping[str, Any]) -> Any:
 
 
 def _messages(value: Any, read: Read) -> list[dict[str, Any]]:
-    """Return the result of a prompt as messages: from a text, content blocks, or messages with roles."""
+    """Convert the result of a prompt (text, content blocks, or messages with roles) to messages."""
     if isinstance(value, str):
         return [{"role": "user", "content": text_block(value)}]
     if isinstance(value, list) and value and all(map(_is_message, value)):

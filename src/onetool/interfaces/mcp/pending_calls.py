@@ -1,10 +1,10 @@
-"""Calls that pause for an answer of the client, or that outlast their request as tasks.
+"""Calls that pause for an answer of the client, or that continue after their request as tasks.
 
-Since 2026-07-28 a server asks by responding: the response to a request says what is wanted, and the client sends the
-request again with the answers. The call waits here meanwhile, in the middle of its handler, so that nothing runs twice.
-The `requestState` that the client holds is signed. It is valid once, for the same client and the same request.
+Since 2026-07-28 a server asks by responding: the response to a request has the questions, and the client sends the
+request again with the answers. The call waits here in the middle of its handler, so that nothing runs twice. The
+client's `requestState` is signed. It is valid once, for the same client and the same request.
 
-A task (an extension of the protocol) is the same under an id that the client may ask about.
+A task (an extension of the protocol) is a pending call with an id that the client polls.
 """
 
 import asyncio
@@ -42,17 +42,17 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("onetool.mcp")
 
-MAX_PENDING = 64  # that are not done; each may hold a worker of the sandbox
-FULL = f"{MAX_PENDING} calls wait for an answer, or go on as tasks, already: try again later"
-MAX_DONE = 1000  # tasks whose results are kept
-PARKED_SECONDS = 600.0  # for an answer
-EVICTABLE_SECONDS = 60.0  # … where all places are taken
+MAX_PENDING = 64  # calls that are not done; each may hold a worker of the sandbox
+FULL = f"{MAX_PENDING} calls wait for an answer or continue as tasks already: try again later"
+MAX_DONE = 1000  # finished tasks whose results are kept
+PARKED_SECONDS = 600.0  # to wait for an answer …
+EVICTABLE_SECONDS = 60.0  # … if all places are taken
 POLL_MS = 500
 _ROUND = 4  # bytes of the round in `requestState`
-LOOP_TURNS = 3  # of the loop, before a call that asks is taken to have asked all it wants to know at once
+LOOP_TURNS = 3  # of the loop, after which concurrent questions of a call are complete
 
 Result = dict[str, Any]
-LOOK_SECONDS = 1.0  # between two looks whether those who wait are still let in
+LOOK_SECONDS = 1.0  # between two checks whether the callers still have access
 
 
 class PendingQuestion(msgspec.Struct, frozen=True):
@@ -61,7 +61,7 @@ class PendingQuestion(msgspec.Struct, frozen=True):
 
 
 class PendingCall:
-    """One call that can pause. `caller` is that of the latest request; `asks` are questions without an answer yet."""
+    """A call that can pause. `caller` is that of the latest request; `asks` has the unanswered questions."""
 
     work: "asyncio.Task[Result]"
 
@@ -77,7 +77,7 @@ class PendingCall:
         self.is_admitted = is_admitted.get()
         self._principal = caller.client.principal
         self._loop = asyncio.get_running_loop()
-        self.answers = dict(answers)  # that came with the first request: a client may know what will be asked
+        self.answers = dict(answers)  # sent with the first request: a client may know the questions
         self._paused: asyncio.Future[None] | None = None
 
     def start(self, work: Coroutine[Any, Any, Result]) -> None:
@@ -85,7 +85,7 @@ class PendingCall:
         self.work.add_done_callback(self._ended)
 
     async def wait_for_pause(self, seconds: float | None = None) -> bool:
-        """Wait until the call is done or asks something. Returns False after `seconds`."""
+        """Wait until the call is done or has a question. Return False after `seconds`."""
         if self.work.done():
             return True
         self._paused = self._loop.create_future()
@@ -110,7 +110,7 @@ class PendingCall:
         self.work.cancel()
 
     def renew(self, principal: Principal) -> bool:
-        """Return whether the call may go on for a client that came back: another token needs the same rights."""
+        """Return whether the call may continue for the client of a new request: another token needs the same rights."""
         before = self._principal
         if (principal.role, principal.tools) != (before.role, before.tools):
             return False
@@ -120,12 +120,12 @@ class PendingCall:
     # Questions
 
     async def ask(self, question: Question) -> Any:
-        """Ask the client for the handler, and wait for the answer."""
+        """Ask the client on behalf of the handler, and wait for the answer."""
         if question.key in self.answers:
             with suppress(BadAnswerError):
                 return read_answer(question, self.answers.pop(question.key))
         if question.key in self.asks:
-            raise ToolFailure(f"two questions at once are called {question.key!r}: give each a key of its own")
+            raise ToolFailure(f"two open questions have the key {question.key!r}: use a different key for each")
         asking = self.asks[question.key] = PendingQuestion(question, self._loop.create_future())
         self.updated = _now()
         self._settle_soon()
@@ -135,7 +135,7 @@ class PendingCall:
             self.asks.pop(question.key, None)
 
     def take_answers(self, answers: Mapping[str, Any]) -> None:
-        """Take answers of the client. Unusable ones and those without a question are ignored."""
+        """Take answers of the client. Ignores invalid answers and those without a question."""
         for key, raw in answers.items():
             asking = self.asks.get(key)
             if asking is None or asking.answer.done():
@@ -207,10 +207,10 @@ class PendingCall:
 
 
 class PendingCalls:
-    """All pending calls: those that wait for an answer, and tasks."""
+    """The calls that wait for an answer, and tasks."""
 
     def __init__(self, task_seconds: float, shared: "SharedRequests | None" = None) -> None:
-        """Keep calls. Ids of several replicas begin with that of their own; all share the key for `requestState`."""
+        """Keep calls. Ids begin with the id of the replica; all replicas share the key for `requestState`."""
         self.replica = "" if shared is None else shared.id
         self._key = os.urandom(32) if shared is None else shared.key
         self._shared_tasks = None if shared is None else shared.tasks
@@ -230,7 +230,7 @@ class PendingCalls:
         return self._asking + sum(not pending.is_done for pending in self._by_id.values()) < MAX_PENDING
 
     def has_room_for(self, principal: Principal) -> bool:
-        """Return whether the caller has a place left: with a name it has half of them at most, as others need some."""
+        """Return whether the caller has a place left: named callers get at most half, so that others have some."""
         if not principal.name:
             return True
         own = sum(one.caller.owner == principal.owner and not one.is_done for one in self._by_id.values())
@@ -248,8 +248,8 @@ class PendingCalls:
             self._asking -= 1
 
     def keep(self, pending: PendingCall) -> str:
-        """Keep the call until the client answers; returns the `requestState` for the client."""
-        pending.answers.clear()  # those of the first request are only for questions of that round
+        """Keep the call until the client answers; return the `requestState` for the client."""
+        pending.answers.clear()  # answers of the first request are only for its questions
         if not self.has_room_for(pending.caller.client.principal) or (not self.has_room and not self._make_room()):
             pending.cancel()
             raise JsonRpcError(INTERNAL_ERROR, FULL)
@@ -257,15 +257,15 @@ class PendingCalls:
         return sign(self._key, bytes.fromhex(pending.id) + pending.round.to_bytes(_ROUND))
 
     def resume(self, state: Any, client: RemoteClient, binding: bytes) -> PendingCall:
-        """Return the pending call that goes on with this request. Raises JsonRpcError."""
+        """Return the pending call that continues with this request. Raises JsonRpcError."""
         data = verify(self._key, state) if isinstance(state, str) else None
         if data is None:
-            raise JsonRpcError(INVALID_PARAMS, "requestState is not one of ours: send it back exactly as it came")
+            raise JsonRpcError(INVALID_PARAMS, "Invalid requestState: send it back unchanged")
         pending = self._by_id.get(data[:-_ROUND].hex())
         if pending is None or pending.caller.owner != client.owner:
             raise JsonRpcError(INVALID_PARAMS, "requestState has expired: send the request again without it")
         if pending.round != int.from_bytes(data[-_ROUND:]):
-            raise JsonRpcError(INVALID_PARAMS, "requestState was used already: it is good for one answer")
+            raise JsonRpcError(INVALID_PARAMS, "requestState was used already: it is valid for one answer")
         if pending.binding != binding:
             raise JsonRpcError(INVALID_PARAMS, "requestState belongs to another request: send the same params with it")
         if not pending.renew(client.principal):
@@ -285,13 +285,13 @@ class PendingCalls:
         return {"resultType": "task", **pending.summary(self.ttl_ms)}
 
     async def share(self, pending: PendingCall) -> None:
-        """Write the task down for the other replicas, now and when it is over."""
+        """Store the task for the other replicas, now and when it has ended."""
         if (shared := self._shared_tasks) is None:
             return
         owner = pending.caller.owner
 
         def end(_: object) -> None:
-            if not self._is_closed:  # else it ends with this replica, which the others see
+            if not self._is_closed:  # otherwise it ends with this replica, which the others notice
                 shared.end(pending.id, owner, self._task_seconds, pending.task(self.ttl_ms))
 
         await shared.begin(pending.id, owner, self._task_seconds)
@@ -306,11 +306,11 @@ class PendingCalls:
 
     @property
     def is_busy(self) -> bool:
-        """True while calls wait for an answer, or go on as tasks."""
+        """Whether calls wait for an answer or continue as tasks."""
         return any(not pending.is_done for pending in self._by_id.values())
 
     async def give_up(self) -> None:
-        """End all calls. The other replicas can tell then how far those have got that were not done."""
+        """End all calls, and store the progress of unfinished tasks for the other replicas."""
         self._is_closed = True
         if (shared := self._shared_tasks) is not None:
             for pending in self._by_id.values():
@@ -332,7 +332,7 @@ class PendingCalls:
             self._end(id)
 
     def _end_refused(self) -> None:
-        """End the calls of those who are no longer let in. They are looked at as long as there are any."""
+        """End the calls of callers who lost access. Repeats while there are calls."""
         for id, pending in list(self._by_id.items()):
             if not pending.is_admitted():
                 self._end(id)
@@ -340,7 +340,7 @@ class PendingCalls:
         self._look = again
 
     def _make_room(self) -> bool:
-        """Drop the call that has waited longest, if it has waited for EVICTABLE_SECONDS: its client may be gone."""
+        """Drop the call that has waited longest, if it has waited EVICTABLE_SECONDS, because its client may be gone."""
         parked = (pending for id, pending in self._by_id.items() if id not in self._tasks)
         oldest = next(parked, None)
         if oldest is None or monotonic() - oldest.is_kept < EVICTABLE_SECONDS:
@@ -369,7 +369,7 @@ class PendingCalls:
 
 
 def binding_of(method: str, params: Mapping[str, Any]) -> bytes:
-    """Return a hash of method and params that is the same for the repeated request, in any order of members."""
+    """Return a hash of method and params. It does not depend on the order of members in a repeated request."""
     kept = {key: value for key, value in params.items() if key not in ("_meta", "inputResponses", "requestState")}
     return blake2b(json.dumps([method, kept], sort_keys=True).encode(), digest_size=16).digest()
 
@@ -386,14 +386,14 @@ Work = Callable[[ClientCaller], Coroutine[Any, Any, dict[str, Any]]]
 
 
 def can_pause(request: McpRequest, task_after: float | None = None) -> bool:
-    """Return whether a call of a stateless client may ask it something, go on after an answer, or become a task."""
+    """Return whether a call of a stateless client may ask a question, continue after an answer, or become a task."""
     client = request.client
     can_ask = bool(client.capabilities) and any(map(client.can, _ASKING_CAPABILITIES))
     return can_ask or "requestState" in request.params or (task_after is not None and client.can(TASKS))
 
 
 async def run_pausable(request: McpRequest, work: Work, pending_calls: PendingCalls) -> dict[str, Any]:
-    """Run the work of a prompt or a resource. Gives its result, or its questions."""
+    """Run the work of a prompt or a resource. Return its result or its questions."""
     if request.client.is_stateless and can_pause(request):
         return await run_pausing(request, partial(_with_caller, work), pending_calls)
     return await _with_caller(work, ClientCaller(request.client, request.channel, request.progress_token))
@@ -402,14 +402,14 @@ async def run_pausable(request: McpRequest, work: Work, pending_calls: PendingCa
 async def run_pausing(
     request: McpRequest, work: Work, pending_calls: PendingCalls, task_after: float | None = None
 ) -> dict[str, Any]:
-    """Run the work, which makes itself known as the current caller's. Gives its result, its questions, or its task."""
+    """Run the work for the request's caller. Return its result, its questions, or its task."""
     if not request.client.can(TASKS):
         task_after = None
     client, pending = request.client, _start_or_resume(request, work, pending_calls)
     try:
         if not await pending.wait_for_pause(task_after):
             if pending_calls.has_room and pending_calls.has_room_for(client.principal):
-                pending.caller.channel = None  # what it tells from now on belongs to no request
+                pending.caller.channel = None  # further notifications belong to no request
                 task = pending_calls.as_task(pending)
                 await pending_calls.share(pending)
                 return task
@@ -452,7 +452,7 @@ async def _with_caller(work: Work, caller: ClientCaller) -> dict[str, Any]:
 
 
 def lacking_capability(caller: ClientCaller) -> JsonRpcError | None:
-    """Return the error for a call that failed because its client lacks a capability."""
+    """Return the error for a call that failed because the client lacks a capability."""
     error = caller.lacking
     if error is None or not caller.client.is_stateless:
         return None

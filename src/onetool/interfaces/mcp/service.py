@@ -1,4 +1,4 @@
-"""The state that all methods share: the app, its menus, pending calls, and clients that listen for changes."""
+"""The shared state of all methods: the app, its menus, pending calls, and clients that listen for changes."""
 
 import asyncio
 from collections.abc import Callable, Collection, Mapping
@@ -25,22 +25,22 @@ Notify = Callable[[str, dict[str, Any]], None]
 
 
 class ChangeListener(msgspec.Struct, eq=False):
-    """One stream of notifications: what it is for, and where they go."""
+    """A stream of notifications: its client, its filters, and its channel."""
 
     notify: Notify
     client: RemoteClient
     kinds: Collection[str] = KINDS
-    uris: set[str] = msgspec.field(default_factory=set[str])  # of resources that it watches
+    uris: set[str] = msgspec.field(default_factory=set[str])  # watched resources
 
 
 class ListedState(msgspec.Struct, frozen=True):
-    """What clients that may call the same tools were last shown, to find out what has changed."""
+    """The lists last shown to clients with the same allow-list, to find changes."""
 
-    menu: str  # of clients that have chosen none
+    menu: str  # of clients that chose none
     menus: Mapping[str, bytes]
     prompts: bytes
     resources: bytes
-    texts: Mapping[str, Any]  # of resources of our own, by their uri
+    texts: Mapping[str, Any]  # of our own resources, by URI
 
     def changed(self, before: "ListedState", client: RemoteClient) -> list[str]:
         return [
@@ -54,7 +54,7 @@ class ListedState(msgspec.Struct, frozen=True):
 
 
 ListedStates = Mapping[tuple[str, ...] | None, ListedState]
-"""By what clients may call, as their tokens say it."""
+"""States by the allow-lists of the clients' tokens."""
 
 
 class ChangeListeners:
@@ -70,7 +70,7 @@ class ChangeListeners:
     def notify(self, before: ListedStates, after: ListedStates) -> None:
         for listener in list(self._listeners):
             tools = listener.client.principal.tools
-            old, new = before.get(tools), after[tools]  # of an unknown old state everything may have changed
+            old, new = before.get(tools), after[tools]  # without an old state everything may have changed
             for kind in KINDS if old is None else new.changed(old, listener.client):
                 if kind in listener.kinds:
                     listener.notify(f"notifications/{kind}/list_changed", {})
@@ -88,7 +88,7 @@ SERVER = {"name": "onetool", "title": "OneTool", "version": __version__}
 
 
 class Service:
-    """The shared state of the server; lives as long as it serves."""
+    """The shared state of the server."""
 
     def __init__(
         self,
@@ -97,7 +97,7 @@ class Service:
         allowed: Offered = None,
         shared: "SharedRequests | None" = None,
     ) -> None:
-        """Serve the app. `shared` is what this process shares with other replicas."""
+        """Serve the app. `shared` has the state shared with other replicas."""
         self.app = app
         self.replica = "" if shared is None else shared.id
         self.tasks = None if shared is None else shared.tasks
@@ -106,30 +106,30 @@ class Service:
         self.pending_calls = PendingCalls(app.config.results.ttl_s, shared)
         self.reloading = asyncio.Lock()
         self.menus = Menus(app, menu, self._allow_lists)
-        self.last_listed: ListedStates | None = None  # what clients have been told to be there
+        self.last_listed: ListedStates | None = None  # the lists last announced to clients
         self.stop_following: Callable[[], None] | None = None
 
     @property
     def allowed(self) -> Collection[str] | None:
-        """The tools that the caller of the current request may call; None is all."""
+        """The tools that the caller of the current request may call; None means all."""
         return self._allow_lists.current()
 
     def prompts(self) -> Mapping[str, Prompt]:
-        """Return the prompts of packs that may be used here."""
+        """Return the prompts of packs that the caller may use."""
         return {name: one for name, one in self.app.catalog.prompts.items() if self._offers(one.spec)}
 
     def resources(self) -> Collection[Resource]:
         return [one for one in self.app.catalog.resources.values() if self._offers(one.spec)]
 
     async def offer(self, spec: ToolSpec, args: Mapping[str, Any]) -> ToolResult:
-        """Run what is behind a prompt or a resource. It may call what the client may, and no more."""
+        """Run the function of a prompt or a resource, which may call only tools that the client may call."""
         allowed = self.allowed
         allowed = None if allowed is None else {*allowed, spec.name}
         call = ToolCall(new_id(), spec.name, args, "mcp")
         return await self.app.call(call, allowed, tools=SingleTool(spec))
 
     def _offers(self, spec: ToolSpec) -> bool:
-        """Return whether an allow-list lets prompts and resources of a pack be used: one of its tools is on it."""
+        """Return whether the allow-list permits prompts and resources of a pack: it has one of the pack's tools."""
         allowed = self.allowed
         return allowed is None or any(name.partition(".")[0] == spec.pack for name in allowed)
 

@@ -1,4 +1,4 @@
-"""MCP over a pipe: one message a line, each way."""
+"""MCP over a pipe, with one message per line."""
 
 import asyncio
 import os
@@ -27,21 +27,21 @@ from onetool.interfaces.mcp.service import Service
 
 CHUNK = 256 * 1024
 MAX_LINE = 16 * 1024 * 1024  # bytes of one line
-MAX_UNSENT = 4 * 1024 * 1024  # bytes that wait for the client to read before we read no more of it
-MAX_AT_ONCE = 1000  # requests that are being answered
+MAX_UNSENT = 4 * 1024 * 1024  # unread bytes of output, beyond which no input is read
+MAX_AT_ONCE = 1000  # requests in progress
 TURNS = 3  # of the loop, in which a quick request is answered
-LAST_SECONDS = 5.0  # for requests that are being answered when the client closes the pipe
+LAST_SECONDS = 5.0  # for requests in progress when the client closes the pipe
 
 
 async def serve(service: Service, source: int, writer: int, warm: Callable[[], None] | None = None) -> None:
-    """Serve until the client closes the pipe, or a signal stops us. `warm` prepares the first call, in a thread.
+    """Serve until the client closes the pipe or a signal stops the server. `warm` prepares the first call, in a thread.
 
-    Requests that were read before the pipe was closed have a second, and are cancelled then. After a signal nothing
-    more is written: clients that send one have stopped reading.
+    Requests read before the pipe was closed have LAST_SECONDS, then they are cancelled. After a signal nothing more is
+    written, because clients that send signals have stopped reading.
     """
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
-    with suppress(NotImplementedError):  # on Windows there is Ctrl-C only, and that cancels what runs
+    with suppress(NotImplementedError):  # Windows has only Ctrl-C, which cancels what runs
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, stop.set)
         if hasattr(signal, "SIGHUP"):
@@ -59,7 +59,7 @@ async def serve(service: Service, source: int, writer: int, warm: Callable[[], N
 
 
 class StdioConnection:
-    """One client at the other end."""
+    """The connection to one client."""
 
     def __init__(self, service: Service, writer: int, stop: asyncio.Event) -> None:
         self._writer = (StdoutWriter if hasattr(select, "poll") else ThreadedWriter)(writer, stop)
@@ -74,7 +74,7 @@ class StdioConnection:
                     error_response(None, JsonRpcError(INVALID_REQUEST, f"a message of over {MAX_LINE} bytes"))
                 )
             elif line.strip():
-                for _ in range(TURNS):  # of many requests at once most are quick, and end meanwhile
+                for _ in range(TURNS):  # most requests are quick and end in this time
                     if len(self._tasks) >= MAX_AT_ONCE:
                         await asyncio.sleep(0)
                 self._received(line)
@@ -100,7 +100,7 @@ class StdioConnection:
             self._writer.send(error_response(id_of(message), problem))
             return
         if len(self._tasks) >= MAX_AT_ONCE and isinstance(message, dict) and "method" in message and "id" in message:
-            message_text = f"{MAX_AT_ONCE} requests are being answered already: wait for some of them"
+            message_text = f"too many requests: {MAX_AT_ONCE} are in progress; wait for some of them"
             self._writer.send(error_response(id_of(message), JsonRpcError(INTERNAL_ERROR, message_text)))
             return
         _keep(self._tasks, asyncio.get_running_loop().create_task(self._answer(message)))
@@ -115,7 +115,7 @@ class StdioConnection:
 
 
 class StdoutWriter:
-    """Writes messages to the pipe without blocking, and keeps the rest until there is room."""
+    """A writer of messages to the pipe that doesn't block: it keeps the rest until there is room."""
 
     def __init__(self, fd: int, stop: asyncio.Event) -> None:
         self._fd = fd
@@ -132,23 +132,23 @@ class StdoutWriter:
             return
         by_the_way = isinstance(message, dict) and "id" not in message
         if by_the_way and len(self._unsent) > MAX_UNSENT:
-            return  # whoever does not read misses what it is only told
+            return  # a client that doesn't read misses notifications
         self._unsent += encode(message) + b"\n"
         if not self._is_waiting:
             self._write()
 
     def refuse(self) -> None:
-        """Take no more messages, such as the answers of requests that are being cancelled."""
+        """Drop further messages, such as responses to requests that are being cancelled."""
         self._refuses = True
 
     async def has_room(self) -> None:
-        """Wait until the client has read enough of what was sent; meanwhile nothing is read from it."""
+        """Wait until the client has read enough of the output. No input is read in this time."""
         while len(self._unsent) > MAX_UNSENT and not self._stop.is_set():
             self._empty.clear()
             await self._empty.wait()
 
     async def close(self, seconds: float = 1.0) -> None:
-        """Write what is left, for `seconds` at most; after a signal nothing."""
+        """Write the rest, for at most `seconds`; nothing after a signal."""
         if self._stop.is_set():
             self._unsent.clear()
         with suppress(TimeoutError):
@@ -188,7 +188,7 @@ class StdoutWriter:
 
 
 class ThreadedWriter(StdoutWriter):
-    """The same for Windows, where the loop can't watch a pipe: a thread writes, and waits where it has to."""
+    """A writer for Windows, where the loop can't watch pipes: a thread does the blocking writes."""
 
     def _begin(self) -> None:
         self._threads = Threads(most=1)
@@ -215,7 +215,7 @@ class ThreadedWriter(StdoutWriter):
 
 
 async def _lines(source: int) -> AsyncIterator[bytes | None]:
-    """Yield the lines that come in; None for one that is too long."""
+    """Yield the incoming lines; None for a line that is too long."""
     held, too_long = bytearray(), False
     async for chunk in _chunks(source):
         held += chunk
@@ -235,7 +235,7 @@ async def _chunks(source: int) -> AsyncIterator[bytes]:
     loop = asyncio.get_running_loop()
     ready = asyncio.Event()
     if not _add_reader(loop, source, ready):
-        threads = Threads(most=1)  # which end with the process, also while one of them waits
+        threads = Threads(most=1)  # ends with the process, even while waiting
         while chunk := await threads.run(lambda: os.read(source, CHUNK), {}):
             yield chunk
         return
@@ -247,19 +247,19 @@ async def _chunks(source: int) -> AsyncIterator[bytes]:
                 ready.clear()
                 await ready.wait()
                 continue
-            except OSError:  # the client did not even say good-bye
+            except OSError:  # the client is gone
                 return
             if not chunk:
                 return
             yield chunk
-            await asyncio.sleep(0)  # a client that never stops talking must not keep us from answering
+            await asyncio.sleep(0)  # a client that sends continuously must not prevent responses
     finally:
         loop.remove_reader(source)
-        os.set_blocking(source, True)  # it may be a terminal, which others use after us
+        os.set_blocking(source, True)  # it may be a terminal, which other programs use afterwards
 
 
 def _add_reader(loop: asyncio.AbstractEventLoop, source: int, ready: asyncio.Event) -> bool:
-    """Register the descriptor with the loop. Returns False for what can't be watched: files, and all on Windows."""
+    """Register the descriptor with the loop. Return False if it can't be watched: files, and all on Windows."""
     if stat.S_ISREG(os.fstat(source).st_mode):
         return False
     try:

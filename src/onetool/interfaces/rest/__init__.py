@@ -1,42 +1,42 @@
 """The REST API: bundles and their tools below /tools, any tool below /call, a model at /ask, and code at /run.
 
-Who may use it is decided in interfaces/http. Here is where it is, which a server knows before its first request; the
-rest is loaded with that.
+interfaces/http decides who may use it. This module has only the paths, which a server needs before its first request;
+the first request loads the rest.
 
-app            the ASGI apps of all routes, and of /call: tools by their names
-route          the declaration of a route, which is the decorator of its handler
-routing        all routes, and which of them a path means
+app            the ASGI apps of all routes, and of /call (tools by name)
+route          the decorator that declares the route of a handler
+routing        the route table: finds the route of a path
 query          query parameters
 request        bodies, ETags, the caller, lists
-undo           what was removed, and can be had back
+undo           removed config blocks that can be restored
 problem        errors as application/problem+json
 
 handlers       bundles and tools; lists in pages
 invoke         calling a tool, also as a stream of events
 editing        copies, names, examples, drafts
-imports        ZIP, curl and OpenAPI in, ZIP out
-run            code: running and checking it
-insight        counts, the audit log, stored results
+imports        import of ZIP, curl and OpenAPI; export as ZIP
+run            running and checking code
+insight        usage counts, the audit log, stored results
 servers        MCP servers: state, log, approval
-server_edit    changing one in the config: switch, edit, rename, remove
-server_import  adding some to the config, also those of other clients
-checks         what is wrong, and whether a project is trusted
+server_edit    changing a server in the config: enable, edit, rename, remove
+server_import  adding servers to the config, also from other clients
+checks         problems of the config, and trust in a project
 grants         hosts and secrets for tools, and tokens for callers
 events         the ASGI apps at /events and /status
 
 ask_app        the ASGI app at /ask
-ask_body       what it takes, and its problems
-ask_sessions   what was asked and answered
-ask_approvals  calls that wait for a person
+ask_body       the body of a question, and its error responses
+ask_sessions   stored conversations
+ask_approvals  calls that wait for a person's approval
 
-openapi          /openapi.json: the document, made of the routes
-openapi_schemas  its schemas
+openapi          /openapi.json: the document, generated from the routes
+openapi_schemas  the schemas of the document
 """
 
 from onetool.core.text import lazy_pattern
 
 ASK_PATH = "/ask"
-_QUESTION = lazy_pattern(r"(?<=/ask/)[0-9a-f]{32,40}")  # with 8 more where there are replicas
+_QUESTION = lazy_pattern(r"(?<=/ask/)[0-9a-f]{32,40}")  # 8 more digits where there are replicas
 CALL_PATH = "/call"
 CALL_METHODS = ("POST", "OPTIONS")
 EVENTS_PATH = "/events"
@@ -54,9 +54,9 @@ ROOTS = (
     "/secrets",
     "/tokens",
 )
-"""The paths that all other routes are below: what is sent there comes to the same app."""
+"""The root paths of all other routes. One app serves them all."""
 
 
 def mask_questions(text: str) -> str:
-    """Mask the ids of open questions in a text for logs: an id is enough to approve calls."""
+    """Mask the ids of open questions in a text for logs: whoever has an id can approve calls."""
     return _QUESTION.sub("***", text) if ASK_PATH in text else text

@@ -1,8 +1,8 @@
-"""The ASGI apps: all routes of the table, and /call, which calls a tool by its name.
+"""The ASGI apps of all routes in the table, and of /call, which calls a tool by name.
 
 `RestApp` finds the route of a request, runs its handler, and sends the response or the problem. `POST /call/time.now`
-is for people with curl: the body is the arguments, and the response the bare value. A tool that ran and failed is a
-problem, with status 424. All else is as `invoke` has it; a stream, too, with the same events.
+is for people with curl: the body is the arguments, and the response is the bare value. A tool that ran and failed gives
+a problem with status 424. Everything else, streams included, is as in `invoke`.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -61,7 +61,7 @@ _NO_SNIFFING = (b"x-content-type-options", b"nosniff")
 
 
 def _refusal(error: Exception) -> HttpError | None:
-    """Return the response to an error of a handler; None if it is a failure of the server."""
+    """Return the response to an error that a handler raised; None for a failure of the server."""
     if isinstance(error, HttpError):
         return error
     if isinstance(error, BundleError):
@@ -75,12 +75,12 @@ def _refusal(error: Exception) -> HttpError | None:
 
 
 class RestApp:
-    """All routes of one table: /tools and everything below, /run, /servers and all other roots."""
+    """The ASGI app of one route table: /tools and everything below, /run, /servers and all other roots."""
 
     routes: RouteTable = API_ROUTES
 
     def __init__(self, app: "App", allowed: Offered = None, members: "Members | None" = None) -> None:
-        """`allowed` are the tools that may be called; None allows all. `members`: see RestContext."""
+        """Serve the app. `allowed` lists the tools that may be called; None allows all. `members`: see RestContext."""
         self._context = RestContext(app, allowed, members)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -145,16 +145,16 @@ CALL = RestRoute(
     sends=(EVENT_STREAM,),
     errors=(404, 424, 429),
     id="callTool",
-    doc="""Call a tool by its name.
+    doc="""Call a tool by name.
 
-The body is the arguments, an object; without any, it may be left out, together with its Content-Type, unless a browser
-asks. The response is the value itself. Errors, limits and streams are those of `invokeTool`; but a tool that ran and
-failed is 424. A stream ends with `result`, which is the envelope.""",
+The body is an object with the arguments. A call without arguments may omit the body and its Content-Type, except from a
+browser. The response is the value itself. Errors, limits and streams are those of `invokeTool`, except that a tool that
+ran and failed gives 424. A stream ends with `result`, which has the envelope.""",
 )
 
 
 class CallApp(RestApp):
-    """The route /call and everything below."""
+    """The ASGI app of /call and everything below."""
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> RestResponse | None:
         name = _tool_name(scope["raw_path"])
@@ -178,7 +178,7 @@ def _tool_name(raw: bytes) -> str:
 
 
 async def _read_args(request: RestRequest) -> dict[str, Any]:
-    if b"content-type" not in request.headers:  # interfaces/http lets only those through that say they have no body
+    if b"content-type" not in request.headers:  # interfaces/http admits this only without a body
         request.scope[SENT_BODY] = await read_body(request.receive)
         if request.scope[SENT_BODY]:
             check_content_type(None)
@@ -191,7 +191,7 @@ async def _read_args(request: RestRequest) -> dict[str, Any]:
 
 
 def bare_value(result: ToolResult) -> bytes:
-    """Encode the value as JSON. Raises RestError if there is none."""
+    """Encode the value as JSON. Raises RestError if the result has no value."""
     error = result.error
     if error is None:
         return encode(result.data)

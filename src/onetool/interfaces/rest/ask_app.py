@@ -1,8 +1,8 @@
-"""The ASGI app at /ask and below. At /ask: one question to the model, its answer as one body or a stream of events.
+"""The ASGI app of /ask and below. POST /ask sends one question to the model and answers with a body or an event stream.
 
-Each event of ask/events.py is sent under its tag, with its JSON as data; `started` tells the question's id, too. With
-`approve: "ask"` there are `approval` events of calls that wait. The last one is `answer`, or `error` with {reason,
-message, hints, answer}. What is refused before the model is asked has the same status as without a stream.
+Each event of ask/events.py is sent under its tag, with its JSON as data; `started` also has the question's id. With
+`approve: "ask"`, an `approval` event announces each call that waits. The last event is `answer`, or `error` with
+{reason, message, hints, answer}. A question refused before the model is asked has the same status as without a stream.
 """
 
 import asyncio
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 
 class PacedResponseStream(ResponseStream):
-    """A response stream with backpressure: the model writes on only while the client reads."""
+    """A response stream with backpressure: the model continues only while the client reads."""
 
     def __init__(self, send: Send) -> None:
         super().__init__(send)
@@ -60,10 +60,10 @@ class PacedResponseStream(ResponseStream):
             self.push_event(event)
         else:
             self._opening = event
-            asyncio.get_running_loop().call_later(BEGIN_AFTER, self.begin)  # which does nothing where all is over
+            asyncio.get_running_loop().call_later(BEGIN_AFTER, self.begin)  # does nothing if the response has ended
 
     async def push_paced(self, event: bytes) -> None:
-        """Raises TimeoutError where the client takes nothing for UNREAD_S seconds."""
+        """Send an event. Raises TimeoutError if the client reads nothing for UNREAD_S seconds."""
         self.push_event(event)
         while self._size >= MAX_UNSENT:
             self._written.clear()
@@ -80,11 +80,11 @@ class PacedResponseStream(ResponseStream):
 # One question
 
 
-MAX_HINTS = 10  # each looks for the names that could be meant
+MAX_HINTS = 10  # each hint searches for similar names
 
 
 class AskTurn:
-    """One question that is being answered. `log` is the dict of the access log; `further` are options of `app.ask`."""
+    """A question being answered. `log` is the dict of the access log; `further` are options of `app.ask`."""
 
     def __init__(
         self,
@@ -112,15 +112,15 @@ class AskTurn:
         known = self._app.catalog.registry.names()
         hints = [f"toolAllow names no tool: {name[:100]}{or_rather(name, known)}" for name in unknown[:MAX_HINTS]]
         if further := len(unknown) - len(hints):
-            hints.append(f"toolAllow names {further:,} more that are no tools")
+            hints.append(f"toolAllow names {further:,} more unknown tools")
         return msgspec.structs.replace(answer, hints=(*answer.hints, *hints))
 
 
 # As a stream of events
 
 
-MAX_SHOWN_BYTES = 64 * 1024  # bytes of the value of a call that code made
-CANCELLED = "it was cancelled before there was an answer"
+MAX_SHOWN_BYTES = 64 * 1024  # of the value of a call that code made
+CANCELLED = "the question was cancelled before it was answered"
 
 
 async def stream_answer(request: RestRequest, context: AskContext, asked: AskQuestion) -> None:
@@ -138,18 +138,18 @@ async def stream_answer(request: RestRequest, context: AskContext, asked: AskQue
             except AskError as error:
                 failed = turn.failure(error)
                 if not response.is_stream:
-                    await response.end()  # so that it does not become one
+                    await response.end()  # before it becomes a stream
                     raise failed from None
                 await response.push_paced(sse_event("error", failed.event(turn.clean)))
             except asyncio.CancelledError:
                 task = asyncio.current_task()
                 if (
                     not question.was_cancelled or task is None or task.uncancel()
-                ):  # not by the client, or it has left as well
+                ):  # not by the client, or the client has left as well
                     raise
                 failed = turn.failure(AskError(CANCELLED, "interrupted"))
                 response.push_event(sse_event("error", failed.event(turn.clean)))
-        await response.end()  # by who does not read, no place is held
+        await response.end()  # a client that doesn't read must not hold a place
 
 
 def _streamed_turn(
@@ -169,7 +169,7 @@ def _streamed_turn(
 
 
 class CodeResults:
-    """Tells what came of calls that code made, and that somebody was asked about. Told of them in any thread."""
+    """Sends the results of code's calls that a person was asked about. Its methods may be called in any thread."""
 
     def __init__(self, context: AskContext, question: OpenQuestion, response: PacedResponseStream) -> None:
         self._app = context.app
@@ -178,17 +178,17 @@ class CodeResults:
         self._loop = asyncio.get_running_loop()
 
     def began(self, call: "ToolCall") -> None:
-        pass  # the approval has told it
+        pass  # the approval event announced it
 
     def ended(self, call: "ToolCall", result: "ToolResult") -> None:
         if (id := self._question.told_id(call.id)) is None:
             return
         args = self._app.runtime.redact(dict(shown_args(call, self._app.catalog.registry.get(call.name))))
-        told = CallEnded(call=ToolCall(id, call.name, args, call.source), result=self._shown(result))
-        self._loop.call_soon_threadsafe(self._response.push_event, _encoded_event(told))
+        ended = CallEnded(call=ToolCall(id, call.name, args, call.source), result=self._shown(result))
+        self._loop.call_soon_threadsafe(self._response.push_event, _encoded_event(ended))
 
     def _shown(self, result: "ToolResult") -> "ToolResult":
-        """Return the result without secrets. Code reads all of a large value; people see its beginning."""
+        """Return the result without secrets. Code reads all of a large value; people see only its beginning."""
         clean = result.cleaned(self._app.runtime.redact)
         clean = clean.plain() if isinstance(clean, ServerResult) else clean
         written = encode(clean.data)
@@ -198,7 +198,7 @@ class CodeResults:
 
 
 async def _send_events(turn: AskTurn, question: str, response: PacedResponseStream) -> None:
-    async with aclosing(turn.pending.events()) as events:  # nothing goes on where we are cancelled in between
+    async with aclosing(turn.pending.events()) as events:  # if cancelled in between, the turn stops
         async for one in events:
             if isinstance(one, Started):
                 response.open_with(_encoded_event(one, question=question))
@@ -229,10 +229,10 @@ async def _answer_whole(turn: AskTurn, receive: Receive) -> Answer | None:
 # The ASGI app
 
 
-MAX_AT_ONCE = 16  # questions; each is long, and costs somebody's money
-RETRY_S = 5  # when it is worth trying again
-TOO_MANY = f"{MAX_AT_ONCE} questions are being answered here: try again when one of them has its answer."
-NEEDS_STREAM = 'approve "ask" needs a stream, in which you are asked: send `Accept: text/event-stream`, or say never.'
+MAX_AT_ONCE = 16  # questions; each takes long and costs money
+RETRY_S = 5  # sent as Retry-After
+TOO_MANY = f"{MAX_AT_ONCE} questions are being answered here: try again when one of them is done."
+NEEDS_STREAM = 'approve "ask" needs a stream: send `Accept: text/event-stream`, or use approve "never".'
 
 
 @RestRoute(
@@ -247,14 +247,14 @@ NEEDS_STREAM = 'approve "ask" needs a stream, in which you are asked: send `Acce
     problem=AskProblem,
 )
 async def ask(request: RestRequest) -> RestResponse | None:
-    """Ask a model that has these tools.
+    """Ask a model that can use the tools of this server.
 
-    A model answers, and may use the tools of this server. It is the one of the server's config, unless `provider` or
-    `model` names another; its key is the server's. With `Accept: text/event-stream` the response is a stream of events:
-    `started`, `text` and `thinking` as the model writes, `call` and `result` as tools run, `notice`, and at the end
-    `answer`, or `error` {reason, message, hints, answer}. A client that disconnects ends it; what was said and done by
-    then stays in the session. With `approve: ask`, which needs a stream, `approval` {question, call, name, args,
-    warnings, expiresAt, expiresInSeconds} tells of a call that waits for `approveCall`.
+    The model is that of the server's config, unless `provider` or `model` names another; the key is always the
+    server's. With `Accept: text/event-stream` the response is a stream of events: `started`, `text` and `thinking` as
+    the model writes, `call` and `result` as tools run, `notice`, and at the end `answer`, or `error` {reason, message,
+    hints, answer}. Disconnecting cancels the question; the session keeps what happened until then. With `approve: ask`,
+    which needs a stream, `approval` {question, call, name, args, warnings, expiresAt, expiresInSeconds} announces a
+    call that waits for `approveCall`.
     """
     context = request.context
     assert isinstance(context, AskContext)  # noqa: S101 - for the type checker
@@ -272,9 +272,9 @@ async def ask(request: RestRequest) -> RestResponse | None:
 
 @RestRoute("GET", f"{ASK_PATH}/models", "Questions", gives=ModelOverview)
 async def list_models(request: RestRequest) -> RestResponse:
-    """List the providers, and models that can be asked.
+    """List the providers and models that can be asked.
 
-    Ollama is looked for on this machine. No hosted provider is asked for its list: see `listProviderModels`.
+    Includes the Ollama models of this machine. Hosted providers are not queried: see `listProviderModels`.
     """
     app = request.context.app
     await app.look_again()
@@ -285,11 +285,11 @@ async def list_models(request: RestRequest) -> RestResponse:
 async def list_provider_models(request: RestRequest) -> RestResponse:
     """List the models of a provider, as the provider lists them.
 
-    A hosted provider is asked only if its key is set. If it does not answer within seconds, `error` says why.
+    A hosted provider is queried only if its key is set. If it doesn't answer within seconds, `error` says why.
     """
     app, (provider,) = request.context.app, request.path
     if provider not in PROVIDERS:
-        raise RestError(404, "not_found", f"There is no provider {provider[:100]!r}; there are {', '.join(PROVIDERS)}.")
+        raise RestError(404, "not_found", f"Unknown provider: {provider[:100]!r}. Use one of {', '.join(PROVIDERS)}.")
     await app.look_again()
     return request.context.response(await app.ask_models.listed(provider))
 
@@ -300,20 +300,20 @@ ASK_ROUTES = RouteTable(
     {
         "session": PathParameter(
             {"type": "string", "pattern": f"^{SESSION_ID.pattern}$"},
-            description="Its id, or `last`.",
+            description="The id of a session, or `last`.",
             example=LAST,
         ),
         "provider": PathParameter({"type": "string", "enum": list(PROVIDERS)}, example="openai"),
         "question": PathParameter(
-            _ID, description="From the events of its stream.", example="0123456789abcdef0123456789abcdef"
+            _ID, description="The question's id, from the event `started`.", example="0123456789abcdef0123456789abcdef"
         ),
-        "call": PathParameter(_ID, description="From the event `approval`.", example="call_1"),
+        "call": PathParameter(_ID, description="The call's id, from the event `approval`.", example="call_1"),
     },
 )
 
 
 class AskApp(RestApp):
-    """The route /ask and everything below. `questions` has another clock in tests."""
+    """The ASGI app of /ask and everything below. Tests pass `questions` with their own clock."""
 
     routes = ASK_ROUTES
 
@@ -324,7 +324,7 @@ class AskApp(RestApp):
         questions: OpenQuestions | None = None,
         cluster: "Cluster | None" = None,
     ) -> None:
-        """`allowed` are the tools that may be called; None allows all."""
+        """Serve the app. `allowed` lists the tools that may be called; None allows all."""
         super().__init__(app, allowed)
         self._app = app
         self._context = AskContext(app, allowed)

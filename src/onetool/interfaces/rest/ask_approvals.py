@@ -1,8 +1,8 @@
-"""Questions under way, and the calls that wait for the person who asked: `approve: "ask"` of POST /ask.
+"""Questions under way, and their calls that wait for approval: `approve: "ask"` of POST /ask.
 
-The id of a question is random, has 128 bits, and is told in its own stream alone. Whoever approves must know it, and
-be the client that asked (the same owner); all others get the same 404. A call that nobody approves does not run:
-silence is no, and a question that has ended, was cancelled or was left approves nothing.
+The id of a question has 128 random bits and is sent only in the question's own stream. To approve a call, a client must
+know the id and be the client that asked (the same owner); all others get the same 404. A call that nobody approves does
+not run: a timeout refuses it, and so does the end of the question.
 """
 
 import asyncio
@@ -37,22 +37,22 @@ if TYPE_CHECKING:
     from onetool.core.call import ToolCall
     from onetool.core.spec import ToolSpec
 
-APPROVAL_S = 300.0  # seconds without an answer, which are a no
+APPROVAL_S = 300.0  # without an answer, the call is refused
 MAX_WARNINGS = 5  # of one kind
 _CALL_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 Later = Callable[[float, Callable[[], None]], asyncio.TimerHandle]
-"""Calls a function after so many seconds, as `loop.call_later` does."""
+"""Calls a function after some seconds, like `loop.call_later`."""
 
 
 class ApprovalAnswer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Whether the call may run."""
+    """The decision on a call."""
 
-    approve: Annotated[bool, Meta(description="true: this one call runs, as the event told it. false: it does not.")]
+    approve: Annotated[bool, Meta(description="true: run this one call as the event showed it. false: refuse it.")]
 
 
 class OpenQuestion:
-    """One question that is being answered in a stream."""
+    """A question being answered in a stream."""
 
     def __init__(self, owner: str, app: "App", now: Callable[[], float], later: Later, replica: str) -> None:
         self.id = replica + urandom(16).hex()
@@ -63,16 +63,16 @@ class OpenQuestion:
         self._later = later
         self._task = asyncio.current_task()
         self._is_over = False
-        self._waiting: dict[str, asyncio.Future[bool]] = {}  # by the ids under which the stream tells calls
-        self._told: set[str] = set()
-        self._of_code: dict[str, str] = {}  # by the ids that calls of code have: those under which they were told
+        self._waiting: dict[str, asyncio.Future[bool]] = {}  # by the id of the call in the stream
+        self._announced: set[str] = set()
+        self._of_code: dict[str, str] = {}  # code's call ids -> their ids in the stream
 
     async def ask(self, call: "ToolCall", spec: "ToolSpec", tell: Callable[[bytes], Awaitable[None]]) -> bool:
-        """Tell the client of a call, and wait for its answer. What is told is the call that runs if it is yes."""
+        """Ask the client to approve a call, and wait for its answer. The call that runs is exactly the one shown."""
         id = call.id
-        if id in self._told or not _CALL_ID.fullmatch(id):  # ids of calls of code can't stand in a path
+        if id in self._announced or not _CALL_ID.fullmatch(id):  # ids of code's calls can't stand in a path
             self._of_code[call.id] = id = urandom(16).hex()
-        self._told.add(id)
+        self._announced.add(id)
         answer = self._waiting[id] = asyncio.get_running_loop().create_future()
         timer = self._later(APPROVAL_S, partial(self._expire, answer))
         until = {"expiresAt": _iso(self._now() + APPROVAL_S), "expiresInSeconds": APPROVAL_S}
@@ -86,21 +86,21 @@ class OpenQuestion:
             del self._waiting[id]
 
     def told_id(self, call: str) -> str | None:
-        """Return, once, the id under which a person was asked about a call of code, if that happened."""
+        """Return the id under which a person was asked about a call of code, or None. Forgets it afterwards."""
         return self._of_code.pop(call, None)
 
     def decide(self, call: str, approve: bool) -> None:
-        """Raises RestError where no such call waits."""
+        """Approve or refuse a call. Raises RestError if no such call waits."""
         answer = self._waiting.get(call)
         if answer is not None and not answer.done():
             answer.set_result(approve)
-        elif call in self._told:
-            raise RestError(409, "decided", "This call waits no more: it was decided, or nobody answered in time.")
+        elif call in self._announced:
+            raise RestError(409, "decided", "This call no longer waits: it was decided, or nobody answered in time.")
         else:
             raise RestError(404, "not_found", "No such call waits for an answer.")
 
     def cancel(self) -> None:
-        """End it, as if its client had left. The stream tells that, and ends."""
+        """Cancel the question, as if its client had disconnected. The stream reports this and ends."""
         self.close()
         self.was_cancelled = True
         if self._task is not None:
@@ -118,15 +118,15 @@ class OpenQuestion:
             answer.set_result(False)
 
     def _event(self, id: str, call: "ToolCall", name: str, until: dict[str, Any]) -> bytes:
-        """Encode the call like the terminal's prompt: only known secrets are masked, whatever an argument is called."""
+        """Encode the call as the terminal's prompt shows it: only known secrets are masked, not arguments by name."""
         args = self._app.runtime.redact(dict(call.args))
-        said = {"type": "approval", "question": self.id, "call": id, "name": name, "args": args}
+        event = {"type": "approval", "question": self.id, "call": id, "name": name, "args": args}
         warnings = approval_warnings(name, args, self._app.catalog.registry.names())
-        return sse_event("approval", encode({**said, "warnings": warnings, **until}))
+        return sse_event("approval", encode({**event, "warnings": warnings, **until}))
 
 
 def approval_warnings(name: str, args: Any, names: Iterable[str]) -> list[str]:
-    """Describe what eyes would miss: tools whose names look alike, words of several alphabets, hidden characters."""
+    """Describe what people would overlook: similar-looking tool names, words of mixed alphabets, hidden characters."""
     text = f"{name} {json.dumps(args, ensure_ascii=False, default=str)}"
     looks = skeleton(name)
     twins = (one for one in names if one != name and skeleton(one) == looks)
@@ -135,17 +135,17 @@ def approval_warnings(name: str, args: Any, names: Iterable[str]) -> list[str]:
     ]
     found += suspicious_words(text, MAX_WARNINGS)
     if escape_invisible(text) != text or has_controls(args):
-        found.append("there are characters in it that can't be seen, or that turn text around")
+        found.append("it has characters that are invisible or reverse the text direction")
     return found
 
 
 class OpenQuestions:
-    """All questions whose answers are being streamed. `now` and `later` are the clock, for tests."""
+    """The questions whose answers are being streamed. `now` and `later` are the clock, for tests."""
 
     def __init__(
         self, app: "App", now: Callable[[], float] = time.time, later: Later | None = None, replica: str = ""
     ) -> None:
-        """`replica` is the id of this one among several: ids of questions begin with it."""
+        """Keep open questions. Ids of questions begin with `replica`, the id of this replica among several."""
         self._app = app
         self._now = now
         self._later = later
@@ -154,7 +154,7 @@ class OpenQuestions:
 
     @contextmanager
     def opened(self, owner: str) -> Iterator[OpenQuestion]:
-        """Keep a question of this client open while the context lasts."""
+        """Keep a question of this client open for the duration of the context."""
         later = self._later or asyncio.get_running_loop().call_later
         question = OpenQuestion(owner, self._app, self._now, later, self._replica)
         self._open[question.id] = question
@@ -165,7 +165,7 @@ class OpenQuestions:
             question.close()
 
     def get(self, id: str, owner: str) -> OpenQuestion:
-        """Raises RestError: the same for one that is not there and for somebody else's."""
+        """Return the client's open question. Raises the same RestError for unknown questions and those of others."""
         question = self._open.get(id)
         if question is None or question.owner != owner:
             raise RestError(404, "not_found", "No such question is being answered.")
@@ -180,14 +180,14 @@ def _iso(seconds: float) -> str:
 
 
 class AskContext(RestContext):
-    """What handlers of /ask use."""
+    """The context of handlers below /ask."""
 
     questions: OpenQuestions
     cluster: "Cluster | None" = None
 
 
 async def is_elsewhere(request: RestRequest) -> bool:
-    """Return whether another replica streams this question and has answered the request."""
+    """Return whether another replica streams this question; then it has answered the request."""
     assert isinstance(request.context, AskContext)  # noqa: S101 - for the type checker
     cluster, id = request.context.cluster, request.path[0]
     if cluster is None or (owner := cluster.owner_of(id)) in (None, cluster.id):
@@ -197,7 +197,7 @@ async def is_elsewhere(request: RestRequest) -> bool:
 
 
 def open_question(request: RestRequest) -> OpenQuestion:
-    assert isinstance(request.context, AskContext)  # noqa: S101 - for the type checker: routes of /ask have no other
+    assert isinstance(request.context, AskContext)  # noqa: S101 - for the type checker: routes of /ask have no other context
     return request.context.questions.get(request.path[0], owner())
 
 
@@ -211,14 +211,14 @@ def open_question(request: RestRequest) -> OpenQuestion:
     errors=(404, 409),
 )
 async def approve_call(request: RestRequest) -> RestResponse | None:
-    """Let a call of the model run, or refuse it.
+    """Approve or refuse a call of the model.
 
-    For questions with `approve: ask`. Only for the client that asked; to all others there is no such question. Five
-    minutes without an answer are a no.
+    For questions with `approve: ask`. Only the client that asked can use this; all others get 404. After five minutes
+    without an answer the call is refused.
     """
     if await is_elsewhere(request):
         return None
-    question = open_question(request)  # first: who may not decide learns nothing of what a body should be
+    question = open_question(request)  # first, so that others learn nothing about the expected body
     body = await json_body(request)
     try:
         answer = converted(body, ApprovalAnswer)
@@ -232,8 +232,8 @@ async def approve_call(request: RestRequest) -> RestResponse | None:
 async def cancel_question(request: RestRequest) -> RestResponse | None:
     """Cancel a question that is being answered.
 
-    Nothing more is approved, and its stream ends with `error` (interrupted). Only for the client that asked; to all
-    others there is no such question.
+    No further call is approved, and the stream ends with `error` (interrupted). Only the client that asked can use
+    this; all others get 404.
     """
     if await is_elsewhere(request):
         return None

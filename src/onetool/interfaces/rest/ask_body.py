@@ -1,6 +1,6 @@
-"""What `POST /ask` takes, and the problems that it gives back.
+"""The body of `POST /ask` and its error responses.
 
-A client can't choose the model's address: our API key must not be sent elsewhere.
+Clients can't choose the model's address, because our API key must not be sent elsewhere.
 """
 
 import re
@@ -24,19 +24,19 @@ from onetool.sources.bundles.validation import converted
 
 MAX_STEPS = 1000
 MAX_NAMES = 1000  # in an allow-list
-MAX_PATTERNS = 50  # among them …
-MAX_STARS = 4  # … and in each
-MAX_FILE_BYTES = 5 * 1024**2  # bytes, of all of a question
+MAX_PATTERNS = 50  # among these names …
+MAX_STARS = 4  # … and in each pattern
+MAX_FILE_BYTES = 5 * 1024**2  # all files of a question together
 PICTURES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 _BASE64 = re.compile(r"[A-Za-z0-9+/]+={0,2}")
 
 Given = TypeVar("Given", str, bool)
 Word = Annotated[str, Meta(min_length=1, max_length=200)]
-Name = Annotated[str, Meta(max_length=200)]  # of a tool, or of what is none: that is told in a hint
-Names = Annotated[tuple[Name, ...], Meta(max_length=MAX_NAMES, description="Only these tools; empty: none.")]
+Name = Annotated[str, Meta(max_length=200)]  # unknown tools are reported in a hint
+Names = Annotated[tuple[Name, ...], Meta(max_length=MAX_NAMES, description="Allow only these tools; []: none.")]
 Prompt = Annotated[str, Meta(min_length=1, extra_json_schema={"pattern": r"[^\s\x1c-\x1f\x85]"})]  # not blank
 SessionId = Annotated[str, Meta(extra_json_schema={"pattern": f"^{SESSION_ID.pattern}$"})]
-Steps = Annotated[int, Meta(ge=1, le=MAX_STEPS, description="How often the model may be asked.")]
+Steps = Annotated[int, Meta(ge=1, le=MAX_STEPS, description="Maximum number of requests to the model.")]
 Menu = Annotated[Literal["direct", "run"], Meta(description="`run`: the model sees one tool, which runs code.")]
 Approval = Annotated[
     Literal["ask", "always", "never"], Meta(description="For tools that change something; `ask` needs a stream.")
@@ -44,51 +44,51 @@ Approval = Annotated[
 
 
 class QuestionFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """An attached file: a text, or an image as base64."""
+    """An attached file: text, or an image in base64."""
 
-    name: Annotated[Word, Meta(description="What the model is told that it is called.")]
-    kind: Annotated[Word | None, Meta(description="Its media type.")] = None
+    name: Annotated[Word, Meta(description="The file's name as the model sees it.")]
+    kind: Annotated[Word | None, Meta(description="The media type.")] = None
     text: str | UnsetType = UNSET
     data: str | UnsetType = UNSET
 
 
 class AskQuestion(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """What is asked, and how it is to be answered. What is not said is as the server's config has it."""
+    """A question and its options. Defaults come from the server's config."""
 
     prompt: Prompt
-    session: Annotated[SessionId | None, Meta(description="An id, or `last`; null: a new one.")] = None
-    new_session: Annotated[bool, Meta(description="Refuse a session that exists already.")] = False
-    with_tools: Annotated[bool | UnsetType, Meta(description="false: no tool can run.")] = UNSET
+    session: Annotated[SessionId | None, Meta(description="A session id, or `last`; null: a new session.")] = None
+    new_session: Annotated[bool, Meta(description="Refuse the question if the session exists already.")] = False
+    with_tools: Annotated[bool | UnsetType, Meta(description="false: the model gets no tools.")] = UNSET
     tool_allow: Names | None = None
     provider: ProviderName | None = None
-    model: Annotated[Word | None, Meta(description="As the provider calls it.")] = None
+    model: Annotated[Word | None, Meta(description="The provider's name of the model.")] = None
     system: Annotated[str | None, Meta(description="Replaces the server's system prompt.")] = None
     temperature: Annotated[float, Meta(ge=0, le=2)] | None = None
     max_steps: Steps | None = None
     menu: Menu | None = None
     approve: Approval = "never"
-    files: Annotated[tuple[QuestionFile, ...], Meta(description="Attached to the question.")] = ()
+    files: Annotated[tuple[QuestionFile, ...], Meta(description="Files attached to the question.")] = ()
 
     def options(self) -> dict[str, Any]:
-        """Return the options for `app.ask`, without prompt and allow-list."""
+        """Return the options of `app.ask`, without prompt and allow-list."""
         names = ("session", "new_session", "provider", "model", "system", "temperature", "max_steps", "menu", "approve")
         given = {name: getattr(self, name) for name in names}
         return given | {"with_tools": _or_none(self.with_tools), "files": tuple(map(_file, self.files))}
 
 
 def read_question(body: Any) -> AskQuestion:
-    """Check the body of POST /ask. Raises RestError."""
+    """Read and check the body of POST /ask. Raises RestError."""
     try:
         question = converted(body, AskQuestion)
         if not question.prompt.strip():
-            raise InvalidError("/prompt: there is nothing in it: send a question", "/prompt")
+            raise InvalidError("/prompt: must not be blank: send a question", "/prompt")
         if question.session is not None and (question.session != LAST or question.new_session):
             try:
                 check_id(question.session)
             except SessionError as error:
                 raise InvalidError(f"/session: {error}", "/session") from None
         patterns = [name for name in question.tool_allow or () if is_pattern(name)]
-        if len(patterns) > MAX_PATTERNS or any(one.count("*") > MAX_STARS for one in patterns):  # all tools try each
+        if len(patterns) > MAX_PATTERNS or any(one.count("*") > MAX_STARS for one in patterns):  # for all tools
             message = f"/toolAllow: has at most {MAX_PATTERNS} patterns, each with at most {MAX_STARS} stars"
             raise InvalidError(message, "/toolAllow")
         for pointer, one in enumerate(question.files):
@@ -105,15 +105,15 @@ def read_question(body: Any) -> AskQuestion:
 
 def _check_file(file: QuestionFile, pointer: str) -> None:
     if (file.text is UNSET) == (file.data is UNSET):
-        both = "neither is there" if file.text is UNSET else "both are there"
-        raise InvalidError(f"{pointer}: needs `text`, or a picture as base64 in `data`, but {both}", pointer)
+        both = "neither is given" if file.text is UNSET else "both are given"
+        raise InvalidError(f"{pointer}: expected either `text`, or an image in base64 in `data`; {both}", pointer)
     if file.data is UNSET:
         return
     if file.kind not in PICTURES:
-        said = "is missing" if file.kind is None else f"{file.kind!r} can't be sent as `data`"
-        raise InvalidError(f"{pointer}/kind: {said}; there are {', '.join(PICTURES)}", f"{pointer}/kind")
+        fault = "is missing" if file.kind is None else f"{file.kind!r} can't be sent as `data`"
+        raise InvalidError(f"{pointer}/kind: {fault}; use one of {', '.join(PICTURES)}", f"{pointer}/kind")
     if len(file.data) % 4 or not _BASE64.fullmatch(file.data):
-        raise InvalidError(f"{pointer}/data: expected base64, in one line and with its padding", f"{pointer}/data")
+        raise InvalidError(f"{pointer}/data: expected base64 on one line, with padding", f"{pointer}/data")
 
 
 def _size(file: QuestionFile) -> int:
@@ -139,7 +139,7 @@ _CLI_OPTION = re.compile(rf"--({'|'.join(sorted(_KEYS, key=len, reverse=True))})
 
 
 def in_client_words(text: str) -> str:
-    """`--tool-allow time.now` is `toolAllow time.now` here."""
+    """Replace command line options by keys of the body: `--tool-allow` by `toolAllow`."""
     return _CLI_OPTION.sub(lambda match: _KEYS[match[1]], text)
 
 
@@ -152,7 +152,7 @@ STATUS_OF_REASON: dict[str, int] = {
     "not_found": 404,
     "database_away": 503,
     "change_unknown": 503,
-    "session": 503,  # it can't be written, or was by a later OneTool. Ids are looked at before
+    "session": 503,  # can't be written, or was written by a later OneTool. Ids were checked before
     "no_key": 503,  # the operator has to set something up
     "no_provider": 503,
     "no_model": 503,
@@ -163,23 +163,23 @@ STATUS_OF_REASON: dict[str, int] = {
     "refused": 422,
 }
 OF_DATABASE = ("database_away", "change_unknown")
-PROVIDER_STATUS = 502  # everything else: it did not do what it should, or could not be reached
+PROVIDER_STATUS = 502  # everything else: the provider failed or could not be reached
 ABOUT_SESSIONS = ("busy", "exists", "not_found")
 
 
 class AskProblem(Problem, frozen=True, kw_only=True, omit_defaults=True):
-    """A problem with what to do about it, and the answer as far as it had come."""
+    """A problem with hints, and the partial answer."""
 
-    answer: Annotated[Answer | None, Meta(description="What was done before it failed: tools may have run.")] = None
+    answer: Annotated[Answer | None, Meta(description="The partial answer: tools may have run.")] = None
 
 
 class AskFailedError(RestError):
-    """The question could not be answered."""
+    """Raised when a question could not be answered."""
 
     def __init__(self, error: AskError, answer: Answer, question: AskQuestion) -> None:
         wait: float | None = RETRY_S if error.reason in OF_DATABASE else getattr(error, "wait", None)
         status, pointer = STATUS_OF_REASON.get(error.reason, PROVIDER_STATUS), None
-        if error.reason == "model_not_found" and question.model is not None:  # it is the client who has named it
+        if error.reason == "model_not_found" and question.model is not None:  # the client named the model
             status, pointer = 400, "/model"
         elif error.reason in ABOUT_SESSIONS and question.session is not None:
             pointer = "/session"
@@ -193,12 +193,12 @@ class AskFailedError(RestError):
         )
         self.hints = tuple(map(in_client_words, error.hints))
         self.needs = error.needs
-        self.answer = answer if answer.provider else None  # else nothing has been done
+        self.answer = answer if answer.provider else None  # without a provider nothing was done
 
     def event(self, clean: Callable[[Any], Any]) -> bytes:
-        said = {"reason": self.code, "message": str(self), "hints": list(self.hints)}
-        said |= {"needs": msgspec.to_builtins(self.needs)} if self.needs else {}
-        return encode({"type": "error", **clean(said), "answer": _answer_data(self.answer, clean)})
+        data = {"reason": self.code, "message": str(self), "hints": list(self.hints)}
+        data |= {"needs": msgspec.to_builtins(self.needs)} if self.needs else {}
+        return encode({"type": "error", **clean(data), "answer": _answer_data(self.answer, clean)})
 
 
 def ask_problem_body(refused: HttpError, clean: Callable[[Any], Any]) -> bytes:
@@ -211,5 +211,5 @@ def ask_problem_body(refused: HttpError, clean: Callable[[Any], Any]) -> bytes:
 
 
 def _answer_data(answer: Answer | None, clean: Callable[[Any], Any]) -> Any:
-    """Convert the answer to data. Secrets are masked in its error: a provider's message may contain them."""
+    """Convert the answer to data. Masks secrets in its error, because a provider's message may contain them."""
     return None if answer is None else {**msgspec.to_builtins(answer), "error": clean(answer.error)}

@@ -1,7 +1,7 @@
-"""Sessions of `ask` over REST: list, read, rename, delete and export what was asked and answered; calls of a person.
+"""Sessions of `ask` over REST: list, read, rename, delete and export conversations, and call a tool in one.
 
-The database is read in threads. Secrets were masked when the sessions were written; what became known since is masked
-here. In a conversation results and arguments are cut, so that a page can show it; an export as JSON has all of it.
+Threads read the database. Secrets were masked when the sessions were written; secrets added since are masked here. A
+conversation has shortened results and arguments, so that a page can show it; an export as JSON has everything.
 """
 
 import asyncio
@@ -46,80 +46,80 @@ MAX_RESULT = 4000  # characters of a result, or of arguments that are too large 
 MAX_ARGS = 16 * 1024  # bytes of arguments that are shown as data
 
 
-# What clients read
+# Responses
 
 
 CallState = Annotated[Literal["ok", "failed", "running", "not_run"], Meta(description="`not_run`: not approved.")]
 
 
 class SessionListItem(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A session in a list."""
+    """A conversation in a list."""
 
     id: str
-    title: Annotated[str, Meta(description="The first words of the first question, or what it was renamed to.")]
+    title: Annotated[str, Meta(description="The first words of the first question, or the name it was given.")]
     created_at: str | None
     modified_at: str | None
     turns: Annotated[int, Meta(description="Questions.")]
-    model: Annotated[str, Meta(description="Of the last turn that came to its end, as `provider`.")]
+    model: Annotated[str, Meta(description="The model of the last completed turn, as is `provider`.")]
     provider: str
 
 
 class SessionPage(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Sessions, the newest first. The token is null on the last page."""
+    """A page of sessions, newest first. The token is null on the last page."""
 
     sessions: tuple[SessionListItem, ...]
     next_page_token: str | None
 
 
 class AttachedFile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A file that was attached: its name. An export as JSON has its content."""
+    """The name of an attached file. An export as JSON has its content, too."""
 
     name: str
     kind: str
-    text: Annotated[str | None, Meta(description="In an export, of a text.")] = None
-    data: Annotated[str | None, Meta(description="In an export, of a picture: base64.")] = None
+    text: Annotated[str | None, Meta(description="Only in an export: the content of a text file.")] = None
+    data: Annotated[str | None, Meta(description="Only in an export: the content of an image in base64.")] = None
 
 
 class SessionCall(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A call, and what came of it."""
+    """A call and its result."""
 
     id: str | None
     name: str
-    args: Annotated[Any, Meta(description="null where they are too large or not an object: see `argsText`.")]
+    args: Annotated[Any, Meta(description="null if they are too large or not an object: see `argsText`.")]
     state: CallState
-    result: Annotated[str, Meta(description="As the model read it; its beginning, where `isCut`.")]
+    result: Annotated[str, Meta(description="The result as the model read it; only its beginning if `isCut` is true.")]
     args_text: str | UnsetType = UNSET
     is_cut: bool = False
 
 
 class SessionEntry(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What somebody said. A call in a message of the user is one that the person made."""
+    """A message of a conversation. Calls in a message of the user were made by that person."""
 
     role: Literal["user", "assistant"]
     at: str | None
     text: str
     files: tuple[AttachedFile, ...] = ()
-    calls: Annotated[tuple[SessionCall, ...], Meta(description="In a message of the user: a call of the person.")] = ()
-    broken_off: Annotated[bool, Meta(description="It was not let finish.")] = False
-    usage: Annotated[Usage | UnsetType, Meta(description="Tokens of the turn, in its last message.")] = UNSET
+    calls: Annotated[tuple[SessionCall, ...], Meta(description="In a message of the user: calls by that person.")] = ()
+    broken_off: Annotated[bool, Meta(description="Whether the message was interrupted.")] = False
+    usage: Annotated[Usage | UnsetType, Meta(description="Tokens of the turn; only in its last message.")] = UNSET
     provider: str | UnsetType = UNSET
     model: str | UnsetType = UNSET
-    end: Annotated[TurnEnd | UnsetType, Meta(description="How the turn ended, in its last message.")] = UNSET
+    end: Annotated[TurnEnd | UnsetType, Meta(description="How the turn ended; only in its last message.")] = UNSET
     why: Annotated[str | UnsetType, Meta(description="Why the turn failed.")] = UNSET
 
 
 class SessionDocument(SessionListItem, frozen=True, kw_only=True, rename="camel"):
     """A whole conversation."""
 
-    usage: Annotated[Usage, Meta(description="Tokens of all turns that came to their end.")]
-    damaged: Annotated[int, Meta(description="Lines of its file that can't be read, and are not here.")]
+    usage: Annotated[Usage, Meta(description="Tokens of all completed turns.")]
+    damaged: Annotated[int, Meta(description="Number of unreadable entries, which are left out.")]
     messages: tuple[SessionEntry, ...]
 
 
 class UserCallResult(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What came of a tool that the person called."""
+    """The result of a tool that a person called."""
 
-    session_id: Annotated[str, Meta(description="For the next call or question.")]
+    session_id: Annotated[str, Meta(description="The session, for the next call or question.")]
     ok: bool
     value: Any = UNSET
     error: ToolError | UnsetType = UNSET
@@ -148,7 +148,7 @@ def _iso(seconds: float) -> str | None:
 
 
 def session_document(read: Transcript, whole: bool = False) -> SessionDocument:
-    """Build the conversation; with `whole` nothing in it is cut, and files have their content."""
+    """Build the conversation; with `whole`, nothing is shortened and files have their content."""
     messages = tuple(_entries(read, whole))
     return SessionDocument(**_summary(read), usage=read.usage, damaged=read.damaged, messages=messages)
 
@@ -164,7 +164,7 @@ def _entries(read: Transcript, whole: bool) -> Iterator[SessionEntry]:
             called = Call(id="", name=message.name, args=message.args)
             yield SessionEntry(role="user", at=when, text="", calls=(_call(called, message, whole),))
         elif isinstance(message, Assistant):
-            after = place + 1 + len(message.calls)  # each call has its result behind it, in their order
+            after = place + 1 + len(message.calls)  # the results of the calls follow in order
             results = [one for one, _ in said[place + 1 : after]]
             calls = tuple(_call(one, came, whole) for one, came in zip(message.calls, results, strict=True))
             end = ends.get(after - 1)
@@ -180,7 +180,7 @@ def _entries(read: Transcript, whole: bool) -> Iterator[SessionEntry]:
 
 
 def _how(end: TurnEnded | None) -> dict[str, Any]:
-    """Describe how the turn ended that ended there, where that is known."""
+    """Return the fields that describe how a turn ended, if known."""
     return {} if end is None else {"end": end.how, "why": end.why or UNSET}
 
 
@@ -201,7 +201,7 @@ def _file(file: File, whole: bool) -> AttachedFile:
 
 
 def _call(call: Call, came: SessionMessage, whole: bool) -> SessionCall:
-    assert isinstance(came, Result | UserCall)  # noqa: S101 - for the type checker: reading has mended it
+    assert isinstance(came, Result | UserCall)  # noqa: S101 - for the type checker: reading repaired it
     result, written = unmark(came.content)[0], encode(call.args)
     text = call.malformed
     if text is None and len(written) > MAX_ARGS and not whole:
@@ -250,7 +250,7 @@ async def list_sessions(request: RestRequest) -> RestResponse:
 
 @RestRoute("GET", SESSION, "Questions", gives=SessionDocument, errors=(404,))
 async def get_session(request: RestRequest) -> RestResponse:
-    """Read a conversation, with long results cut."""
+    """Read a conversation, with long results shortened."""
     return await _in_thread(lambda: RestResponse(200, encode(_document(request, whole=False))))
 
 
@@ -267,16 +267,16 @@ async def get_session(request: RestRequest) -> RestResponse:
 async def rename_session(request: RestRequest) -> RestResponse:
     """Rename a conversation.
 
-    `modifiedAt` stays. A title is one line of at most 80 characters. On a server that is for calls only, this needs a
+    `modifiedAt` doesn't change. A title is one line of at most 80 characters. On a calls-only server, this needs a
     caller with a name.
     """
     wanted = _converted(await json_body(request), SessionTitle)
     if not short_title(wanted.title):
-        raise error_from_store(InvalidError("/title: there is nothing in it that can be seen", "/title"))
+        raise error_from_store(InvalidError("/title: must contain visible characters", "/title"))
 
     def work() -> RestResponse:
         sessions = request.context.app.sessions
-        id = sessions.info(_session_id(request)).id  # `last` may be another one afterwards
+        id = sessions.info(_session_id(request)).id  # `last` may mean another session afterwards
         sessions.rename(id, request.context.app.runtime.redact(wanted.title))
         return RestResponse(200, encode(_cleaned(request, session_summary(sessions.info(id)))))
 
@@ -285,9 +285,9 @@ async def rename_session(request: RestRequest) -> RestResponse:
 
 @RestRoute("DELETE", SESSION, "Questions", own=True, status=(204,), errors=(404, 409))
 async def delete_session(request: RestRequest) -> RestResponse:
-    """Delete a conversation for good.
+    """Delete a conversation. This can't be undone.
 
-    On a server that is for calls only, this needs a caller with a name.
+    On a calls-only server, this needs a caller with a name.
     """
 
     def work() -> RestResponse:
@@ -300,7 +300,7 @@ async def delete_session(request: RestRequest) -> RestResponse:
 FORMAT = QueryParameter(
     "format",
     one_of((MARKDOWN, JSON), f"must be {MARKDOWN} or {JSON}"),
-    "Instead of what `Accept` prefers; without both it is Markdown.",
+    "The format, instead of the header `Accept`. Default: Markdown.",
 )
 
 
@@ -314,7 +314,7 @@ FORMAT = QueryParameter(
     errors=(404,),
 )
 async def export_session(request: RestRequest) -> RestResponse:
-    """Export all of a conversation."""
+    """Export a whole conversation."""
     form = request.query["format"]
     if form is None:
         weights = read_weights(request.headers.get(b"accept", b""))
@@ -373,13 +373,13 @@ def _converted(body: Any, kind: type[T]) -> T:
         raise error_from_store(error) from None
 
 
-# Calls of the person
+# Calls by a person
 
 
 class UserCallRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A tool that the person calls."""
+    """A tool to call, and its arguments."""
 
-    name: Annotated[str, Meta(min_length=1, max_length=200, description="As code says it: `time.now`, or an alias.")]
+    name: Annotated[str, Meta(min_length=1, max_length=200, description="A name as in code (`time.now`), or an alias.")]
     args: dict[str, Any] = {}
 
 
@@ -398,7 +398,7 @@ EXAMPLE_CALL = {"name": "time.now", "args": {}}
 async def call_in_session(request: RestRequest) -> RestResponse | None:
     """Call a tool in a conversation.
 
-    Your own call, which nobody has to approve. The model reads it and its result with the next question.
+    The call is yours and needs no approval. The model reads it and its result with the next question.
     """
     return await _call_tool(request, _session_id(request))
 
@@ -413,7 +413,7 @@ async def call_in_session(request: RestRequest) -> RestResponse | None:
     errors=(404, 429),
 )
 async def call_in_new_session(request: RestRequest) -> RestResponse | None:
-    """Begin a conversation with a call of a tool, as `callInSession`."""
+    """Begin a conversation with a call of a tool, like `callInSession`."""
     return await _call_tool(request, None)
 
 
@@ -437,14 +437,14 @@ async def _call_tool(request: RestRequest, session: str | None) -> RestResponse 
 async def _called(request: RestRequest, wanted: UserCallRequest, session: str | None) -> tuple[str, ToolResult]:
     context, app = request.context, request.context.app
     if session is not None:
-        session = (await asyncio.to_thread(app.sessions.info, session)).id  # a call begins none under a mistyped name
-    await app.catalog.refresh(at_once=True)  # what somebody has switched off is not called any more
+        session = (await asyncio.to_thread(app.sessions.info, session)).id  # no new session under a mistyped id
+    await app.catalog.refresh(at_once=True)  # tools that were just disabled must not be called
     if app.catalog.real_name(wanted.name) not in app.catalog.registry:
         await app.catalog.wait_for_tool(wanted.name)
     name = app.catalog.real_name(wanted.name)
     if name not in app.catalog.registry or (context.allowed is not None and name not in context.allowed):
         call = ToolCall(new_id(), wanted.name, wanted.args, SOURCE)
-        _refuse_unrun(await context.call(call))  # runs nothing, and begins no session
+        _refuse_unrun(await context.call(call))  # raises: nothing runs and no session begins
     ids: list[str] = []
     result = await app.user_call(name, wanted.args, ids.append, session=session, within=context.allowed)
     app.catalog.refuse_switched_off(name, result, context.allowed)

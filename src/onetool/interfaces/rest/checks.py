@@ -1,7 +1,7 @@
-"""The handlers of /check and /trust: what is wrong with the config and the tools, and whether a project is trusted.
+"""The handlers of /check and /trust: problems of the config and the tools, and trust in a project.
 
-Both name files, tools and hosts of the server, so that they are for those who may change something here. Trusting a
-folder starts code, and needs the role admin, as what is done to servers does.
+Both name files, tools and hosts of the server, so they need the role edit. Trusting a folder starts code, so it needs
+the role admin, like changes to servers.
 """
 
 import asyncio
@@ -46,21 +46,21 @@ REACHES = ("runs", "dials", "reads", "secrets")
 
 
 class CheckFinding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One thing that is wrong. `where` is a file with its line, or what it is about."""
+    """One problem. `where` is a file with its line, or the tool or key."""
 
     level: Literal["error", "warning", "hint"]
-    where: Annotated[str, Meta(description="A file with its line, or the tool or key that it is about.")]
+    where: Annotated[str, Meta(description="A file with its line, or the tool or key.")]
     message: str
-    reason: Annotated[str, Meta(description="What kind of finding it is, for programs: one word.")] = ""
-    fix: Annotated[str | UnsetType, Meta(description="What to do: a command or a text to copy.")] = UNSET
-    needs: Annotated[tuple[Need, ...], Meta(description="What has to be allowed or set.")] = ()
+    reason: Annotated[str, Meta(description="The kind of finding, for programs: one word.")] = ""
+    fix: Annotated[str | UnsetType, Meta(description="How to fix it: a command or a text to copy.")] = UNSET
+    needs: Annotated[tuple[Need, ...], Meta(description="Hosts to allow and secrets to set.")] = ()
 
 
 class DatabaseReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Whether the database is reached; if not, `why`."""
+    """The state of the database. `why` is set if it can't be reached."""
 
     reached: bool
-    missing_migrations: Annotated[list[str], Meta(description="Tables that are missing: `onetool db migrate`.")]
+    missing_migrations: Annotated[list[str], Meta(description="Migrations to apply with `onetool db migrate`.")]
     why: str | None
 
 
@@ -68,33 +68,33 @@ class ReplicaReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """One of the processes that serve: a replica, or a worker of one machine."""
 
     id: str
-    address: Annotated[str, Meta(description="Where the other ones reach it.")]
+    address: Annotated[str, Meta(description="The address for the other replicas.")]
     version: str
     since: str
-    is_draining: Annotated[bool, Meta(description="It stops in a moment, and balancers send it nothing new.")]
-    is_this: Annotated[bool, Meta(description="It is the one that answers.")]
+    is_draining: Annotated[bool, Meta(description="Whether it is about to stop and gets no new requests.")]
+    is_this: Annotated[bool, Meta(description="Whether it answered this request.")]
 
 
 class CheckReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What is wrong with the config and the tools. `ok`: nothing is that has to be repaired."""
+    """The problems of the config and the tools. `ok` is true if nothing has to be fixed."""
 
     ok: bool
     findings: list[CheckFinding]
-    database: Annotated[DatabaseReport | UnsetType, Meta(description="Only where the config has one.")] = UNSET
+    database: Annotated[DatabaseReport | UnsetType, Meta(description="Only if the config has a database.")] = UNSET
     replicas: Annotated[list[ReplicaReport] | UnsetType, Meta(description="Only if several processes serve.")] = UNSET
 
 
 @RestRoute("GET", "/check", "Server", role="edit", gives=CheckReport)
 async def get_check(request: RestRequest) -> RestResponse:
-    """Get what is wrong with the config and the tools.
+    """Get the problems of the config and the tools.
 
-    What `onetool check` says, and what keeps a changed config from being used.
+    These are the findings of `onetool check`, and the errors that keep a changed config from being used.
     """
     context = request.context
     await context.app.look_again()
     await context.app.catalog.refresh(at_once=True)
     found = context.clean(msgspec.to_builtins(await asyncio.to_thread(_check, context.app)), None)
-    if context.members is not None:  # an address may come from the environment, and is not a secret for that
+    if context.members is not None:  # addresses are not secrets, even if they come from the environment
         found["replicas"] = msgspec.to_builtins(_replicas(context.members))
     return RestResponse(200, encode(found))
 
@@ -114,7 +114,7 @@ def _check(app: "App") -> CheckReport:
 
 
 def _database(app: "App", wrong: Iterable[Mistake]) -> DatabaseReport | UnsetType:
-    """`wrong` has what a new connection has found."""
+    """Report on the database. `wrong` has the problems that a new connection found."""
     if app.config.database is None or (database := app.database) is None:
         return UNSET
     why = next((one.message for one in wrong if one.key == "database" and one.severity == "error"), None)
@@ -122,7 +122,7 @@ def _database(app: "App", wrong: Iterable[Mistake]) -> DatabaseReport | UnsetTyp
     if why is None:
         try:
             lacks = missing(database)
-        except DatabaseError as error:  # since a moment
+        except DatabaseError as error:  # the connection was lost just now
             why = str(error)
     return DatabaseReport(reached=why is None, missing_migrations=lacks, why=why)
 
@@ -154,18 +154,18 @@ def _finding(mistake: Mistake) -> CheckFinding:
     )
 
 
-# The folder of the project, and trusting one
+# Trust in the project's folder
 
 
 class TrustState(msgspec.Struct, frozen=True, kw_only=True):
-    """The folder of the project that was found where the server runs; null where there is none."""
+    """The project folder found from the server's working directory, and whether it is trusted."""
 
     folder: str | None
     trusted: Annotated[bool, Meta(description="Whether its config, packs, bundles and servers are used.")]
-    reaches: Annotated[list[str], Meta(description="What it runs, dials and reads, and which secrets it names.")]
+    reaches: Annotated[list[str], Meta(description="Commands, hosts, files and secrets that it uses.")]
     message: str | None
-    command: Annotated[str | None, Meta(description="The command that changes it.")]
-    digest: Annotated[str | None, Meta(description="For `POST /tools/trust`: trust only what was seen.")]
+    command: Annotated[str | None, Meta(description="The command that changes the trust.")]
+    digest: Annotated[str | None, Meta(description="For `POST /tools/trust`: refuses a folder that has changed since.")]
 
 
 @RestRoute("GET", "/trust", "Server", role="edit", gives=TrustState)
@@ -190,10 +190,10 @@ def _trust_state(app: "App") -> TrustState:
 
 
 class TrustRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The folder of a project, or its `.onetool`."""
+    """The folder to trust: of a project, or its `.onetool`."""
 
-    folder: Annotated[str, Meta(description="Its absolute path.")]
-    digest: Annotated[str | None, Meta(description="That of a dry run.")] = None
+    folder: Annotated[str, Meta(description="The absolute path.")]
+    digest: Annotated[str | None, Meta(description="The digest of a dry run.")] = None
 
 
 @RestRoute(
@@ -210,10 +210,10 @@ class TrustRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 async def trust_folder(request: RestRequest) -> RestResponse:
     """Trust the folder of a project.
 
-    With `digest` of a dry run, what has changed since is refused with 409. No tool can call this.
+    With the `digest` of a dry run, a folder that has changed since is refused with 409. No tool can call this.
     """
     asked = converted(await json_body(request), TrustRequest)
-    request.scope["admission"].task = None  # the new config may not know this caller: answer all the same
+    request.scope["admission"].task = None  # the new config may not know this caller; answer nevertheless
     return await asyncio.to_thread(_trust, request.context.app, asked, request.query["dryRun"])
 
 
@@ -232,7 +232,7 @@ def _trust(app: "App", asked: TrustRequest, dry_run: bool) -> RestResponse:
         try:
             store_trust(folder, reach, trust_store())
         except OSError as error:
-            raise RestError(503, "unavailable", f"It could not be remembered: {error.strerror}.") from None
+            raise RestError(503, "unavailable", f"Trust can't be stored: {error.strerror}.") from None
         log.info("Trusted over REST: %s", folder)
         warnings = reloaded(app.reload) if app.untrusted is not None else []
     return RestResponse(
@@ -247,16 +247,16 @@ def _folder(named: str) -> Path:
     path = Path(named)
     folder = path if path.name == FOLDER else path / FOLDER
     if not folder.is_dir():
-        raise InvalidError(f"/folder: {folder} is not a folder, so that there is nothing to trust", "/folder")
+        raise InvalidError(f"/folder: {folder} is not a folder", "/folder")
     if os.path.realpath(folder) == os.path.realpath(own_folder()):
-        raise InvalidError(f"/folder: {folder} is the person's own, and needs no trust", "/folder")
+        raise InvalidError(f"/folder: {folder} is the user's own and needs no trust", "/folder")
     return folder
 
 
 def _reaches(folder: Path) -> tuple[list[str], str | None]:
-    """List what a config runs, dials, reads and which secrets it names, each after that word; and the digest of it.
+    """Return what a config reaches, as lines such as `runs: …` and `reads: …`, and its digest.
 
-    Of a config that can't be used, what is wrong with it, and no digest.
+    For a config that can't be used, return its errors and no digest.
     """
     try:
         reach = reach_at(folder)

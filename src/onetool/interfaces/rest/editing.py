@@ -1,7 +1,7 @@
-"""The handlers for those who make tools: copying with changes, renaming, examples, and drafts.
+"""The handlers for authors of tools: copies with changes, renaming, examples, and drafts.
 
-A copy with changes also makes a new version. Of a draft, a tool or a bundle is checked before it is stored, arguments
-are checked before they are sent, and a preview shows what would be sent.
+New versions are copies with changes, too. Draft routes check a tool or a bundle before it is stored, check arguments
+before a call, and preview the requests of a call.
 """
 
 import asyncio
@@ -64,11 +64,11 @@ from onetool.sources.bundles.validation import ExampleList, converted, refuse_se
     errors=(404, 409),
 )
 async def copy_tool(request: RestRequest) -> RestResponse:
-    """Copy a tool, or edit it as a new version.
+    """Copy a tool, or store an edited copy as a new version.
 
-    `changes` is a JSON Merge Patch (RFC 7396) of the tool: null removes a key. A copy has an id of its own, and its
-    usage begins at 0. Built-in tools can be copied into a bundle that is not. Conditions are about the tool that is
-    copied: `If-Match` copies what the client has seen.
+    `changes` is a JSON Merge Patch (RFC 7396) for the tool: null removes a key. The copy has a new id, and its usage
+    begins at 0. Built-in tools can be copied into bundles that aren't built in. Conditions are about the original:
+    with `If-Match`, it is copied only if it is unchanged.
     """
     service, wanted, visibility = (
         request.context.bundles,
@@ -101,7 +101,7 @@ async def copy_tool(request: RestRequest) -> RestResponse:
 async def rename_tool(request: RestRequest) -> RestResponse:
     """Give a tool another slug or version.
 
-    It stays the same tool: with its id, its usage and whether it is enabled.
+    The tool keeps its id, its usage and whether it is enabled.
     """
     service, wanted = request.context.bundles, conditions(request.headers)
     bundle_id, slug, version = request.path
@@ -116,14 +116,14 @@ async def rename_tool(request: RestRequest) -> RestResponse:
     return await asyncio.to_thread(do)
 
 
-# Examples: those of the tool are common to all who see it; who has a name keeps examples of their own
+# Examples: all callers see those of the tool; callers with a name can also have their own
 
 
 @RestRoute("GET", f"{TOOL}/examples", "Tools", gives=ShownExamples, etag=True, errors=(404,), for_tools=True)
 async def get_examples(request: RestRequest) -> RestResponse:
     """Get the examples of a tool.
 
-    Their ETag is that of the tool, unless the caller has examples of their own.
+    The ETag is that of the tool, unless the caller has their own examples.
     """
     visibility = await request.context.visibility()
     found, tag = await asyncio.to_thread(_examples, request, visibility)
@@ -145,10 +145,10 @@ async def get_examples(request: RestRequest) -> RestResponse:
 async def put_examples(request: RestRequest) -> RestResponse:
     """Replace the examples of a tool.
 
-    Also of read-only tools. A caller with a name (a named token, a JWT) replaces examples of their own, which nobody
-    else sees; examples of the tool that are in the list stay as they are. Help shows them to people and models. An
-    example has at most 16 KiB, a name of its own, and no argument that its schema marks as secret. The version of the
-    tool and `modifiedAt` stay.
+    Works for read-only tools, too. A caller with a name (a named token, a JWT) replaces their own examples, which
+    nobody else sees; the tool's examples don't change, even if the list contains them. Help shows examples to people
+    and models. An example has at most 16 KiB, a unique name, and no argument that the schema marks as secret. The
+    tool's version and `modifiedAt` don't change.
     """
     service, wanted = request.context.bundles, conditions(request.headers)
     bundle_id, slug, version = request.path
@@ -165,7 +165,7 @@ async def put_examples(request: RestRequest) -> RestResponse:
 
 
 def _examples(request: RestRequest, visibility: Visibility = EVERYTHING) -> tuple[dict[str, Any], str]:
-    """Return the examples that the caller sees, and their ETag."""
+    """Return the examples visible to the caller, and their ETag."""
     service, whose = request.context.bundles, lasting_owner()
     common, tag = service.get_examples(*request.path, visibility=visibility)
     if not whose:
@@ -176,7 +176,7 @@ def _examples(request: RestRequest, visibility: Visibility = EVERYTHING) -> tupl
 
 
 def _put_own_examples(request: RestRequest, data: Any) -> tuple[dict[str, Any], str]:
-    """Store the caller's examples. Those of the tool stay, also if they are in the list: the client was shown them."""
+    """Store the caller's own examples. Leave out the tool's, which the client read and sends back."""
     service, wanted = request.context.bundles, conditions(request.headers)
     bundle_id, slug, version = request.path
     tool, spec = service.tool_and_spec(bundle_id, slug, version)
@@ -189,11 +189,11 @@ def _put_own_examples(request: RestRequest, data: Any) -> tuple[dict[str, Any], 
     return _examples(request)
 
 
-# Drafts: what is checked before it is stored or sent
+# Drafts: checks before something is stored or sent
 
 
 class DraftRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A tool, or a bundle, as PUT takes it; and where the tool is to be put."""
+    """A tool or a bundle as in PUT, and the place of the tool."""
 
     tool: dict[str, Any] | None = None
     bundle: dict[str, Any] | None = None
@@ -220,15 +220,15 @@ EXAMPLE_CALL = {"args": {"city": "Oslo"}}
 async def validate_draft(request: RestRequest) -> RestResponse:
     """Check a tool or a bundle before it is stored.
 
-    Nothing is stored. Pointers lead into the tool or the bundle. With `bundleID`, `slug` and `version` it is also
-    checked whether it could be put there.
+    Nothing is stored. Pointers refer to the tool or the bundle. With `bundleID`, `slug` and `version`, the check covers
+    whether the tool can be stored there.
     """
     data = await json_body(request, whole=True)
     draft = converted(data, DraftRequest)
     if (draft.tool is None) == (draft.bundle is None):
-        raise InvalidError("the body: expected a tool or a bundle, and one of them only", "")
+        raise InvalidError("the body: expected either a tool or a bundle", "")
     service = request.context.bundles
-    await service.keep_in_step()  # its function may have been switched on a moment ago
+    await service.keep_in_step()  # its function may just have been enabled
 
     def check() -> DraftReport:
         if draft.tool is None:
@@ -242,8 +242,8 @@ async def validate_draft(request: RestRequest) -> RestResponse:
 async def validate_args(request: RestRequest) -> RestResponse | None:
     """Check arguments before a call.
 
-    Nothing is called, except the pre-processors of the tool, which have 5 s. Pointers lead into the arguments. `needs`
-    has the hosts and secrets that the tool still needs.
+    Only the pre-processors of the tool run, for at most 5 s. Pointers refer to the arguments. `needs` lists the hosts
+    and secrets that the tool still needs.
     """
     args = read_args(await json_body(request, empty={}))
 
@@ -259,7 +259,7 @@ async def validate_args(request: RestRequest) -> RestResponse | None:
 
 
 class PreviewDraft(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A tool as PUT takes it, and arguments for it."""
+    """A tool as in PUT, and arguments."""
 
     tool: dict[str, Any]
     bundle_id: str | None = msgspec.field(default=None, name="bundleID")
@@ -268,9 +268,9 @@ class PreviewDraft(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 @RestRoute("POST", f"{TOOL}/preview", "Drafts", takes="Call", example=EXAMPLE_CALL, gives=PreviewReport, errors=(404,))
 async def preview_call(request: RestRequest) -> RestResponse | None:
-    """Preview what a call would send.
+    """Preview the requests of a call.
 
-    Nothing is sent or called, except the pre-processors of the tool; secrets are `***`. Pointers of errors lead into
+    Nothing is sent. Only the pre-processors of the tool run; secrets are shown as `***`. Pointers of errors refer to
     the arguments.
     """
     args = read_args(await json_body(request, empty={}))
@@ -296,9 +296,9 @@ async def preview_call(request: RestRequest) -> RestResponse | None:
     gives=PreviewReport,
 )
 async def preview_draft(request: RestRequest) -> RestResponse | None:
-    """Preview what a tool would send, before it is stored.
+    """Preview the requests of a tool before it is stored.
 
-    Nothing is stored or sent, and secrets are `***`. Pointers of errors begin with `/tool` or `/args`.
+    Nothing is stored or sent, and secrets are shown as `***`. Pointers of errors begin with `/tool` or `/args`.
     """
     data = await json_body(request, whole=True)
     draft = converted(data, PreviewDraft)
@@ -312,12 +312,12 @@ async def preview_draft(request: RestRequest) -> RestResponse | None:
 
 
 class TrialDraft(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """An HTTP tool as PUT takes it, and arguments for it."""
+    """An HTTP tool as in PUT, and arguments."""
 
     tool: dict[str, Any]
     bundle_id: str | None = msgspec.field(default=None, name="bundleID")
     args: dict[str, Any] = {}
-    confirmed: Annotated[bool, Meta(description="Also send what may change something: not only GET and HEAD.")] = False
+    confirmed: Annotated[bool, Meta(description="Also send methods other than GET and HEAD.")] = False
 
 
 @RestRoute(
@@ -335,10 +335,9 @@ class TrialDraft(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 async def send_draft(request: RestRequest) -> RestResponse | None:
     """Try an HTTP tool before it is stored.
 
-    Its requests are sent as a call would send them: to allowed hosts only, with secrets that are bound to them, within
-    the limits of the tool, and the audit log has the call. Nothing is stored, and no call is counted. Methods other
-    than GET and HEAD need `confirmed`: without it they are refused with 409. Pointers of errors begin with `/tool` or
-    `/args`.
+    Its requests are sent as in a call: only to allowed hosts, with secrets bound to them, within the limits of the
+    tool, and with an entry in the audit log. Nothing is stored or counted. Without `confirmed`, methods other than GET
+    and HEAD are refused with 409. Pointers of errors begin with `/tool` or `/args`.
     """
     draft = converted(await json_body(request, whole=True), TrialDraft)
     with DisconnectWatch(request.receive):
@@ -362,7 +361,7 @@ async def send_draft(request: RestRequest) -> RestResponse | None:
 async def _answer(
     request: RestRequest, work: Coroutine[Any, Any, DraftReport | PreviewReport], sent: Any
 ) -> RestResponse | None:
-    """Respond with what the work gives. It ends with the client: then this is None."""
+    """Do the work and respond with its report. Returns None if the client has disconnected, which cancels the work."""
     with DisconnectWatch(request.receive):
         return _response(request, await work, sent)
     return None

@@ -1,16 +1,16 @@
-"""The ASGI apps at /events and /status: pages that stay up to date, and what a server is and does.
+"""The ASGI apps of /events and /status: changes and calls as a stream, and the state of the server.
 
 /events sends server-sent events:
 
-    hello    {version, instance}      at once; another instance: the server was started anew
-    changed  {tools}                  something of the catalogue, of switches or of servers has changed; read it again
+    hello    {version, instance}      the first event; a new instance means that the server was restarted
+    changed  {tools}                  the catalogue, a switch or a server has changed; read it again
     call     {bundleID, toolSlug, version, name, ok, durationMs, source, at}     a call has ended
-             {dropped}                so many were left out: this reader was too slow
+             {dropped}                number of calls left out because this reader was too slow
 
-Each reader is told of the calls of its own, an admin of all; and of tools that lists show to it.
+Readers get their own calls, admins all calls; and only calls of tools that lists show to them.
 
-While somebody listens, a task looks for changes and turns calls into events. Where a call belongs is looked up in a
-thread. /status says what a client may do here, too.
+While there are readers, a task looks for changes and turns calls into events. A thread looks up the bundle of a call.
+/status also has what the client may do.
 """
 
 import asyncio
@@ -46,9 +46,9 @@ log = logging.getLogger("onetool.serve")
 
 MAX_READERS = 64
 MAX_UNREAD = 1000  # events that wait for a reader
-MAX_CALLS = 10_000  # that wait to be turned into events
-LOOK_SECONDS = 0.25  # between two looks for changes, and between two events `changed`
-GATHER_SECONDS = 0.05  # in which calls are gathered
+MAX_CALLS = 10_000  # calls that wait to be turned into events
+LOOK_SECONDS = 0.25  # between two checks for changes, and between two events `changed`
+GATHER_SECONDS = 0.05  # for which calls are gathered
 KEEP_ALIVE_SECONDS = 15.0
 RETRY_SECONDS = 5
 
@@ -63,7 +63,7 @@ _HEADERS = [
 
 
 class EndedCall(NamedTuple):
-    """What is kept of a call until it is told: nothing of its arguments and its value."""
+    """A call that has ended, without its arguments and its value."""
 
     spec: ToolSpec
     ok: bool
@@ -74,7 +74,7 @@ class EndedCall(NamedTuple):
 
 
 class Reader:
-    """The events that one client has not read yet. `principal` is who reads."""
+    """The events that one client has not read yet. `principal` is the client."""
 
     def __init__(self, principal: Principal) -> None:
         self.principal = principal
@@ -93,7 +93,7 @@ class Reader:
         self._more.set()
 
     async def next(self) -> bytes:
-        """Return all waiting events; a comment if nothing has come for a while."""
+        """Wait for events and return all of them; after a while without events, return a comment."""
         try:
             async with asyncio.timeout(KEEP_ALIVE_SECONDS):
                 await self._more.wait()
@@ -103,7 +103,7 @@ class Reader:
         events = list(self._unread)
         self._unread.clear()
         if self._dropped:
-            events += [sse_event("call", encode({"dropped": self._dropped})), _CHANGED]  # which may be among them
+            events += [sse_event("call", encode({"dropped": self._dropped})), _CHANGED]  # may be among them
             self._dropped = 0
         return b"".join(events)
 
@@ -115,17 +115,17 @@ EVENTS = RestRoute(
     sends=(EVENT_STREAM,),
     errors=(406,),
     id="readEvents",
-    doc="""Read what happens, as it happens.
+    doc="""Read events as they happen.
 
-Needs `Accept: text/event-stream`. `hello` {version, instance} comes at once; `changed` {tools} when tools, switches or
-servers have changed, at most four times a second; `call` {bundleID, toolSlug, version, name, ok, durationMs, source,
-at} when a call has ended, or {dropped} if a client was too slow for so many. Only admins are told of calls of other
-callers. A comment comes every 15 seconds. At most 64 clients read at once; others get 503.""",
+Needs `Accept: text/event-stream`. The first event is `hello` {version, instance}. `changed` {tools} is sent when tools,
+switches or servers have changed, at most four times a second. `call` {bundleID, toolSlug, version, name, ok,
+durationMs, source, at} is sent when a call has ended, or with {dropped} if the client was too slow. Only admins get
+calls of other callers. A comment is sent every 15 seconds. At most 64 clients can read at once; more get 503.""",
 )
 
 
 class EventsApp(RestApp):
-    """The route /events."""
+    """The ASGI app of /events."""
 
     def __init__(self, app: App, allowed: Offered = None) -> None:
         super().__init__(app, allowed)
@@ -149,7 +149,7 @@ class EventsApp(RestApp):
         principal = self._context.principal
         own = sum(reader.principal.name == principal.name for reader in self._readers) if principal.name else 0
         if len(self._readers) >= MAX_READERS or own >= share(MAX_READERS):
-            message = f"{MAX_READERS} clients read events already, and no more can: close a page, or try again later."
+            message = f"{MAX_READERS} clients are reading events already: close a page, or try again later."
             raise RestError(503, "too_many_readers", message, headers=[(b"retry-after", b"%d" % RETRY_SECONDS)])
         await self._stream(receive, send)
         return None
@@ -199,7 +199,7 @@ class EventsApp(RestApp):
 
 
 class ChangeWatch:
-    """Looks for changes and tells of them, and of calls, until it is closed. It belongs to one event loop."""
+    """A watch for changes and calls that announces them until it is closed. Belongs to one event loop."""
 
     def __init__(self, app: App, tell: Callable[[bytes], None], tell_call: Callable[[EndedCall, bytes], None]) -> None:
         self._app, self._tell, self._tell_call = app, tell, tell_call
@@ -247,7 +247,7 @@ class ChangeWatch:
                 await asyncio.sleep(GATHER_SECONDS)
             except TimeoutError:
                 pass
-            except Exception as error:  # noqa: BLE001 - whatever it is, the next look may succeed
+            except Exception as error:  # noqa: BLE001 - the next attempt may succeed
                 log.warning("events: %s: %s", type(error).__name__, error)
                 await asyncio.sleep(LOOK_SECONDS)
 
@@ -274,7 +274,7 @@ class ChangeWatch:
 
 
 class StatusReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What a server is, and what this client may do here."""
+    """The state of the server, and the permissions of this client."""
 
     version: str
     url: str
@@ -282,19 +282,19 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     can_change: Annotated[bool, Meta(description="Whether this client has the role edit or admin.")]
     is_admin: Annotated[bool, Meta(description="Whether this client has the role admin.")]
     is_capped: Annotated[bool, Meta(description="Whether the server allows calls only, and the token allows more.")]
-    tools: Annotated[int, Meta(description="How many there are.")]
-    health: Annotated[dict[str, Any], Meta(description="As `onetool health` has it.")]
-    config: Annotated[str | None, Meta(description="The file in force; null: the defaults.")]
-    follows_files: Annotated[bool, Meta(description="Whether changed settings are in force without a reload.")]
+    tools: Annotated[int, Meta(description="The number of tools.")]
+    health: Annotated[dict[str, Any], Meta(description="The report of `onetool health`.")]
+    config: Annotated[str | None, Meta(description="The config file in use; null: the defaults.")]
+    follows_files: Annotated[bool, Meta(description="Whether changes of the config apply without a reload.")]
 
 
 STATUS = RestRoute(
-    "GET", STATUS_PATH, "Server", gives=StatusReport, id="getStatus", doc="Get what this server is, and how it does."
+    "GET", STATUS_PATH, "Server", gives=StatusReport, id="getStatus", doc="Get the state of this server."
 )
 
 
 class StatusApp(RestApp):
-    """The route /status. `url` is the address by which a client reaches the server."""
+    """The ASGI app of /status."""
 
     def __init__(
         self,
@@ -303,7 +303,7 @@ class StatusApp(RestApp):
         needs_token: Callable[[], bool],
         allowed: Offered = None,
     ) -> None:
-        """`url` gives the address by which a client reaches the server."""
+        """Report on the app. `url` returns the address at which a client reaches the server."""
         super().__init__(app, allowed)
         self._url = url
         self._needs_token = needs_token

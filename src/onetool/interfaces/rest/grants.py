@@ -1,8 +1,8 @@
-"""The handlers of /hosts, /secrets, /tokens and /tools/clients: what tools, other callers and clients are given.
+"""The handlers of /hosts, /secrets, /tokens and /tools/clients: access for tools, callers and clients.
 
-They do what `onetool hosts allow`, `onetool auth set` and `onetool tokens` do, by the same code, and put it in force at
-once. Values of secrets come in and never go out. Tokens are made only in a session that a link of `onetool page` has
-begun: a token that is stolen makes no others.
+They share their code with `onetool hosts allow`, `onetool auth set` and `onetool tokens`. Changes apply at once. Values
+of secrets can be set but never read. Tokens can be made only in a session started with a link of `onetool page`, so
+that a stolen token can't make others.
 """
 
 import asyncio
@@ -45,15 +45,15 @@ T = TypeVar("T")
 
 
 class HostGrant(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`private`: the host may lead to an address of this machine or its network."""
+    """Options for a host. `private`: the host may resolve to an address of this machine or its network."""
 
-    private: Annotated[bool, Meta(description="True in any case for names and addresses that are private.")] = False
+    private: Annotated[bool, Meta(description="Always true for private names and addresses.")] = False
 
 
 class GrantedHost(msgspec.Struct, frozen=True):
-    """A host that tools may call."""
+    """A host that tools may connect to."""
 
-    host: Annotated[str, Meta(description="As it stands in the config: IDN in ASCII.")]
+    host: Annotated[str, Meta(description="The host as in the config: IDN in ASCII.")]
     private: bool
 
 
@@ -61,9 +61,9 @@ class GrantedHost(msgspec.Struct, frozen=True):
     "PUT", "/hosts/{host}", "Server", role="admin", takes=HostGrant, example={}, gives=GrantedHost, errors=(400, 409)
 )
 async def allow_host_for_tools(request: RestRequest) -> RestResponse:
-    """Allow tools to call a host.
+    """Allow tools to connect to a host.
 
-    It is written into the config, and in force at once. One host, with its port or without: wildcards are for the
+    The host is written to the config and allowed at once. It may have a port. Wildcards can be allowed only on the
     command line. No tool can call this.
     """
     asked = converted(await json_body(request, empty={}), HostGrant)
@@ -72,10 +72,10 @@ async def allow_host_for_tools(request: RestRequest) -> RestResponse:
 
 
 class SecretGrant(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The value of a secret, and the hosts that it is sent to. It can't be read again."""
+    """The value of a secret, and its hosts. The value can't be read again."""
 
     value: Annotated[str, Meta(extra_json_schema={"writeOnly": True, "minLength": 1})]
-    hosts: Annotated[tuple[str, ...], Meta(description="It goes to these only. `http://` allows plain http.")] = ()
+    hosts: Annotated[tuple[str, ...], Meta(description="It is sent only to these. `http://` allows plain http.")] = ()
 
     def __repr__(self) -> str:
         return "SecretGrant(***)"
@@ -85,20 +85,20 @@ class SecretState(msgspec.Struct, frozen=True):
     """A secret, without its value."""
 
     name: str
-    hosts: Annotated[tuple[str, ...], Meta(description="The hosts that it is bound to.")]
+    hosts: Annotated[tuple[str, ...], Meta(description="The hosts that the secret is bound to.")]
 
 
 class SecretList(msgspec.Struct, frozen=True):
-    """The secrets that are stored, and the keys of model providers. No values."""
+    """The stored secrets and the keys of model providers, without values."""
 
     secrets: list[SecretRow]
 
 
 @RestRoute("GET", "/secrets", "Server", role="admin", audited=False, gives=SecretList)
 async def list_secrets(request: RestRequest) -> RestResponse:
-    """List the secrets and the hosts that they are bound to, without values.
+    """List the secrets and their hosts, without values.
 
-    The key of each model provider is in the list, also if it is not set.
+    The list also has the key of each model provider, even if it is not set.
     """
     return RestResponse(200, encode(SecretList(await asyncio.to_thread(secrets_in_use, request.context.app))))
 
@@ -117,8 +117,8 @@ async def list_secrets(request: RestRequest) -> RestResponse:
 async def set_secret(request: RestRequest) -> RestResponse:
     """Store a secret, bound to hosts.
 
-    It goes into the secrets file, and is in force at once. The hosts of a secret that is stored are never changed
-    here, and its value only with `replace`; 409 says so. No tool can call this.
+    The secret is written to the secrets file and can be used at once. This never changes the hosts of a stored secret
+    (409), and changes its value only with `replace`. No tool can call this.
     """
     asked, (name,) = converted(await json_body(request), SecretGrant), request.path
     store = partial(store_secret, request.context.app, name, asked.value, asked.hosts, request.query["replace"])
@@ -126,7 +126,7 @@ async def set_secret(request: RestRequest) -> RestResponse:
 
 
 async def _granted(request: RestRequest, grant: Callable[[], T]) -> T:
-    """Run `grant` in a thread. The caller gets a response even if the new config no longer accepts its token."""
+    """Run `grant` in a thread, and respond even if the new config no longer accepts the caller's token."""
     request.scope["admission"].task = None
     try:
         return await asyncio.to_thread(grant)
@@ -140,7 +140,7 @@ async def _granted(request: RestRequest, grant: Callable[[], T]) -> T:
 
 
 class ClientEntries(msgspec.Struct, frozen=True):
-    """The entries of MCP clients for this server."""
+    """The entries for this server in the configs of MCP clients."""
 
     clients: list[ClientEntry]
 
@@ -149,8 +149,8 @@ class ClientEntries(msgspec.Struct, frozen=True):
 async def list_client_entries(request: RestRequest) -> RestResponse:
     """List the entries that MCP clients need to call this server.
 
-    As `onetool init --client` writes them: with the URL, or, for editors only, with a command that starts OneTool on
-    this machine. No entry has a secret in it.
+    These are the entries that `onetool init --client` writes: with the URL or, for the role edit, with a command that
+    starts OneTool on this machine. They contain no secrets.
     """
     config, is_editor = request.context.app.config, request.context.principal.may("edit")
     try:
@@ -164,7 +164,7 @@ async def list_client_entries(request: RestRequest) -> RestResponse:
 
 
 class TokenEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What may be shown of a token: not the token, and not its hash."""
+    """A named token, without the token itself and its hash."""
 
     name: str
     state: Annotated[str, Meta(description="valid, expired or revoked.")]
@@ -179,38 +179,38 @@ class TokenEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class TokenList(msgspec.Struct, frozen=True, rename="camel"):
-    """The named tokens, and what another one would change."""
+    """The named tokens, and the effect of adding one."""
 
     tokens: list[TokenEntry]
     can_add: Annotated[bool, Meta(description="Whether this session may add tokens.")]
     closes: Annotated[bool, Meta(description="The first token closes the server to clients that send none.")]
-    clients: Annotated[list[str], Meta(description='Clients that did so in the last day; "": without a name.')]
+    clients: Annotated[list[str], Meta(description='Clients that sent no token in the last day; "": without a name.')]
     none_left: Annotated[bool, Meta(description="All tokens were revoked: the server refuses every client.")]
 
 
 class NewTokenRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A token to make."""
 
-    name: Annotated[str, Meta(description="Letters, digits, dots, dashes and underscores, at most 64.")]
+    name: Annotated[str, Meta(description="At most 64 letters, digits, dots, dashes and underscores.")]
     role: Role = "call"
     tools: Annotated[list[str] | None, Meta(description="Names and patterns (`time.*`); null: all.")] = None
     rate: Annotated[str | None, Meta(description="600/min, 10/s, 5000/day.")] = None
-    expires: Annotated[str | None, Meta(description="30d, 12h or 4w from now, or a date: 2027-01-01.")] = None
-    again: Annotated[bool, Meta(description="The name was revoked, and is for the same person or program.")] = False
+    expires: Annotated[str | None, Meta(description="A time from now (30d, 12h, 4w) or a date (2027-01-01).")] = None
+    again: Annotated[bool, Meta(description="Use a revoked name again, for the same person or program.")] = False
 
 
 class NewToken(msgspec.Struct, frozen=True):
-    """A token, shown this once."""
+    """A new token, which is shown only once."""
 
-    token: Annotated[str, Meta(description="To be sent as `Authorization: Bearer …`. It can't be read again.")]
+    token: Annotated[str, Meta(description="Send it as `Authorization: Bearer …`. It can't be read again.")]
     entry: TokenEntry
 
 
 class RevokedTokenReport(msgspec.Struct, frozen=True):
-    """A token that is refused from now on."""
+    """A token that was just revoked."""
 
     name: str
-    remove: Annotated[list[str], Meta(description="Lines of the config that are of no use any more.")]
+    remove: Annotated[list[str], Meta(description="Lines of the config that can be removed now.")]
 
 
 @RestRoute("GET", "/tokens", "Server", role="admin", audited=False, gives=TokenList)
@@ -245,8 +245,8 @@ def _listed(request: RestRequest) -> TokenList:
 async def add_named_token(request: RestRequest) -> RestResponse:
     """Make a token.
 
-    Only in a session that a link of `onetool page` has begun: no token makes others. It is shown this once. The first
-    one closes the server to clients that send none. No tool can call this.
+    Needs a session started with a link of `onetool page`: tokens can't make other tokens. The token is shown only once.
+    The first token closes the server to clients that send none. No tool can call this.
     """
     if request.context.principal != OWNER:
         message = "Create tokens on the command line, or in a page opened with `onetool page`."
@@ -278,9 +278,9 @@ def _added(request: RestRequest, asked: NewTokenRequest) -> tuple[str, dict[str,
 
 @RestRoute("DELETE", "/tokens/{token}", "Server", role="admin", gives=RevokedTokenReport, errors=(404,))
 async def revoke_named_token(request: RestRequest) -> RestResponse:
-    """Revoke a token, at once.
+    """Revoke a token at once.
 
-    Also one of the config. What it does now ends within seconds.
+    Tokens of the config can be revoked, too. Requests under way with the token end within seconds.
     """
     request.scope["admission"].task = None  # it may be the caller's own
     app, (name,) = request.context.app, request.path
@@ -289,11 +289,11 @@ async def revoke_named_token(request: RestRequest) -> RestResponse:
 
 
 async def _run_token_job(request: RestRequest, work: Callable[..., T], *args: Any) -> T:
-    """Do it in a thread. Raises RestError if the stored tokens can't be used, or a name is taken."""
+    """Run `work` in a thread. Raises RestError if the stored tokens can't be used or a name is taken."""
     try:
         return await asyncio.to_thread(work, *args)
     except TokenNameRevokedError as error:
-        same = "Send `again: true` if it is for the same person or program; else take another name."
+        same = "Send `again: true` if the token is for the same person or program; otherwise choose another name."
         raise RestError(409, "name_revoked", f"{error} {same}") from None
     except TokenNameError as error:
         status, code = (404, "not_found") if request.scope["method"] == "DELETE" else (409, "exists")

@@ -1,8 +1,8 @@
 """The handlers of bundles and tools, except invoke; and page tokens of their lists.
 
-The bundle store blocks, so all of them run in threads. A page token says where a list goes on: the position in JSON
-with an HMAC-SHA256 over the route, the query (without `pageToken` and the page size) and the position. So it can't be
-forged, and is valid for the same query only.
+The bundle store blocks, so all handlers run in threads. A page token has the position where a list continues, in JSON,
+with an HMAC-SHA256 over the route, the query (without `pageToken` and the page size) and the position. So a token can't
+be forged, and is valid only for the same query.
 """
 
 import asyncio
@@ -78,9 +78,7 @@ def page_token(request: RestRequest, position: Any) -> str | None:
 
 
 def read_page_token(request: RestRequest, position_type: type[T]) -> T | None:
-    """Return the position in the token of a request. Raises RestError for a token of another query, or of a version
-    that had other positions.
-    """
+    """Return the position in a request's token. Raises RestError for a token of another query or version."""
     if (token := request.query["pageToken"]) is None:
         return None
     data = verify(request.context.bundles.key(), token, _bound(request)) if len(token) <= MAX_TOKEN else None
@@ -96,7 +94,7 @@ def bad_page_token() -> RestError:
 
 
 def _bound(request: RestRequest) -> bytes:
-    """Return what a token is valid for. The order of tags does not matter."""
+    """Return the route and query that a token is bound to. The order of tags does not matter."""
     given = {name: value for name, value in request.query.items() if name not in _UNBOUND}
     bound = {name: sorted(value) if isinstance(value, tuple) else value for name, value in given.items()}
     valid_for = msgspec.json.encode([request.scope["path"], bound], order="deterministic")
@@ -155,7 +153,7 @@ async def get_bundle(request: RestRequest) -> RestResponse:
 async def put_bundle(request: RestRequest) -> RestResponse:
     """Create or replace a bundle.
 
-    This also restores a bundle that was deleted and not removed yet.
+    This also restores a deleted bundle that was not removed yet.
     """
     service, (id,), wanted = request.context.bundles, request.path, conditions(request.headers)
     data = await json_body(request)
@@ -166,7 +164,7 @@ async def put_bundle(request: RestRequest) -> RestResponse:
         try:
             bundle, tag, is_new = service.put_bundle(id, data, match, create_only)
         except ConflictError as error:
-            if create_only:  # somebody was faster
+            if create_only:  # another request was faster
                 raise OutdatedError(str(error)) from None
             raise
         return created_at(bundle, tag, f"/tools/bundles/{id}") if is_new else with_etag(bundle, tag)
@@ -180,7 +178,7 @@ async def put_bundle(request: RestRequest) -> RestResponse:
 async def patch_bundle(request: RestRequest) -> RestResponse:
     """Enable or disable a bundle.
 
-    A built-in bundle takes no other change.
+    Built-in bundles can't be changed otherwise.
     """
     service, (id,), wanted = request.context.bundles, request.path, conditions(request.headers)
     data = await json_body(request)
@@ -196,7 +194,7 @@ async def patch_bundle(request: RestRequest) -> RestResponse:
 async def delete_bundle(request: RestRequest) -> RestResponse:
     """Delete a bundle.
 
-    Refused while it has tools. It is removed after two days; until then, PUT restores it.
+    Refused while the bundle has tools. It is removed after two days; until then, PUT restores it.
     """
     service, (id,), wanted = request.context.bundles, request.path, conditions(request.headers)
 
@@ -275,7 +273,7 @@ async def search_tools(request: RestRequest) -> RestResponse:
 
 
 def _clean(request: RestRequest, more: ReadMore) -> ReadMore:
-    """Reads tools without secrets in their examples."""
+    """Return a reader of tools that masks secrets in their examples."""
 
     def clean(position: Any, count: int) -> tuple[list[dict[str, Any]], Any]:
         tools, last = more(position, count)
@@ -324,7 +322,7 @@ async def list_versions(request: RestRequest) -> RestResponse:
     errors=(404, 409),
 )
 async def patch_versions(request: RestRequest) -> RestResponse:
-    """Enable or disable all versions of a tool, or some of them by their names."""
+    """Enable or disable all versions of a tool, or the named ones."""
     service, (bundle_id, slug) = request.context.bundles, request.path
     await asyncio.to_thread(switch_versions, service, bundle_id, slug, await json_body(request))
     await service.keep_in_step()
@@ -350,12 +348,12 @@ def _version_list(found: list[dict[str, Any]]) -> RestResponse:
 async def put_tool(request: RestRequest) -> RestResponse:
     """Create a tool.
 
-    An existing version is never replaced (409): put another version, or delete this one first.
+    An existing version is never replaced (409): use another version, or delete the existing one first.
     """
     service, wanted = request.context.bundles, conditions(request.headers)
     bundle_id, slug, version = request.path
     data = await json_body(request, whole=True)
-    await service.keep_in_step()  # its function may have been switched on a moment ago
+    await service.keep_in_step()  # its function may just have been enabled
 
     def put() -> RestResponse:
         wanted.expected_tag(lambda: service.get_tool(bundle_id, slug, version)[1], may_be_new=True)
@@ -369,7 +367,7 @@ async def put_tool(request: RestRequest) -> RestResponse:
 async def patch_tool(request: RestRequest) -> RestResponse:
     """Enable or disable one version of a tool.
 
-    Where another version has its name from now on, `takesOver` says which one.
+    If another version gets the tool's name, `takesOver` names it.
     """
     service, wanted = request.context.bundles, conditions(request.headers)
     bundle_id, slug, version = request.path
@@ -385,7 +383,7 @@ async def patch_tool(request: RestRequest) -> RestResponse:
 
 @RestRoute("DELETE", TOOL, "Tools", status=(204,), etag=True, errors=(404, 409))
 async def delete_tool(request: RestRequest) -> RestResponse:
-    """Delete a tool for good."""
+    """Delete a tool. This can't be undone."""
     service, wanted = request.context.bundles, conditions(request.headers)
     bundle_id, slug, version = request.path
 

@@ -1,7 +1,7 @@
-"""The handlers that take in bundles and tools (ZIP, curl, OpenAPI), and the one that gives a bundle as ZIP.
+"""The handlers that import bundles and tools (ZIP, curl, OpenAPI), and the one that exports a bundle as ZIP.
 
-They do what `onetool bundles import`, `add-curl` and `export` do, by the same code. A dry run answers as the real one
-would, with the same status, and changes nothing.
+They share their code with `onetool bundles import`, `add-curl` and `export`. A dry run changes nothing and has the same
+response and status as the real request.
 """
 
 import asyncio
@@ -38,22 +38,22 @@ BASE64 = "^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$"
 
 
 class ArchiveRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A ZIP archive in Base64, for clients that send nothing but JSON."""
+    """A ZIP archive in Base64, for clients that can send only JSON."""
 
     archive: Annotated[str, Meta(extra_json_schema={"contentEncoding": "base64", "pattern": BASE64})]
 
 
 class CurlRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A curl command, and the tool that is made of it."""
+    """A curl command, and the place and names of the tool made from it."""
 
-    command: Annotated[str, Meta(description="As it is typed: `curl https://…`.")]
-    bundle: Annotated[str, Meta(description="A slug or an id; a missing bundle is created.")]
+    command: Annotated[str, Meta(description="The command line: `curl https://…`.")]
+    bundle: Annotated[str, Meta(description="The slug or id of a bundle; a missing bundle is created.")]
     tool: Slug
     version: Version = "1"
-    description: Annotated[str | None, Meta(description="What it does.")] = None
+    description: Annotated[str | None, Meta(description="The description of the tool.")] = None
     secrets: Annotated[
         dict[str, str],
-        Meta(description="Other names for its secrets, by the names of `secrets` in the report of a dry run."),
+        Meta(description="New names for secrets, by the names of `secrets` in the report of a dry run."),
     ] = {}
 
 
@@ -72,7 +72,7 @@ class CurlRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 async def import_zip(request: RestRequest) -> RestResponse:
     """Import a ZIP archive of a bundle.
 
-    As `onetool bundles import` does: all of it, or nothing.
+    Imports everything or nothing, like `onetool bundles import`.
     """
     from onetool.app.bundle_import import ImportOptions
 
@@ -110,10 +110,11 @@ def _from_base64(data: bytes) -> bytes:
     errors=(409,),
 )
 async def import_openapi(request: RestRequest) -> RestResponse:
-    """Make tools of an OpenAPI 3 document.
+    """Make tools from an OpenAPI 3 document.
 
-    Each operation becomes a tool; `skipped` has those that can't. The document is the body, in JSON or YAML, or at
-    `url`. `only`, `tag` and `operation` choose a part; each narrows down the others. All of it is imported, or nothing.
+    Each operation becomes a tool; `skipped` lists the operations that can't. Send the document as the body, in JSON or
+    YAML, or its address as `url`. `only`, `tag` and `operation` select operations that match all of them. Imports
+    everything or nothing.
     """
     from onetool.app.bundle_import import ImportOptions, fetch_document
 
@@ -121,7 +122,7 @@ async def import_openapi(request: RestRequest) -> RestResponse:
     data = await _body(request, (JSON, YAML))
     if url := query["url"]:
         if data.strip() not in (b"", b"{}"):
-            raise InvalidError("send the document, or say where it is with url=, not both", "")
+            raise InvalidError("send either the document or url=, not both", "")
         data = await fetch_document(request.context.app, url)
     if data.startswith(b"PK"):
         raise InvalidError("this is a ZIP archive: send it to /tools/imports/zip", "")
@@ -153,10 +154,10 @@ async def import_openapi(request: RestRequest) -> RestResponse:
     errors=(409,),
 )
 async def import_curl(request: RestRequest) -> RestResponse:
-    """Make a tool of a curl command.
+    """Make a tool from a curl command.
 
-    The command is not run. What may differ from call to call becomes arguments; credentials go into the secrets file
-    of the server, and only their names into the tool.
+    The command is not run. Values that may differ between calls become arguments. Credentials go into the secrets file
+    of the server; the tool has only their names.
     """
     asked = converted(await json_body(request), CurlRequest)
     return await asyncio.to_thread(_curl, request.context.app, asked, request.query["dryRun"])
@@ -166,12 +167,12 @@ async def import_curl(request: RestRequest) -> RestResponse:
 async def export_bundle(request: RestRequest) -> RestResponse:
     """Get a bundle with its tools as a ZIP archive.
 
-    Secrets are not in it: tools have only their names.
+    The archive contains no secrets: tools have only their names.
     """
     return await asyncio.to_thread(_exported, request, await request.context.visibility())
 
 
-# What they do, in threads
+# The work of the handlers, in threads
 
 
 def _imported(request: RestRequest, data: bytes, options: "ImportOptions") -> RestResponse:
@@ -202,7 +203,7 @@ LISTS = ("bundles", "tools", "servers", "skipped", "warnings", "secretsKept", "s
 
 
 def import_report(dry_run: bool, **found: Any) -> dict[str, Any]:
-    """Build the answer to an import; keys without content are empty."""
+    """Build the response to an import; keys without content are empty."""
     empty: dict[str, Any] = {key: [] for key in LISTS}
     return {"dryRun": dry_run, **empty, "needs": {"secrets": [], "hosts": [], "missing": []}, **found}
 
@@ -233,7 +234,7 @@ def _curl(app: "App", asked: CurlRequest, dry_run: bool) -> RestResponse:
                     app.bundles.put_tool(bundle.id, tool.slug, tool.version, content, bindings)
         except SecretsNotKeptError as error:
             raise RestError(409, "secrets_not_kept", str(error)) from None
-        except NotFoundError as error:  # it was there a moment ago
+        except NotFoundError as error:  # it was just removed
             raise ConflictError(str(error)) from None
     needs = requirements_of(app.runtime, [shown(tool)])
     needs = needs._replace(secrets=tuple(one for one in needs.secrets if one.name not in secrets))
@@ -253,7 +254,7 @@ def _curl(app: "App", asked: CurlRequest, dry_run: bool) -> RestResponse:
 
 
 def _refuse_place(app: "App", home: Mapping[str, Any] | None, tool: Tool) -> None:
-    """Raises what storing it would raise: also before a dry run says that it could be stored."""
+    """Raise the errors that storing the tool would raise, so that a dry run reports them, too."""
     if home is None:
         return
     name = f"{home['slug']}/{tool.slug}@{tool.version}"
@@ -261,10 +262,10 @@ def _refuse_place(app: "App", home: Mapping[str, Any] | None, tool: Tool) -> Non
         raise ForbiddenError(f"{home['slug']} is built in: it can only be enabled and disabled", "built_in")
     if not home["isEnabled"] or home["softDeletedAt"] is not None:
         raise ForbiddenError(
-            f"the bundle {home['slug']} is switched off or deleted: nothing can be put into it", "disabled"
+            f"the bundle {home['slug']} is disabled or deleted: no tool can be added to it", "disabled"
         )
     if app.bundles.store.tool(home["id"], tool.slug, tool.version) is not None:
-        raise ConflictError(f"{name} is there already, and stays as it is: say another version", "exists")
+        raise ConflictError(f"{name} exists already and was not changed: choose another version", "exists")
 
 
 def reloaded(reload: Callable[[], None]) -> list[dict[str, str]]:
@@ -281,10 +282,10 @@ def _exported(request: RestRequest, visibility: Any) -> RestResponse:
     from onetool.sources.bundles.archive import pack
 
     app, (id,) = request.context.app, request.path
-    said, _ = app.bundles.get_bundle(id, visibility=visibility)
-    found = app.bundles.store.bundle(said["id"])
-    if said["isBuiltIn"] or found is None:
-        raise ForbiddenError(f"{said['slug']} is built in: every OneTool has it, and it can't be exported", "built_in")
+    bundle, _ = app.bundles.get_bundle(id, visibility=visibility)
+    found = app.bundles.store.bundle(bundle["id"])
+    if bundle["isBuiltIn"] or found is None:
+        raise ForbiddenError(f"{bundle['slug']} is built in and can't be exported: every OneTool has it", "built_in")
     data = pack(found, [tool for tool in tools_of(app, found) if visibility.tool(tool)])
     tag = sha256(data).hexdigest()[:24]
     name = quote(f"{found.slug}.zip", safe="")
@@ -298,11 +299,11 @@ def _exported(request: RestRequest, visibility: Any) -> RestResponse:
 
 async def _body(request: RestRequest, kinds: tuple[bytes, ...]) -> bytes:
     """Return the raw body if its media type is one of these."""
-    said = request.headers.get(b"content-type", b"").split(b";")[0].strip().lower()
-    if said not in kinds:
+    media_type = request.headers.get(b"content-type", b"").split(b";")[0].strip().lower()
+    if media_type not in kinds:
         wanted = " or ".join(kind.decode() for kind in kinds)
         raise RestError(415, "unsupported_media_type", f"Send `Content-Type: {wanted}`.")
     data = request.scope[SENT_BODY] = await read_body(request.receive)
     if data is None:
-        raise RestError(400, "incomplete", "The client went away in the middle of its request.")
+        raise RestError(400, "incomplete", "The client disconnected in the middle of its request.")
     return data

@@ -1,4 +1,4 @@
-"""The handlers of what calls leave behind: what was counted of them, the audit log, and large results."""
+"""The handlers of usage counts, the audit log, and stored results."""
 
 import asyncio
 from collections.abc import Callable, Iterator
@@ -48,18 +48,18 @@ if TYPE_CHECKING:
     from onetool.services.results.store import ResultStore
 
 
-# What was counted
+# Usage counts
 
 
 @RestRoute("GET", f"{TOOL}/usage", "Tools", query=(DAYS,), gives=ToolUsage, errors=(404,))
 async def get_usage(request: RestRequest) -> RestResponse:
-    """Get how often a tool was called, and how that went.
+    """Get the usage of a tool: calls, errors and durations.
 
-    As far as calls are kept (`stats` in the config); arguments and values are not. The series has hours for up to two
-    days, else days, also those without a call. Only admins see the calls of other callers.
+    Covers the calls kept under `stats` in the config, without arguments and values. The series is hourly for up to two
+    days, otherwise daily, and includes times without calls. Only admins see the calls of other callers.
     """
     context, visibility = request.context, await request.context.visibility()
-    await context.bundles.keep_in_step()  # what it is counted under depends on the others
+    await context.bundles.keep_in_step()  # the name that calls are counted under depends on other tools
 
     def read() -> ToolUsage:
         names = context.bundles.counted_names(*request.path, visibility=visibility)
@@ -75,9 +75,9 @@ async def get_usage(request: RestRequest) -> RestResponse:
 
 @RestRoute("GET", "/stats", "Server", query=(DAYS, TOOL_NAME, SOURCE, CLIENT, CALLER), gives=StatsOverview)
 async def get_stats(request: RestRequest) -> RestResponse:
-    """Get how often tools were called, and how that went.
+    """Get the usage of all tools: calls, errors and durations.
 
-    As `getUsage`, over all tools; under an allow-list, over those that lists show.
+    Like `getUsage`, for all tools; under an allow-list, only for tools that lists show.
     """
     context, query = request.context, request.query
     caller = stats_caller(query["caller"])
@@ -120,12 +120,12 @@ def _unreadable(error: ToolFailure) -> RestError:
 class AuditList(msgspec.Struct, frozen=True, rename="camel"):
     """A page of the audit log."""
 
-    enabled: Annotated[bool, Meta(description="Whether there is an audit log: `audit` in the config.")]
-    records: Annotated[tuple[AuditRecord, ...], Meta(description="The newest first.")] = ()
-    next_page_token: Annotated[str | None, Meta(description="Null on the last page; others may be short, too.")] = None
-    skipped: Annotated[int, Meta(description="Lines that can't be read.")] = 0
-    lost: Annotated[int, Meta(description="Lines that this server could not write, and has lost.")] = 0
-    problem: Annotated[str | None, Meta(description="Why it can't be written at the moment.")] = None
+    enabled: Annotated[bool, Meta(description="Whether the audit log is enabled: `audit` in the config.")]
+    records: Annotated[tuple[AuditRecord, ...], Meta(description="The newest record first.")] = ()
+    next_page_token: Annotated[str | None, Meta(description="Null on the last page. Any page may be short.")] = None
+    skipped: Annotated[int, Meta(description="Number of unreadable lines.")] = 0
+    lost: Annotated[int, Meta(description="Number of lines that this server failed to write.")] = 0
+    problem: Annotated[str | None, Meta(description="Why the log can't be written at the moment.")] = None
 
 
 @RestRoute(
@@ -138,9 +138,9 @@ class AuditList(msgspec.Struct, frozen=True, rename="camel"):
     gives=AuditList,
 )
 async def list_audit(request: RestRequest) -> RestResponse:
-    """List who called what, and how it went, newest first.
+    """List the records of the audit log, newest first.
 
-    `tool` may be a pattern such as `web.*`. A page may have fewer lines than were asked for, and still not be the last.
+    `tool` may be a pattern such as `web.*`. Any page may have fewer records than requested, not only the last one.
     """
     context, query = request.context, request.query
     wanted = AuditFilter(**{name: query[name] for name in AuditFilter.__struct_fields__ if name != "args"})
@@ -163,7 +163,7 @@ async def list_audit(request: RestRequest) -> RestResponse:
     return RestResponse(200, encode(msgspec.to_builtins(await asyncio.to_thread(read))))
 
 
-# Large results that were stored, for those alone who caused them
+# Stored large results, each only for the caller who caused it
 
 
 RESULTS_PER_PAGE = 100
@@ -172,16 +172,16 @@ T = TypeVar("T")
 
 
 class ResultEntry(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """A result that is stored."""
+    """A stored result."""
 
     handle: str
-    name: Annotated[str | UnsetType, Meta(description="The tool that it came from, where it was one.")] = UNSET
+    name: Annotated[str | UnsetType, Meta(description="The tool that returned it, if known.")] = UNSET
     created_at: str
     expires_at: str
     size: Annotated[int, Meta(description="Bytes of UTF-8.")]
     lines: int
     type: str
-    head: Annotated[str, Meta(description="How it begins.")]
+    head: Annotated[str, Meta(description="The beginning of the text.")]
 
 
 class ResultList(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -192,28 +192,28 @@ class ResultList(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class ResultLines(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """Some lines of a result, or of those that match."""
+    """Lines of a result, or its lines that match a search."""
 
     lines: list[str]
-    total: Annotated[int, Meta(description="How many lines the result has.")]
+    total: Annotated[int, Meta(description="The total number of lines or matches.")]
     first: Annotated[int, Meta(description="The first line, or match of a search.")] = msgspec.field(name="from")
     returned: int
     has_more: bool
-    numbers: Annotated[list[int] | UnsetType, Meta(description="Of a search: the numbers of these lines.")] = UNSET
-    column: Annotated[int | UnsetType, Meta(description="Where the first line begins, if not at 1.")] = UNSET
-    next: Annotated[dict[str, int] | UnsetType, Meta(description="Where a page goes on that was too large.")] = UNSET
+    numbers: Annotated[list[int] | UnsetType, Meta(description="Only for a search: the line numbers.")] = UNSET
+    column: Annotated[int | UnsetType, Meta(description="The column where the first line begins, if not 1.")] = UNSET
+    next: Annotated[dict[str, int] | UnsetType, Meta(description="The next position if the page was cut.")] = UNSET
 
 
 @RestRoute("GET", "/results", "Results", query=(Q, PAGE_TOKEN), gives=ResultList)
 async def list_results(request: RestRequest) -> RestResponse:
     """List stored results, newest first.
 
-    Only those of this client, whichever process of this state folder has stored them.
+    Lists only results of this client, from all processes that share the state folder.
     """
-    return await asyncio.to_thread(_told, lambda: _list(request))
+    return await asyncio.to_thread(_with_rest_errors, lambda: _list(request))
 
 
-MAX_DOWNLOAD = 128 * 1024**2  # bytes of a stored text
+MAX_DOWNLOAD = 128 * 1024**2  # of a stored text
 
 
 @RestRoute(
@@ -228,8 +228,8 @@ MAX_DOWNLOAD = 128 * 1024**2  # bytes of a stored text
 async def read_result(request: RestRequest) -> RestResponse:
     """Read lines of a stored result, or all of it as a file.
 
-    With `q`, a regular expression, only lines that match. With `Accept: application/octet-stream` the response is the
-    picture or file that was stored, or the whole text.
+    With `q`, a regular expression, returns only lines that match. With `Accept: application/octet-stream` the response
+    is the stored image or file, or the whole text.
     """
     query, (handle,) = request.query, request.path
     is_download = ANY_BYTES in read_weights(request.headers.get(b"accept", b""))
@@ -248,7 +248,7 @@ async def read_result(request: RestRequest) -> RestResponse:
         shown = ResultLines(**facts, returned=page["returned"], has_more=page["has_more"], **more)
         return RestResponse(200, encode(shown))
 
-    return await asyncio.to_thread(_told, read)
+    return await asyncio.to_thread(_with_rest_errors, read)
 
 
 @RestRoute("DELETE", "/results/{handle}", "Results", role="call", status=(204,), errors=(404,))
@@ -260,11 +260,11 @@ async def delete_result(request: RestRequest) -> RestResponse:
         store.remove(request.path[0], owner)
         return NO_CONTENT
 
-    return await asyncio.to_thread(_told, remove)
+    return await asyncio.to_thread(_with_rest_errors, remove)
 
 
 def _store(request: RestRequest) -> "tuple[ResultStore, str]":
-    """Return the store, and the owner of the results that this client's calls have stored."""
+    """Return the result store, and the owner of this client's results."""
     return request.context.app.runtime.results, owner()
 
 
@@ -295,7 +295,7 @@ def _list(request: RestRequest) -> RestResponse:
 
 
 def _after(kept: "Iterator[KeptResult]", token: str | None) -> "Iterator[KeptResult]":
-    """Yield the results after the one that a page token names."""
+    """Yield the results after the position in a page token."""
     if token is None or any(one.handle == token for one in kept):
         return kept
     raise bad_page_token()
@@ -305,8 +305,8 @@ def _fits(kept: "KeptResult", wanted: str) -> bool:
     return not wanted or any(wanted in text.casefold() for text in (kept.name or "", kept.head, kept.handle))
 
 
-def _told(work: Callable[[], T]) -> T:
-    """Turn errors of a result store into refusals."""
+def _with_rest_errors(work: Callable[[], T]) -> T:
+    """Run `work`, and raise errors of the result store as RestError."""
     try:
         return work()
     except HandleNotFoundError as error:

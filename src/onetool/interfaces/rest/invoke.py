@@ -1,12 +1,12 @@
 """The handler that calls a tool, with one response or a stream of events (`Accept: text/event-stream`).
 
-    progress  {progress, total, message}    how far the tool is
-    chunk     {data}                        a piece of a response that comes in pieces
-    result    {ok, value | error}           the envelope; always the last one; with `meta`: what is left of the
-                                            limit, and the upstream response of an HTTP tool
+    progress  {progress, total, message}    progress of the tool
+    chunk     {data}                        a piece of a streamed response
+    result    {ok, value | error}           the envelope, always the last event; `meta` has the remaining rate limit
+                                            and the upstream response of an HTTP tool
 
-The stream begins with the first event, or after a moment without one. So what is refused before the tool runs has the
-same status as without a stream.
+The stream begins with the first event, or after a moment without one. So a call that is refused before the tool runs
+has the same status as without a stream.
 """
 
 import asyncio
@@ -54,9 +54,9 @@ ARGS_AT = "/args"
 async def invoke_tool(request: RestRequest) -> RestResponse | None:
     """Call a tool.
 
-    Arguments that the argSchema doesn't allow are refused with 400 before anything runs. With `Accept:
-    text/event-stream` the response is a stream of events: `progress` {progress, total, message}, `chunk` {data}, and
-    at the end `result`, which is the envelope. A client that disconnects cancels the call.
+    Arguments that don't match the argSchema are refused with 400 before anything runs. With `Accept: text/event-stream`
+    the response is a stream of events: `progress` {progress, total, message}, `chunk` {data}, and at the end `result`,
+    which has the envelope. Disconnecting cancels the call.
     """
     args = read_args(await json_body(request, empty={}))
     bundle_id, slug, version = request.path
@@ -67,9 +67,9 @@ async def invoke_tool(request: RestRequest) -> RestResponse | None:
 async def answer_call(
     request: RestRequest, call: ToolCall, body: Callable[[ToolResult], bytes], args_at: str = ARGS_AT
 ) -> RestResponse | None:
-    """Respond with the body that is made of the result, or with a stream. None: it was streamed, or nobody listens.
+    """Call the tool, and respond with `body(result)` or a stream. Returns None if streamed or the client disconnected.
 
-    `args_at` is where the request's body has the arguments.
+    `args_at` is the pointer to the arguments in the request's body.
     """
     if wants_events(request.headers.get(b"accept", b"")):
         return await stream_invocation(request, call, args_at)
@@ -85,7 +85,7 @@ def read_args(body: Any) -> Mapping[str, Any]:
         raise _bad_body('expected a JSON object: {"args": {…}}', "")
     for key in body:
         if key != "args":
-            raise _bad_body(f"there is no such key as {key[:100]!r}{or_rather(key, ['args'])}", below("", key[:100]))
+            raise _bad_body(f"unknown key {key[:100]!r}{or_rather(key, ['args'])}", below("", key[:100]))
     args = body.get("args", {})
     if not isinstance(args, dict):
         raise _bad_body("args: expected an object", ARGS_AT)
@@ -95,8 +95,8 @@ def read_args(body: Any) -> Mapping[str, Any]:
 def envelope(result: ToolResult, with_meta: bool = False, args_at: str = ARGS_AT) -> bytes:
     """Encode the envelope with the value or the error of a tool that ran. Raises RestError if it did not run.
 
-    `with_meta`: it has what is left of the tool's limit, because the headers have been sent, and the status and time
-    of an HTTP tool's last request.
+    `with_meta` adds the remaining rate limit, because the headers have been sent, and the status and duration of an
+    HTTP tool's last request.
     """
     error = result.error
     notes = {key: result.meta[key] for key in (NOTE, UPSTREAM) if with_meta and key in result.meta}
@@ -111,7 +111,7 @@ _STATUS_OF_REASON = {"role_needed": 403, "audit_unavailable": 503}
 
 
 def refuse_unrun(error: ToolError, args_at: str) -> None:
-    """Raises RestError for a tool that did not run. `args_at` is where the body has the arguments."""
+    """Raise RestError if the tool did not run. `args_at` is the pointer to the arguments in the body."""
     if error.reason in _STATUS_OF_REASON and error.code == "execution_error":
         raise RestError(_STATUS_OF_REASON[error.reason], error.reason, error.message, hints=error.hints)
     if error.code == "tool_not_found" and error.reason == DATABASE_AWAY:
@@ -119,7 +119,7 @@ def refuse_unrun(error: ToolError, args_at: str) -> None:
     if error.code == "tool_not_found":
         status = 403 if error.reason == "denied" else 404
         raise RestError(status, error.code, error.message, reason=error.reason or msgspec.UNSET)
-    if error.code == "invalid_args" and error.details:  # else it is the running tool that says so
+    if error.code == "invalid_args" and error.details:  # otherwise the running tool raised it
         problems = [Fault(f"{args_at}{one.pointer}", str(one)) for one in error.details]
         raise RestError(400, error.code, error.message, part="body", pointer=problems[0].pointer, errors=problems)
 
@@ -140,7 +140,7 @@ def _bad_body(what: str, pointer: str) -> RestError:
 # As a stream of events
 
 
-BEGIN_AFTER = 0.25  # seconds; enough for everything that is refused
+BEGIN_AFTER = 0.25  # seconds; refusals take less
 
 
 async def stream_invocation(request: RestRequest, call: ToolCall, args_at: str) -> None:
@@ -174,7 +174,7 @@ async def _final_event(request: RestRequest, call: ToolCall, response: ResponseS
 
 
 class ProgressEvents:
-    """Turns progress of a running tool, from any thread, into events in order."""
+    """A progress callback, for any thread, that sends events in order."""
 
     def __init__(self, response: ResponseStream) -> None:
         self._response = response

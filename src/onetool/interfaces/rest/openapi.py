@@ -1,4 +1,4 @@
-"""The OpenAPI 3.1 document of the REST API, made of the declarations of its routes; and the route that serves it."""
+"""The OpenAPI 3.1 document of the REST API, generated from its routes, and the route that serves it."""
 
 from collections.abc import Callable, Iterable
 from functools import cache
@@ -24,52 +24,52 @@ from onetool.interfaces.rest.routing import API_ROUTES, RouteTable
 Part = dict[str, Any]
 
 ABOUT = """\
-Bundles of versioned tools: create, list, search, enable, disable and call them. Packs, declared tools and MCP servers
-are bundles, too, which can only be enabled and disabled. And a model that uses all of them: ask it.
+Create, list, search, enable, disable and call bundles of versioned tools, and ask a model that uses the tools. Packs,
+declared tools and MCP servers are bundles, too, but can only be enabled and disabled.
 
 Every error is `application/problem+json` with a `code` for programs and a `detail` for people. Lists come in pages;
-single things have an ETag. A tool that ran and failed is not an error: its response is 200 with `ok: false`."""
+single items have an ETag. A tool that ran and failed is not an error: the response is 200 with `ok: false`."""
 
 _TOOL_NAME = PathParameter(
     {"type": "string", "minLength": 1},
-    description="As code says it: `time.now`, `bundle.tool`, `bundle.tool@version`, or an alias.",
+    description="The name as in code: `time.now`, `bundle.tool`, `bundle.tool@version`, or an alias.",
 )
 TABLES = (API_ROUTES, ASK_ROUTES, RouteTable((CALL, EVENTS, STATUS), {"name": _TOOL_NAME}))
 
 ANY_ROUTE = (400, 401, 403, 405, 413, 415, 421, 500, 503)
 ERRORS = {
-    400: "Something in the request can't be used; `in` and `pointer` say where.",
-    401: "This server needs a token.",
-    403: "Not allowed: a role is missing, it is built in or disabled, or a page of another origin asks.",
-    404: "It doesn't exist.",
-    405: "This path takes other methods.",
-    406: "This is a stream of events, and `Accept` doesn't name that.",
-    409: "It exists already, or something is in the way.",
-    412: "It is not what If-Match or If-None-Match says.",
-    413: "The body is larger than this server takes, or the question than the model takes.",
-    415: "A POST, and any request with a body, must say `Content-Type: application/json`, or what this route takes.",
-    421: "The Host is not a name of this server.",
-    422: "The model, or its provider, refused this.",
+    400: "The request is invalid; `in` and `pointer` say where.",
+    401: "A valid token is required.",
+    403: "Not allowed: the role doesn't suffice, the item is built in or disabled, or the page has another origin.",
+    404: "Not found.",
+    405: "The path doesn't support this method.",
+    406: "The response is a stream of events, which `Accept` doesn't allow.",
+    409: "Conflict: the item exists already, has changed, or is in use.",
+    412: "The condition in If-Match or If-None-Match failed.",
+    413: "The body is too large for the server, or the question for the model.",
+    415: "A POST or a body needs `Content-Type: application/json`, or another type that the route takes.",
+    421: "The header Host doesn't name this server.",
+    422: "The model or its provider refused the question.",
     424: "The tool ran and failed: `code` and `reason` say why.",
-    429: "Called more often than the limit allows.",
+    429: "Too many requests or calls.",
     500: "A bug in OneTool.",
     502: "The provider of the model refused, can't be reached, or gave an invalid answer.",
-    503: "Something is busy, not configured, unreachable or stopping. Nothing has changed, unless the code is "
-    "`change_unknown` or `stopping`.",
-    504: "The provider of the model took too long.",
+    503: "The server or a service is busy, not configured, unreachable or stopping. Nothing has changed, unless the "
+    "code is `change_unknown` or `stopping`.",
+    504: "The provider of the model timed out.",
 }
 _TEXT: Part = {"type": "string"}
 _COUNT: Part = {"type": "integer", "minimum": 0}
 HEADERS: dict[str, Part] = {
-    "ETag": {"description": "Its state, for If-Match and If-None-Match.", "schema": _TEXT},
-    "Location": {"description": "Where it is.", "schema": _TEXT},
-    "Content-Location": {"description": "Where it is now.", "schema": _TEXT},
+    "ETag": {"description": "The current state, for If-Match and If-None-Match.", "schema": _TEXT},
+    "Location": {"description": "The address of the new item.", "schema": _TEXT},
+    "Content-Location": {"description": "The current address of the item.", "schema": _TEXT},
     "Retry-After": {"description": "Seconds.", "schema": {"type": "integer", "minimum": 1}},
-    "RateLimit-Limit": {"description": "Of a tool with a limit: calls per minute.", "schema": _COUNT},
-    "RateLimit-Remaining": {"description": "How many of them are left.", "schema": _COUNT},
-    "RateLimit-Reset": {"description": "Seconds until there are more.", "schema": _COUNT},
+    "RateLimit-Limit": {"description": "Calls per minute, for a tool with a limit.", "schema": _COUNT},
+    "RateLimit-Remaining": {"description": "Remaining calls.", "schema": _COUNT},
+    "RateLimit-Reset": {"description": "Seconds until further calls are allowed.", "schema": _COUNT},
     "RateLimit-Policy": {"description": 'The limit: `"minute";q=60;w=60`.', "schema": _TEXT},
-    "RateLimit": {"description": 'What is left of it: `"minute";r=12;t=34`.', "schema": _TEXT},
+    "RateLimit": {"description": 'The rest of the limit: `"minute";r=12;t=34`.', "schema": _TEXT},
     "Allow": {"schema": _TEXT},
     "WWW-Authenticate": {"schema": _TEXT},
 }
@@ -81,8 +81,8 @@ ERROR_HEADERS = {
 }
 _ETAGS = r'^(\*|[!#-+\x2d-~]+|(W/)?"[!#-~]*"( ?, ?(W/)?"[!#-~]*")*)$'
 CONDITIONS = {
-    "If-Match": "Only if it still has this ETag; `*`: only if it exists.",
-    "If-None-Match": "Only if it has another ETag; `*`: only if it doesn't exist yet.",
+    "If-Match": "Only if the item still has this ETag; `*`: only if it exists.",
+    "If-None-Match": "Only if the item has another ETag; `*`: only if it doesn't exist yet.",
 }
 MEDIA: dict[str, Schema] = {
     "application/octet-stream": {"type": "string", "contentMediaType": "application/octet-stream"},
@@ -101,7 +101,7 @@ def openapi(app: App) -> Asgi:
 
 
 def openapi_document(app: App, root: str = "") -> Part:
-    """Return the document. Only whether a token is needed depends on the config; `root` is before all paths."""
+    """Return the document. Only its token requirement depends on the config; `root` is the prefix of all paths."""
     tags, paths, schemas = describe_routes(TABLES)
     document: Part = {
         "openapi": "3.1.0",
@@ -165,7 +165,7 @@ def _given(members: Part) -> Part:
 def _operation(route: RestRoute, schema: Callable[[Shape], Schema]) -> Part:
     summary, _, description = route.doc.partition("\n\n")
     if route.role in ("edit", "admin"):
-        description += f" It needs the role {route.role}."
+        description += f" Needs the role {route.role}."
     names = () if not route.etag else ("If-None-Match",) if route.method == "GET" else CONDITIONS
     etags = {"in": "header", "schema": {**_TEXT, "pattern": _ETAGS}}
     conditions = [{"name": name, "description": CONDITIONS[name], **etags} for name in names]

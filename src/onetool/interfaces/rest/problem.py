@@ -1,7 +1,7 @@
-"""Refusals as clients of REST read them: application/problem+json (RFC 9457), the same members for every cause.
+"""Error responses of REST: application/problem+json (RFC 9457), with the same members for every cause.
 
-`code` is for programs. `pointer` (RFC 6901) says where it is wrong, in what `in` names: the body, path, query, header.
-When the database can't be used, it tells whether anything may have changed.
+`code` is for programs. `in` names the part of the request that is wrong (body, path, query or header), and `pointer`
+(RFC 6901) the place in that part. If the database can't be used, the code says whether anything may have changed.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -29,7 +29,7 @@ from onetool.sources.bundles.errors import (
 
 PROBLEM_TYPE = b"application/problem+json"
 DATABASE_AWAY = "database_away"
-RETRY_S = 1  # when a store that is busy may be asked again
+RETRY_S = 1  # Retry-After while a store is busy
 RETRY: Headers = ((b"retry-after", b"%d" % RETRY_S),)
 
 RequestPart = Literal["body", "path", "query", "header"]
@@ -48,7 +48,7 @@ STATUS_OF_ERROR: dict[type[BundleError], int] = {
 class Fault(msgspec.Struct, frozen=True, omit_defaults=True):
     """One of several errors in a request."""
 
-    pointer: Annotated[str, Meta(description="JSON pointer (RFC 6901) into what `in` of the problem names.")]
+    pointer: Annotated[str, Meta(description="JSON pointer (RFC 6901) into the part that `in` of the problem names.")]
     message: str
 
 
@@ -59,22 +59,22 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     title: str
     status: int
     detail: str
-    code: Annotated[str, Meta(description="Why, for programs: one word that stays the same, whatever `detail` says.")]
-    part: Annotated[RequestPart | None, Meta(description="The part that is wrong.")] = msgspec.field(
+    code: Annotated[str, Meta(description="The cause, for programs: one stable word.")]
+    part: Annotated[RequestPart | None, Meta(description="The part of the request that is wrong.")] = msgspec.field(
         default=None, name="in"
     )
-    pointer: Annotated[str | None, Meta(description="JSON pointer (RFC 6901) into what `in` names.")] = None
-    errors: Annotated[tuple[Fault, ...], Meta(description="Where several things are wrong: each of them.")] = ()
+    pointer: Annotated[str | None, Meta(description="JSON pointer (RFC 6901) into the part that `in` names.")] = None
+    errors: Annotated[tuple[Fault, ...], Meta(description="All errors, if there are several.")] = ()
     reason: Annotated[str | msgspec.UnsetType | None, Meta(description="Why a tool failed.")] = msgspec.UNSET
-    hints: Annotated[tuple[str, ...], Meta(description="What could be done about it.")] = ()
-    needs: Annotated[tuple[Need, ...], Meta(description="What has to be allowed or set first.")] = ()
-    request_id: Annotated[str | None, Meta(description="As in the header X-Request-Id, and in the server's logs.")] = (
+    hints: Annotated[tuple[str, ...], Meta(description="How to fix the error.")] = ()
+    needs: Annotated[tuple[Need, ...], Meta(description="Hosts to allow and secrets to set first.")] = ()
+    request_id: Annotated[str | None, Meta(description="As in the header X-Request-Id and in the server's logs.")] = (
         None
     )
 
 
 class RestError(HttpError):
-    """An error response with the place of the error in the request."""
+    """An error response that can name the wrong part of the request."""
 
     def __init__(
         self,
@@ -100,7 +100,7 @@ class RestError(HttpError):
 
 
 def role_error(principal: Principal, role: Role, method: str = "GET") -> RestError:
-    """Refuse a request that needs another role. `method` says whether it would change something."""
+    """Return the error for a request that needs another role. `method` says whether it would change something."""
     if principal.is_capped:
         what = "This can't be read" if method in ("GET", "HEAD") else "Nothing can be changed"
         message = (
@@ -111,8 +111,8 @@ def role_error(principal: Principal, role: Role, method: str = "GET") -> RestErr
     if not principal.name:
         message = (
             f"This needs the role {role}, which nobody has here without a token: open the page with a link of `onetool "
-            f"page`; or send http.token, or one that `onetool tokens add NAME --role {role}` makes, as `Authorization: "
-            "Bearer …`; or do this on the command line."
+            f"page`; or send http.token, or a token made by `onetool tokens add NAME --role {role}`, as "
+            "`Authorization: Bearer …`; or do this on the command line."
         )
         return RestError(403, "token_needed", message)
     message = f"This needs the role {role}, and {principal.name} has the role {principal.role}: ask an admin."
@@ -120,7 +120,7 @@ def role_error(principal: Principal, role: Role, method: str = "GET") -> RestErr
 
 
 def problem_body(refused: HttpError, clean: Callable[[Any], Any] | None = None) -> bytes:
-    """Encode an error as a problem body. `clean` masks secrets. Also used for errors of interfaces/http."""
+    """Encode an error, also one of interfaces/http, as a problem body. `clean` masks secrets."""
     detail, errors, hints = str(refused), getattr(refused, "errors", ()), getattr(refused, "hints", ())
     if clean is not None:
         detail = clean(detail)
@@ -160,10 +160,10 @@ def error_from_store(error: BundleError) -> RestError:
 
 
 def rate_limit_headers(left: Mapping[str, int] | None, refused: bool = False) -> tuple[tuple[bytes, bytes], ...]:
-    """Describe what is left of a tool's limit, as in revision 8 of the IETF draft httpapi-ratelimit-headers and later.
+    """Return headers with the rest of a tool's limit, as in revision 8 of the IETF draft httpapi-ratelimit-headers.
 
-    The three before are those of its earlier revisions, which most clients know. A response that is an error
-    (`refused`) says when to try again, too, where nothing is left.
+    The first three headers are those of earlier revisions, which most clients know. An error response (`refused`) also
+    has Retry-After if no call is left.
     """
     if left is None:
         return ()
@@ -180,7 +180,7 @@ def rate_limit_headers(left: Mapping[str, int] | None, refused: bool = False) ->
 
 
 def database_problem(error: BaseException) -> RestError | None:
-    """Return the refusal, where the database is the cause of an error; else None."""
+    """Return the error response if the database caused the error; None otherwise."""
     cause: BaseException | None = error
     while cause is not None and not isinstance(cause, DatabaseError):
         cause = cause.__cause__

@@ -1,4 +1,4 @@
-"""The query parameters of the REST API: how a query string is read, and what each parameter can be."""
+"""The query parameters of the REST API, their types, and the parser of query strings."""
 
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -34,11 +34,11 @@ _TRUTH = {"true": True, "1": True, "false": False, "0": False}
 
 
 class QueryType(NamedTuple):
-    """A reader of texts, and the JSON schema of what it reads. `read` raises ValueError, saying what was expected."""
+    """A parser of parameter values and its JSON schema. `read` raises ValueError with what was expected."""
 
     read: Callable[[str], Any]
     schema: Mapping[str, Any]
-    many: bool = False  # the parameter may be repeated, and `read` gives a list
+    many: bool = False  # the parameter may be repeated, and `read` returns a list
 
 
 class QueryParameter(NamedTuple):
@@ -82,7 +82,7 @@ def _value(parameter: QueryParameter, texts: list[str] | None) -> Any:
         return parameter.default
     read, _, many = parameter.type
     if not many and len(texts) > 1:
-        raise _bad_parameter(parameter.name, "is given twice")
+        raise _bad_parameter(parameter.name, "must not be repeated")
     try:
         if not many:
             return read(texts[0])
@@ -102,11 +102,11 @@ def _decoded(raw: bytes, name: str) -> str:
 
 
 def _unknown(name: str, known: Mapping[str, QueryParameter]) -> RestError:
-    near = did_you_mean(name, known) or (f"there are {', '.join(known)}" if known else "there are none here")
+    near = did_you_mean(name, known) or (f"use one of {', '.join(known)}" if known else "this route has no parameters")
     return RestError(
         400,
         "unknown_parameter",
-        f"There is no query parameter {name[:100]!r}; {near}",
+        f"Unknown query parameter {name[:100]!r}; {near}",
         part="query",
         pointer=below("", name[:100]),
     )
@@ -121,7 +121,7 @@ def _bad_parameter(name: str, what: str) -> RestError:
 
 
 def one_of(choices: Iterable[str], message: str) -> QueryType:
-    """Make the type of a text that is one of `choices`; all others are refused with `message`."""
+    """Make the type of a text that must be one of `choices`; `message` says so."""
     known = list(choices)
 
     def read(text: str) -> str:
@@ -150,7 +150,7 @@ def _boolean(text: str) -> bool:
 
 
 def _recommended(text: str) -> int:
-    """Read a recommendation: a number above the maximum means the maximum."""
+    """Read a number; one above the maximum means the maximum."""
     if not _NUMBER.fullmatch(text):
         raise ValueError("must be a whole number from 1 on")
     return min(int(text[:9]), MAX_PER_PAGE)
@@ -165,7 +165,7 @@ def _position(text: str) -> int:
 def _moment(text: str) -> float:
     found = read_moment(text, time())
     if found is None:
-        raise ValueError("must be a time: 2026-11-16T12:00:00Z, or so long ago: 30m, 2h, 7d")
+        raise ValueError("must be a time (2026-11-16T12:00:00Z) or a duration before now (30m, 2h, 7d)")
     return found
 
 
@@ -180,7 +180,7 @@ def _texts(text: str) -> list[str]:
 
 
 def _one_text(text: str) -> list[str]:
-    """Read one text, which may have commas. The parameter is repeated for several texts."""
+    """Read one text, which may contain commas. The parameter can be repeated."""
     if not text or len(text) > MAX_SEARCH:
         raise ValueError(f"must have 1 to {MAX_SEARCH:,} characters")
     return [text]
@@ -221,10 +221,10 @@ def read_fields(known: Collection[str]) -> Callable[[str], list[str]]:
     def read(text: str) -> list[str]:
         names = [name for name in text.split(",") if name]
         if not names:
-            raise ValueError(f"names no field; there are {', '.join(known)}")
+            raise ValueError(f"must name a field: {', '.join(known)}")
         for name in names:
             if name not in known:
-                near = did_you_mean(name, known) or f"there are {', '.join(known)}"
+                near = did_you_mean(name, known) or f"use {', '.join(known)}"
                 raise ValueError(f"names {name[:100]!r}, which is not a field; {near}")
         return names
 
@@ -232,7 +232,7 @@ def read_fields(known: Collection[str]) -> Callable[[str], list[str]]:
 
 
 def picked(rows: list[dict[str, Any]], fields: Collection[str] | None) -> list[dict[str, Any]]:
-    """Keep only these keys of the rows; None keeps all. A key that a row does without is left out."""
+    """Keep only these keys of the rows; None keeps all. Missing keys are left out."""
     if fields is None:
         return rows
     return [{key: row[key] for key in fields if key in row} for row in rows]
@@ -247,7 +247,7 @@ def _array(**items: Any) -> dict[str, Any]:
 
 def _fields(*known: str) -> QueryParameter:
     kind = QueryType(read_fields(known), {**_array(enum=list(known)), "minItems": 1}, many=True)
-    words = "Only these keys of each row: `fields=slug,version`. A key that a row does without is left out."
+    words = "Return only these keys of each row: `fields=slug,version`. Missing keys are left out."
     return QueryParameter("fields", kind, words, example=["id", "slug"])
 
 
@@ -271,32 +271,32 @@ TAGS = QueryParameter(
     default=(),
 )
 BUNDLE_IDS = QueryParameter("bundleIDs", _IDS, "Only these bundles: `bundleIDs=…&bundleIDs=…` or `bundleIDs=…,…`.", ())
-INCLUDE_DISABLED = QueryParameter("includeDisabled", _BOOLEAN, "Also what is disabled.", False)
-PAGE_SIZE = QueryParameter("pageSize", _COUNT, "How many at most.", PER_PAGE)
+INCLUDE_DISABLED = QueryParameter("includeDisabled", _BOOLEAN, "Include disabled items.", False)
+PAGE_SIZE = QueryParameter("pageSize", _COUNT, "Maximum number of items.", PER_PAGE)
 RECOMMENDED_PAGE_SIZE = QueryParameter(
     "recommendedPageSize",
     QueryType(_recommended, {"type": "integer", "minimum": 1}),
-    f"How many at most. More than {MAX_PER_PAGE} means {MAX_PER_PAGE}.",
+    f"Maximum number of items. More than {MAX_PER_PAGE} means {MAX_PER_PAGE}.",
     PER_PAGE,
 )
 PAGE_TOKEN = QueryParameter("pageToken", _TOKEN, "`nextPageToken` of the previous page with the same query.")
 Q = QueryParameter(
     "q",
     _WORDS,
-    "What to search for: prefixes of names, whole words, or similar words. Empty: everything, newest first.",
+    "The text to find: prefixes of names, whole words, or similar words. Empty: everything, newest first.",
     default="",
     example="forecast",
 )
 OF_BUNDLES = _fields(*BUNDLE_FIELDS)
 OF_TOOLS = _fields(*TOOL_FIELDS)
-DRY_RUN = QueryParameter("dryRun", _BOOLEAN, "Change nothing; the response is what the real one would be.", False)
+DRY_RUN = QueryParameter("dryRun", _BOOLEAN, "Change nothing; the response is that of the real request.", False)
 REPLACE = QueryParameter("replace", _BOOLEAN, "Replace servers of the same name instead of keeping them.", False)
-REPLACE_SECRET = QueryParameter("replace", _BOOLEAN, "Replace the value of a secret that is stored.", False)
+REPLACE_SECRET = QueryParameter("replace", _BOOLEAN, "Replace the value of a stored secret.", False)
 AS = QueryParameter("as", QueryType(_slug, SLUG_SCHEMA), "The slug of the bundle, instead of its own.")
-BASE_URL = QueryParameter("baseUrl", _URL, "Where the API is, if the document doesn't say.")
-URL = QueryParameter("url", _URL, "Where the document is, on an allowed host; then the body is `{}`.")
-SERVER_URL = QueryParameter("url", _URL, "Where clients reach this server; else as the config says.")
-TOKEN = QueryParameter("token", _BOOLEAN, "Send a bearer token, if the document says nothing about that.", False)
+BASE_URL = QueryParameter("baseUrl", _URL, "The address of the API, if the document has none.")
+URL = QueryParameter("url", _URL, "The address of the document, on an allowed host; then the body is `{}`.")
+SERVER_URL = QueryParameter("url", _URL, "The address of this server for clients; default: as in the config.")
+TOKEN = QueryParameter("token", _BOOLEAN, "Send a bearer token if the document doesn't mention authentication.", False)
 ONLY = QueryParameter("only", _TEXTS, "Only operations whose path (`/users/*`) or tool name (`list-*`) matches.", ())
 TAG = QueryParameter("tag", _TEXTS, "Only operations with one of these tags.", ())
 OPERATION = QueryParameter(
@@ -306,18 +306,18 @@ OPERATION = QueryParameter(
     default=(),
     example=["GET /users/{id}"],
 )
-DAYS = QueryParameter("days", _whole(MAX_DAYS), "How many days, until now.", USUAL_DAYS)
+DAYS = QueryParameter("days", _whole(MAX_DAYS), "The number of days until now.", USUAL_DAYS)
 AFTER = QueryParameter("after", _WORDS, "`next` of the previous page.", "")
 FROM = QueryParameter("from", _POSITION, "The first line, counted from 1.", 1)
-LIMIT = QueryParameter("limit", _COUNT, "How many lines at most.", PER_PAGE)
-COLUMN = QueryParameter("column", _POSITION, "Where to begin in the first line, from 1.", 1)
+LIMIT = QueryParameter("limit", _COUNT, "Maximum number of lines.", PER_PAGE)
+COLUMN = QueryParameter("column", _POSITION, "The first column of the first line, counted from 1.", 1)
 TOOL_NAME = QueryParameter("tool", _WORDS, "Only calls of this tool.", example="time.now")
-SOURCE = QueryParameter("source", _WORDS, "Only calls that came through this interface.")
+SOURCE = QueryParameter("source", _WORDS, "Only calls through this interface.")
 CLIENT = QueryParameter("client", _WORDS, "Only calls of this client.")
-CALLER = QueryParameter("caller", _WORDS, "For admins: only calls of this token or `iss|sub`; empty: of `http.token`.")
-SINCE = QueryParameter("since", _MOMENT, "A date, or so long ago.", example="2h")
-UNTIL = QueryParameter("until", _MOMENT, "A date, or so long ago.", example="1h")
-WHO = QueryParameter("who", _WORDS, "Only what this token or user did.")
+CALLER = QueryParameter("caller", _WORDS, "Only for admins: calls of this token or `iss|sub`; empty: of `http.token`.")
+SINCE = QueryParameter("since", _MOMENT, "A date, or a duration before now.", example="2h")
+UNTIL = QueryParameter("until", _MOMENT, "A date, or a duration before now.", example="1h")
+WHO = QueryParameter("who", _WORDS, "Only records of this token or user.")
 KIND = QueryParameter("kind", one_of(KINDS, f"must be one of {', '.join(KINDS)}"), "Only lines of this kind.")
 OUTCOME = QueryParameter("outcome", _WORDS, "ok, error, the code or reason of an error, or a status.", example="error")
-REQUEST = QueryParameter("request", _WORDS, "An id of a request: of X-Request-Id, of a log line, or of a trace.")
+REQUEST = QueryParameter("request", _WORDS, "A request id, from X-Request-Id or a log line, or a trace id.")

@@ -1,7 +1,7 @@
-"""One REST request and its response: JSON bodies, ETags with their conditions, and what handlers use of the app.
+"""REST requests and responses: JSON bodies, ETags and conditions, and the context of handlers.
 
-Bodies are strict JSON, which can be read in one way only: no duplicate keys, no NaN, no byte order mark and no lone
-surrogates.
+Bodies must be strict JSON, which all parsers read the same way: no duplicate keys, no NaN, no byte order mark and no
+lone surrogates.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ from onetool.http.asgi import (
     Scope,
     Send,
     check_content_type,
-    encode,  # also of data that JSON has no word for
+    encode,  # also encodes data that JSON has no type for
     read_body,
     takes_gzip,
 )
@@ -49,30 +49,30 @@ if TYPE_CHECKING:
     from onetool.sources.bundles.service import BundleService
 
 SOURCE = "rest"
-SENT_BODY = "onetool.sent_body"  # in the scope: the body, once it has been read
+SENT_BODY = "onetool.sent_body"  # in the scope: the body after it was read
 EXACT_FLOAT = 2**53  # from here on a float may stand for several integers
-LARGE_BODY = 64 * 1024  # bytes from which on reading it would hold up others
-SMALL = 1024  # bytes that are not worth packing
+LARGE_BODY = 64 * 1024  # bytes; larger bodies are parsed in a thread, so that they don't delay other requests
+SMALL = 1024  # bytes; smaller lists are not compressed
 PACKING_LEVEL = 6  # of gzip
 
 
 def sent_texts(scope: Scope) -> list[str]:
-    """Return what the client sent. Secrets among it are not masked in the response: the client has them."""
+    """Return the texts that the client sent. Secrets in them are not masked in the response: the client knows them."""
     address = scope["raw_path"] + b"?" + scope["query_string"]
     return [part.decode(errors="replace") for part in (unquote_to_bytes(address), scope.get(SENT_BODY) or b"")]
 
 
 async def json_body(request: "RestRequest", empty: Any = ..., whole: bool = False) -> Any:
-    """Read the body as JSON; `empty` is the value for no body, if that is allowed.
+    """Read the body as JSON. `empty` is the value of an empty body, if allowed.
 
-    With `whole` a number such as 60.0 is the integer that it is to JSON Schema.
+    With `whole`, a number such as 60.0 is read as an integer, as in JSON Schema.
     """
     content_type = request.headers.get(b"content-type")
     if content_type != JSON:
         check_content_type(content_type)
     data = request.scope[SENT_BODY] = await read_body(request.receive)
     if data is None:
-        raise RestError(400, "incomplete", "The client went away in the middle of its request.")
+        raise RestError(400, "incomplete", "The client disconnected in the middle of its request.")
     if not data and empty is not ...:
         return empty
     return parse_json(data, whole) if len(data) < LARGE_BODY else await asyncio.to_thread(parse_json, data, whole)
@@ -90,7 +90,7 @@ def parse_json(data: bytes, whole: bool = False) -> Any:
     except UnicodeDecodeError as error:
         raise _not_json(f"byte {error.start} is not UTF-8") from None
     except UnicodeEncodeError:
-        raise _not_json("half of a surrogate pair in a text") from None
+        raise _not_json("a text has half of a surrogate pair") from None
     except RecursionError:
         raise _not_json("it is nested too deep") from None
     except JsonTooCostlyError as error:
@@ -103,15 +103,15 @@ def parse_json(data: bytes, whole: bool = False) -> Any:
 
 
 def _not_json(what: str) -> RestError:
-    return RestError(400, "bad_json", f"The body is not JSON that can be read: {what}.", part="body", pointer="")
+    return RestError(400, "bad_json", f"Invalid JSON body: {what}.", part="body", pointer="")
 
 
 def _not_strict(error: StrictJsonError) -> str:
     if error.kind == "duplicate":
-        return f"the key {error.text[:100]!r} is there twice"
+        return f"the key {error.text[:100]!r} is duplicated"
     if error.kind == "range":
         return f"the number {error.text[:40]} is out of range"
-    return f"{error.text} is not a number of JSON"
+    return f"{error.text} is not a JSON number"
 
 
 def _whole(text: str) -> float:
@@ -127,19 +127,19 @@ _whole_decoder = strict_decoder(_whole)
 
 
 ANY = "*"
-USED = "-used-"  # in the ETag of a tool, before the number of its calls: they are shown, and change no content
+USED = "-used-"  # in the ETag of a tool, before the number of its calls, which is shown but is not content
 
 _TAG = r'(?:W/)?"[\x21\x23-\x7e\x80-\xff]*"'
 _LIST = re.compile(rf"{_TAG}(?:[ \t]*,[ \t]*{_TAG})*")
-_BARE = re.compile(r"[!#-+\x2d-~]+")  # without the quotes that belong to it: common, and not to be mistaken
+_BARE = re.compile(r"[!#-+\x2d-~]+")  # an ETag without its quotes: common and unambiguous
 _ONE = re.compile(r'(W/)?"([^"]*)"')
 
 
 class Conditions(NamedTuple):
     """The conditions of a request: If-Match and If-None-Match."""
 
-    seen: tuple[str, ...]  # If-Match: one of these must be its tag. A weak one never is
-    known: tuple[str, ...]  # If-None-Match: none of these may be its tag
+    seen: tuple[str, ...]  # If-Match: one of these must be the tag. A weak tag never matches
+    known: tuple[str, ...]  # If-None-Match: none of these may be the tag
 
     def expected_tag(self, tag_now: Callable[[], str], may_be_new: bool = False) -> str | None:
         """Return the ETag that the store checks under its lock, if any. Raises OutdatedError if conditions fail now."""
@@ -152,9 +152,9 @@ class Conditions(NamedTuple):
                 raise
             now = None
         if self.seen and (now is None or not _is_among(now, self.seen)):
-            raise OutdatedError("It is not what If-Match says any more: get it again, and repeat your change on that.")
+            raise OutdatedError("It no longer has the ETag of If-Match. Get it again, and repeat your change.")
         if now is not None and _is_among(now, self.known):
-            raise OutdatedError("It is there, and is what If-None-Match says that it must not be.")
+            raise OutdatedError("It exists, and its ETag matches If-None-Match.")
         return (ANY if ANY in self.seen else now) if self.seen else None
 
 
@@ -163,7 +163,7 @@ def etag(tag: str) -> tuple[bytes, bytes]:
 
 
 def conditions(headers: Mapping[bytes, bytes]) -> Conditions:
-    """Return the conditions of a change, which are about content alone: the calls in an ETag don't count."""
+    """Return the conditions of a change. They compare content only: the number of calls in an ETag is ignored."""
     seen, known = _read_tags(headers, b"if-match"), _read_tags(headers, b"if-none-match")
     return Conditions(
         seen=tuple("" if weak else tag.partition(USED)[0] for weak, tag in seen),  # no tag is empty
@@ -192,36 +192,36 @@ def _read_tags(headers: Mapping[bytes, bytes], name: bytes) -> list[tuple[str, s
         shown = name.decode().title()
         message = f'{shown} must be * or ETags in their quotes, such as "abc", not {text[:60]!r}.'
         raise RestError(400, "bad_header", message, part="header", pointer=f"/{shown}")
-    return [(weak, "" if tag == ANY else tag) for weak, tag in _ONE.findall(text)]  # in quotes it is a tag: of nothing
+    return [(weak, "" if tag == ANY else tag) for weak, tag in _ONE.findall(text)]  # "*" in quotes: a tag
 
 
 # Request and response
 
 
 def share(most: int) -> int:
-    """Return how many of the shared places one named caller may take."""
+    """Return the maximum number of shared places for one named caller."""
     return max(1, most // 2)
 
 
 class RestContext:
-    """What handlers use of the app, on behalf of the caller of the current request."""
+    """The app as handlers use it, on behalf of the caller of the current request."""
 
     def __init__(self, app: "App", allowed: Offered, members: "Members | None" = None) -> None:
-        """`allowed` are the tools that the server offers. `members`: all that serve, where it is one of several."""
+        """Use the app. `allowed` lists the tools that the server offers. `members`: the replicas, if there are any."""
         self.app = app
         self.members = members
         self.allow_lists = allow_lists(app, allowed)
         self._under_way: Counter[tuple[str, str]] = Counter()
         self.pre_processor_turns = PreProcessorTurns()
-        # What code of callers with this list of tools can say, and what that is made of.
+        # By allow-list: the names for code, and what they were built from.
         self.names: dict[tuple[tuple[str, ...] | None, str], tuple[tuple[object, object], bytes]] = {}
         self.names_lock = Lock()
         self.removals = Removals()
 
     @contextmanager
     def admitted(self, most: int, refusal: str, retry_s: int) -> Iterator[None]:
-        """Count one that takes long, for as long as it does. RestError, where so many are under way already, or half as
-        many of one caller with a name: others need room, too. What has another refusal is counted apart.
+        """Count a long request while it runs. Raises RestError if `most` are running, or if a named caller has half of
+        them, so that others get a place. Requests with different refusals are counted separately.
         """
         everybody, caller = (refusal, ""), (refusal, self.principal.name)
         if self._under_way[everybody] >= most or (self.principal.name and self._under_way[caller] >= share(most)):
@@ -242,12 +242,12 @@ class RestContext:
 
     @property
     def principal(self) -> Principal:
-        """Who makes the current request."""
+        """The caller of the current request."""
         return current_principal.get()
 
     @property
     def allowed(self) -> Collection[str] | None:
-        """The tools that it may call; None is all."""
+        """The tools that the caller may call; None means all."""
         return self.allow_lists.of(current_principal.get())
 
     @property
@@ -255,10 +255,10 @@ class RestContext:
         return self.principal.may("edit")
 
     async def call(self, call: ToolCall, progress: "Progress | None" = None) -> ToolResult:
-        """Call a tool by its name or alias, or a version. One that is off or over its limit raises a BundleError."""
+        """Call a tool by name, alias or version. Raises BundleError if it is disabled or over its limit."""
         is_by_name, catalog = call.version is UNSET, self.app.catalog
         if is_by_name:
-            await catalog.refresh(at_once=True)  # what somebody has switched off is not called any more
+            await catalog.refresh(at_once=True)  # tools that were just disabled must not be called
         allowed = self.allow_lists.of(current_principal.get())
         result = await self.app.call(call, allowed, progress)
         if result.error is not None:
@@ -266,7 +266,7 @@ class RestContext:
         return result
 
     async def visibility(self) -> Visibility:
-        """Return what clients may see: everything if they may change bundles, else what they may call."""
+        """Return what the caller may see: everything with the role edit, otherwise only tools it may call."""
         allowed = self.allowed
         return EVERYTHING if allowed is None or self.may_change else await self.bundles.visibility(allowed)
 
@@ -275,16 +275,16 @@ class RestContext:
         return self.app.runtime.redact(text, sent)
 
     def response(self, found: Any) -> "RestResponse":
-        """Return a response of 200 with these data, in which secrets are masked."""
+        """Return a response with status 200 and the data, with secrets masked."""
         return RestResponse(200, encode(self.clean(msgspec.to_builtins(found), None)))
 
     def clean_examples(self, tool: dict[str, Any]) -> dict[str, Any]:
-        """Mask the config's secrets in the tool's examples, as help does."""
+        """Mask the config's secrets in the tool's examples, like help."""
         return {**tool, "examples": self.clean(tool["examples"], None)} if "examples" in tool else tool
 
 
 class RestRequest(NamedTuple):
-    """One request. `path` has the values in the path in order; `query` has all parameters of the route."""
+    """A request. `path` has the values in the path, in order; `query` has all parameters of the route."""
 
     context: RestContext
     path: tuple[str, ...]
@@ -296,7 +296,7 @@ class RestRequest(NamedTuple):
 
 
 class RestResponse(NamedTuple):
-    """One response: JSON unless `kind` says otherwise, or no body."""
+    """A response with a body (JSON unless `kind` says otherwise) or without."""
 
     status: int
     body: bytes = b""
@@ -308,20 +308,20 @@ NO_CONTENT = RestResponse(204)
 
 
 def with_etag(thing: Mapping[str, Any], tag: str) -> RestResponse:
-    """Build the response with one bundle or tool, and its ETag."""
+    """Build the response with a bundle or tool, and its ETag."""
     return RestResponse(200, encode(thing), (etag(tag),))
 
 
-# Lists are light: an ETag says that nothing has changed, and gzip packs the rest
+# Lists: ETags save unchanged ones, and gzip compresses the rest
 
 
 def list_response(headers: Mapping[bytes, bytes], body: bytes) -> RestResponse:
-    """Build one page. Its ETag is weak, as the same page may come packed or not. Call in a thread: packing takes time.
+    """Build a page of a list. Call this in a thread, because compression takes time.
 
-    Only lists are packed. They hold nothing that a stranger's page could have put beside a secret, so that the size of
-    a packed list tells nothing (BREACH).
+    The ETag is weak, because the page may be compressed or not. Only lists are compressed: they never have an
+    attacker's text next to a secret, so that their size reveals nothing (BREACH).
     """
-    tag = blake2b(body, digest_size=12).hexdigest()  # half of what SHA-256 takes
+    tag = blake2b(body, digest_size=12).hexdigest()  # takes half the time of SHA-256
     sent: list[tuple[bytes, bytes]] = [(b"etag", f'W/"{tag}"'.encode()), (b"vary", b"accept-encoding")]
     if is_known(headers, tag):
         return RestResponse(304, headers=tuple(sent))
@@ -331,7 +331,7 @@ def list_response(headers: Mapping[bytes, bytes], body: bytes) -> RestResponse:
     return RestResponse(200, body, tuple(sent))
 
 
-# Where tools are
+# Addresses of tools
 
 
 def tool_address(bundle_id: str, slug: str, version: str) -> str:
@@ -342,13 +342,13 @@ def created_at(thing: Mapping[str, Any], tag: str, at: str) -> RestResponse:
     return RestResponse(201, encode(thing), (etag(tag), (b"location", at.encode())))
 
 
-# Tools of ours as clients
+# Requests made by tools
 
 
 MARK = FROM_TOOL.lower().encode()
 
 
 def refuse_tools(scope: Scope) -> None:
-    """Raises RestError for a request of an HTTP tool, or to what OneTool takes for an MCP server."""
+    """Raise RestError for a request made by an HTTP tool or by our client of an MCP server."""
     if any(name == MARK for name, _ in scope["headers"]):
-        raise RestError(403, "not_for_tools", "A tool or an MCP server may not use this: a person has to.")
+        raise RestError(403, "not_for_tools", "Tools and MCP servers may not use this, only people.")

@@ -1,4 +1,4 @@
-"""The declaration of a REST route, which is the decorator of its handler.
+"""The declaration of a REST route, as a decorator of its handler.
 
     @RestRoute("GET", "/servers/{server}", "Servers", gives=ServerEntry, errors=(404,))
     async def get_server(request: RestRequest) -> RestResponse:
@@ -33,43 +33,43 @@ EVENT_STREAM = "text/event-stream"
 LIMIT_HEADERS = ("RateLimit-Limit", "RateLimit-Remaining", "RateLimit-Reset", "RateLimit-Policy", "RateLimit")
 
 Handler = Callable[[RestRequest], Awaitable[RestResponse | None]]
-"""Answers a request. None: the response was streamed, or the client has disconnected."""
+"""Answers a request. Returns None if the response was streamed or the client has disconnected."""
 Shape = Any
 """A type that msgspec describes, or the name of a schema or a type in `openapi_schemas`."""
 
 
 async def _not_in_a_table(_: RestRequest) -> RestResponse | None:
-    raise NotImplementedError  # an ASGI app of its own serves this route
+    raise NotImplementedError  # a separate ASGI app serves this route
 
 
 class RestRoute(msgspec.Struct, frozen=True):
-    """One method at one path."""
+    """A route: one method of one path."""
 
     method: str
     path: str
     tag: str = ""  # the group in the OpenAPI document
 
-    # Who may call it
+    # Access
     role: Role | None = None  # None: edit for PUT, PATCH and DELETE, else call
-    own: bool = False  # it changes only what belongs to the caller, so any caller with a name may
-    for_tools: bool = False  # tools may call it, too: only routes that find and call tools
-    audited: bool = True  # False: the audit log has refusals only, since pages call it all the time
+    own: bool = False  # it changes only data of the caller, so any named caller may use it
+    for_tools: bool = False  # tools may use it, too: only for routes that find and call tools
+    audited: bool = True  # False: the audit log has only refusals, because pages use it all the time
 
-    # What it takes
+    # Request
     query: tuple[QueryParameter, ...] = ()
     takes: Shape = None
     example: Any = None
     needs_body: bool = True
-    media: tuple[bytes, ...] = ()  # types of bodies beside JSON
+    media: tuple[bytes, ...] = ()  # media types of bodies, in addition to JSON
 
-    # What it gives
+    # Response
     gives: Shape = None
-    sends: tuple[str, ...] = ()  # types of responses beside JSON
+    sends: tuple[str, ...] = ()  # media types of responses, in addition to JSON
     status: tuple[int, ...] = (200,)
     etag: bool = False  # it has an ETag, and takes If-Match and If-None-Match
     headers: tuple[str, ...] = ()
-    links: tuple[str, ...] = ()  # operations on what it gives
-    errors: tuple[int, ...] = ()  # beside those that any route may give
+    links: tuple[str, ...] = ()  # operations on the returned item
+    errors: tuple[int, ...] = ()  # in addition to those of every route
     problem: type[Problem] = Problem
 
     # Set by the decorator
@@ -90,7 +90,7 @@ class RestRoute(msgspec.Struct, frozen=True):
 
 
 class PathParameter(msgspec.Struct, frozen=True):
-    """A {name} in a path. `check` raises InvalidError."""
+    """A parameter in a path, such as {name}. `check` raises InvalidError."""
 
     schema: Mapping[str, Any]
     check: Callable[[str], str] = str

@@ -1,4 +1,4 @@
-"""All routes of the REST API, collected from the modules of their handlers, and which of them a path means."""
+"""The route table of the REST API, collected from the modules of the handlers."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -28,7 +28,7 @@ from onetool.interfaces.rest.route import PATH_PARAMETERS, PathParameter, RestRo
 from onetool.services.audit import AuditKind
 from onetool.sources.bundles.errors import InvalidError
 
-MAX_CACHED_PATH = 512  # bytes of an address that is worth remembering
+MAX_CACHED_PATH = 512  # bytes; longer paths are not cached
 
 
 class RestResource(NamedTuple):
@@ -39,7 +39,7 @@ class RestResource(NamedTuple):
     methods: dict[str, RestRoute]
 
     def allow_header(self, principal: Principal = LOCAL) -> str:
-        """Return the value of the header Allow, for this caller."""
+        """Return the value of the header Allow for this caller."""
         ways = [method for method, route in self.methods.items() if principal.may(route.needed_role(principal))]
         return ", ".join([*ways, *(["HEAD"] if "GET" in ways else []), "OPTIONS"])
 
@@ -52,17 +52,17 @@ class RouteMatch(NamedTuple):
 
 _NAME = re.compile(r"[\w.:\[\]-]{1,100}")
 _CHECKED = ("{bundleID}", "{toolSlug}", "{version}")
-_NAMED = (*_CHECKED, "{server}", "{host}", "{secret}", "{token}")  # what the audit log names: other ids may be secret
+_NAMED = (*_CHECKED, "{server}", "{host}", "{secret}", "{token}")  # shown in the audit log: other ids may be secret
 
 
 def _is_name(part: str, value: str) -> bool:
-    """Return whether the log may repeat it: ids, slugs and versions were checked, and other names are short words."""
+    """Return whether the audit log may show the value: a checked id, slug or version, or a short word."""
     return part in _CHECKED or _NAME.fullmatch(value) is not None
 
 
 def audited(method: str, found: RouteMatch, principal: Principal, role: Role) -> tuple[AuditKind | None, str]:
-    """Return kind and name of a request for the audit log. Without a kind, only a refusal is noted; without a name,
-    the log has the root of its route.
+    """Return kind and name of a request for the audit log. Without a kind, only a refusal is logged; without a name,
+    the log has the root of the route.
     """
     if found.route is None or (
         role != "admin" and (method in ("GET", "HEAD") or (method == "POST" and role == "call"))
@@ -70,14 +70,14 @@ def audited(method: str, found: RouteMatch, principal: Principal, role: Role) ->
         return None, ""
     values = iter(found.path)
     parts = [(next(values), part) if part.startswith("{") else ("", part) for part in found.resource.segments]
-    shown = _NAMED if principal.may(role) else _NAMED[:1]  # who is refused may have typed anything
+    shown = _NAMED if principal.may(role) else _NAMED[:1]  # a refused caller may have sent anything
     path = "/".join(value if part in shown and _is_name(part, value) else part for value, part in parts)
     kind = None if not found.route.audited else "admin" if role == "admin" else "change"
     return kind, mask_credentials(f"{method} /{path}")  # clients may have sent a token in place of its name
 
 
 class RouteTable:
-    """Routes, and which of them a raw path means. A path without {names} comes before one with."""
+    """A table that finds the route of a raw path. Paths without {names} take precedence."""
 
     def __init__(self, routes: Iterable[RestRoute], parameters: Mapping[str, PathParameter] = PATH_PARAMETERS) -> None:
         self.parameters = parameters
@@ -95,8 +95,8 @@ class RouteTable:
         return self._cached_match(raw, method) if len(raw) <= MAX_CACHED_PATH else self._match(raw, method)
 
     def check(self, scope: Scope) -> tuple[bytes, ...]:
-        """Return the media types that a route takes beside JSON; called before a body is refused. Raises RestError if
-        there is no such route.
+        """Return the media types that a route takes in addition to JSON; called before a body is refused. Raises
+        RestError if there is no such route.
         """
         route = self.match(scope["raw_path"], scope["method"]).route
         return () if route is None else route.media
@@ -105,12 +105,12 @@ class RouteTable:
         try:
             segments = [percent_decoded(piece) for piece in raw.split(b"/")[1:]]
         except ValueError as error:
-            raise RestError(400, "bad_path", f"The path can't be read: {error}.", part="path", pointer="") from None
+            raise RestError(400, "bad_path", f"Invalid path: {error}.", part="path", pointer="") from None
         resource = next((one for one in self._tried if _fits(one.segments, segments)), None)
         if resource is None:
             there = ", ".join(one.path for one in self.resources if one.segments[0] == segments[0])
             shown = raw[:100].decode("latin-1")
-            raise RestError(404, "not_found", f"There is nothing at {shown!r}; there are {there}")
+            raise RestError(404, "not_found", f"Unknown path {shown!r}; use one of {there}")
         route = resource.methods.get("GET" if method == "HEAD" else method)
         if route is None and method != "OPTIONS":
             message = f"{resource.path} takes {resource.allow_header()}, not {method[:20]}."

@@ -1,15 +1,15 @@
-"""The handlers below /run: they run code, check it, and tell what it can say.
+"""The handlers below /run: run code, check code, and list the names that code can use.
 
-`POST /run` answers with one body, or with a stream of events (`Accept: text/event-stream`):
+`POST /run` responds with one body, or with a stream of events (`Accept: text/event-stream`):
 
     started   {id}
     call      {id, name, args, at}                          the code calls a tool
-    called    {id, ok, durationMs, preview | error}         that call has ended
-    progress  {progress, total, message}                    how far a tool is
-    chunk     {data}                                        a piece of a response that comes in pieces
-    print     {text}                                        as the code prints it
-    result    {value, type, size, calls, durationMs, …}     the last one; a large value is stored, and has `stored`
-    error     {message, code, line, column, …}              or this
+    called    {id, ok, durationMs, preview | error}         the call has ended
+    progress  {progress, total, message}                    progress of a tool
+    chunk     {data}                                        a piece of a streamed response
+    print     {text}                                        output of the code
+    result    {value, type, size, calls, durationMs, …}     the last event; `stored` is the handle of a large value
+    error     {message, code, line, column, …}              the last event if the run failed
 """
 
 import asyncio
@@ -35,62 +35,62 @@ from onetool.script.run_result import RunResult
 from onetool.sources.bundles.errors import InvalidError
 from onetool.sources.bundles.validation import converted
 
-MAX_RUNS = 16  # at once, over REST
+MAX_RUNS = 16  # at the same time, over REST
 RETRY_SECONDS = 2
-TOO_MANY = f"{MAX_RUNS} runs are under way here: try again when one of them has ended."
-MAX_CHECKS = 8  # at once: they share their threads with the calls
-MAX_NAMES = 16  # answers of /run/names that are kept: each may have megabytes
-TOO_MANY_CHECKS = f"{MAX_CHECKS} texts are being checked here: try again in a moment."
-MAX_ARGS_BYTES = 4096  # bytes of the arguments of a call that are shown
-MAX_PREVIEW = 500  # characters of what a call gave
+TOO_MANY = f"{MAX_RUNS} runs are in progress: try again when one of them has ended."
+MAX_CHECKS = 8  # at the same time: they share their threads with calls
+MAX_NAMES = 16  # cached responses of /run/names: each may have megabytes
+TOO_MANY_CHECKS = f"{MAX_CHECKS} texts are being checked: try again in a moment."
+MAX_ARGS_BYTES = 4096  # of the arguments of a call that are shown
+MAX_PREVIEW = 500  # characters of the result of a call
 MAX_ARGS = 100  # arguments of a call that are shown
-MAX_CALLS = 1000  # that the answer lists
+MAX_CALLS = 1000  # calls in the response
 
 
 class RunRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Code, and the names that it finds bound."""
+    """Code, and its predefined variables."""
 
-    code: Annotated[str, Meta(description="Python, as `run` takes it.")]
-    variables: Annotated[dict[str, Any], Meta(description="Names that the code finds bound, and their values.")] = {}
+    code: Annotated[str, Meta(description="Python code, as for the tool `run`.")]
+    variables: Annotated[dict[str, Any], Meta(description="Predefined variables of the code, by name.")] = {}
 
 
 class RunCall(msgspec.Struct, kw_only=True, rename="camel", omit_defaults=True):
-    """A call that the code has made. Without `ok`: it had not ended."""
+    """A call made by the code. Without `ok`, the call has not ended."""
 
     id: str
     name: str
-    args: Annotated[dict[str, Any], Meta(description="Without secrets; what is long is cut.")]
+    args: Annotated[dict[str, Any], Meta(description="The arguments, without secrets; long values are shortened.")]
     at: str
     ok: bool | UnsetType = UNSET
     duration_ms: float | UnsetType = UNSET
-    preview: Annotated[str | UnsetType, Meta(description="The beginning of what it gave, as text.")] = UNSET
+    preview: Annotated[str | UnsetType, Meta(description="The beginning of the result, as text.")] = UNSET
     error: str | UnsetType = UNSET
 
 
 class RunFault(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """Why a run has failed, and where in its code, if that is known."""
+    """Why a run failed, and where in the code, if known."""
 
     message: str
-    code: Annotated[str, Meta(description="One of three. The finer cause is in `reason`.")]
+    code: Annotated[str, Meta(description="One of three codes; `reason` has the exact cause.")]
     reason: Annotated[str | None, Meta(description="check, syntax, timeout, memory …")] = None
     hints: tuple[str, ...] = ()
-    calls: Annotated[int | UnsetType, Meta(description="How many calls had been made.")] = UNSET
-    line: Annotated[int | UnsetType, Meta(description="In the text that was sent, from 1.")] = UNSET
+    calls: Annotated[int | UnsetType, Meta(description="The number of calls made until then.")] = UNSET
+    line: Annotated[int | UnsetType, Meta(description="The line in the code, from 1.")] = UNSET
     column: int | UnsetType = UNSET
     end_line: int | UnsetType = UNSET
     end_column: int | UnsetType = UNSET
 
 
 class RunAnswer(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """How a run went. Of a value that is stored, `value` is its beginning as text."""
+    """The result of a run. If the value was stored, `value` is its beginning as text."""
 
     ok: bool
-    prints: Annotated[str | UnsetType, Meta(description="What the code has printed.")] = UNSET
-    calls: Annotated[list[RunCall] | int, Meta(description="At most 1,000, in order; in a stream, how many.")]
+    prints: Annotated[str | UnsetType, Meta(description="The output of the code.")] = UNSET
+    calls: Annotated[list[RunCall] | int, Meta(description="At most 1,000 calls, in order; in a stream, their number.")]
     duration_ms: float
     value: Annotated[Any, Meta(description="Of the last expression; its beginning as text, if it is stored.")] = UNSET
-    type: Annotated[str | UnsetType, Meta(description="The type of the value in JSON.")] = UNSET
-    size: Annotated[int | UnsetType, Meta(description="Bytes of the value.")] = UNSET
+    type: Annotated[str | UnsetType, Meta(description="The JSON type of the value.")] = UNSET
+    size: Annotated[int | UnsetType, Meta(description="The size of the value in bytes.")] = UNSET
     stored: Annotated[str | UnsetType, Meta(description="The handle of a large value: see `/results`.")] = UNSET
     error: RunFault | UnsetType = UNSET
 
@@ -102,12 +102,12 @@ EXAMPLE = {"code": "tools.echo(message=word)", "variables": {"word": "hello"}}
 async def run_code(request: RestRequest) -> RestResponse | None:
     """Run code over all tools.
 
-    In the sandbox. A value that is too large to send is stored, and its beginning sent. With `Accept:
-    text/event-stream` the response is a stream of events: `started` {id}, `call` {id, name, args, at} and `called` {id,
-    ok, durationMs, preview, error} for each call, `progress` {progress, total, message}, `chunk` {data}, `print`
-    {text}, and at the end `result` {value, type, size, stored, calls, durationMs} or `error` {message, code, reason,
-    hints, calls, line, column, endLine, endColumn}. A client that disconnects stops the run. At most 16 run at once;
-    others get 503.
+    The code runs in the sandbox. A value that is too large to send is stored, and only its beginning is sent. With
+    `Accept: text/event-stream` the response is a stream of events: `started` {id}, `call` {id, name, args, at} and
+    `called` {id, ok, durationMs, preview, error} for each call, `progress` {progress, total, message}, `chunk` {data},
+    `print` {text}, and at the end `result` {value, type, size, stored, calls, durationMs} or `error` {message, code,
+    reason, hints, calls, line, column, endLine, endColumn}. Disconnecting stops the run. At most 16 runs are possible
+    at the same time; further requests get 503.
     """
     asked = _checked(converted(await json_body(request), RunRequest))
     if wants_events(request.headers.get(b"accept", b"")):
@@ -126,9 +126,9 @@ async def run_code(request: RestRequest) -> RestResponse | None:
 
 @RestRoute("POST", "/run/check", "Code", takes=RunRequest, example=EXAMPLE, gives="CodeReport")
 async def check_code(request: RestRequest) -> RestResponse:
-    """Check code before it runs.
+    """Check code without running it.
 
-    Nothing runs. Calls are checked against the tools and their schemas, as before every run.
+    Calls are checked against the tools and their schemas, as before every run.
     """
     asked = _checked(converted(await json_body(request), RunRequest))
     context = request.context
@@ -141,8 +141,8 @@ async def check_code(request: RestRequest) -> RestResponse:
 async def list_names(request: RestRequest) -> RestResponse:
     """List the names that code can use.
 
-    For editors that complete code: packs and their tools with parameters, functions, builtins, modules, snippets and
-    aliases. Under an allow-list only what may be called.
+    For code completion in editors: packs and their tools with parameters, functions, builtins, modules, snippets and
+    aliases. Under an allow-list, only allowed tools are listed.
     """
     context = request.context
     await context.app.catalog.refresh(at_once=True)
@@ -151,11 +151,11 @@ async def list_names(request: RestRequest) -> RestResponse:
 
 
 def _names_of(context: RestContext) -> bytes:
-    """Return all names, cached per catalogue, config and allow-list: thousands of tools take seconds."""
+    """Return all names, cached per catalogue, config and allow-list, because thousands of tools take seconds."""
     app, whose = (
         context.app,
         (context.principal.tools, context.principal.lasting_owner),
-    )  # each sees other return shapes
+    )  # return shapes differ per caller
     made_of = (app.catalog.registry.snapshot(), app.config)
     with context.names_lock:
         known = context.names.get(whose)
@@ -169,7 +169,7 @@ def _names_of(context: RestContext) -> bytes:
 def _checked(asked: RunRequest) -> RunRequest:
     for name in asked.variables:
         if not name.isidentifier():
-            raise InvalidError(f"/variables: {name[:100]!r} is not a name that code can say", "/variables")
+            raise InvalidError(f"/variables: {name[:100]!r} is not a valid name of a variable", "/variables")
     return asked
 
 
@@ -177,7 +177,7 @@ async def _run(
     request: RestRequest, asked: RunRequest, calls: "RunCalls", events: "RunEvents | None" = None
 ) -> RunResult:
     context = request.context
-    await context.app.catalog.refresh(at_once=True)  # what somebody has switched off is not called
+    await context.app.catalog.refresh(at_once=True)  # tools that were just disabled must not be called
     return await context.app.run(
         asked.code,
         context.allowed,
@@ -190,7 +190,7 @@ async def _run(
 
 
 def _answer(context: RestContext, result: RunResult) -> RunAnswer:
-    """Return a result without its calls and prints. Runs in a thread, because a large value is stored."""
+    """Return the answer without calls and prints. Runs in a thread, because a large value is stored."""
     meta = {"ok": result.ok, "calls": result.meta["calls"], "duration_ms": result.meta["duration_ms"]}
     if (error := result.told_error) is not None:
         place = result.meta.get("place", {})
@@ -198,7 +198,7 @@ def _answer(context: RestContext, result: RunResult) -> RunAnswer:
         return RunAnswer(**meta, error=msgspec.convert({**fault, "calls": meta["calls"], **place}, RunFault))
     kind, size = _json_type(result.data), len(encode(result.data))
     reply = context.app.reply(replace(result, printed=""))
-    if reply.is_error:  # it is too large to send, and could not be stored
+    if reply.is_error:  # the value is too large to send and could not be stored
         return RunAnswer(**{**meta, "ok": False}, error=RunFault(message=reply.text, code="execution_error"))
     if reply.stored is None:
         return RunAnswer(**meta, value=reply.structured, type=kind, size=size)
@@ -214,7 +214,7 @@ def _json_type(value: Any) -> str:
 
 
 class RunCalls:
-    """Notes the calls of a run; told of them in any thread."""
+    """A record of the calls of a run. Its methods may be called in any thread."""
 
     def __init__(self, context: RestContext) -> None:
         self._registry = context.app.catalog.registry
@@ -246,7 +246,7 @@ class RunCalls:
 
 
 def _bounded(args: dict[str, Any]) -> dict[str, Any]:
-    """Return the arguments. Of long values only the beginning is shown, of long names as many as fit."""
+    """Return the arguments with long values shortened, and as many of them as fit."""
     if len(encode(args)) <= MAX_ARGS_BYTES:
         return args
     most, left = max(MAX_ARGS_BYTES // len(args), 20), MAX_ARGS_BYTES
@@ -268,7 +268,7 @@ def _preview(value: Any, most: int = MAX_PREVIEW) -> str:
 
 
 class RunEvents(RunCalls):
-    """Turns what happens in a run into events. All of them go through the loop, so that their order stays."""
+    """A record of a run that also sends events. All events go through the loop, to keep their order."""
 
     def __init__(self, context: RestContext, response: ResponseStream) -> None:
         super().__init__(context)
@@ -287,12 +287,12 @@ class RunEvents(RunCalls):
         self._push("called", {"id": call.id, "durationMs": found.pop("duration_ms"), **found})
 
     def _push(self, name: str, data: Any) -> None:
-        """Send an event. A client that does not read misses events, but gets the result."""
+        """Send an event. A slow client misses events, but gets the result."""
         self._loop.call_soon_threadsafe(self._response.push_event, sse_event(name, encode(data)), True)
 
 
 async def _stream(request: RestRequest, asked: RunRequest) -> None:
-    """Stream the run. A client that does not read holds its place only as long as its run takes."""
+    """Stream the run. A client that doesn't read holds its place only while its run lasts."""
     response = ResponseStream(request.send)
     with DisconnectWatch(request.receive), response.dropped_on_error():
         with request.context.admitted(MAX_RUNS, TOO_MANY, RETRY_SECONDS):
@@ -305,7 +305,7 @@ async def _stream(request: RestRequest, asked: RunRequest) -> None:
 
 
 def _last_event(answer: RunAnswer, dropped: int) -> bytes:
-    """`dropped` events were left out, since the client did not read."""
+    """Encode the last event. `dropped` is the number of events left out because the client was too slow."""
     is_error = not isinstance(answer.error, UnsetType)
     shown: dict[str, Any] = msgspec.to_builtins(answer.error if is_error else answer)
     shown.pop("ok", None)

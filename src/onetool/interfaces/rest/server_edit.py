@@ -52,11 +52,11 @@ from onetool.sources.bundles.validation import converted
 
 log = logging.getLogger("onetool.serve")
 
-MAX_FILES = 20  # of one server that are in the digest of a dry run
+MAX_FILES = 20  # of one server, in the digest of a dry run
 
 
 class ServerDraft(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """A server as it would run. Secrets are `${NAME}`; characters that can't be seen are escaped, except in `name`."""
+    """A server as it would run. Secrets are `${NAME}`; invisible characters are escaped, except in `name`."""
 
     name: str
     exists: Annotated[bool, Meta(description="Whether the config has a server of this name.")]
@@ -67,7 +67,7 @@ class ServerDraft(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omi
     details: Annotated[
         tuple[str, ...], Meta(description="Program, folder, variables, headers. `! `: decides which code runs.")
     ] = ()
-    secrets: Annotated[tuple[str, ...], Meta(description="Secrets of it that go into the secrets file.")] = ()
+    secrets: Annotated[tuple[str, ...], Meta(description="Secrets that go into the secrets file.")] = ()
     notes: tuple[str, ...] = ()
 
 
@@ -95,19 +95,19 @@ class ServerBlock(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
 
 class ServerDefinition(msgspec.Struct, frozen=True, kw_only=True):
-    """The block of a server in the config. Secrets that stand in it are `${NAME}`."""
+    """The block of a server in the config. Secrets in it are `${NAME}`."""
 
     name: str
     file: str
     definition: dict[str, Any]
-    seen: Annotated[str, Meta(description="For PUT: a definition that has changed since is not replaced.")]
+    seen: Annotated[str, Meta(description="For PUT, which refuses to replace a definition that has changed since.")]
 
 
 class ServerEdit(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A new definition, and what was seen of it."""
+    """A new definition, and the version that it replaces."""
 
     definition: dict[str, Any]
-    seen: Annotated[str, Meta(description="That of the definition which this one replaces.")]
+    seen: Annotated[str, Meta(description="The `seen` of the definition that this one replaces.")]
     keep: Annotated[tuple[str, ...], Meta(description="Variables and headers whose values are secrets.")] = ()
     digest: Annotated[str | None, Meta(description="The digest of the dry run.")] = None
 
@@ -121,22 +121,22 @@ class NewName(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class RemovedServer(msgspec.Struct, frozen=True, rename="camel"):
     """The ID that restores a removed server."""
 
-    undo: Annotated[str, Meta(description="The id for `POST …/restore`, for ten minutes and for you alone.")]
+    undo: Annotated[str, Meta(description="The id for `POST …/restore`, valid for ten minutes and only for you.")]
 
 
 class UndoRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The id of a removal."""
+    """The id from a removal."""
 
     undo: str
 
 
-# What is shown
+# Previews
 
 
 def draft_of(
     target: ConfigTarget, name: str, block: Mapping[str, Any], secrets: Iterable[str], notes: Iterable[str] = ()
 ) -> ServerDraft:
-    """Return what a person is shown of a block that could be written."""
+    """Return the preview of a block that could be written."""
     words = [block.get("command", ""), *block.get("args", ())]
     return ServerDraft(
         name=name,
@@ -151,7 +151,7 @@ def draft_of(
 
 
 def file_digests(target: "ConfigTarget", blocks: Iterable[Mapping[str, Any]]) -> dict[str, str]:
-    """Return digests of the programs and scripts that these servers would start, by their paths."""
+    """Return digests of the programs and scripts that these servers would start, by path."""
     from onetool.core.file_facts import digest_of as digest_of_file
     from onetool.sources.mcp_servers.program import find_program
 
@@ -185,9 +185,9 @@ def check_digest(given: str | None, now: str) -> None:
 
 
 def config_target(app: App) -> ConfigTarget:
-    """Return the config to change: the one in force, else the user's own. Raises ConfigUnchangedError, ConfigError.
+    """Return the config to change: the one in use, or the user's own. Raises ConfigUnchangedError, ConfigError.
 
-    A project's is looked up again, because it may not be trusted any more; nothing is written to it then.
+    A project's config is looked up again, because the project may no longer be trusted; then it is not changed.
     """
     file = app.config.path
     named = None if file is None or app.config.whose == "project" else str(file)
@@ -199,7 +199,7 @@ def config_target(app: App) -> ConfigTarget:
     return target
 
 
-# Switching them on and off
+# Enabling and disabling
 
 
 @server_action("/servers/{server}/enable")
@@ -237,7 +237,7 @@ def _set_enabled(context: RestContext, name: str, on: bool) -> RestResponse:
 async def get_server_definition(request: RestRequest) -> RestResponse:
     """Get the block of a server in the config.
 
-    Secrets that stand in it are shown as `${NAME}`; with the next edit they go into the secrets file.
+    Secrets in it are shown as `${NAME}`; with the next edit they go into the secrets file.
     """
     return await asyncio.to_thread(_get_definition, request.context, request.path[0])
 
@@ -253,9 +253,9 @@ def _get_definition(context: RestContext, name: str) -> RestResponse:
 def _without_secrets(
     context: RestContext, target: ConfigTarget, name: str, block: Mapping[str, Any]
 ) -> tuple[dict[str, Any], SecretCollector]:
-    """Return a block of the config without its secrets, and the collector that has them.
+    """Return a block of the config without its secrets, and the collector of these secrets.
 
-    Raises ConfigUnchangedError if a secret would stay in it.
+    Raises ConfigUnchangedError if a secret would stay in the block.
     """
     texts, known = dict(block), list[str]()
     for key in ("env", "headers"):
@@ -286,8 +286,9 @@ def _without_secrets(
 async def edit_server(request: RestRequest) -> RestResponse:
     """Replace the block of a server in the config.
 
-    First with `dryRun=true`, which shows what would be started; then with its `digest`. Values that look like secrets,
-    and those in `keep`, go into the secrets file. 409: the block or what would be started has changed since.
+    Send the request first with `dryRun=true`, which shows what would be started, then with the `digest` of that
+    response. Values that look like secrets, and those in `keep`, go into the secrets file. 409 means that the block or
+    what would be started has changed since.
     """
     asked = converted(await json_body(request), ServerEdit)
     converted(asked.definition, ServerBlock, "/definition")
@@ -311,7 +312,7 @@ def _edit(request: RestRequest, name: str, asked: ServerEdit) -> RestResponse:
 
     def change(text: str) -> str:
         if server_block(text, name) != old:
-            raise ConfigFileError(f"The definition of {name} has just been changed; get it again")
+            raise ConfigFileError(f"The definition of {name} was just changed; get it again")
         return put_servers(text, {name: new})
 
     if dry_run:
@@ -331,7 +332,7 @@ def _edit(request: RestRequest, name: str, asked: ServerEdit) -> RestResponse:
 async def rename_server(request: RestRequest) -> RestResponse:
     """Rename a server in the config.
 
-    Its tools are called by the new name then. What was approved and its login stay.
+    Its tools get the new name. Approvals and the login of the server stay.
     """
     asked = converted(await json_body(request), NewName)
     return await asyncio.to_thread(_rename, request.context, request.path[0], asked.name)
@@ -357,14 +358,14 @@ def _rename(context: RestContext, name: str, new: str) -> RestResponse:
     return server_response(context, new)
 
 
-# Removing, and undoing that
+# Removing and restoring
 
 
 @RestRoute("DELETE", "/servers/{server}", "Servers", role="admin", gives=RemovedServer, errors=(404, 409))
 async def remove_server(request: RestRequest) -> RestResponse:
     """Remove a server from the config.
 
-    Its secrets stay. `POST …/restore` with `undo` brings it back, for ten minutes.
+    Its secrets stay stored. For ten minutes, `POST …/restore` with `undo` restores it.
     """
     return await asyncio.to_thread(_remove, request.context, request.path[0])
 
@@ -380,7 +381,7 @@ def _remove(context: RestContext, name: str) -> RestResponse:
         return after
 
     def restore(text: str) -> str:
-        """Return the old text byte for byte, unless the file was changed meanwhile."""
+        """Return the text with the block restored; byte for byte the old text if the file has not changed since."""
         return before if text == after else put_servers(text, {name: block})
 
     target.write(change)
@@ -401,9 +402,10 @@ def _remove(context: RestContext, name: str) -> RestResponse:
     errors=(404, 409),
 )
 async def restore_server(request: RestRequest) -> RestResponse:
-    """Bring a removed server back.
+    """Restore a removed server.
 
-    As it was, with the secrets that stood in its block. Only for the caller who removed it, and for ten minutes.
+    The block returns unchanged, with the secrets in it. Only the caller who removed the server can restore it, within
+    ten minutes.
     """
     asked = converted(await json_body(request), UndoRequest)
     return await asyncio.to_thread(_restore, request.context, request.path[0], asked.undo)

@@ -1,4 +1,4 @@
-"""The handlers that add servers to the config: found in other clients' files, pasted, or typed into a form."""
+"""The handlers that add servers to the config: from other clients' files, from pasted text, or from a form."""
 
 import asyncio
 import logging
@@ -44,13 +44,13 @@ log = logging.getLogger("onetool.serve")
 class FoundServer(ServerDraft, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """A server in the file of another client."""
 
-    id: Annotated[str, Meta(description="For `POST /servers/import`. It differs if what is shown does.")]
+    id: Annotated[str, Meta(description="The id for `POST /servers/import`. It changes with the definition.")]
 
 
 class FoundClient(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A file of another client with MCP servers."""
 
-    client: Annotated[str, Meta(description="As `onetool servers import --from` takes it.")]
+    client: Annotated[str, Meta(description="The name for `onetool servers import --from`.")]
     title: str
     file: str
     error: Annotated[str | UnsetType, Meta(description="Why the file can't be read.")] = UNSET
@@ -58,15 +58,15 @@ class FoundClient(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
 
 class FoundClients(msgspec.Struct, frozen=True):
-    """The files of other clients that have servers."""
+    """The files of other clients with MCP servers."""
 
     clients: list[FoundClient]
 
 
 class TickedServers(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Servers of other clients."""
+    """Selected servers of other clients."""
 
-    ids: Annotated[tuple[str, ...], Meta(description="Ids of `GET /servers/found`.", min_length=1)]
+    ids: Annotated[tuple[str, ...], Meta(description="Ids from `GET /servers/found`.", min_length=1)]
 
 
 class NewServers(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -76,20 +76,20 @@ class NewServers(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         str | UnsetType, Meta(description="Blocks of any client in JSON, TOML or YAML; a command line; or a URL.")
     ] = UNSET
     servers: Annotated[dict[str, dict[str, Any]] | UnsetType, Meta(description="Blocks by name.")] = UNSET
-    name: Annotated[str | UnsetType, Meta(description="The name, if it is one server.")] = UNSET
+    name: Annotated[str | UnsetType, Meta(description="The name of a single server.")] = UNSET
     keep: Annotated[tuple[str, ...], Meta(description="Variables and headers whose values are secrets.")] = ()
     digest: Annotated[str | None, Meta(description="The digest of the dry run.")] = None
 
 
-# Those of other clients
+# Servers of other clients
 
 
 @RestRoute("GET", "/servers/found", "Servers", role="admin", gives=FoundClients, errors=(409,))
 async def find_servers(request: RestRequest) -> RestResponse:
     """Find the MCP servers of other clients.
 
-    In the user's own files on the machine of the server: of Claude, Cursor, VS Code and others. Files of a project are
-    not read. Nothing is started.
+    Reads the user's own files of Claude, Cursor, VS Code and others on the server's machine, but no files of projects.
+    Starts nothing.
     """
     return await asyncio.to_thread(_find, request)
 
@@ -107,8 +107,8 @@ async def find_servers(request: RestRequest) -> RestResponse:
 async def import_found_servers(request: RestRequest) -> RestResponse:
     """Import servers of other clients.
 
-    Those that were shown by `GET /servers/found`: what has changed since is refused with 409. Secrets go into the
-    secrets file. No tool can call this.
+    The servers are those listed by `GET /servers/found`; servers that have changed since are refused with 409. Secrets
+    go into the secrets file. No tool can call this.
     """
     asked = converted(await json_body(request), TickedServers)
     return await asyncio.to_thread(_import_found, request, asked.ids)
@@ -141,7 +141,7 @@ def _client_files() -> Iterator[tuple[str, str, Path, ClientServers | str]]:
 def _shown(
     context: RestContext, target: ConfigTarget, found: ClientServers, name: str
 ) -> "tuple[FoundServer, ClientServers]":
-    """Return one server of a file as it is shown, and as it is imported. Its id is independent of other servers."""
+    """Return one server of a file for display and for import. Its id does not depend on other servers."""
     one = msgspec.structs.replace(found, servers={name: found.servers[name]})
     plan = _plan(target, one)
     draft = _drafts(target, one, plan)[0]
@@ -153,7 +153,7 @@ def _shown(
 def _target(request: RestRequest) -> ConfigTarget:
     target = config_target(request.context.app)
     if isinstance(port := (request.scope.get("server") or (None, None))[1], int):
-        target.own_ports.add(port)  # the command line may have chosen another one than the config
+        target.own_ports.add(port)  # --port may differ from the config
     return target
 
 
@@ -179,7 +179,7 @@ def _plan(
 
 
 def _drafts(target: ConfigTarget, found: ClientServers, plan: ServerImportPlan) -> list[ServerDraft]:
-    """Return what a person is shown of the servers of a plan."""
+    """Return the previews of the servers of a plan."""
     drafts: list[ServerDraft] = []
     for name in found.servers:
         if (block := plan.servers.get(name)) is not None:
@@ -194,7 +194,7 @@ def _drafts(target: ConfigTarget, found: ClientServers, plan: ServerImportPlan) 
     return drafts
 
 
-# Pasted ones, and those of a form
+# Servers from pasted text or a form
 
 
 @RestRoute(
@@ -211,8 +211,8 @@ def _drafts(target: ConfigTarget, found: ClientServers, plan: ServerImportPlan) 
 async def add_servers(request: RestRequest) -> RestResponse:
     """Add servers to the config.
 
-    First with `dryRun=true`, which shows what would be started; then with its `digest`. Values that look like secrets,
-    and those in `keep`, go into the secrets file. No tool can call this.
+    Send the request first with `dryRun=true`, which shows what would be started, then with the `digest` of that
+    response. Values that look like secrets, and those in `keep`, go into the secrets file. No tool can call this.
     """
     asked = converted(await json_body(request), NewServers)
     return await asyncio.to_thread(_add, request, asked)
@@ -236,7 +236,7 @@ def _add(request: RestRequest, asked: NewServers) -> RestResponse:
 
 
 def _given(asked: NewServers, folder: Path) -> ClientServers:
-    """Return the servers that a request has. Raises InvalidError."""
+    """Return the servers in a request. Raises InvalidError."""
     try:
         if asked.servers is not UNSET and asked.text is UNSET:
             data: Any = {"mcpServers": asked.servers}
@@ -275,8 +275,8 @@ def _given(asked: NewServers, folder: Path) -> ClientServers:
 async def import_servers(request: RestRequest) -> RestResponse:
     """Add MCP servers to the config.
 
-    Blocks as other clients have them, by their names: all of them, or nothing. Secrets go into the secrets file. No
-    tool can call this.
+    The body has blocks by name, as in other clients' configs. Adds all servers or none. Secrets go into the secrets
+    file. No tool can call this.
     """
     data = await json_body(request)
     return await asyncio.to_thread(_import_servers, request, data)
@@ -297,7 +297,7 @@ def _import_servers(request: RestRequest, data: Any) -> RestResponse:
 
 
 def _written(request: RestRequest, target: ConfigTarget, plan: ServerImportPlan, dry_run: bool = False) -> RestResponse:
-    """Write the servers of a plan, and load them."""
+    """Write the servers of a plan to the config, and load them."""
     if plan.servers and not dry_run:
         target.write(partial(put_servers, servers=plan.servers), plan.secrets)
         log.info("Added over REST to %s: the servers %s", target.file, ", ".join(plan.servers))

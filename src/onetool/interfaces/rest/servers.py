@@ -1,12 +1,12 @@
-"""Handlers for MCP servers: state, logs, connections and approval. `server_edit` changes the config.
+"""The handlers of MCP servers: state, logs, connections and approval. `server_edit` changes the config.
 
-How a server is reached is for the role edit. Its log, which may have a password in it, and what is done to it are for
+The command or URL of a server is for the role edit. Its log, which may contain a password, and actions on it are for
 admins.
 
-What starts code needs the role admin, and no tool can reach these routes: every request of an HTTP tool and to an MCP
-server carries the header `OneTool-Call`, which only few routes take (`RestRoute.for_tools`), and `http.token` can't
-be a secret of a tool. What can't be held back is code of a pack, which runs in this process, and programs that were
-given the token by a person.
+Actions that start code need the role admin. No tool can use these routes: requests of HTTP tools and to MCP servers
+have the header `OneTool-Call`, which only few routes accept (`RestRoute.for_tools`), and `http.token` can't be a secret
+of a tool. This does not restrict code of a pack, which runs in this process, and programs to which a person gave the
+token.
 """
 
 import asyncio
@@ -39,37 +39,37 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("onetool.serve")
 
-MAX_LINES = 1000  # of a log, at once
+MAX_LINES = 1000  # of a log, in one response
 TEST_LINES = 10  # of the log of a server that failed its test
 
 
 class ServerChange(msgspec.Struct, frozen=True, kw_only=True):
-    """A tool that is not as it was approved: all that has changed, line by line."""
+    """A tool that has changed since its approval: all changes, line by line."""
 
     name: str
     lines: list[str]
 
 
 class ServerEntry(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """How a server is doing. `command` or `url` is how it is reached."""
+    """The state of a server. It has either a `command` or a `url`."""
 
     name: str
     state: Annotated[str, Meta(description="connected, connecting, disconnected, idle (not used yet) or disabled.")]
     is_enabled: bool
     tools: int
     transport: str
-    changed: Annotated[int, Meta(description="How many of its tools are not as they were approved.")]
-    needs_login: Annotated[bool, Meta(description="A person has to log in: POST `login`.")]
+    changed: Annotated[int, Meta(description="Number of its tools that have changed since their approval.")]
+    needs_login: Annotated[bool, Meta(description="Whether a person has to log in: POST `login`.")]
     refused: Annotated[bool, Meta(description="Whether its tools can't be called because of that.")]
-    since: Annotated[str | None, Meta(description="When its state last changed.")]
+    since: Annotated[str | None, Meta(description="The time of the last change of its state.")]
     version: str | UnsetType = UNSET
     error: str | UnsetType = UNSET
-    hints: Annotated[list[str] | UnsetType, Meta(description="Commands that help.")] = UNSET
+    hints: Annotated[list[str] | UnsetType, Meta(description="Commands that may fix the problem.")] = UNSET
     command: Annotated[str | UnsetType, Meta(description="For the role edit. Secrets are masked.")] = UNSET
     url: Annotated[str | UnsetType, Meta(description="For the role edit. Secrets are masked.")] = UNSET
     runs_in: Annotated[str | UnsetType, Meta(description="The replica that runs it for all replicas.")] = UNSET
-    changes: Annotated[list[ServerChange] | UnsetType, Meta(description="Only of a single server.")] = UNSET
-    digest: Annotated[str | UnsetType, Meta(description="For `approve`: approve only what was seen.")] = UNSET
+    changes: Annotated[list[ServerChange] | UnsetType, Meta(description="Only for a single server.")] = UNSET
+    digest: Annotated[str | UnsetType, Meta(description="For `approve`: approve only these tools.")] = UNSET
 
 
 class ServerList(msgspec.Struct, frozen=True):
@@ -79,14 +79,14 @@ class ServerList(msgspec.Struct, frozen=True):
 
 
 class ServerLogPage(msgspec.Struct, frozen=True):
-    """Lines of a log. `next` is what `after` takes for what comes later."""
+    """Lines of a log. `next` is the `after` of the next request."""
 
     lines: list[str]
     next: Annotated[str, Meta(description="`after` of the next request.")]
 
 
 class ServerTest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What came of asking a server for its tools."""
+    """The result of asking a server for its tools."""
 
     ok: bool
     seconds: float
@@ -113,14 +113,14 @@ class OfferedResource(msgspec.Struct, frozen=True, kw_only=True, rename="camel")
 
 
 class ServerOffers(msgspec.Struct, frozen=True):
-    """What a server offers beside tools."""
+    """The prompts and resources of a server."""
 
     prompts: list[OfferedPrompt]
     resources: list[OfferedResource]
 
 
 class LoginPage(msgspec.Struct, frozen=True):
-    """Where a person logs in, in a browser on the machine of the server."""
+    """The page where a person logs in, in a browser on the machine of the server."""
 
     url: Annotated[str, Meta(description="For a browser on the machine of the server, which then connects again.")]
 
@@ -142,7 +142,7 @@ async def list_servers(request: RestRequest) -> RestResponse:
 
 @RestRoute("GET", "/servers/{server}", "Servers", gives=ServerEntry, errors=(404,))
 async def get_server(request: RestRequest) -> RestResponse:
-    """Get a server, and what has changed about its tools."""
+    """Get a server, with the changes of its tools."""
     return await asyncio.to_thread(server_response, request.context, request.path[0])
 
 
@@ -156,8 +156,8 @@ async def get_server_offers(request: RestRequest) -> RestResponse:
 async def read_server_log(request: RestRequest) -> RestResponse:
     """Read the log of a server.
 
-    What it writes to standard error, and when it was started and lost: at most the last 1,000 lines. With `after`,
-    what came after that.
+    The log has the standard error of the server, and when it was started and lost: at most the last 1,000 lines. With
+    `after`, only later lines are returned.
     """
     return await asyncio.to_thread(_logs, request.context, request.path[0], request.query["after"])
 
@@ -169,7 +169,7 @@ async def reconnect_server(request: RestRequest) -> RestResponse:
     servers, status = await asyncio.to_thread(_enabled, request.context, request.path[0])
     try:
         await servers.reconnect(status.name)
-    except ToolFailure as error:  # another process runs it, and is not reached
+    except ToolFailure as error:  # another process runs it and can't be reached
         raise RestError(503, "unavailable", f"{error}.", hints=error.hints) from None
     return await asyncio.to_thread(server_response, request.context, status.name)
 
@@ -178,7 +178,8 @@ async def reconnect_server(request: RestRequest) -> RestResponse:
 async def test_server(request: RestRequest) -> RestResponse:
     """Ask a server for its tools.
 
-    It is connected if need be. What a test finds is its answer: a server that can't be reached is not an error.
+    Connects the server first if necessary. The response has the result of the test, even if the server can't be
+    reached.
     """
     converted(await json_body(request, empty={}), NoOptions)
     servers, status = await asyncio.to_thread(_enabled, request.context, request.path[0])
@@ -198,7 +199,7 @@ async def test_server(request: RestRequest) -> RestResponse:
 async def login_to_server(request: RestRequest) -> RestResponse:
     """Begin a login to a server.
 
-    For servers with OAuth. 409: there is nothing to log in to.
+    For servers with OAuth. 409 means that the server has no login.
     """
     converted(await json_body(request, empty={}), NoOptions)
     servers, status = await asyncio.to_thread(_enabled, request.context, request.path[0])
@@ -250,12 +251,12 @@ def _logs(context: RestContext, name: str, after: str) -> RestResponse:
 
 
 def _allowed(context: RestContext) -> Any:
-    """Return the allow-list that holds for what is shown."""
+    """Return the allow-list for the response."""
     return None if context.may_change else context.allowed
 
 
 def found_server(context: RestContext, name: str) -> "tuple[Servers, ServerStatus]":
-    """Return the servers, and the state of this one. Raises RestError."""
+    """Return all servers, and the state of the named one. Raises RestError."""
     servers = context.app.servers
     statuses = {} if servers is None else {one.name: one for one in servers.statuses(_allowed(context))}
     if servers is None or name not in statuses:
@@ -292,13 +293,13 @@ def _facts(context: RestContext, status: "ServerStatus") -> ServerEntry:
     )
 
 
-# Approving what has changed about its tools
+# Approving changes of tools
 
 
 class SeenDigest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`digest` is that of a dry run: what has changed since is not approved."""
+    """The digest of a dry run. Tools that have changed since are not approved."""
 
-    digest: Annotated[str | None, Meta(description="That of a dry run.")] = None
+    digest: Annotated[str | None, Meta(description="The digest of a dry run.")] = None
 
 
 @RestRoute(
@@ -313,9 +314,9 @@ class SeenDigest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     errors=(404, 409),
 )
 async def approve_server(request: RestRequest) -> RestResponse:
-    """Trust a server's tools as they are now.
+    """Approve the current tools of a server.
 
-    With `digest` of a dry run, what has changed since is refused with 409. No tool can call this.
+    With the `digest` of a dry run, tools that have changed since are refused with 409. No tool can call this.
     """
     from onetool.sources.mcp_servers.proxy import ChangedSinceSeenError
 
@@ -336,7 +337,7 @@ async def approve_server(request: RestRequest) -> RestResponse:
     if not dry_run:
         try:
             await asyncio.to_thread(servers.approve, name, differences)
-        except ChangedSinceSeenError:  # while this request was on its way
+        except ChangedSinceSeenError:  # changed during this request
             raise changed_error(name) from None
         log.info("Approved over REST: the server %s as it is now", name)
     found = [{"tool": tool, "lines": lines} for tool, lines in differences.items()]
@@ -350,7 +351,7 @@ def changed_error(
 
 
 def sealed_digest(context: RestContext, data: Any, secrets: Mapping[str, str]) -> str:
-    """Return a digest that covers secrets, too. Without the key nobody can try out what they are."""
+    """Return a digest that also covers secrets. It has a key, so that nobody can find them by trying."""
     text = json.dumps([data, {name: value[:] for name, value in secrets.items()}], sort_keys=True)
     return hmac.new(context.bundles.key(), text.encode(), sha256).hexdigest()[:32]
 

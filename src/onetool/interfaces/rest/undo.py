@@ -12,7 +12,7 @@ MAX_KEPT = 100
 
 
 class Removal(NamedTuple):
-    """Something that was removed, and the change of the file's text that brings it back."""
+    """A removed block, and the function that restores it in the file's text."""
 
     name: str
     owner: str
@@ -21,13 +21,13 @@ class Removal(NamedTuple):
 
 
 class Removals:
-    """Removals by id. Only the caller who removed something gets it back."""
+    """Removals by id. Only the caller who removed a block can restore it."""
 
     def __init__(self) -> None:
         self._kept: dict[str, Removal] = {}
 
     def add(self, name: str, restore: Callable[[str], str]) -> str:
-        """Keep a removal; return its id. The oldest one goes if there are too many."""
+        """Keep a removal and return its id. Drops the oldest one if there are too many."""
         now = monotonic()
         fresh = [(id, one) for id, one in [*self._kept.items()] if one.until > now]
         self._kept = dict(fresh[1 - MAX_KEPT :])

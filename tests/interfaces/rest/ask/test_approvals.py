@@ -207,7 +207,7 @@ def test_it_is_shown_whole_and_only_known_secrets_are_masked(harness):
     assert told["args"] == {"text": text.replace(KEY, "***"), "password": "hunter2"}
     assert len(told["warnings"]) == 2
     assert "several alphabets" in told["warnings"][0]
-    assert "can't be seen" in told["warnings"][1]
+    assert "are invisible" in told["warnings"][1]
     assert next(one.data["call"]["args"] for one in stream.events if one.name == "call")["password"] == "***"
 
 

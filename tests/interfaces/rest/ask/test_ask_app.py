@@ -159,7 +159,7 @@ def test_stored_results_belong_to_who_asks():
     [
         ({}, "/prompt", "missing"),
         ({"prompt": ""}, "/prompt", "length >= 1"),
-        ({"prompt": " \u00a0\n"}, "/prompt", "nothing in it"),
+        ({"prompt": " \u00a0\n"}, "/prompt", "must not be blank"),
         ({"prompt": 1}, "/prompt", "expected `str`"),
         ({"prompt": "x", "sesion": "a"}, "/sesion", "did you mean session"),
         ({"prompt": "x", "baseUrl": "http://evil.example"}, "/baseUrl", "no such key"),
@@ -179,8 +179,8 @@ def test_stored_results_belong_to_who_asks():
         ({"prompt": "x", "maxSteps": 0}, "/maxSteps", ">= 1"),
         ({"prompt": "x", "menu": "search"}, "/menu", "not one of direct, run"),
         ({"prompt": "x", "approve": "maybe"}, "/approve", "not one of always, ask, never"),
-        ({"prompt": "x", "files": [{"name": "a"}]}, "/files/0", "neither is there"),
-        ({"prompt": "x", "files": [{**PICTURE, "text": "a"}]}, "/files/0", "both are there"),
+        ({"prompt": "x", "files": [{"name": "a"}]}, "/files/0", "neither is given"),
+        ({"prompt": "x", "files": [{**PICTURE, "text": "a"}]}, "/files/0", "both are given"),
         ({"prompt": "x", "files": [PICTURE, {"text": "a"}]}, "/files/1", "`name`"),
         ({"prompt": "x", "files": [{**PICTURE, "kind": "audio/mp3"}]}, "/files/0/kind", "image/png"),
         ({"prompt": "x", "files": [{"name": "a", "data": "aaaa"}]}, "/files/0/kind", "is missing"),
@@ -201,7 +201,7 @@ def test_what_can_not_be_used_is_said_with_its_place(body, pointer, words):
 def test_of_many_names_that_are_no_tools_a_few_are_told():
     hints = run(App(), {"prompt": "x", "toolAllow": [f"no.{place}" for place in range(1000)]}).json["hints"]
     assert len(hints) == 11
-    assert (hints[9], hints[10]) == ("toolAllow names no tool: no.9", "toolAllow names 990 more that are no tools")
+    assert (hints[9], hints[10]) == ("toolAllow names no tool: no.9", "toolAllow names 990 more unknown tools")
 
 
 def test_other_things_that_are_wrong_with_a_request():
