@@ -4,7 +4,7 @@ The executor sets the context around every handler, and the SDK reads it. With a
 see their own context, also in threads, and code outside of a call sees none.
 """
 
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from contextvars import ContextVar
 from time import monotonic, time
@@ -45,7 +45,7 @@ class ToolLookup(Protocol):
 class CallTool(Protocol):
     """The entry point of every call: `App.call`, or `Executor.execute` without an app."""
 
-    async def __call__(
+    def __call__(
         self,
         call: ToolCall,
         allowed: Collection[str] | None = None,
@@ -54,7 +54,7 @@ class CallTool(Protocol):
         tools: ToolLookup | None = None,
         gate: Gate | None = None,
         for_tool: bool = False,
-    ) -> ToolResult: ...
+    ) -> Coroutine[Any, Any, ToolResult]: ...
 
 
 class Environment(Protocol):

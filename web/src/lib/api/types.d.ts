@@ -7,7 +7,7 @@ export type paths = Record<string, never>;
 export type webhooks = Record<string, never>;
 export interface components {
     schemas: {
-        /** @description A key under a name of its own. */
+        /** @description An API key in a header, the query or a cookie. */
         ApiKey: {
             /** @enum {unknown} */
             type: "apiKey";
@@ -21,26 +21,26 @@ export interface components {
         };
         /** @description A page of the audit log. */
         AuditList: {
-            /** @description Whether there is an audit log: `audit` in the config. */
+            /** @description Whether the audit log is enabled: `audit` in the config. */
             enabled: boolean;
             /**
-             * @description The newest first.
+             * @description The newest record first.
              * @default []
              */
             records?: components["schemas"]["AuditRecord"][];
-            /** @description Null on the last page; others may be short, too. */
+            /** @description Null on the last page. Any page may be short. */
             nextPageToken?: string | null;
             /**
-             * @description Lines that can't be read.
+             * @description Number of unreadable lines.
              * @default 0
              */
             skipped?: number;
             /**
-             * @description Lines that this server could not write, and has lost.
+             * @description Number of lines that this server failed to write.
              * @default 0
              */
             lost?: number;
-            /** @description Why it can't be written at the moment. */
+            /** @description Why the log can't be written at the moment. */
             problem?: string | null;
         };
         /** @description One line. Empty fields are omitted. */
@@ -163,56 +163,56 @@ export interface components {
             /** @description For read-only bundles only. */
             readonly source?: components["schemas"]["BundleSource"];
         };
-        /** @description Where a read-only bundle comes from: a pack, the tools that a config declares, or an MCP server. */
+        /** @description The source of a read-only bundle: a pack, the tools declared in a config, or an MCP server. */
         BundleSource: {
             /** @enum {unknown} */
             kind: "config" | "pack" | "server";
             /** @description The pack, the server, or the prefix of declared tools. */
             name: string;
         };
-        /** @description One thing that is wrong. `where` is a file with its line, or what it is about. */
+        /** @description One problem. `where` is a file with its line, or the tool or key. */
         CheckFinding: {
             /** @enum {unknown} */
             level: "error" | "hint" | "warning";
-            /** @description A file with its line, or the tool or key that it is about. */
+            /** @description A file with its line, or the tool or key. */
             where: string;
             message: string;
             /**
-             * @description What kind of finding it is, for programs: one word.
+             * @description The kind of finding, for programs: one word.
              * @default
              */
             reason?: string;
-            /** @description What to do: a command or a text to copy. */
+            /** @description How to fix it: a command or a text to copy. */
             fix?: string;
             /**
-             * @description What has to be allowed or set.
+             * @description Hosts to allow and secrets to set.
              * @default []
              */
             needs?: components["schemas"]["Need"][];
         };
-        /** @description What is wrong with the config and the tools. `ok`: nothing is that has to be repaired. */
+        /** @description The problems of the config and the tools. `ok` is true if nothing has to be fixed. */
         CheckReport: {
             ok: boolean;
             findings: components["schemas"]["CheckFinding"][];
-            /** @description Only where the config has one. */
+            /** @description Only if the config has a database. */
             database?: components["schemas"]["DatabaseReport"];
             /** @description Only if several processes serve. */
             replicas?: components["schemas"]["ReplicaReport"][];
         };
-        /** @description The entries of MCP clients for this server. */
+        /** @description The entries for this server in the configs of MCP clients. */
         ClientEntries: {
             clients: components["schemas"]["ClientEntry"][];
         };
-        /** @description OneTool's entry for the file of an MCP client. */
+        /** @description OneTool's entry for the config file of an MCP client. */
         ClientEntry: {
-            /** @description As `onetool init --client` takes it. */
+            /** @description The client's name for `onetool init --client`. */
             client: string;
             title: string;
-            /** @description The user's own file of the client, below the home folder. */
+            /** @description The client's config file of the user, below the home folder. */
             file: string;
             /** @description What `onetool init --client` writes: JSON, or TOML for a .toml file. */
             entry: string;
-            /** @description The environment variable that the client takes the token from. */
+            /** @description The environment variable from which the client reads the token. */
             token: string | null;
         };
         /** @description The number of calls through an interface, or from a client or caller. */
@@ -238,14 +238,14 @@ export interface components {
             p95: number | null;
             p99: number | null;
         };
-        /** @description Whether the database is reached; if not, `why`. */
+        /** @description The state of the database. `why` is set if it can't be reached. */
         DatabaseReport: {
             reached: boolean;
-            /** @description Tables that are missing: `onetool db migrate`. */
+            /** @description Migrations to apply with `onetool db migrate`. */
             missingMigrations: string[];
             why: string | null;
         };
-        /** @description The encoding of a query or form field, in OpenAPI's words. Without a style, a list of plain values repeats the name, and what is nested has brackets: `items[0][price]`. */
+        /** @description The encoding of a query or form field, in OpenAPI's terms. Without a style, a list of plain values repeats the name, and nested values have brackets: `items[0][price]`. */
         Encoding: {
             style?: ("deepObject" | "form" | "pipeDelimited" | "spaceDelimited") | null;
             explode?: boolean | null;
@@ -253,7 +253,7 @@ export interface components {
         };
         /** @description A file of another client with MCP servers. */
         FoundClient: {
-            /** @description As `onetool servers import --from` takes it. */
+            /** @description The name for `onetool servers import --from`. */
             client: string;
             title: string;
             file: string;
@@ -262,7 +262,7 @@ export interface components {
             /** @default [] */
             servers?: components["schemas"]["FoundServer"][];
         };
-        /** @description The files of other clients that have servers. */
+        /** @description The files of other clients with MCP servers. */
         FoundClients: {
             clients: components["schemas"]["FoundClient"][];
         };
@@ -283,21 +283,21 @@ export interface components {
              */
             details?: string[];
             /**
-             * @description Secrets of it that go into the secrets file.
+             * @description Secrets that go into the secrets file.
              * @default []
              */
             secrets?: string[];
             /** @default [] */
             notes?: string[];
-            /** @description For `POST /servers/import`. It differs if what is shown does. */
+            /** @description The id for `POST /servers/import`. It changes with the definition. */
             id: string;
         };
-        /** @description A function that is registered in the process: `pack.tool`. */
+        /** @description A call of a function that is registered in the process: `pack.tool`. */
         FunctionImpl: {
             /** @description A registered function: `pack.tool`. */
             func: string;
         };
-        /** @description A signature over parts of the request, made of a secret that is not sent. `payload` names what is signed, with {method}, {path} (as sent, with its query), {host}, {timestamp}, {body} and {bodySha256} (hex). */
+        /** @description A signature over parts of the request, computed with a secret that is not sent. `payload` lists the signed parts: {method}, {path} (as sent, with its query), {host}, {timestamp}, {body} and {bodySha256} (hex). */
         Hmac: {
             /** @enum {unknown} */
             type: "hmac";
@@ -320,34 +320,34 @@ export interface components {
             prefix?: string;
             timestampHeader?: string | null;
         };
-        /** @description One request, `request` with its `response`; or several, `requests`. */
+        /** @description One request, as `request` and `response`, or several, as `requests`. */
         HttpImpl: {
             request: components["schemas"]["Request"];
             response?: components["schemas"]["Response"] | null;
             requests?: null;
         } | {
-            /** @description The tool's value is that of the last one. */
+            /** @description The last one gives the tool's value. */
             requests: components["schemas"]["RequestStep"][];
             request?: null;
             response?: null;
         };
-        /** @description A provider. `missing` is what has to be set before it can be asked. */
+        /** @description A provider of models. */
         KnownProvider: {
             id: string;
-            /** @description The known ones; others can be named as well. */
+            /** @description The known models; others can be named as well. */
             models: string[];
-            /** @description Whether it can be asked: its key is there, or its server. */
+            /** @description Whether it can be asked: its key is set, or its server answers. */
             isConfigured: boolean;
-            /** @description What has to be set first. */
+            /** @description The secret or setting that is missing. */
             missing?: string;
-            /** @description Its key, where it is missing. */
+            /** @description Its key, if that is missing. */
             needs?: components["schemas"]["Need"][];
             /** @description Why its list of models could not be read. */
             error?: string;
         };
-        /** @description `provider` and `model` answer where a question names none; null: there is none. */
+        /** @description The providers, with the defaults for a question that names no provider or model; null if there is no default. */
         ModelOverview: {
-            /** @description The default; null: none is configured. */
+            /** @description The default provider; null if none is configured. */
             provider: string | null;
             model: string | null;
             providers: components["schemas"]["KnownProvider"][];
@@ -378,13 +378,13 @@ export interface components {
              */
             stored?: boolean;
         };
-        /** @description A token, shown this once. */
+        /** @description A new token, which is shown only once. */
         NewToken: {
-            /** @description To be sent as `Authorization: Bearer …`. It can't be read again. */
+            /** @description Send it as `Authorization: Bearer …`. It can't be read again. */
             token: string;
             entry: components["schemas"]["TokenEntry"];
         };
-        /** @description A bearer token that is fetched from `tokenUrl`, kept until it ends, and fetched anew when it is refused. With the grant `authorizationCode` a person logs in at `authorizationUrl` first, by `onetool bundles login`. */
+        /** @description A bearer token fetched from `tokenUrl`, kept until it expires, and fetched again if it is refused. With the grant `authorizationCode`, a person logs in at `authorizationUrl` first, with `onetool bundles login`. */
         OAuth2: {
             /** @enum {unknown} */
             type: "oauth2";
@@ -425,7 +425,7 @@ export interface components {
             description: string;
             mimeType: string | null;
         };
-        /** @description Code that changes the arguments before they are validated, in the sandbox and without calling tools. It finds them as `args`; its last value is the new ones. */
+        /** @description Code that changes the arguments before they are validated. It runs in the sandbox and can't call tools. The variable `args` has the arguments, and the last value of the code replaces them. */
         PreProcessor: {
             /** @enum {unknown} */
             type: "script";
@@ -435,18 +435,18 @@ export interface components {
         /** @description One of the processes that serve: a replica, or a worker of one machine. */
         ReplicaReport: {
             id: string;
-            /** @description Where the other ones reach it. */
+            /** @description The address for the other replicas. */
             address: string;
             version: string;
             since: string;
-            /** @description It stops in a moment, and balancers send it nothing new. */
+            /** @description Whether it is about to stop and gets no new requests. */
             isDraining: boolean;
-            /** @description It is the one that answers. */
+            /** @description Whether it answered this request. */
             isThis: boolean;
         };
         /** @description The request, with `${name}` for arguments and secrets. */
         Request: {
-            /** @description With `${name}` for arguments and secrets; an allowed host. */
+            /** @description With `${name}` for arguments and secrets; on an allowed host. */
             urlTemplate: string;
             /**
              * @default GET
@@ -454,32 +454,32 @@ export interface components {
              */
             method?: "DELETE" | "GET" | "HEAD" | "OPTIONS" | "PATCH" | "POST" | "PUT";
             /**
-             * @description Added to the URL's own; a list repeats its name.
+             * @description Added to the query of the URL; a list repeats its name.
              * @default {}
              */
             query?: Record<string, never>;
             /**
-             * @description How lists and objects are written.
+             * @description Encodings of lists and objects.
              * @default {}
              */
             queryEncoding?: {
                 [key: string]: components["schemas"]["Encoding"];
             };
             /**
-             * @description Names and values, with `${name}` in the values.
+             * @description Values can contain `${name}`.
              * @default {}
              */
             headers?: {
                 [key: string]: string;
             };
-            /** @description JSON or a text; a text that is just `${name}` keeps the type. */
+            /** @description JSON or text; `${name}` alone keeps its type. */
             body?: unknown;
             /** @description Fields; a file is `{"file": "${name}"}`. */
             multipart?: Record<string, never> | null;
             /** @description `${name}`: the body is the file it names. */
             bodyFile?: string | null;
             /**
-             * @description The same for a form or `multipart`.
+             * @description Encodings of form or `multipart` fields.
              * @default {}
              */
             bodyEncoding?: {
@@ -487,7 +487,7 @@ export interface components {
             };
             auth?: (components["schemas"]["Bearer"] | components["schemas"]["Basic"] | components["schemas"]["ApiKey"] | components["schemas"]["Hmac"] | components["schemas"]["OAuth2"]) | null;
             /**
-             * @description For each try.
+             * @description Limit of each try.
              * @default 10000
              */
             timeoutMs?: number;
@@ -496,49 +496,49 @@ export interface components {
              * @default 0
              */
             retries?: number;
-            /** @description Whether it may be sent again, whatever its method. */
+            /** @description Whether it may be retried. Default: by method. */
             idempotent?: boolean | null;
             /** @default false */
             followRedirects?: boolean;
         };
-        /** @description One of several requests. Those after it use its value as `${steps.NAME.…}`. `when` is a condition: JMESPath over `{args, steps}`, or one placeholder. The value of a step left out is null. */
+        /** @description One of several requests. Later requests use its value as `${steps.NAME.…}`. `when` is a condition: JMESPath over `{args, steps}`, or one placeholder. The value of a skipped step is null. */
         RequestStep: {
-            /** @description What later requests call its value: `${steps.NAME.…}`. */
+            /** @description Later requests use its value as `${steps.NAME.…}`. */
             name: string;
             request: components["schemas"]["Request"];
             /** @default {} */
             response?: components["schemas"]["Response"];
             /**
-             * @description JMESPath over `{args, steps}`, or one placeholder. Left out: always.
+             * @description JMESPath over `{args, steps}`, or one placeholder. Default: always.
              * @default
              */
             when?: string;
         };
-        /** @description How the response is turned into a value. */
+        /** @description The conversion of the response to a value. */
         Response: {
             /**
-             * @description None: all of 200 to 299.
+             * @description Default: all of 200 to 299.
              * @default []
              */
             successCodes?: number[];
-            /** @description Left out: by the answer's type and body. */
+            /** @description Default: by the response's type and body. */
             encoding?: ("binary" | "json" | "sse" | "text") | null;
             /**
-             * @description JMESPath: which part of the answer is the value.
+             * @description JMESPath: the part of the response to return.
              * @default
              */
             selector?: string;
             /**
-             * @description Another status: a failure, null, or `{status, body}`.
+             * @description For another status: a failure, null, or `{status, body}`.
              * @default fail
              * @enum {unknown}
              */
             errorMode?: "empty" | "fail" | "return";
         };
-        /** @description A result that is stored. */
+        /** @description A stored result. */
         ResultEntry: {
             handle: string;
-            /** @description The tool that it came from, where it was one. */
+            /** @description The tool that returned it, if known. */
             name?: string;
             createdAt: string;
             expiresAt: string;
@@ -546,23 +546,23 @@ export interface components {
             size: number;
             lines: number;
             type: string;
-            /** @description How it begins. */
+            /** @description The beginning of the text. */
             head: string;
         };
-        /** @description Some lines of a result, or of those that match. */
+        /** @description Lines of a result, or its lines that match a search. */
         ResultLines: {
             lines: string[];
-            /** @description How many lines the result has. */
+            /** @description The total number of lines or matches. */
             total: number;
             /** @description The first line, or match of a search. */
             from: number;
             returned: number;
             hasMore: boolean;
-            /** @description Of a search: the numbers of these lines. */
+            /** @description Only for a search: the line numbers. */
             numbers?: number[];
-            /** @description Where the first line begins, if not at 1. */
+            /** @description The column where the first line begins, if not 1. */
             column?: number;
-            /** @description Where a page goes on that was too large. */
+            /** @description The next position if the page was cut. */
             next?: {
                 [key: string]: number;
             };
@@ -577,7 +577,7 @@ export interface components {
             /** @description Code in the language of `run`. */
             code: string;
         };
-        /** @description The secrets that are stored, and the keys of model providers. No values. */
+        /** @description The stored secrets and the keys of model providers, without values. */
         SecretList: {
             secrets: components["schemas"]["SecretRow"][];
         };
@@ -586,27 +586,27 @@ export interface components {
             name: string;
             /** @description The model provider whose key it is. */
             provider: string | null;
-            /** @description file, config, environment or keyring; null: it is not set. */
+            /** @description file, config, environment or keyring; null if it is not set. */
             source: string | null;
             /** @description The hosts that it is bound to. */
             hosts: string[];
-            /** @description What the server itself uses it for; then it can't be replaced. */
+            /** @description What the server uses it for; such a secret can't be replaced. */
             use?: string | null;
         };
-        /** @description A tool that is not as it was approved: all that has changed, line by line. */
+        /** @description A tool that has changed since its approval: all changes, line by line. */
         ServerChange: {
             name: string;
             lines: string[];
         };
-        /** @description The block of a server in the config. Secrets that stand in it are `${NAME}`. */
+        /** @description The block of a server in the config. Secrets in it are `${NAME}`. */
         ServerDefinition: {
             name: string;
             file: string;
             definition: Record<string, never>;
-            /** @description For PUT: a definition that has changed since is not replaced. */
+            /** @description For PUT, which refuses to replace a definition that has changed since. */
             seen: string;
         };
-        /** @description A server as it would run. Secrets are `${NAME}`; characters that can't be seen are escaped, except in `name`. */
+        /** @description A server as it would run. Secrets are `${NAME}`; invisible characters are escaped, except in `name`. */
         ServerDraft: {
             name: string;
             /** @description Whether the config has a server of this name. */
@@ -623,7 +623,7 @@ export interface components {
              */
             details?: string[];
             /**
-             * @description Secrets of it that go into the secrets file.
+             * @description Secrets that go into the secrets file.
              * @default []
              */
             secrets?: string[];
@@ -637,7 +637,7 @@ export interface components {
             /** @description Send it with the real request, which is refused if anything changed in the meantime. */
             digest: string;
         };
-        /** @description How a server is doing. `command` or `url` is how it is reached. */
+        /** @description The state of a server. It has either a `command` or a `url`. */
         ServerEntry: {
             name: string;
             /** @description connected, connecting, disconnected, idle (not used yet) or disabled. */
@@ -645,17 +645,17 @@ export interface components {
             isEnabled: boolean;
             tools: number;
             transport: string;
-            /** @description How many of its tools are not as they were approved. */
+            /** @description Number of its tools that have changed since their approval. */
             changed: number;
-            /** @description A person has to log in: POST `login`. */
+            /** @description Whether a person has to log in: POST `login`. */
             needsLogin: boolean;
             /** @description Whether its tools can't be called because of that. */
             refused: boolean;
-            /** @description When its state last changed. */
+            /** @description The time of the last change of its state. */
             since: string | null;
             version?: string;
             error?: string;
-            /** @description Commands that help. */
+            /** @description Commands that may fix the problem. */
             hints?: string[];
             /** @description For the role edit. Secrets are masked. */
             command?: string;
@@ -663,17 +663,17 @@ export interface components {
             url?: string;
             /** @description The replica that runs it for all replicas. */
             runsIn?: string;
-            /** @description Only of a single server. */
+            /** @description Only for a single server. */
             changes?: components["schemas"]["ServerChange"][];
-            /** @description For `approve`: approve only what was seen. */
+            /** @description For `approve`: approve only these tools. */
             digest?: string;
         };
-        /** @description What a server offers beside tools. */
+        /** @description The prompts and resources of a server. */
         ServerOffers: {
             prompts: components["schemas"]["OfferedPrompt"][];
             resources: components["schemas"]["OfferedResource"][];
         };
-        /** @description What came of asking a server for its tools. */
+        /** @description The result of asking a server for its tools. */
         ServerTest: {
             ok: boolean;
             seconds: number;
@@ -685,21 +685,21 @@ export interface components {
              */
             log?: string[];
         };
-        /** @description Sessions, the newest first. The token is null on the last page. */
+        /** @description A page of sessions, newest first. The token is null on the last page. */
         SessionPage: {
             sessions: components["schemas"]["SessionSummary"][];
             nextPageToken: string | null;
         };
-        /** @description A session in a list. */
+        /** @description A conversation in a list. */
         SessionSummary: {
             id: string;
-            /** @description The first words of the first question, or what it was renamed to. */
+            /** @description The first words of the first question, or the name it was given. */
             title: string;
             createdAt: string | null;
             modifiedAt: string | null;
             /** @description Questions. */
             turns: number;
-            /** @description Of the last turn that came to its end, as `provider`. */
+            /** @description The model of the last completed turn, as is `provider`. */
             model: string;
             provider: string;
         };
@@ -746,7 +746,7 @@ export interface components {
              */
             failures?: components["schemas"]["CountedFailure"][];
         };
-        /** @description What may be shown of a token: not the token, and not its hash. */
+        /** @description A named token, without the token itself and its hash. */
         TokenEntry: {
             name: string;
             /** @description valid, expired or revoked. */
@@ -764,14 +764,14 @@ export interface components {
             /** @description When it was revoked. */
             revoked?: string;
         };
-        /** @description The named tokens, and what another one would change. */
+        /** @description The named tokens, and the effect of adding one. */
         TokenList: {
             tokens: components["schemas"]["TokenEntry"][];
             /** @description Whether this session may add tokens. */
             canAdd: boolean;
             /** @description The first token closes the server to clients that send none. */
             closes: boolean;
-            /** @description Clients that did so in the last day; "": without a name. */
+            /** @description Clients that sent no token in the last day; "": without a name. */
             clients: string[];
             /** @description All tokens were revoked: the server refuses every client. */
             noneLeft: boolean;
@@ -824,19 +824,19 @@ export interface components {
             readonly source?: components["schemas"]["BundleSource"];
             readonly bundleSlug?: string | null;
             readonly callCount?: number;
-            /** @description Why it can't be called though it is enabled. */
+            /** @description Why the tool can't be called although it is enabled. */
             readonly disabledReason?: string;
             /**
-             * @description Whether it changes something, and whether a repeat is safe; absent where nobody has said.
+             * @description Whether the tool changes something, and whether a repeat is safe; absent if unknown.
              * @enum {unknown}
              */
             readonly effect?: "reads" | "changes" | "changes, repeatable" | "repeatable";
             /**
-             * @description `off`: it or its bundle is disabled, or its function is gone; `down`: its MCP server can't be reached; `changed`: the tools of its server have changed and wait for approval.
+             * @description `off`: the tool or its bundle is disabled, or its function is gone; `down`: its MCP server can't be reached; `changed`: the tools of its server have changed and wait for approval.
              * @enum {unknown}
              */
             readonly health?: "ok" | "off" | "down" | "changed";
-            /** @description What it has from its function. */
+            /** @description Fields taken from its function. */
             readonly inherited?: {
                 argSchema?: Record<string, never>;
                 outputSchema?: Record<string, never>;
@@ -844,21 +844,21 @@ export interface components {
             };
             /** Format: date-time */
             readonly lastCalledAt?: string | null;
-            /** @description Its name in code and for `/call`; null where another bundle has that. */
+            /** @description The name in code and for `/call`; null if another bundle has that name. */
             readonly name?: string | null;
             /**
              * @description `bundle`: can be changed.
              * @enum {unknown}
              */
             readonly origin?: "bundle" | "built-in" | "pack" | "config" | "server";
-            /** @description Only of a single tool: how code calls it. */
+            /** @description Only for a single tool: its signature in code. */
             readonly signature?: string;
-            /** @description Only in the response to PATCH: the version that has its name now. */
+            /** @description Only in the response to PATCH: the version that has the tool's name now. */
             readonly takesOver?: string;
-            /** @description Only in the response to PUT: it is stored, but can't be called with this config. */
+            /** @description Only in the response to PUT: why the stored tool can't be called with this config. */
             readonly warnings?: string[];
         };
-        /** @description Arguments that the tool can be called with, for people and models to go by. */
+        /** @description Example arguments of a call, for people and models. */
         ToolExample: {
             /** @description The title that people see. */
             name: string;
@@ -906,27 +906,27 @@ export interface components {
             url: string;
             status: number;
             /**
-             * @description What stands after the status.
+             * @description The reason phrase after the status.
              * @default
              */
             text?: string;
-            /** @description By their names in lower case; `set-cookie` is hidden. */
+            /** @description By name in lower case; `set-cookie` is hidden. */
             headers: {
                 [key: string]: string;
             };
-            /** @description From the request until the end of the response, with retries. */
+            /** @description From the request to the end of the response, including retries. */
             ms: number;
             /** @description Bytes of the body. */
             size: number;
-            /** @description As text; null where there is none, or where it is not text. */
+            /** @description As text; null without a body, or if it is not text. */
             body: string | null;
             /**
-             * @description Whether only the beginning of the body is there.
+             * @description Whether the body is cut to its beginning.
              * @default false
              */
             cut?: boolean;
             /**
-             * @description The name of the request, where a tool sends several.
+             * @description The name of the request, if the tool sends several.
              * @default
              */
             step?: string;
@@ -972,7 +972,7 @@ export interface components {
                 displayName: string;
                 /** @description Disabled tools can't be called; disabled bundles can't be changed. */
                 isEnabled: boolean;
-                /** @description Whether its name in code stands for this version. */
+                /** @description Whether the tool's name in code means this version. */
                 isDefault: boolean;
                 /** Format: date-time */
                 readonly createdAt: string;
@@ -984,10 +984,10 @@ export interface components {
                 readonly callCount: number;
                 /** Format: date-time */
                 readonly lastCalledAt: string | null;
-                /** @description Its name in code and for `/call`; null where another bundle has that. */
+                /** @description The name in code and for `/call`; null if another bundle has that name. */
                 readonly name: string | null;
                 /**
-                 * @description `off`: it or its bundle is disabled, or its function is gone; `down`: its MCP server can't be reached; `changed`: the tools of its server have changed and wait for approval.
+                 * @description `off`: the tool or its bundle is disabled, or its function is gone; `down`: its MCP server can't be reached; `changed`: the tools of its server have changed and wait for approval.
                  * @enum {unknown}
                  */
                 readonly health: "ok" | "off" | "down" | "changed";

@@ -1,0 +1,1 @@
+export{u as default}from"./screens-C4V64rPi.js";
