@@ -61,7 +61,7 @@ def _run_names_them_already(site):
         (run,) = listing(site.peer(f"http-{era}", "run"))
         packs = next(line for line in run["description"].splitlines() if line.startswith("Packs:")).split()
         assert set(STARTING) <= set(packs)
-        search, _ = listing(site.peer(f"http-{era}", "search"))
+        search, *_ = listing(site.peer(f"http-{era}", "search"))
         assert set(STARTING) <= set(search["description"].split())
 
 
