@@ -113,7 +113,7 @@ def test_unless_the_person_says_otherwise(tmp_path, own_home, monkeypatch):
 
 @pytest.mark.parametrize("topic", ["config", "prompts"])
 def test_no_note_is_written_into_what_a_reload_reads(app, topic):
-    assert "not kept" in failure(app, f"ot.notify(topic={topic!r}, message='x: y')")
+    assert "not stored" in failure(app, f"ot.notify(topic={topic!r}, message='x: y')")
 
 
 @pytest.mark.attack("state")
@@ -127,7 +127,7 @@ def test_no_note_is_written_into_other_folders_of_ours(tmp_path, monkeypatch, fi
     (tmp_path / ".onetool" / "log").mkdir()
     trusted(tmp_path)
     with App.open() as app:
-        assert "not kept" in failure(app, "ot.notify(topic='a', message='x')")
+        assert "not stored" in failure(app, "ot.notify(topic='a', message='x')")
     assert not (tmp_path / ".onetool" / file).exists()
 
 

@@ -114,7 +114,7 @@ def test_many_at_once_from_many_loops(background):
 def test_on_its_own_loop_it_can_be_awaited_and_not_waited_for(background):
     async def inside():
         assert await background.run(seven()) == 7
-        with pytest.raises(RuntimeError, match="await the async form"):
+        with pytest.raises(RuntimeError, match="await the async method"):
             background.run_sync(seven())
         return "went on"
 

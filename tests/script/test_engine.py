@@ -428,7 +428,7 @@ def test_waiting_for_the_loop_that_one_runs_on_is_an_error_and_no_deadlock(app):
         return app.run_sync("1").data
 
     app.catalog.registry.register(ToolSpec(name="stuck", description="d", handler=stuck))
-    assert "await the async form" in app.run_sync("stuck()").error.message
+    assert "await the async method" in app.run_sync("stuck()").error.message
 
 
 def test_a_listener_that_breaks_is_told_so_itself(app):

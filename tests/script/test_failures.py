@@ -247,7 +247,7 @@ def test_a_tool_that_is_not_allowed_is_a_permission_error(scripts):
 
 def test_too_many_arguments_and_two_for_one_are_type_errors(scripts):
     scripts.tool("t.f", lambda n: n, n={})
-    assert "at the most" in scripts.value("xs = [1, 2]\ntry:\n    t.f(*xs)\nexcept TypeError as e:\n    y = str(e)\ny")
+    assert "at most" in scripts.value("xs = [1, 2]\ntry:\n    t.f(*xs)\nexcept TypeError as e:\n    y = str(e)\ny")
     assert "twice" in scripts.value("d = {'n': 1}\ntry:\n    t.f(1, **d)\nexcept TypeError as e:\n    y = str(e)\ny")
 
 

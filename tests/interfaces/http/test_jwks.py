@@ -177,11 +177,11 @@ def test_one_who_leaves_takes_the_keys_from_nobody(issuer):
     [
         ((302, {"Location": "/elsewhere.json"}, b""), "answered 302"),
         ((404, {}, b"{}"), "answered 404"),
-        ((200, {}, b"<html>"), "is not JSON"),
+        ((200, {}, b"<html>"), "is not valid JSON"),
         ((200, {}, b"[]"), "no list of keys"),
         ((200, {}, b'{"keys": {}}'), "no list of keys"),
         ((200, {}, b'{"keys": []' + b" " * 300_000 + b"}"), "262,144 bytes"),
-        ((200, {}, b'{"a":' * 20_000), "is not JSON"),
+        ((200, {}, b'{"a":' * 20_000), "is not valid JSON"),
     ],
 )
 def test_answers_that_are_no_keys(issuer, answer, words, caplog):

@@ -195,7 +195,7 @@ def test_links_and_sessions_end_with_the_server(serve, tmp_path):
     session, unused, used = session_of(first), new_key(first), new_key(first)
     assert use(first, used).status == 200
     assert first.stop() == 0
-    assert "home runs. Start one: onetool serve." in page(first).stderr
+    assert "home. Start one: onetool serve." in page(first).stderr
     second = serve(port=first.port, env={"ONETOOL_HOME": str(first.folder / "home")})
     assert who(second, session) == ANONYMOUS
     assert second.ask("/audit", headers=bearer(session)).status == 403
@@ -218,7 +218,7 @@ def test_of_several_servers_one_is_chosen(serve):
     assert "--port" in done.stderr
     key = KEY.search(page(first, "--port", str(second.port)).stdout.strip())[1]
     assert use(first, key).status == 401  # it is for the other one
-    assert "No server" in page(first, "--port", "1").stderr
+    assert "No running server" in page(first, "--port", "1").stderr
 
 
 def test_with_tokens_the_owner_is_an_admin_too(serve):

@@ -39,7 +39,7 @@ def test_after_its_end_it_is_not_found(http_peer, shared_server):
     for method, body in (("POST", PING), ("GET", None), ("DELETE", None)):
         exchange = shared_server.send(body, session(peer.session), method=method)
         assert exchange.status == 404, method
-        assert "begin anew with initialize" in exchange.message["error"]["message"]
+        assert "send initialize again" in exchange.message["error"]["message"]
 
 
 @pytest.mark.parametrize("id", ["0" * 32, "x", "", "é".encode().decode("latin-1"), "a" * 5000])

@@ -71,7 +71,7 @@ def test_the_list_of_before_is_looked_at_and_may_refuse(kept):
 def test_they_are_bounded(kept, monkeypatch):
     put(kept, "ada", HI)
     monkeypatch.setattr(editing, "MAX_OWNER_BYTES", 100)
-    with pytest.raises(InvalidError, match="more than 100 bytes"):
+    with pytest.raises(InvalidError, match="would exceed 100 bytes"):
         put(kept, "ada", ToolExample(name="x", args={"message": "x" * 100}), tool="t2")
     assert kept.of("ada", "t1") == (HI,)
     monkeypatch.setattr(editing, "MAX_OWNERS", 1)

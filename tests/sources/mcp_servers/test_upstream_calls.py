@@ -33,11 +33,11 @@ def test_a_question_that_outlives_its_call_is_answered_all_the_same():
 def test_a_question_after_the_end_of_its_call_is_refused_in_words():
     async def scene():
         flight = UpstreamCall()
-        with pytest.raises(ToolFailure, match="nobody is there to be asked"):
+        with pytest.raises(ToolFailure, match="its caller can't be asked"):
             await flight.on_caller_loop(of(0))
         async with flight.within(LONG):
             pass
-        with pytest.raises(ToolFailure, match="nobody is there to be asked"):
+        with pytest.raises(ToolFailure, match="its caller can't be asked"):
             await flight.on_caller_loop(of(0))
 
     asyncio.run(scene())
