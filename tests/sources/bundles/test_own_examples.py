@@ -75,7 +75,7 @@ def test_they_are_bounded(kept, monkeypatch):
         put(kept, "ada", ToolExample(name="x", args={"message": "x" * 100}), tool="t2")
     assert kept.of("ada", "t1") == (HI,)
     monkeypatch.setattr(editing, "MAX_OWNERS", 1)
-    with pytest.raises(UnavailableError, match="no more can"):
+    with pytest.raises(UnavailableError, match="callers with examples is reached"):
         put(kept, "bob", HI)
     put(kept, "ada")
 
