@@ -1,5 +1,6 @@
-"""Whether a server needs a credential, and `KnownTokens`: the named tokens of the config and the store, with the reason
-why a token is refused.
+"""The check whether a server needs a credential, and `KnownTokens`.
+
+`KnownTokens` has the named tokens of the config and the store, with the reason why a token is refused.
 """
 
 import time

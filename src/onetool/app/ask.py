@@ -63,7 +63,7 @@ MAX_DEPTH = 2  # a question asked by a tool that a model calls, and one more ins
 
 
 class AskOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """How to answer a question. The config decides about options that are None."""
+    """Options for answering a question. The config decides about options that are None."""
 
     session: str | None = None  # None creates a new one
     new_session: bool = False
@@ -98,7 +98,7 @@ class AskOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AskService:
-    """What all questions of an app share: the sessions, and the toolsets by allow-list."""
+    """The state shared by all questions of an app: the sessions, and the toolsets by allow-list."""
 
     def __init__(self, caller: ToolCaller, catalog: ToolCatalog, database: AppDatabase) -> None:
         self.caller = caller

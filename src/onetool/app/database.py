@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 FOLDER = "database"
 SCHEMES = ("postgresql://", "postgres://")
 Tables = Literal["made", "required", "any"]
-"""Whether missing tables are created or an error when a database is first used; "any" doesn't check them."""
+"""The treatment of missing tables at the first use: created, or an error; "any" doesn't check them."""
 
 log = logging.getLogger("onetool.database")
 
