@@ -162,7 +162,7 @@ class _Watch:
 
     def edits(self) -> list[Edit]:
         ends = list(accumulate(len(text) + 1 for text in self._texts))
-        found = {0: f"{self._note} = [None, 0]\r"}
+        insertions = {0: f"{self._note} = [None, 0]\r"}
         for line, (text, end) in enumerate(zip(self._texts, ends, strict=True), start=1):
             start = end - len(text) - 1
             column, within = self._within.get(line, (0, ""))
@@ -172,8 +172,8 @@ class _Watch:
                 (end - 1, self._after.get(line)),
             ):
                 if added:
-                    found[place] = found.get(place, "") + added
-        return [Edit(place, place, text) for place, text in found.items()]
+                    insertions[place] = insertions.get(place, "") + added
+        return [Edit(place, place, text) for place, text in insertions.items()]
 
 
 def _units(body: list[ast.stmt]) -> Iterator[list[ast.stmt]]:
@@ -205,7 +205,7 @@ def _is_harmless(unit: list[ast.stmt]) -> bool:
     """
     if isinstance(unit[0], ast.Expr) and isinstance(unit[0].value, ast.Constant):
         return True
-    return all(isinstance(one, (*_HARMLESS, *_DEFINING, ast.Try)) for one in unit)
+    return all(isinstance(statement, (*_HARMLESS, *_DEFINING, ast.Try)) for statement in unit)
 
 
 def _gathers(unit: list[ast.stmt]) -> bool:
