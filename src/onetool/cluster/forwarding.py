@@ -186,22 +186,20 @@ class Forwarder:
         """POST to all other replicas concurrently, for at most BROADCAST_S seconds. Log failures, and return
         refusals.
         """
-        others = [replica for replica in self._members.alive() if replica.id != self._members.id]
-        results = await asyncio.gather(*(self._tell(replica, path, body, principal) for replica in others))
-        return [refusal for refusal in results if refusal is not None]
+        refusals: list[ReplicaRefusedError] = []
 
-    async def _tell(
-        self, replica: Replica, path: str, body: bytes, principal: Principal
-    ) -> "ReplicaRefusedError | None":
-        try:
-            async with asyncio.timeout(BROADCAST_S):
-                await self.post(replica, path, body, principal)
-        except (HttpError, TimeoutError) as error:
-            log.warning(
-                "the notification of %s at %s failed: %s", replica.id, path, error or "it did not answer in time"
-            )
-            return error if isinstance(error, ReplicaRefusedError) else None
-        return None
+        async def notify(replica: Replica) -> None:
+            try:
+                async with asyncio.timeout(BROADCAST_S):
+                    await self.post(replica, path, body, principal)
+            except (HttpError, TimeoutError) as error:
+                why = error or "it did not answer in time"
+                log.warning("the notification of %s at %s failed: %s", replica.id, path, why)
+                if isinstance(error, ReplicaRefusedError):
+                    refusals.append(error)
+
+        await asyncio.gather(*(notify(one) for one in self._members.alive() if one.id != self._members.id))
+        return refusals
 
     # Connections
 

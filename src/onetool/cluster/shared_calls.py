@@ -208,16 +208,15 @@ class SharedCalls:
     ) -> None:
         current_caller.set(caller)
         try:
+            line = MovedLine()
             if await asyncio.to_thread(self._runs_here, server, shared.block):
-                value = await self._outcome(server, shared, caller)
-                lines.put_nowait(ResultLine(msgspec.Raw(msgspec.json.encode(value))))
-            else:
-                lines.put_nowait(MovedLine())
+                line = ResultLine(msgspec.Raw(msgspec.json.encode(await self._result(server, shared, caller))))
         except Exception as error:  # noqa: BLE001 - reported to the caller
-            lines.put_nowait(failure_line(error))
+            line = failure_line(error)
+        lines.put_nowait(line)
         lines.put_nowait(None)
 
-    async def _outcome(self, server: str, shared: SharedCall, caller: "RemoteCaller") -> Any:
+    async def _result(self, server: str, shared: SharedCall, caller: "RemoteCaller") -> Any:
         servers, request = self._app.servers, shared.request
         if servers is None or servers.proxy(server) is None:
             raise ToolFailure(f"the MCP server {server} no longer exists", reason="source_unavailable")
