@@ -304,23 +304,13 @@ def tool_from_function(function: Callable[..., Any], pack: str) -> ToolSpec:
         return described_returns(function, docs.returns)
 
     return ToolSpec(
-        name=f"{pack}.{name}",
         description=docs.description,
         input_schema=input_schema,
         output_schema=_output_schema(function, hints, docs.returns),
         documented_schema=documented_schema,
         handler=bind_handler(function, parameters, forms, others),
-        timeout=marks.timeout,
-        retries=marks.retries,
-        task=marks.task,
-        pure=marks.pure,
-        idempotent=marks.idempotent,
-        read_only=marks.read_only,
-        parallel=marks.parallel,
-        hidden=marks.hidden,
-        tags=marks.tags,
-        examples=marks.examples or docs.examples,
         requires=requirements_of(function),
+        **{**msgspec.structs.asdict(marks), "name": f"{pack}.{name}", "examples": marks.examples or docs.examples},
     )
 
 

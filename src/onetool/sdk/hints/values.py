@@ -106,8 +106,8 @@ def mapping_form(hints: HintForms, hint: Any) -> JsonForm:
         for name, (key, item) in zip(names, value.items(), strict=True):
             try:
                 converted[name] = items.convert(item)
-            except HintMismatchError as wrong:
-                raise wrong.under(key) from None
+            except HintMismatchError as mismatch:
+                raise mismatch.under(key) from None
         return build(converted)
 
     return JsonForm(schema, convert, as_is=build is dict and keys.as_is and items.as_is)
@@ -199,7 +199,7 @@ def _decimal(value: Any) -> Decimal:
     return number
 
 
-def _bytes_from_base64(value: str) -> bytes:
+def _decode_base64(value: str) -> bytes:
     return a2b_base64(value, strict_mode=True)
 
 
@@ -240,10 +240,8 @@ SCALARS: dict[Any, JsonForm] = {
         format="duration",
     ),
     UUID: _text_form(UUID, "a UUID", format="uuid"),
-    bytes: _text_form(_bytes_from_base64, "bytes in base64", contentEncoding="base64"),
-    bytearray: _text_form(
-        lambda value: bytearray(_bytes_from_base64(value)), "bytes in base64", contentEncoding="base64"
-    ),
+    bytes: _text_form(_decode_base64, "bytes in base64", contentEncoding="base64"),
+    bytearray: _text_form(lambda value: bytearray(_decode_base64(value)), "bytes in base64", contentEncoding="base64"),
     Decimal: JsonForm(
         {"anyOf": [{"type": "number"}, _DECIMAL_TEXT]}, constructor_form(_decimal, "a decimal number like 12.50")
     ),
