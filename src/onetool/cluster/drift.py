@@ -55,7 +55,7 @@ class Drift:
         self._members.on_beat(self._update)
 
     def _update(self) -> None:
-        """Look for local changes, and for differences from other replicas. Called by the heartbeat's thread."""
+        """Compare this replica with its earlier state and with the other replicas, in the heartbeat's thread."""
         seen = (self._app.config, *self._app.catalog.registry.own())
         if len(seen) != len(self._seen) or any(new is not old for new, old in zip(seen, self._seen, strict=True)):
             self._members.catalogue = sealed(parts_of(self._app, self._key), self._key, self._members.id)

@@ -183,9 +183,7 @@ class Forwarder:
                     raise ReplicaGoneError(was_answering=True) from None
 
     async def broadcast(self, path: str, body: bytes, principal: Principal) -> "list[ReplicaRefusedError]":
-        """POST to all other replicas concurrently, for at most BROADCAST_S seconds. Log failures, and return
-        refusals.
-        """
+        """POST to all other replicas at once, for at most BROADCAST_S seconds. Log failures, and return refusals."""
         refusals: list[ReplicaRefusedError] = []
 
         async def notify(replica: Replica) -> None:
@@ -449,9 +447,9 @@ class ReplicaGoneError(HttpError):
 
     @property
     def was_not_reached(self) -> bool:
-        """True if nothing listens at the replica's address, so that nothing was sent."""
+        """Whether nothing listens at the replica's address, so that nothing was sent."""
         return isinstance(self.__context__, ConnectionRefusedError | FileNotFoundError)
 
 
 class ReplicaRefusedError(HttpError):
-    """Another replica answered with an error or without proof, or could not be asked."""
+    """The refusal of another replica, an answer without proof, or a limit that kept this one from asking."""

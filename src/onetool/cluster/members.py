@@ -78,12 +78,12 @@ class Members:
 
     @property
     def is_settling(self) -> bool:
-        """True for some seconds after an outage, when others may not have sent a heartbeat yet. Never blocks."""
+        """Whether an outage has just ended, so that others may not have sent a heartbeat yet. Never blocks."""
         return time.monotonic() < self._settled_at
 
     @property
     def has_database(self) -> bool:
-        """True if this process has reached the database in the last seconds. Never blocks."""
+        """Whether this process has reached the database in the last seconds. Never blocks."""
         return not self._database.is_away and time.monotonic() - self._beat_at < LATE_S
 
     def start(self) -> None:

@@ -85,7 +85,7 @@ class FailureLine(msgspec.Struct, frozen=True, tag="failure"):
 
 
 class MovedLine(msgspec.Struct, frozen=True, tag="moved"):
-    """This process does not run the server. Nothing has happened."""
+    """The outcome if this process does not run the server. Nothing has happened."""
 
 
 class CallerAnswer(msgspec.Struct, frozen=True, kw_only=True):

@@ -48,7 +48,7 @@ class Transaction(Protocol):
         ...
 
     def notify(self, topic: str, detail: str = "") -> None:
-        """Tell listeners (`Database.on_change`) about a change once it is committed. Not for every call of a tool."""
+        """Notify listeners (`Database.on_change`) of a change once it is committed. Too slow for every tool call."""
         ...
 
 
@@ -77,7 +77,7 @@ class Database(Protocol):
     """SQL for the seconds since 1970, as a float: one clock for all replicas."""
 
     ahead: float = 0.0
-    """Seconds that this clock is ahead of the machine's, as last measured. A heartbeat measures it anew."""
+    """Seconds that this clock is ahead of the machine's. Each heartbeat measures them again."""
 
     dialect: Mapping[str, str]
     """The driver's `name`, and the words in braces that migrations use."""

@@ -352,7 +352,7 @@ class PostgresTransaction(Transaction):
         return self._cursor.rowcount
 
     def _begin(self) -> None:
-        """Begin a transaction if statements run apart, for effects that last until its end."""
+        """Begin a transaction if statements run apart: locks and settings last until its end."""
         if self._connection.info.transaction_status == pq.TransactionStatus.IDLE and self._connection.autocommit:
             self.execute("BEGIN")
 

@@ -119,7 +119,7 @@ class SqliteDatabase(Database):
     vfs: str | None = None  # SQLite's VFS; None: the default
 
     def __init__(self, file: Path, *, makes_folder: bool = False, is_source: bool = False) -> None:
-        """Open a file. A damaged file is set aside unless it `is_source` of a copy: it may be the only backup."""
+        """Open a file. A damaged file is set aside, except for the source of a copy: it may be the only backup."""
         self.file, self._name = file, str(file)
         self._makes_folder = makes_folder
         self._is_source = is_source
@@ -445,7 +445,7 @@ class SqliteDatabase(Database):
         return DamagedDatabaseError(f"{self.file} is damaged ({why}); {outcome}")
 
     def _set_aside(self) -> bool:
-        """Rename the rest of a damaged or lost file, and create an empty one that records the loss.
+        """Rename what remains of a damaged or lost file, and create an empty file that records the loss.
 
         Return False if no file is damaged. Raises OSError, DatabaseError.
         """

@@ -242,7 +242,7 @@ class NameLookup:
 
 
 class ResolveFutures:
-    """The code waits, in all its tasks, for some of these calls."""
+    """A question for the answers of some of these calls, for which all tasks of the code wait."""
 
     __slots__ = ("call_ids",)
 

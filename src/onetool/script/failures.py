@@ -249,7 +249,7 @@ MISSING_BUILTINS = {
 
 
 def without_module(name: str, known: Collection[str]) -> str:
-    """Return how to do without a missing module."""
+    """Return advice on replacing a missing module."""
     root = name.partition(".")[0]
     near = did_you_mean(name, known) if root not in sys.stdlib_module_names else None
     return MISSING_MODULES.get(root) or near or COMMON_MODULES

@@ -42,7 +42,7 @@ _MANY = lazy_pattern(r"(?i)^(?:an?\s+)?(?:list|array|rows|items)\b|\bof each\b")
 
 
 def described_returns(function: Callable[..., Any], docs: str | None) -> Mapping[str, Any] | None:
-    """Return a schema of a function's return value; None if neither docstring nor source code describe it.
+    """Return a schema of a function's return value; None if neither the docstring nor the source code describes it.
 
     `docs` is the docstring's description of the return value.
     """
