@@ -66,8 +66,21 @@ def read_call_line(line: str, names: ScriptNames, allowed: Collection[str] | Non
     match = LINE.fullmatch(line.strip())
     if match is None:
         raise ScriptError("a tool is called as +tool key=value")
-    spec = find_tool(match[1], names, allowed)
-    return CallLine(spec, _arguments(match[2] or "", spec))
+    spec, text = find_tool(match[1], names, allowed), match[2] or ""
+    args: dict[str, Any] = {}
+    limit = None if takes_others(spec) else len(spec.order) + MAX_UNKNOWN
+    at = past_space(text, 0)
+    while at < len(text):
+        pair = PAIR.match(text, at)
+        if pair is None:
+            raise ScriptError(f"+{spec.name}: {value_shown(text[at:].split()[0])} is not key=value{_order(spec)}")
+        if len(args) == limit:
+            raise ScriptError(f"+{spec.name}: more than {limit} arguments are given{_order(spec)}")
+        if pair[1] in args:
+            raise ScriptError(f"+{spec.name}: {cut(pair[1], SHOWN)} is given twice")
+        args[pair[1]], at = _value(text, pair.end(), pair[1], spec)
+        at = past_space(text, at)
+    return CallLine(spec, args)
 
 
 def write_call_line(name: str, args: Mapping[str, Any]) -> str:
@@ -102,23 +115,6 @@ def find_tool(slug: str, names: ScriptNames, allowed: Collection[str] | None = N
 
 
 # Arguments
-
-
-def _arguments(text: str, spec: ToolSpec) -> dict[str, Any]:
-    args: dict[str, Any] = {}
-    limit = None if takes_others(spec) else len(spec.order) + MAX_UNKNOWN
-    at = past_space(text, 0)
-    while at < len(text):
-        pair = PAIR.match(text, at)
-        if pair is None:
-            raise ScriptError(f"+{spec.name}: {value_shown(text[at:].split()[0])} is not key=value{_order(spec)}")
-        if len(args) == limit:
-            raise ScriptError(f"+{spec.name}: more than {limit} arguments are given{_order(spec)}")
-        if pair[1] in args:
-            raise ScriptError(f"+{spec.name}: {cut(pair[1], SHOWN)} is given twice")
-        args[pair[1]], at = _value(text, pair.end(), pair[1], spec)
-        at = past_space(text, at)
-    return args
 
 
 def _order(spec: ToolSpec) -> str:

@@ -197,7 +197,15 @@ class _Check:
         self._modules = modules
         self._allowed = allowed
         self._asked = 0
-        self._aliases = dict(self._simple_aliases())
+        self._aliases: dict[str, ToolSpec] = {}  # by `f = pack.tool`, if the name has no other value
+        for node in scan.assignments:
+            match node:
+                case ast.Assign(targets=[ast.Name(id=name)], value=ast.Attribute(value=ast.Name(id=word), attr=attr)):
+                    spec = names.tool(f"{word}.{attr}") if self._is_ours(word) else None
+                    if spec is not None and scan.bound[name] == 1 and name not in scan.imported:
+                        self._aliases[name] = spec
+                case _:
+                    pass
 
     @cached_property
     def _certain(self) -> set[int]:
@@ -260,17 +268,6 @@ class _Check:
         elif attr == "gather" and any(keyword.arg == "return_exceptions" for keyword in node.keywords):
             message = f"gather does not support return_exceptions; {EACH_IN_TRY}"
             yield CodeFinding(node.lineno, message, node=node)
-
-    def _simple_aliases(self) -> Iterator[tuple[str, ToolSpec]]:
-        """Yield assignments `f = pack.tool` of names that have no other value."""
-        for node in self._scan.assignments:
-            match node:
-                case ast.Assign(targets=[ast.Name(id=name)], value=ast.Attribute(value=ast.Name(id=word), attr=attr)):
-                    spec = self._names.tool(f"{word}.{attr}") if self._is_ours(word) else None
-                    if spec is not None and self._scan.bound[name] == 1 and name not in self._scan.imported:
-                        yield name, spec
-                case _:
-                    pass
 
     def _is_ours(self, word: str) -> bool:
         """Return whether a name has its meaning from the catalogue, because the code does not bind it."""

@@ -118,13 +118,8 @@ def syntax_error(code: str) -> SyntaxError | None:
 
 def why_not(code: str) -> str:
     """Return this Python's message about code that it can't parse."""
-    try:
-        _parsed(code)
-    except SyntaxError as error:
-        return f"line {error.lineno}: {error.msg}"
-    except (ValueError, RecursionError, MemoryError, SystemError) as error:
-        return str(error) or "it is nested too deep"
-    return "it is too long, or nested too deep"
+    error = syntax_error(code)
+    return "it is too long, or nested too deep" if error is None else f"line {error.lineno}: {error.msg}"
 
 
 def _parsed(code: str) -> ast.Module:

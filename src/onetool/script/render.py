@@ -304,7 +304,7 @@ ReadOn = Callable[[str, int], str]
 
 
 class StoreText(Protocol):
-    """Stores a text, and the value it represents if that is different. Raises ToolFailure."""
+    """A function that stores a text, and the value it represents if that is different. Raises ToolFailure."""
 
     def __call__(self, text: str, value: Any = None) -> StoredResult: ...
 
@@ -334,7 +334,7 @@ def run_reply(
     preview_bytes: int,
 ) -> RunReply:
     """Return the reply to a run. `store` keeps a long text; without it nothing is cut."""
-    failed = "" if result.told_error is None else error_text(result.told_error)
+    failed = "" if result.error_with_calls is None else error_text(result.error_with_calls)
     shown = "" if result.data is None else render(result.data)
     text = _joined(result.printed, failed or shown)
     size = 0 if store is None else len(text.encode(errors="replace"))

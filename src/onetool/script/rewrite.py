@@ -250,14 +250,12 @@ class ImportRewriter:
                 self.library.add(module)
                 known = public_names(module)
                 if alias.name != "*" and alias.name not in known:
-                    problem = f"cannot import name {alias.name!r} from {module!r}: it has {', '.join(known)}"
-                    yield _Part(_import_error(problem), True)
+                    yield _import_error(alias.name, module, known)
                 else:
                     for name in known if alias.name == "*" else (alias.name,):
                         yield _Part(f"{alias.asname or name} = ({module_variable(module)}.{name})", True)
             elif pack is not None and module not in NATIVE:
-                known = ", ".join(list(pack.tools)[:8])
-                yield _Part(_import_error(f"cannot import name {alias.name!r} from {module!r}: it has {known}"), True)
+                yield _import_error(alias.name, module, list(pack.tools)[:8])
             else:
                 name = f"{alias.name} as {alias.asname}" if alias.asname else alias.name
                 yield _Part(f"from {'.' * node.level}{module} import {name}", False)
@@ -282,9 +280,10 @@ class _Part(NamedTuple):
     changed: bool
 
 
-def _import_error(message: str) -> str:
+def _import_error(name: str, module: str, known: Iterable[str]) -> _Part:
     """Return a statement that raises when it is reached, so that code can catch the error as usual."""
-    return f"raise ImportError({message!r})"
+    message = f"cannot import name {name!r} from {module!r}: it has {', '.join(known)}"
+    return _Part(f"raise ImportError({message!r})", True)
 
 
 # Preparing code
