@@ -99,7 +99,7 @@ def test_streams_of_one_leave_room_for_others(tmp_path, monkeypatch):
     async def main():
         async with other_replica(tmp_path) as (forwarder, replica):
             streams = [(await forwarded(forwarder, replica, "GET", ADA))[1] for _ in range(2)]
-            with pytest.raises(ReplicaRefusedError, match="You have 2 streams") as refused:
+            with pytest.raises(ReplicaRefusedError, match="You have 2 open streams") as refused:
                 await forwarded(forwarder, replica, "GET", ADA)
             assert refused.value.status == 429
             streams.append((await forwarded(forwarder, replica, "GET", BOB))[1])

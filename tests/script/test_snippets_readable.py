@@ -58,4 +58,4 @@ def test_any_body_reads_back(body):
 
 def test_one_that_can_not_be_used_says_why():
     text = snippet_definition("bad", Snippet(body="{{ missing(", description="d"))
-    assert "# It can't be used so: the body of $bad can't be used" in text
+    assert "# It can't be used like this: the body of $bad can't be used" in text

@@ -196,7 +196,7 @@ def test_messages_reach_the_caller():
 def test_without_a_caller_they_reach_nobody(monkeypatch, caplog):
     """Neither one that was there before, nor the log, nor what is made ready for somebody."""
     caller, cleaned = Caller(), []
-    monkeypatch.setattr(context, "_clean", lambda data: cleaned.append(data) or data)
+    monkeypatch.setattr(context, "redacted", lambda data: cleaned.append(data) or data)
 
     async def work():
         log_message("to the caller")

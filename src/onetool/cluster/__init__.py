@@ -112,9 +112,9 @@ def same_addresses(replicas: Iterable[Replica]) -> list[tuple[Replica, Replica]]
     A killed process and its successor are not a pair: the old row stays for some seconds, but its last heartbeat is at
     most a moment after the start of the successor.
     """
-    ordered = sorted((one for one in replicas if one.is_known and not one.is_draining), key=lambda one: one.since)
+    serving = [replica for replica in replicas if replica.is_known and not replica.is_draining]
     return [
         (older, newer)
-        for older, newer in combinations(ordered, 2)
+        for older, newer in combinations(sorted(serving, key=lambda replica: replica.since), 2)
         if older.address == newer.address and older.seen_at > newer.since + OVERLAP_S
     ]

@@ -92,21 +92,21 @@ class Cluster:
 
     async def other(self, id: str) -> Replica:
         """Return the replica with this ID. Raise ReplicaGoneError if there is none."""
-        found = self.members.known(id) or await asyncio.to_thread(self.members.find, id)
-        if found is None:
+        replica = self.members.known(id) or await asyncio.to_thread(self.members.find, id)
+        if replica is None:
             raise ReplicaGoneError
-        return found
+        return replica
 
     async def is_cut_off(self) -> bool:
         """Return whether another replica can reach the database, but not this one. Peers are asked once per second."""
         if self.members.has_database:
             return False
-        asked_at, found = self._cut_off
+        asked_at, result = self._cut_off
         if time.monotonic() - asked_at >= BEAT_S:
-            others = [one for one in self.members.alive() if one.id != self.id and not one.is_draining]
-            found = any(await asyncio.gather(*map(self._has_database, others[:MAX_ASKED])))
-            self._cut_off = time.monotonic(), found
-        return found
+            others = [peer for peer in self.members.alive() if peer.id != self.id and not peer.is_draining]
+            result = any(await asyncio.gather(*map(self._has_database, others[:MAX_ASKED])))
+            self._cut_off = time.monotonic(), result
+        return result
 
     async def _has_database(self, replica: Replica) -> bool:
         try:

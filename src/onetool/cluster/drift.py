@@ -33,7 +33,6 @@ log = logging.getLogger("onetool.cluster")
 
 CATALOGUE = "catalogue"
 LOG_AFTER_S = 10.0  # seconds that a difference must last before it is logged: replicas restart one after the other
-DIGITS = 12
 MAX_PARTS = 1000  # of one kind; the others share one digest
 MAX_NAMED = 10  # parts in a message
 OWN_KEYS = {"cluster", "database", "secrets", "include", "packs", "watch", "trust", "prompts"}  # may differ per machine
@@ -56,16 +55,17 @@ class Drift:
         self._members.on_beat(self._update)
 
     def _update(self) -> None:
-        """Look for local changes, and for differences from other replicas. Called by the heartbeat's thread."""
+        """Compare this replica with its earlier state and with the other replicas, in the heartbeat's thread."""
         seen = (self._app.config, *self._app.catalog.registry.own())
         if len(seen) != len(self._seen) or any(new is not old for new, old in zip(seen, self._seen, strict=True)):
             self._members.catalogue = sealed(parts_of(self._app, self._key), self._key, self._members.id)
             self._seen = seen
         now, own = monotonic(), opened(self._members.catalogue, self._key, self._members.id)
         found = {
-            f"replica {one.id} at {one.address} differs from this one: {text}"
-            for one in self._members.alive()
-            if one.id != self._members.id and (text := difference(own, opened(one.catalogue, self._key, one.id)))
+            f"replica {replica.id} at {replica.address} differs from this one: {text}"
+            for replica in self._members.alive()
+            if replica.id != self._members.id
+            and (text := difference(own, opened(replica.catalogue, self._key, replica.id)))
         }
         self._since = {text: self._since.get(text, now) for text in found}
         due = {text for text, since in self._since.items() if now - since >= LOG_AFTER_S}
@@ -76,13 +76,14 @@ class Drift:
 
 def drifts(replicas: Iterable[Replica], key: bytes) -> list[tuple[Replica, str]]:
     """Return the replicas that differ from the oldest one, with a text that names it and the differences."""
-    known = [(one, parts) for one in replicas if one.is_known and (parts := opened(one.catalogue, key, one.id))]
-    if not known:
+    known = [replica for replica in replicas if replica.is_known]
+    parts = [(replica, own) for replica in known if (own := opened(replica.catalogue, key, replica.id))]
+    if not parts:
         return []
-    oldest, expected = known[0]
+    oldest, expected = parts[0]
     place = f"{oldest.id} at {oldest.address}"
-    found = [(one, difference(expected, parts, f"on {place}")) for one, parts in known[1:]]
-    return [(one, f"{place}: {text}") for one, text in found if text]
+    texts = [(replica, difference(expected, own, f"on {place}")) for replica, own in parts[1:]]
+    return [(replica, f"{place}: {text}") for replica, text in texts if text]
 
 
 def parts_of(app: "App", key: bytes) -> Parts:
@@ -95,10 +96,16 @@ def parts_of(app: "App", key: bytes) -> Parts:
         tools.setdefault(f"{SERVER} {server}" if server else f"pack {spec.pack}", []).append(described)
     kinds = {
         "packs": {
-            name: sorted(entries, key=lambda one: one[0]) for name, entries in tools.items() if SERVER not in name
+            name: sorted(entries, key=lambda entry: entry[0]) for name, entries in tools.items() if SERVER not in name
         },
-        "servers": {name: sorted(entries, key=lambda one: one[0]) for name, entries in tools.items() if SERVER in name},
-        "files": dict(_pack_files(config)),
+        "servers": {
+            name: sorted(entries, key=lambda entry: entry[0]) for name, entries in tools.items() if SERVER in name
+        },
+        "files": {
+            f"file {os.path.relpath(file, path.parent)}": digest_of(file)
+            for path in pack_paths(config)
+            for file in packs_at([path], config.beside).files
+        },
         "settings": {f"setting {key}": _setting(config, key) for key in Keys.__struct_fields__ if key not in OWN_KEYS},
     }
     secret, folder = derived_key(key, CATALOGUE), os.path.realpath(config.beside)
@@ -110,19 +117,13 @@ def _setting(config: "Config", key: str) -> Any:
     if key == "http":
         return {name: getattr(value, name) for name in value.__struct_fields__ if name not in OWN_HTTP}
     if key == "tools":
-        return [one.definition for one in value]  # without file and line
+        return [tool.definition for tool in value]  # without file and line
     if key == "servers":  # the program path and the config's folder differ between machines
         return {
-            name: (one.command_line, one.written_folder, one.env, one.url, one.headers) for name, one in value.items()
+            name: (server.command_line, server.written_folder, server.env, server.url, server.headers)
+            for name, server in value.items()
         }
     return value
-
-
-def _pack_files(config: "Config") -> Iterable[tuple[str, str]]:
-    for path in pack_paths(config):
-        for file in packs_at([path], config.beside).files:
-            name = os.path.relpath(file, path.parent)
-            yield f"file {name}", digest_of(file)
 
 
 def _digests(values: Mapping[str, Any], key: bytes, folder: str) -> dict[str, str]:
@@ -136,11 +137,11 @@ def _digests(values: Mapping[str, Any], key: bytes, folder: str) -> dict[str, st
         return dict(value) if isinstance(value, Mapping) else str(value)
 
     names = sorted(values)
-    found = {name: values[name] for name in names[:MAX_PARTS]}
+    parts = {name: values[name] for name in names[:MAX_PARTS]}
     if len(names) > MAX_PARTS:
-        found["others"] = [(name, values[name]) for name in names[MAX_PARTS:]]
+        parts["others"] = [(name, values[name]) for name in names[MAX_PARTS:]]
     encode = msgspec.json.Encoder(enc_hook=plain, order="deterministic").encode
-    return {name: hmac.new(key, encode(value), sha256).hexdigest()[:DIGITS] for name, value in found.items()}
+    return {name: hmac.new(key, encode(value), sha256).hexdigest()[:12] for name, value in parts.items()}
 
 
 def sealed(parts: Parts, key: bytes, replica: str) -> str:
@@ -171,12 +172,12 @@ def difference(here: Parts | None, there: Parts | None, place: str = "here") -> 
     """
     if here is None or there is None:
         return ""
-    found: list[str] = []
+    differences: list[str] = []
     for kind in here.keys() & there.keys():
         ours, theirs = here[kind], there[kind]
-        found += (f"other {name}" for name in ours.keys() & theirs.keys() if ours[name] != theirs[name])
+        differences += (f"other {name}" for name in ours.keys() & theirs.keys() if ours[name] != theirs[name])
         if kind != "servers":
-            found += (f"{name} only there" for name in theirs.keys() - ours.keys())
-            found += (f"{name} only {place}" for name in ours.keys() - theirs.keys())
-    more = f" and {len(found) - MAX_NAMED} more" if len(found) > MAX_NAMED else ""
-    return ", ".join(sorted(found)[:MAX_NAMED]) + more
+            differences += (f"{name} only there" for name in theirs.keys() - ours.keys())
+            differences += (f"{name} only {place}" for name in ours.keys() - theirs.keys())
+    more = f" and {len(differences) - MAX_NAMED} more" if len(differences) > MAX_NAMED else ""
+    return ", ".join(sorted(differences)[:MAX_NAMED]) + more

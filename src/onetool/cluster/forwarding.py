@@ -24,6 +24,7 @@ import zlib
 from collections import Counter
 from collections.abc import AsyncGenerator, Generator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
+from functools import partial
 from hashlib import sha256
 from secrets import token_hex
 from threading import Lock
@@ -75,9 +76,9 @@ CAME_BACK = 508  # to its sender
 VALID_S = 60.0  # in both directions: replicas' clocks are kept close to the database's by heartbeats
 COMPRESS_BYTES = 4096  # longer headers are compressed: a token may name thousands of tools
 
-_PASSED_ON = frozenset((b"content-type", b"accept", b"user-agent", b"last-event-id", b"if-match", b"if-none-match"))
+_SENT = frozenset((b"content-type", b"accept", b"user-agent", b"last-event-id", b"if-match", b"if-none-match"))
 # Headers that our routes send; they set no cookies.
-_PASSED_BACK = frozenset(
+_RETURNED = frozenset(
     (
         *("allow", "cache-control", "etag", "link", "location", "retry-after", "vary", "www-authenticate"),
         *("content-disposition", "content-length", "content-location", "content-type", "mcp-session-id"),
@@ -94,7 +95,7 @@ NOT_PROVEN = (
 )
 HEAD_TOO_LARGE = (
     f"This request is for another replica, but its headers and your permissions don't fit into {MAX_HEAD // 1024} KiB. "
-    "Give your token patterns of tools in place of long lists (github.*), or send fewer headers."
+    "Give your token patterns of tools instead of long lists (github.*), or send fewer headers."
 )
 RETRY = [(b"retry-after", b"1")]
 
@@ -133,12 +134,24 @@ class Forwarder:
         client = scope.get("client")
         principal, address = scope.get("principal", LOCAL), str(client[0]) if client else ""
         seal = self._seal.write(replica.id, method, target, principal, body, address).encode()
-        headers = [(name, value) for name, value in scope["headers"] if name in _PASSED_ON or name.startswith(b"mcp-")]
+        headers = [(name, value) for name, value in scope["headers"] if name in _SENT or name.startswith(b"mcp-")]
         request = _request(method, target, replica, headers, seal, body)
         kind = "stream" if method == "GET" else "call"
         with DisconnectWatch(receive), self._share(replica, kind, principal.owner):
             async with self._exchange(replica, request, kind) as response:
-                await _pass_back(response, send)
+                returned = [
+                    (name.encode("latin-1"), value.encode("latin-1"))
+                    for name, value in response.headers.items()
+                    if name in _RETURNED
+                ]
+                await send({"type": "http.response.start", "status": response.status, "headers": returned})
+                try:
+                    if response.stream is not None:
+                        async for piece in response.stream:
+                            await send({"type": "http.response.body", "body": piece, "more_body": True})
+                except WireError:
+                    raise ReplicaGoneError(was_answering=True) from None
+                await send({"type": "http.response.body", "body": b""})
 
     async def post(self, replica: Replica, path: str, body: bytes, principal: Principal) -> bytes:
         """POST like `stream`, and return the body of the response."""
@@ -170,25 +183,21 @@ class Forwarder:
                     raise ReplicaGoneError(was_answering=True) from None
 
     async def broadcast(self, path: str, body: bytes, principal: Principal) -> "list[ReplicaRefusedError]":
-        """POST to all other replicas concurrently, for at most BROADCAST_S seconds. Log failures, and return
-        refusals.
-        """
-        others = [one for one in self._members.alive() if one.id != self._members.id]
-        results = await asyncio.gather(*(self._tell(one, path, body, principal) for one in others))
-        return [refusal for refusal in results if refusal is not None]
+        """POST to all other replicas at once, for at most BROADCAST_S seconds. Log failures, and return refusals."""
+        refusals: list[ReplicaRefusedError] = []
 
-    async def _tell(
-        self, replica: Replica, path: str, body: bytes, principal: Principal
-    ) -> "ReplicaRefusedError | None":
-        try:
-            async with asyncio.timeout(BROADCAST_S):
-                await self.post(replica, path, body, principal)
-        except (HttpError, TimeoutError) as error:
-            log.warning(
-                "the notification of %s at %s failed: %s", replica.id, path, error or "it did not answer in time"
-            )
-            return error if isinstance(error, ReplicaRefusedError) else None
-        return None
+        async def notify(replica: Replica) -> None:
+            try:
+                async with asyncio.timeout(BROADCAST_S):
+                    await self.post(replica, path, body, principal)
+            except (HttpError, TimeoutError) as error:
+                why = error or "it did not answer in time"
+                log.warning("the notification of %s at %s failed: %s", replica.id, path, why)
+                if isinstance(error, ReplicaRefusedError):
+                    refusals.append(error)
+
+        await asyncio.gather(*(notify(one) for one in self._members.alive() if one.id != self._members.id))
+        return refusals
 
     # Connections
 
@@ -198,8 +207,8 @@ class Forwarder:
         key = (replica.id, kind, owner)
         with self._lock:
             if self._shares[key] >= (limit := SHARES.get(kind, sys.maxsize)):
-                what = "streams" if kind == "stream" else "requests"
-                message = f"You have {limit} {what} of another replica open: end some of them first."
+                kinds = "streams" if kind == "stream" else "requests"
+                message = f"You have {limit} open {kinds} to another replica: end some of them first."
                 raise ReplicaRefusedError(429, "replica_busy", message, RETRY)
             self._shares[key] += 1
         try:
@@ -219,8 +228,8 @@ class Forwarder:
             await pool.begin()
         connection, response = await self._ask(pool, replica, request, kind)
         try:
-            shown = response.headers.get(ANSWERED_HEADER.decode(), "")
-            if not self._seal.is_proof(request.seal, response.status, shown):
+            proof = response.headers.get(ANSWERED_HEADER.decode(), "").encode("utf-8", "replace")
+            if not hmac.compare_digest(self._seal.proof(request.seal, response.status), proof):
                 problem = "the answer from replica %s at %s (status %d) does not prove that it has our cluster.key: %s"
                 log.error(problem, replica.id, replica.address, response.status, SAME_KEY)
                 raise ReplicaRefusedError(502, "answer_not_proven", NOT_PROVEN)
@@ -261,8 +270,10 @@ class Forwarder:
         self._open[connection] = loop, replica.id
         try:
             until = loop.time() + MAX_ANSWER_S
-            asked = connection.exchange(request.data, request.is_head, MAX_ANSWER_BYTES, until, True, MAX_ANSWER_S)
-            return connection, await asked
+            response = await connection.exchange(
+                request.data, request.is_head, MAX_ANSWER_BYTES, until, True, MAX_ANSWER_S
+            )
+            return connection, response
         except BaseException:
             del self._open[connection]
             pool.drop(connection)
@@ -277,16 +288,14 @@ class Forwarder:
 
 
 async def _dial(loop: asyncio.AbstractEventLoop, address: str, pool: ConnectionPool) -> Connection:
-    def made() -> Connection:
-        return Connection(loop, address, pool.drop)
-
+    factory = partial(Connection, loop, address, pool.drop)
     try:
         async with asyncio.timeout(CONNECT_S):
             if address.startswith(UNIX):
-                _, connection = await loop.create_unix_connection(made, address.removeprefix(UNIX))
+                _, connection = await loop.create_unix_connection(factory, address.removeprefix(UNIX))
             else:
                 host, _, port = address.rpartition(":")
-                _, connection = await loop.create_connection(made, host.strip("[]"), int(port))
+                _, connection = await loop.create_connection(factory, host.strip("[]"), int(port))
     except (TimeoutError, ValueError, OverflowError):  # no response, or the address is invalid
         raise UnreachableError(GONE) from None
     return connection
@@ -301,27 +310,11 @@ def _request(
     if (trace := current_trace.get()) is not None:
         own += [(REQUEST_ID, trace.request_id.encode()), (b"traceparent", trace.traceparent().encode())]
         own += [(b"tracestate", trace.state.encode())] if trace.state else []
-    lines = [b"%b %b HTTP/1.1" % (method.encode(), target), *(b"%b: %b" % one for one in (*own, *headers))]
+    lines = [b"%b %b HTTP/1.1" % (method.encode(), target), *(b"%b: %b" % header for header in (*own, *headers))]
     head = b"\r\n".join(lines) + b"\r\n\r\n"
     if len(head) > MAX_HEAD:
         raise ReplicaRefusedError(431, "head_too_large", HEAD_TOO_LARGE)
     return ForwardRequest(head + body, seal, method == "HEAD")
-
-
-async def _pass_back(response: HttpResponse, send: Send) -> None:
-    headers = [
-        (name.encode("latin-1"), value.encode("latin-1"))
-        for name, value in response.headers.items()
-        if name in _PASSED_BACK
-    ]
-    await send({"type": "http.response.start", "status": response.status, "headers": headers})
-    try:
-        if response.stream is not None:
-            async for piece in response.stream:
-                await send({"type": "http.response.body", "body": piece, "more_body": True})
-    except WireError:
-        raise ReplicaGoneError(was_answering=True) from None
-    await send({"type": "http.response.body", "body": b""})
 
 
 # The two headers
@@ -345,7 +338,7 @@ class ForwardSeal:
 
     def __init__(self, key: bytes, members: Members, accepted: Sequence[bytes] = ()) -> None:
         """Sign with `key`. Headers signed with an `accepted` key are valid, too, and answered with the same key."""
-        self._keys = [(derived_key(one, "forward"), derived_key(one, "answer")) for one in (key, *accepted)]
+        self._keys = [(derived_key(key, "forward"), derived_key(key, "answer")) for key in (key, *accepted)]
         self._members = members
         self._seen: dict[str, float] = {}  # nonces and their expiry, oldest first
 
@@ -427,9 +420,6 @@ class ForwardSeal:
         """
         return hmac.new(key or self._keys[0][1], b"%d " % status + header, sha256).hexdigest().encode()
 
-    def is_proof(self, header: bytes, status: int, shown: str) -> bool:
-        return hmac.compare_digest(self.proof(header, status), shown.encode("utf-8", "replace"))
-
 
 def target_of(scope: Scope) -> bytes:
     """Return the path with its query, as sent."""
@@ -457,9 +447,9 @@ class ReplicaGoneError(HttpError):
 
     @property
     def was_not_reached(self) -> bool:
-        """True if nothing listens at the replica's address, so that nothing was sent."""
+        """Whether nothing listens at the replica's address, so that nothing was sent."""
         return isinstance(self.__context__, ConnectionRefusedError | FileNotFoundError)
 
 
 class ReplicaRefusedError(HttpError):
-    """Another replica answered with an error or without proof, or could not be asked."""
+    """The refusal of another replica, an answer without proof, or a limit that kept this one from asking."""

@@ -6,10 +6,12 @@ Another process takes it once it has expired, or once its holder is no longer am
 While the database is unavailable, all processes keep their leases, so that stateful servers continue. If only the
 holder can't reach the database, another replica takes the lease after LEASE_S, and both run the server until the holder
 reaches the database again, sees the new holder, and ends its own server. The holder can't tell the two cases apart.
-When the database is available again, leases have expired: for some seconds nobody takes a lease with a known holder.
+When the database is available again, leases have expired: for some seconds no process takes a lease with a known
+holder.
 """
 
 from collections.abc import Callable, Collection
+from contextlib import suppress
 from hashlib import sha256
 from threading import Lock
 
@@ -20,7 +22,6 @@ from onetool.database import Database, DatabaseError, Transaction
 from onetool.sources.mcp_servers.settings import ServerSettings
 
 SERVERS = "server:"  # prefix of the leases of MCP servers
-DIGEST_DIGITS = 16
 LEASE_S = GONE_S
 REFUSED_S = 2.0  # the same for a replica that refuses connections
 
@@ -31,8 +32,8 @@ class Leases:
     def __init__(
         self, database: Database, members: Members, prefix: str, is_needed: Callable[[], bool] = lambda: True
     ) -> None:
-        """Set up the leases. `is_needed` returns whether anybody here asks for holders: else heartbeats skip
-        the database.
+        """Set up the leases. `is_needed` returns whether this process needs the holders: else heartbeats skip the
+        database.
         """
         self._database = database
         self._members = members
@@ -74,11 +75,9 @@ class Leases:
             held = self._holders.get(name)
             if self._is_closed or (self._members.is_settling and held not in (None, self._own, refused)):
                 return held
-            try:
-                found = self._holders[name] = self._database.write(job)
-            except DatabaseError:
-                return self._holders.get(name)
-        return found
+            with suppress(DatabaseError):
+                self._holders[name] = self._database.write(job)
+            return self._holders.get(name)
 
     def close(self) -> None:
         """Take no more leases. Held leases are kept until they are released."""
@@ -135,7 +134,9 @@ class Leases:
 
 
 def forget_replica(database: Database, address: str) -> None:
-    """Delete the row and leases of a replica that is known to have died, so that nobody waits for their expiry."""
+    """Delete the row and leases of a replica that is known to have died, so that others need not wait for their
+    expiry.
+    """
 
     def job(work: Transaction) -> None:
         work.execute("DELETE FROM leases WHERE replica IN (SELECT id FROM replicas WHERE address = %s)", (address,))
@@ -160,8 +161,8 @@ def block_digest(settings: ServerSettings) -> str:
 
     Secret values and the config's folder don't affect the digest.
     """
-    decides = (settings.command_line, settings.written_folder, sorted(settings.env))
-    return sha256(msgspec.json.encode(decides)).hexdigest()[:DIGEST_DIGITS]
+    facts = (settings.command_line, settings.written_folder, sorted(settings.env))
+    return sha256(msgspec.json.encode(facts)).hexdigest()[:16]
 
 
 def lease_name(server: str, settings: ServerSettings) -> str:

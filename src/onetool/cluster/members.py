@@ -78,18 +78,16 @@ class Members:
 
     @property
     def is_settling(self) -> bool:
-        """True for some seconds after an outage, when others may not have sent a heartbeat yet. Never blocks."""
+        """Whether an outage has just ended, so that others may not have sent a heartbeat yet. Never blocks."""
         return time.monotonic() < self._settled_at
 
     @property
     def has_database(self) -> bool:
-        """True if this process has reached the database in the last seconds. Never blocks."""
+        """Whether this process has reached the database in the last seconds. Never blocks."""
         return not self._database.is_away and time.monotonic() - self._beat_at < LATE_S
 
     def start(self) -> None:
-        """Send the first heartbeat, then others in a thread. If the database is unavailable, the next one may
-        reach it.
-        """
+        """Send the first heartbeat, then others in a thread, even if the database is unavailable now."""
         self._beat()
         self._thread = Thread(target=self._run, name="onetool-members", daemon=True)
         self._thread.start()
@@ -137,8 +135,8 @@ class Members:
         return id in self._alive
 
     def is_oldest(self) -> bool:
-        """Return whether this member has served longest, and so does the work that only one must do. Never blocks."""
-        oldest = min(self._alive.values(), key=lambda one: (one.since, one.id), default=None)
+        """Return whether this member has served longest: it does the work that only one member may do. Never blocks."""
+        oldest = min(self._alive.values(), key=lambda replica: (replica.since, replica.id), default=None)
         return oldest is None or oldest.id == self.id
 
     def stranger(self, id: str) -> Replica | None:
@@ -186,18 +184,18 @@ class Members:
             if self._is_away:
                 self._is_away, self._settled_at = False, self._beat_at + GRACE_S
             self._database.ahead = now - (began + time.time()) / 2
-            found = [one for row in rows if (one := self._replica(row)) is not None]
+            replicas = [replica for row in rows if (replica := self._replica(row)) is not None]
             before = self._alive if self.is_settling else {}
-            self._alive = before | {one.id: one for one in found if one.is_known}
-            self._strangers = {one.id: one for one in found if not one.is_known}
+            self._alive = before | {replica.id: replica for replica in replicas if replica.is_known}
+            self._strangers = {replica.id: replica for replica in replicas if not replica.is_known}
             self._unknown.clear()
-            for one in self._strangers.values():
-                self._log_once(f"{other_key(one.id, one.address)}: {SAME_KEY}. Nothing is sent to it")
-            for one in self._alive.values():
-                if one.version != __version__:
-                    problem = f"replica {one.id} at {one.address} has version {one.version} of OneTool"
+            for replica in self._strangers.values():
+                self._log_once(f"{other_key(replica.id, replica.address)}: {SAME_KEY}. Nothing is sent to it")
+            for replica in self._alive.values():
+                if replica.version != __version__:
+                    problem = f"replica {replica.id} at {replica.address} has version {replica.version} of OneTool"
                     self._log_once(f"{problem}, and this one has {__version__}", logging.WARNING)
-            for pair in same_addresses(one for one in self._alive.values() if one.address == self._address):
+            for pair in same_addresses(replica for replica in self._alive.values() if replica.address == self._address):
                 for other in pair if self._alive.get(self.id) in pair else ():
                     if other.id != self.id:
                         problem = f"replica {other.id} has the same address as this one, {other.address}: {OWN_ADDRESS}"

@@ -39,16 +39,23 @@ class ReplicaRow(msgspec.Struct, frozen=True):
 def alive_replicas(database: Database, config: Config) -> tuple[ReplicaRow, ...]:
     """Return the serving replicas. Raises DatabaseError."""
     keys = () if config.cluster is None or not config.cluster.has_key else config.cluster.keys
-    found = read_members(database, *keys)
-    differs = {one.id: text for one, text in drifts(found, keys[0])} if keys else {}
-    same = {newer.id: older.id for older, newer in same_addresses(found)}
+    members = read_members(database, *keys)
+    differs = {replica.id: text for replica, text in drifts(members, keys[0])} if keys else {}
+    same = {newer.id: older.id for older, newer in same_addresses(members)}
     return tuple(
         ReplicaRow(
-            *(one.id, one.address, one.version, utc_text(one.since), one.is_draining, not one.is_known),
-            same_address=same.get(one.id),
-            differs_in=differs.get(one.id),
+            *(
+                replica.id,
+                replica.address,
+                replica.version,
+                utc_text(replica.since),
+                replica.is_draining,
+                not replica.is_known,
+            ),
+            same_address=same.get(replica.id),
+            differs_in=differs.get(replica.id),
         )
-        for one in found
+        for replica in members
     )
 
 
@@ -56,7 +63,7 @@ def server_holders(config: Config) -> dict[str, ReplicaRow]:
     """Return the replicas that run the shared MCP servers, by server. Raises ConfigError and DatabaseError."""
     with closing(open_database(config)) as database:
         holders = dict(_lease_holders(database, alive_replicas(database, config)))
-    leases = {name: lease_name(name, one) for name, one in config.servers.items() if is_shared(one)}
+    leases = {name: lease_name(name, server) for name, server in config.servers.items() if is_shared(server)}
     return {name: holders[lease] for name, lease in leases.items() if lease in holders}
 
 
@@ -79,7 +86,7 @@ def inspect_replicas(config: Config) -> tuple[tuple[ReplicaRow, ...], list[Mista
 def _lease_holders(database: Database, replicas: tuple[ReplicaRow, ...]) -> list[tuple[str, ReplicaRow]]:
     """Return the leases of MCP servers with the replicas that hold them."""
     sql = f"SELECT name, replica FROM leases WHERE name LIKE %s AND until > {database.clock}"  # noqa: S608 - ours
-    alive = {one.id: one for one in replicas}
+    alive = {replica.id: replica for replica in replicas}
     rows = database.read(lambda work: work.execute(sql, (f"{SERVERS}%",)))
     return [(name.removeprefix(SERVERS), alive[id]) for name, id in rows if id in alive]
 
@@ -87,23 +94,25 @@ def _lease_holders(database: Database, replicas: tuple[ReplicaRow, ...]) -> list
 def _mistakes(
     config: Config, replicas: tuple[ReplicaRow, ...], leases: list[tuple[str, ReplicaRow]]
 ) -> Iterator[Mistake]:
-    for one in [one for one in replicas if one.has_other_key][:MAX_MISTAKES]:
-        yield config_mistake(config, other_key(one.id, one.address), SAME_KEY, "error", "cluster.key")
-    for one in [one for one in replicas if one.same_address is not None][:MAX_MISTAKES]:
-        message = f"the replicas {one.same_address} and {one.id} have the same address {one.address}"
+    for replica in [replica for replica in replicas if replica.has_other_key][:MAX_MISTAKES]:
+        yield config_mistake(config, other_key(replica.id, replica.address), SAME_KEY, "error", "cluster.key")
+    for replica in [replica for replica in replicas if replica.same_address is not None][:MAX_MISTAKES]:
+        message = f"the replicas {replica.same_address} and {replica.id} have the same address {replica.address}"
         yield config_mistake(config, message, OWN_ADDRESS, "error", "cluster.address")
-    versions = sorted({one.version for one in replicas if not one.has_other_key})
+    versions = sorted({replica.version for replica in replicas if not replica.has_other_key})
     if len(versions) > 1:
-        which = "; ".join(f"{one.id} at {one.address} has {one.version}" for one in replicas[:MAX_MISTAKES])
+        which = "; ".join(
+            f"{replica.id} at {replica.address} has {replica.version}" for replica in replicas[:MAX_MISTAKES]
+        )
         message = f"the replicas have different versions of OneTool ({', '.join(versions)}): {which}"
         yield config_mistake(config, message, "finish the update: all replicas should have one", "warning", "cluster")
-    for one in [one for one in replicas if one.differs_in][:MAX_MISTAKES]:
-        message = f"replica {one.id} at {one.address} differs from {one.differs_in}"
+    for replica in [replica for replica in replicas if replica.differs_in][:MAX_MISTAKES]:
+        message = f"replica {replica.id} at {replica.address} differs from {replica.differs_in}"
         yield config_mistake(config, message, SAME_FILES, "warning", "cluster")
-    for lease, one in leases:
+    for lease, replica in leases:
         name, digest = parts_of_lease(lease)
         settings = config.servers.get(name)
         if settings is not None and is_shared(settings) and block_digest(settings) != digest:
-            message = f"the server {name} is configured differently on the replica {one.id} at {one.address}"
+            message = f"the server {name} is configured differently on the replica {replica.id} at {replica.address}"
             hint = "give all replicas the same command, args, cwd and names of env: only then they share the server"
             yield config_mistake(config, message, hint, "warning", f"servers.{name}")

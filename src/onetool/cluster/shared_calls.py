@@ -85,7 +85,7 @@ class FailureLine(msgspec.Struct, frozen=True, tag="failure"):
 
 
 class MovedLine(msgspec.Struct, frozen=True, tag="moved"):
-    """This process does not run the server. Nothing has happened."""
+    """The outcome if this process does not run the server. Nothing has happened."""
 
 
 class CallerAnswer(msgspec.Struct, frozen=True, kw_only=True):
@@ -123,15 +123,6 @@ def answer_of(error: ToolFailure) -> CallerAnswer:
     return CallerAnswer(failure=failure_line(error))
 
 
-def value_of(answer: CallerAnswer) -> Any:
-    """Return the caller's answer. Raise the caller's error."""
-    if answer.declined is not None:
-        raise Declined(answer.declined)
-    if answer.failure is not None:
-        raise CannotAsk(answer.lacks, answer.failure.message) if answer.lacks else failure_of(answer.failure)
-    return answer.value
-
-
 class SharedBlock:
     """A content block with the attributes that `conversion` uses, without loading the SDK."""
 
@@ -154,7 +145,7 @@ class SharedResult(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def content(self) -> list[SharedBlock]:
-        return [SharedBlock(one) for one in self.blocks]
+        return [SharedBlock(block) for block in self.blocks]
 
 
 class RemotePeer:
@@ -182,8 +173,8 @@ class SharedCalls:
                 servers = self._app.servers
                 await respond(send, 200, msgspec.json.encode({} if servers is None else servers.shared_states()))
             case ["servers", name] if name.endswith("/call"):
-                asked = _decoded(body, SharedCall)
-                await self._stream(name.removesuffix("/call"), asked, scope[FORWARDED].sender, receive, send)
+                shared = _decoded(body, SharedCall)
+                await self._stream(name.removesuffix("/call"), shared, scope[FORWARDED].sender, receive, send)
             case ["answers", id]:
                 answer, waiting = _decoded(body, CallerAnswer), self._questions.get(id)
                 if waiting is None or waiting.done():
@@ -193,12 +184,12 @@ class SharedCalls:
             case _:
                 raise HttpError(404, "not_found", f"No replica of this version has {scope['path'][:100]!r}.")
 
-    async def _stream(self, server: str, asked: SharedCall, sender: str, receive: Receive, send: Send) -> None:
+    async def _stream(self, server: str, shared: SharedCall, sender: str, receive: Receive, send: Send) -> None:
         """Send lines until the outcome. A caller that disconnects cancels the call."""
         lines: asyncio.Queue[Line | None] = asyncio.Queue()
-        peer = self._peers.setdefault(f"{sender} {asked.peer}", RemotePeer())
-        caller = RemoteCaller(asked, peer, lines, self._questions)
-        call = asyncio.create_task(self._run(server, asked, caller, lines))
+        peer = self._peers.setdefault(f"{sender} {shared.peer}", RemotePeer())
+        caller = RemoteCaller(shared, peer, lines, self._questions)
+        call = asyncio.create_task(self._run(server, shared, caller, lines))
         try:
             with DisconnectWatch(receive):
                 headers = [(b"content-type", LINES), (b"x-content-type-options", b"nosniff")]
@@ -213,37 +204,36 @@ class SharedCalls:
             caller.end()
 
     async def _run(
-        self, server: str, asked: SharedCall, caller: "RemoteCaller", lines: "asyncio.Queue[Line | None]"
+        self, server: str, shared: SharedCall, caller: "RemoteCaller", lines: "asyncio.Queue[Line | None]"
     ) -> None:
         current_caller.set(caller)
         try:
-            if await asyncio.to_thread(self._runs_here, server, asked.block):
-                value = await self._outcome(server, asked, caller)
-                lines.put_nowait(ResultLine(msgspec.Raw(msgspec.json.encode(value))))
-            else:
-                lines.put_nowait(MovedLine())
+            line = MovedLine()
+            if await asyncio.to_thread(self._runs_here, server, shared.block):
+                line = ResultLine(msgspec.Raw(msgspec.json.encode(await self._result(server, shared, caller))))
         except Exception as error:  # noqa: BLE001 - reported to the caller
-            lines.put_nowait(failure_line(error))
+            line = failure_line(error)
+        lines.put_nowait(line)
         lines.put_nowait(None)
 
-    async def _outcome(self, server: str, asked: SharedCall, caller: "RemoteCaller") -> Any:
-        servers, request = self._app.servers, asked.request
+    async def _result(self, server: str, shared: SharedCall, caller: "RemoteCaller") -> Any:
+        servers, request = self._app.servers, shared.request
         if servers is None or servers.proxy(server) is None:
-            raise ToolFailure(f"there is no MCP server {server} any more", reason="source_unavailable")
+            raise ToolFailure(f"the MCP server {server} no longer exists", reason="source_unavailable")
         match request.kind:
             case "connect":
                 return await servers.wait_connected([server], retry=bool(request.args.get("retry")))
             case "reconnect":
                 return await servers.reconnect(server)
             case _:
-                call = UpstreamCall(caller.progress if asked.wants_progress else None)
-                result = await servers.do_here(server, request.name, request, asked.may_repeat, call)
+                call = UpstreamCall(caller.progress if shared.wants_progress else None)
+                result = await servers.do_here(server, request.name, request, shared.may_repeat, call)
                 if request.kind != "tool":
                     return result
                 return SharedResult(
                     is_error=result.is_error,
                     blocks=tuple(
-                        one.model_dump(by_alias=True, mode="json", exclude_none=True) for one in result.content
+                        block.model_dump(by_alias=True, mode="json", exclude_none=True) for block in result.content
                     ),
                     structured_content=result.structured_content,
                     meta=result.meta,
@@ -255,13 +245,13 @@ class RemoteCaller:
 
     def __init__(
         self,
-        asked: SharedCall,
+        shared: SharedCall,
         peer: RemotePeer,
         lines: "asyncio.Queue[Line | None]",
         questions: "dict[str, asyncio.Future[Any]]",
     ) -> None:
         self.peer = peer
-        self._can = asked.can
+        self._can = shared.can
         self._lines = lines
         self._questions = questions
         self._own: list[asyncio.Future[Any]] = []
@@ -280,16 +270,21 @@ class RemoteCaller:
         self._say(ProgressLine(done, total, message))
 
     async def ask(self, question: Question) -> Any:
-        """Ask, on the serving event loop."""
+        """Ask on the serving event loop, and return the caller's answer. Raise the caller's error."""
         id = token_hex(16)
         waiting = self._questions[id] = self._loop.create_future()
         self._own.append(waiting)
-        kind = next(kind for kind, of in QUESTIONS.items() if isinstance(question, of))
+        kind = next(kind for kind, cls in QUESTIONS.items() if isinstance(question, cls))
         self._say(QuestionLine(id, kind, msgspec.to_builtins(question)))
         try:
-            return value_of(await waiting)
+            answer: CallerAnswer = await waiting
         finally:
             del self._questions[id]
+        if answer.declined is not None:
+            raise Declined(answer.declined)
+        if answer.failure is not None:
+            raise CannotAsk(answer.lacks, answer.failure.message) if answer.lacks else failure_of(answer.failure)
+        return answer.value
 
     def end(self) -> None:
         """Cancel all questions: the call is over."""

@@ -34,18 +34,23 @@ class SharedRequests(SharedSessions):
         Any replica can report on a task whose replica is gone. Raise ReplicaGoneError, and JsonRpcError for a call that
         its replica could not finish.
         """
-        holder = self._holder(message)
-        if holder in (None, self._cluster.id) or FORWARDED in scope:
+        params = message.get("params") if isinstance(message, dict) else None
+        if not isinstance(params, dict) or FORWARDED in scope:
+            return False
+        is_task = str(message.get("method")).startswith("tasks/") and isinstance(params.get("taskId"), str)
+        call = None if is_task else self._waiting_call(params)
+        holder = self._cluster.owner_of(params["taskId"]) if is_task else call and call[:ID_DIGITS]
+        if holder in (None, self._cluster.id):
             return False
         try:
             await self._forward(holder, scope, receive, send, id_of(message))
         except ReplicaGoneError as gone:
             if gone.was_answering:
                 raise
-            if str(message.get("method")).startswith("tasks/"):
+            if is_task:
                 return False
             owner = scope.get("principal", LOCAL).owner
-            if (why := await self.tasks.why_failed(self._state(message) or "", owner)) is not None:
+            if (why := await self.tasks.why_failed(call or "", owner)) is not None:
                 raise JsonRpcError(INTERNAL_ERROR, why) from None
             raise
         return True
@@ -58,14 +63,14 @@ class SharedRequests(SharedSessions):
         Notifications of a replica that is gone, or will be soon, continue here. It is unknown which ones the client has
         missed, so all lists are announced as changed.
         """
-        owner = stream_owner(headers.get(LAST_EVENT, b"").decode("latin-1"))
-        if owner is None or owner[0] == self._cluster.id or FORWARDED in scope:
+        owner, dot, event = headers.get(LAST_EVENT, b"").decode("latin-1").partition(".")
+        if not dot or owner == self._cluster.id or FORWARDED in scope:
             return headers
-        replica, is_news = owner
+        is_news = event.startswith("0-")  # the stream of notifications
         try:
-            found = await self._cluster.other(replica)
-            if not (is_news and found.is_draining):
-                await self._forward(replica, scope, receive, send, None)
+            replica = await self._cluster.other(owner)
+            if not (is_news and replica.is_draining):
+                await self._forward(owner, scope, receive, send, None)
                 return None
         except ReplicaGoneError as gone:
             if gone.was_answering or not is_news:
@@ -73,21 +78,11 @@ class SharedRequests(SharedSessions):
         session.announce_changes()
         return {name: value for name, value in headers.items() if name != LAST_EVENT}
 
-    def _holder(self, message: Any) -> str | None:
-        """Return the replica that a stateless request is for; None for any."""
-        params = message.get("params") if isinstance(message, dict) else None
-        if not isinstance(params, dict):
-            return None
-        if str(message.get("method")).startswith("tasks/") and isinstance(id := params.get("taskId"), str):
-            return self._cluster.owner_of(id)
-        state = self._state(message)
-        return None if state is None else state[:ID_DIGITS]
-
-    def _state(self, message: Any) -> str | None:
-        """Return the ID of the waiting call that a request continues."""
-        state = message["params"].get("requestState")
-        found = [verify(key, state) for key in self._state_keys] if isinstance(state, str) else []
-        return next((data.hex()[:CALL_DIGITS] for data in found if data is not None), None)
+    def _waiting_call(self, params: Mapping[str, Any]) -> str | None:
+        """Return the ID of the waiting call that a request continues. It begins with the ID of its replica."""
+        state = params.get("requestState")
+        contents = [verify(key, state) for key in self._state_keys] if isinstance(state, str) else []
+        return next((data.hex()[:CALL_DIGITS] for data in contents if data is not None), None)
 
     async def _forward(self, replica: str, scope: Scope, receive: Receive, send: Send, id: Any) -> None:
         """Forward a request. Raise ReplicaGoneError, unless a stream has begun, where the error is its last event."""
@@ -107,9 +102,3 @@ class SharedRequests(SharedSessions):
             if id is not None:
                 event = b"data: " + encode(error_response(id, JsonRpcError(INTERNAL_ERROR, str(gone)))) + b"\n\n"
             await send({"type": "http.response.body", "body": event})
-
-
-def stream_owner(event_id: str) -> tuple[str, bool] | None:
-    """Return the replica of an event's stream, and whether that is the stream of notifications."""
-    replica, dot, rest = event_id.partition(".")
-    return (replica, rest.startswith("0-")) if dot else None

@@ -81,7 +81,12 @@ class SharedServers(ServerOwners):
     def __init__(self, cluster: "Cluster", app: "App") -> None:
         self._cluster = cluster
         self._app = app
-        self._leases = Leases(cluster.settings.database, cluster.members, SERVERS, self._has_shared)
+        self._leases = Leases(
+            cluster.settings.database,
+            cluster.members,
+            SERVERS,
+            is_needed=lambda: any(map(is_shared, app.config.servers.values())),
+        )
         self._states: dict[str, SharedState] = {}
         self._differing: set[tuple[str, str]] = set()  # servers with holders that have another block for them
         self._ran_in: dict[str, str] = {}  # the last known holders, by lease
@@ -89,7 +94,7 @@ class SharedServers(ServerOwners):
         self._loop: asyncio.AbstractEventLoop | None = None
         self._reading: asyncio.Task[None] | None = None
         self._is_due, self._is_closed = Event(), False
-        self._thread = Thread(target=self._tend, name="onetool-tend", daemon=True)
+        self._thread = Thread(target=self._maintain, name="onetool-tend", daemon=True)
         cluster.routes[SERVERS_PATH] = cluster.routes[ANSWERS_PATH] = SharedCalls(self.runs_here, app)
         app.catalog.share_servers(self)
         cluster.members.on_beat(self._is_due.set)
@@ -126,9 +131,6 @@ class SharedServers(ServerOwners):
     def is_shared(self, settings: ServerSettings) -> bool:
         return is_shared(settings)
 
-    def _has_shared(self) -> bool:
-        return any(map(is_shared, self._app.config.servers.values()))
-
     def is_own(self, server: str) -> bool:
         lease = self._lease(server)
         return lease is not None and self._leases.is_own(lease)
@@ -142,7 +144,7 @@ class SharedServers(ServerOwners):
 
     def _is_stopping(self) -> bool:
         members = self._cluster.members
-        is_draining = any(one.id == members.id and one.is_draining for one in members.alive())
+        is_draining = any(replica.id == members.id and replica.is_draining for replica in members.alive())
         return is_draining or self._is_closed or self._cluster.settings.all_stop()
 
     def release(self, servers: list[str]) -> None:
@@ -160,7 +162,7 @@ class SharedServers(ServerOwners):
         lease = self._lease(server)
         return None if lease is None or self._leases.is_own(lease) else self._states.get(server)
 
-    def _tend(self) -> None:
+    def _maintain(self) -> None:
         """Maintain the servers after each heartbeat, in a thread. Heartbeats in the meantime count as one."""
         while self._is_due.wait() and not self._is_closed:
             self._is_due.clear()
@@ -169,34 +171,36 @@ class SharedServers(ServerOwners):
             try:
                 servers.tend_shared()
                 leases = {name: lease for name in servers.names() if (lease := self._lease(name)) is not None}
-                self._tell_moved(leases)
-                self._compare(leases)
+                self._log_moved(leases)
+                self._compare_blocks(leases)
             except Exception as error:  # noqa: BLE001 - the next attempt may succeed
-                log.error("shared MCP servers were not tended: %s: %s", type(error).__name__, error)
+                log.error("the maintenance of shared MCP servers failed: %s: %s", type(error).__name__, error)
             with suppress(RuntimeError):  # the loop has just closed
                 self._loop.call_soon_threadsafe(self._read_soon)
 
-    def _tell_moved(self, wanted: dict[str, str]) -> None:
+    def _log_moved(self, leases: dict[str, str]) -> None:
         """Log servers that another process ran before. A lease without a holder keeps its last one."""
         holders = self._leases.holders()
-        for server, lease in wanted.items():
+        for server, lease in leases.items():
             before, now = self._ran_in.get(lease), holders.get(lease)
             if now == self._cluster.id and before not in (None, now):
                 log.warning(MOVED, server, before)
-        self._ran_in = {one: held for one in wanted.values() if (held := holders.get(one) or self._ran_in.get(one))}
+        last = {lease: holders.get(lease) or self._ran_in.get(lease) for lease in leases.values()}
+        self._ran_in = {lease: holder for lease, holder in last.items() if holder}
 
-    def _compare(self, wanted: dict[str, str]) -> None:
+    def _compare_blocks(self, leases: dict[str, str]) -> None:
         """Release leases of blocks that the config no longer has, and log replicas with other blocks."""
-        self._leases.release(self._leases.own() - set(wanted.values()))
-        alive = {one.id: one for one in self._cluster.members.alive() if not one.address.startswith(UNIX)}
-        found = {
+        self._leases.release(self._leases.own() - set(leases.values()))
+        members = self._cluster.members.alive()
+        others = {replica.id: replica for replica in members if not replica.address.startswith(UNIX)}
+        differing = {
             (server, holder)
             for lease, holder in self._leases.holders().items()
-            if holder in alive and wanted.get(server := parts_of_lease(lease)[0], lease) != lease
+            if holder in others and leases.get(server := parts_of_lease(lease)[0], lease) != lease
         }
-        for server, holder in sorted(found - self._differing):
-            log.warning(DIFFERS, server, holder, alive[holder].address)
-        self._differing = found
+        for server, holder in sorted(differing - self._differing):
+            log.warning(DIFFERS, server, holder, others[holder].address)
+        self._differing = differing
 
     def _read_soon(self) -> None:
         """Read states, unless a read is pending: the late answer of a slow owner must not replace a newer one."""
@@ -207,11 +211,11 @@ class SharedServers(ServerOwners):
         servers = self._app.servers
         names = [] if servers is None else servers.names()
         holders = {holder for name in names if (holder := self.holder(name)) and not self.is_own(name)}
-        replicas = [one for one in self._cluster.members.alive() if one.id in holders]
-        found = await asyncio.gather(*map(self._states_in, replicas))
+        replicas = [replica for replica in self._cluster.members.alive() if replica.id in holders]
+        answers = await asyncio.gather(*map(self._states_in, replicas))
         self._states = {
             name: state
-            for replica, states in zip(replicas, found, strict=True)
+            for replica, states in zip(replicas, answers, strict=True)
             for name, state in states.items()
             if self.holder(name) == replica.id  # the replica may have another server with this name
         }
@@ -219,8 +223,8 @@ class SharedServers(ServerOwners):
     async def _states_in(self, replica: "Replica") -> dict[str, SharedState]:
         try:
             async with asyncio.timeout(SILENCE_TIMEOUT_S):
-                found = await self._cluster.forwarder.post(replica, STATES_PATH, b"{}", LOCAL)
-                return msgspec.json.decode(found, type=dict[str, SharedState])
+                body = await self._cluster.forwarder.post(replica, STATES_PATH, b"{}", LOCAL)
+                return msgspec.json.decode(body, type=dict[str, SharedState])
         except (HttpError, TimeoutError, msgspec.MsgspecError):
             return {}
 
@@ -237,7 +241,7 @@ class SharedServers(ServerOwners):
                 owner = await self._owner(server, refused, monotonic() - began > HAND_OVER_S)
                 if owner is None:
                     return await here()
-                return await self._do_there(owner, server, request, may_repeat)
+                return await self._send(owner, server, request, may_repeat)
             except NotRunThereError:
                 again = True
             except ReplicaGoneError as error:
@@ -263,10 +267,10 @@ class SharedServers(ServerOwners):
         key: it keeps running, so waiting would not help.
         """
         if (lease := self._lease(server)) is None:
-            raise ToolFailure(f"there is no MCP server {server} any more", reason="source_unavailable")
+            raise ToolFailure(f"the MCP server {server} no longer exists", reason="source_unavailable")
         members, holder = self._cluster.members, self._leases.holder(lease)
         if holder is None or holder == refused or not members.is_alive(holder):
-            goes_on = any(one.id != members.id and not one.is_draining for one in members.alive())
+            goes_on = any(replica.id != members.id and not replica.is_draining for replica in members.alive())
             if goes_on and not is_late and self._is_stopping() and not self._cluster.settings.all_stop():
                 raise NotRunThereError  # another process is about to take it
             holder = await asyncio.to_thread(self._leases.take, lease, refused)
@@ -279,9 +283,9 @@ class SharedServers(ServerOwners):
         self._ran_in[lease] = owner.id
         return owner
 
-    async def _do_there(self, owner: "Replica", server: str, request: ServerRequest, may_repeat: bool) -> Any:
+    async def _send(self, owner: "Replica", server: str, request: ServerRequest, may_repeat: bool) -> Any:
         caller, context = current_caller.get(), current_call.get()
-        asked = SharedCall(
+        call = SharedCall(
             request=request,
             block=parts_of_lease(self._lease(server) or "")[1],
             may_repeat=may_repeat,
@@ -290,7 +294,7 @@ class SharedServers(ServerOwners):
             wants_progress=context is not None and context.progress is not None,
         )
         path, principal = f"{SERVERS_PATH}/{quote(server, safe='')}/call", current_principal.get()
-        body = msgspec.json.encode(asked)
+        body = msgspec.json.encode(call)
         questions: set[asyncio.Task[None]] = set()
         try:
             async with aclosing(self._cluster.forwarder.stream(owner, path, body, principal)) as pieces:
@@ -310,7 +314,7 @@ class SharedServers(ServerOwners):
         """Ask our caller, and send its answer."""
         try:
             if caller is None:
-                raise ToolFailure("nobody is there to be asked")
+                raise ToolFailure("there is no caller to ask")
             data, context = line.question, current_call.get()
             if context is not None and context.environment is not None:
                 data = context.environment.redact(data)  # it goes to the client
@@ -324,7 +328,7 @@ class SharedServers(ServerOwners):
 
 async def _lines(pieces: AsyncIterator[bytes]) -> AsyncIterator[Line]:
     """Yield the lines of a response. Raise ReplicaGoneError if none comes for a while."""
-    kept: list[bytes] = []
+    pending: list[bytes] = []
     while True:
         try:
             async with asyncio.timeout(SILENCE_TIMEOUT_S):
@@ -334,12 +338,12 @@ async def _lines(pieces: AsyncIterator[bytes]) -> AsyncIterator[Line]:
         except TimeoutError:
             raise ReplicaGoneError(was_answering=True) from None
         *whole, rest = piece.split(b"\n")
-        for one in whole:
-            line = b"".join((*kept, one))
-            kept.clear()
+        for part in whole:
+            line = b"".join((*pending, part))
+            pending.clear()
             if line:
                 yield decode_line(line)
-        kept.append(rest)
+        pending.append(rest)
 
 
 def _take(line: Line, caller: "Caller | None") -> None:

@@ -10,7 +10,7 @@ IDs of questions to the client, and of events, begin with the ID of their replic
 import asyncio
 import logging
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, Self
 
 import msgspec
@@ -154,9 +154,9 @@ class SharedSessions:
                 (rest if is_here else cancelled).append(message)
             else:
                 rest.append(message)
-        for owner, found in answers.items():
+        for owner, own in answers.items():
             replica = await self._cluster.other(owner)
-            body = _encoded(SessionNews(session=session.id, messages=found))
+            body = _encoded(SessionNews(session=session.id, messages=own))
             await self._cluster.forwarder.post(replica, PATH, body, session.principal)
         if cancelled:
             await self._tell(SessionNews(session=session.id, messages=cancelled), session)
@@ -201,13 +201,22 @@ class SharedSessions:
 
     async def _changed(self, session: MemorySession, method: str, params: Mapping[str, Any]) -> None:
         """Write the changes made by a request. Raise HttpError (503) if they can't be stored."""
+
+        def change(state: SessionState) -> SessionState:  # which others may have changed
+            if method == "logging/setLevel":
+                return msgspec.structs.replace(state, log_level=params["level"])
+            uris = {*state.watched, params["uri"]}
+            if method == "resources/unsubscribe":
+                uris.discard(params["uri"])
+            return msgspec.structs.replace(state, watched=tuple(sorted(uris)))
+
         try:
             if method == "initialize":
                 state = SessionState(**session.state())
                 await asyncio.to_thread(self._rows.add, session.id, session.principal.owner, state)
                 self._versions[session.id] = 1
                 return
-            row = await asyncio.to_thread(self._rows.change, session.id, _change(method, params))
+            row = await asyncio.to_thread(self._rows.change, session.id, change)
         except DatabaseError as error:
             raise _unavailable(error) from None
         if row is not None:
@@ -243,9 +252,9 @@ class SharedSessions:
     async def renew(self) -> None:
         """Mark the used sessions, and refresh those that others have changed. One replica deletes idle sessions."""
         used = self._sessions.used_since(RENEW_S)
-        found = await asyncio.to_thread(self._rows.touch, [session.id for session in used])
+        versions = await asyncio.to_thread(self._rows.touch, [session.id for session in used])
         for session in used:
-            if found.get(session.id) != self._versions.get(session.id):
+            if versions.get(session.id) != self._versions.get(session.id):
                 await self._refresh(session)
         if self._cluster.members.is_oldest():
             await asyncio.to_thread(self._rows.sweep, self._sessions.idle_s, self._sessions.max_count)
@@ -256,20 +265,6 @@ class SharedSessions:
 def _encoded(news: SessionNews) -> bytes:
     """Encode news. Lone surrogates, which a client may send, are kept."""
     return encode(msgspec.structs.asdict(news))
-
-
-def _change(method: str, params: Mapping[str, Any]) -> Callable[[SessionState], SessionState]:
-    """Return the function that applies a request to the state of a session, which others may have changed."""
-
-    def change(state: SessionState) -> SessionState:
-        if method == "logging/setLevel":
-            return msgspec.structs.replace(state, log_level=params["level"])
-        uris = {*state.watched, params["uri"]}
-        if method == "resources/unsubscribe":
-            uris.discard(params["uri"])
-        return msgspec.structs.replace(state, watched=tuple(sorted(uris)))
-
-    return change
 
 
 def _unavailable(error: DatabaseError) -> HttpError:

@@ -6,6 +6,7 @@ words in braces in migrations. All methods block, may be called from any thread,
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from pathlib import Path
+from time import time
 from typing import Any, Final, Protocol, TypeVar
 
 from onetool.core.errors import OneToolError
@@ -34,21 +35,20 @@ class Transaction(Protocol):
         ...
 
     def lock(self, number: int, timeout: float | None = None) -> None:
-        """Hold one of the locks in `LockNumber` until the transaction ends. Does nothing for SQLite, which allows only
-        one writing transaction.
+        """Hold one of the locks in `LockNumber` until the transaction ends. SQLite allows only one writing transaction,
+        so it needs no locks.
         """
-        ...
 
     def try_lock(self, number: int) -> bool:
-        """Take a lock unless another transaction holds it."""
-        ...
+        """Take a lock unless another transaction holds it. Return whether it is held now."""
+        return True
 
     def allow(self, seconds: int) -> None:
         """Set the time limit for each further statement of this transaction. The default is ten seconds."""
         ...
 
     def notify(self, topic: str, detail: str = "") -> None:
-        """Tell listeners (`Database.on_change`) about a change once it is committed. Not for every call of a tool."""
+        """Notify listeners (`Database.on_change`) of a change once it is committed. Too slow for every tool call."""
         ...
 
 
@@ -63,8 +63,7 @@ class DatabaseLock(Protocol):
         ...
 
     def check(self) -> None:
-        """Raise DatabaseAwayError if the lock was lost together with its connection."""
-        ...
+        """Raise DatabaseAwayError if the lock was lost together with its connection. File locks can't be lost."""
 
     def release(self) -> None:
         """Release the lock. Never raises."""
@@ -77,14 +76,17 @@ class Database(Protocol):
     clock: str
     """SQL for the seconds since 1970, as a float: one clock for all replicas."""
 
-    ahead: float
-    """Seconds that this clock is ahead of the machine's, as last measured. A heartbeat measures it anew."""
+    ahead: float = 0.0
+    """Seconds that this clock is ahead of the machine's. Each heartbeat measures them again."""
 
     dialect: Mapping[str, str]
     """The driver's `name`, and the words in braces that migrations use."""
 
     is_shared: bool
     """Whether other people than this machine's user may read the database: then secrets are encrypted."""
+
+    is_away: bool
+    """Whether the last attempt to reach the database failed."""
 
     def read(self, job: Callable[[Transaction], T], *, snapshot: bool = False) -> T:
         """Run `job` in a read-only transaction. The job may run twice. With `snapshot`, all of its statements see the
@@ -103,17 +105,17 @@ class Database(Protocol):
 
     def now(self) -> float:
         """Return the seconds since 1970 by the database's clock. Never blocks."""
-        ...
+        return time() + self.ahead
 
     def stamp(self) -> Hashable:
         """Return a value that differs after every commit by any process. None if such a value isn't cheap; then use
         `on_change`.
         """
-        ...
+        return None
 
     def peek(self, sql: str, params: Params = ()) -> list[Row]:
-        """Return the rows of one SELECT with the parameters `?1`, `?2` …; only where there are stamps."""
-        ...
+        """Return the rows of one SELECT with the parameters `?1`, `?2` …; none where there are no stamps."""
+        return []
 
     def on_change(self, topic: str, call: Callable[[str], None]) -> Forget:
         """Call a function, in a thread, with the detail of each `notify` of the topic, and with "" when something may
@@ -133,23 +135,17 @@ class Database(Protocol):
         """Describe the process with this name; None if it has certainly ended. Never raises."""
         ...
 
-    @property
-    def is_away(self) -> bool:
-        """True if the last attempt to reach the database failed. Never blocks."""
-        ...
-
     def pool_usage(self) -> dict[str, int]:
         """Return the numbers of open and idle connections and of waiting threads; empty without a pool."""
-        ...
+        return {}
 
     @property
     def has_lost(self) -> bool:
-        """True if earlier content is known to be missing. Raises DatabaseError."""
-        ...
+        """Whether earlier content is known to be missing. PostgreSQL can't tell. Raises DatabaseError."""
+        return False
 
     def settle_loss(self) -> None:
         """Record that missing content was restored, or won't be, so that `onetool check` stops warning."""
-        ...
 
     def describe(self) -> str:
         """Return a name of the database for messages, without its address."""
@@ -157,11 +153,10 @@ class Database(Protocol):
 
     def spare_bytes(self) -> int:
         """Return the bytes on disk that hold no rows: free pages, and the write-ahead log. 0 for PostgreSQL."""
-        ...
+        return 0
 
     def shrink(self) -> None:
-        """Return unused bytes to the system, in small steps. Not for every change."""
-        ...
+        """Return unused bytes to the system, in small steps, as PostgreSQL does by itself. Not for every change."""
 
     def close(self) -> None: ...
 
@@ -234,9 +229,9 @@ class DamagedDatabaseError(DatabaseError):
 class NewerDatabaseError(DatabaseError):
     """The tables were created by a later version of OneTool."""
 
-    def __init__(self, place: str, found: int, known: int) -> None:
+    def __init__(self, place: str, schema: int, known: int) -> None:
         super().__init__(
-            f"{place} was changed by a later version of OneTool (schema {found}; this version knows {known}): "
+            f"{place} was changed by a later version of OneTool (schema {schema}; this version knows {known}): "
             "update OneTool"
         )
 

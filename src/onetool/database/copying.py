@@ -56,7 +56,7 @@ class Table(NamedTuple):
             return []
         marks = ", ".join(_marks(columns) for _ in values)
         where = f"({', '.join(columns)}) IN (VALUES {marks}) ORDER BY {', '.join(self.key)}"
-        return self.select(work, where, [one for value in values for one in value])
+        return self.select(work, where, [value for value in values for value in value])
 
     def insert(self, work: Transaction, rows: Sequence[Row], first_number: int = 0) -> None:
         columns = self.columns
@@ -68,7 +68,7 @@ class Table(NamedTuple):
 
     def is_sound(self, row: Row) -> bool:
         """Return whether all values have the types of their columns: SQLite stores values of any type."""
-        return all(isinstance(one, types) for one, types in zip(row, self.types, strict=True))
+        return all(isinstance(value, types) for value, types in zip(row, self.types, strict=True))
 
     def key_of(self, row: Row) -> Row:
         return tuple(row[self.columns.index(name)] for name in self.key)
@@ -83,16 +83,16 @@ def all_tables() -> list[Table]:
     def describe(work: Transaction, name: str) -> Table:
         columns = work.execute(f"PRAGMA table_info({name})")  # rows: index, name, type, NOT NULL, …, in the key
         references = work.execute(f"PRAGMA foreign_key_list({name})")  # rows: id, index, table, column, …
-        number = next((one[1] for one in columns if one[5] and one[2].lower() == "integer"), None)
-        kept = [one for one in columns if one[1] != number]
+        number = next((column[1] for column in columns if column[5] and column[2].lower() == "integer"), None)
+        own = [column for column in columns if column[1] != number]
         return Table(
             name,
-            columns=tuple(one[1] for one in kept),
-            key=tuple(one[1] for one in sorted(kept, key=lambda one: one[5]) if one[5]),
-            types=tuple(TYPES[one[2].lower()] + (() if one[3] or one[5] else (NoneType,)) for one in kept),
+            columns=tuple(column[1] for column in own),
+            key=tuple(column[1] for column in sorted(own, key=lambda column: column[5]) if column[5]),
+            types=tuple(TYPES[column[2].lower()] + (() if column[3] or column[5] else (NoneType,)) for column in own),
             number=number,
             parent=references[0][2] if references else None,
-            refers_by=tuple(one[3] for one in sorted(references, key=lambda one: one[1])),
+            refers_by=tuple(column[3] for column in sorted(references, key=lambda column: column[1])),
         )
 
     return read_empty(lambda work: [describe(work, name) for name in tables()])
@@ -134,27 +134,27 @@ def _copy_keyed(
     def write(work: Transaction) -> Moved:
         work.allow(MAX_SECONDS)
         sound = [row for row in rows if table.is_sound(row)]
-        if not all(child.is_sound(row) for child, of in zip(children, of_rows, strict=True) for row in of):
+        if not all(child.is_sound(row) for child, own in zip(children, child_rows, strict=True) for row in own):
             sound = []  # their parent row
-        found = {table.key_of(row): row for row in sound}
-        there = {table.key_of(row): row for row in table.select_matching(work, table.key, list(found))}
-        differing = [key for key, row in there.items() if row != found[key]]
-        new = [row for key, row in found.items() if key not in there or (force and key in differing)]
+        by_key = {table.key_of(row): row for row in sound}
+        existing = {table.key_of(row): row for row in table.select_matching(work, table.key, list(by_key))}
+        differing = [key for key, row in existing.items() if row != by_key[key]]
+        new = [row for key, row in by_key.items() if key not in existing or (force and key in differing)]
         if force and differing:
             equal = " AND ".join(f"{name} = %s" for name in table.key)
             work.execute_many(f"DELETE FROM {table.name} WHERE {equal}", differing)  # noqa: S608 - names of ours
         table.insert(work, new)
-        for child, belonging in zip(children, of_rows, strict=True):
-            child.insert(work, belonging if new else [])
+        for child, own in zip(children, child_rows, strict=True):
+            child.insert(work, own if new else [])
         left = [LeftBehind(table.describe(row), DAMAGED) for row in rows if row not in sound]
         same = len(sound) - len(new)
         if not force:
-            left += [LeftBehind(table.describe(found[key]), OTHER, True) for key in differing]
+            left += [LeftBehind(table.describe(by_key[key]), OTHER, True) for key in differing]
             same -= len(differing)
         return Moved(len(new), same, tuple(left))
 
     while True:
-        rows, of_rows = source.read(read, snapshot=True)
+        rows, child_rows = source.read(read, snapshot=True)
         if not rows:
             return
         yield target.write(write, durable=True)
@@ -178,13 +178,13 @@ def _copy_list(source: Database, target: Database, table: Table) -> Iterator[Mov
 
     def write(work: Transaction) -> Moved:
         work.allow(MAX_SECONDS)
-        there = Counter(table.select(work, "at BETWEEN %s AND %s", (rows[-1][place], rows[0][place])))
+        existing = Counter(table.select(work, "at BETWEEN %s AND %s", (rows[-1][place], rows[0][place])))
         new, left = list[Row](), list[LeftBehind]()
         for row in reversed(rows):
             if not table.is_sound(row):
                 left.append(LeftBehind(f"{table.name} at {row[place]}", DAMAGED))
-            elif there[row] > 0:
-                there[row] -= 1
+            elif existing[row] > 0:
+                existing[row] -= 1
             else:
                 new.append(row)
         first = 1

@@ -33,7 +33,7 @@ from onetool.database.connection import (
 from onetool.database.encryption import DamagedSealError, Seal, Signature
 
 Version = Hashable
-"""A value that differs after every change of a document; None if there is none."""
+"""A value that differs after every change of a document; None if the document doesn't exist."""
 
 Following = Literal["at once", "later", "never"]
 """When to start following the changes of a document: with the first read, with the second, or never."""
@@ -112,12 +112,12 @@ class Documents:
 
     @property
     def is_shared(self) -> bool:
-        """True if several machines share the documents."""
+        """Whether several machines share the documents."""
         return self._database.is_shared
 
     @property
     def is_away(self) -> bool:
-        """True if documents may have changed without notice. Never blocks."""
+        """Whether documents may have changed without notice. Never blocks."""
         return self._follower.is_away()
 
     @property
@@ -134,33 +134,33 @@ class Documents:
         """
         if self._follow == "never":
             return self._row(key).version
-        found = self._follower.current((self._kind, key))
-        return Unknown() if found is None or found.error else found.document.version
+        cached = self._follower.current((self._kind, key))
+        return Unknown() if cached is None or cached.error else cached.document.version
 
     def load(self, key: str) -> StoredDocument:
         """Return a document; if the database is unavailable, the cached one."""
         if self._follow == "never":
             return self.load_now(key)
-        found = self._follower.load((self._kind, key), self._follow == "at once")
-        return found._replace(body=self.unsealed(key, found.body))
+        document = self._follower.load((self._kind, key), self._follow == "at once")
+        return document._replace(body=self.unsealed(key, document.body))
 
     def read(self, key: str) -> bytes | None:
         return self.load(key).body
 
     def load_now(self, key: str) -> StoredDocument:
         """Read a document from the database, bypassing the cache."""
-        found = self._row(key)
-        if self._follow != "never" and found.version is not None:
-            self._follower.set((self._kind, key), found)
-        return found._replace(body=self.unsealed(key, found.body))
+        document = self._row(key)
+        if self._follow != "never" and document.version is not None:
+            self._follower.set((self._kind, key), document)
+        return document._replace(body=self.unsealed(key, document.body))
 
     def write(self, key: str, body: bytes) -> Version:
         """Replace a document unconditionally."""
-        kept = self.sealed(key, body)
+        sealed = self.sealed(key, body)
         version = self._database.write(
-            lambda work: write_row(work, self._kind, key, kept, self._database.clock), durable=self._durable
+            lambda work: write_row(work, self._kind, key, sealed, self._database.clock), durable=self._durable
         )
-        self._follower.set((self._kind, key), StoredDocument(version, kept))
+        self._follower.set((self._kind, key), StoredDocument(version, sealed))
         return version
 
     def delete(self, key: str) -> bool:
@@ -168,13 +168,13 @@ class Documents:
 
         def job(work: Transaction) -> bool:
             work.execute("DELETE FROM documents WHERE kind = %s AND key = %s", (self._kind, key))
-            is_gone = work.row_count > 0
+            is_deleted = work.row_count > 0
             work.notify(TOPIC, f"{self._kind} {key}")
-            return is_gone
+            return is_deleted
 
-        was_there = self._database.write(job, durable=self._durable)
+        existed = self._database.write(job, durable=self._durable)
         self._follower.set((self._kind, key), StoredDocument(None, None))
-        return was_there
+        return existed
 
     def keys(self) -> list[str]:
         sql = "SELECT key FROM documents WHERE kind = %s ORDER BY key"

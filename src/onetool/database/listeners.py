@@ -21,16 +21,17 @@ class Listeners:
         key = object()
         with self._lock:
             self._calls = {**self._calls, key: (topic, call)}
-        return lambda: self._remove(key)
 
-    def _remove(self, key: object) -> None:
-        with self._lock:
-            self._calls = {one: call for one, call in self._calls.items() if one is not key}
+        def forget() -> None:
+            with self._lock:
+                self._calls = {other: entry for other, entry in self._calls.items() if other is not key}
+
+        return forget
 
     def tell(self, topic: str | None, detail: str = "") -> None:
         """Call the functions of a topic, or all of them. Continue if one fails."""
-        for wanted, call in self._calls.values():
-            if topic is None or wanted == topic:
+        for own, call in self._calls.values():
+            if topic is None or own == topic:
                 try:
                     call(detail)
                 except Exception as error:  # noqa: BLE001 - it may be any code

@@ -51,7 +51,7 @@ def migrations() -> Iterator[Migration]:
 
 
 def tables() -> list[str]:
-    return ["onetool_migrations", *(name for one in migrations() for name in _CREATED.findall(one.sql))]
+    return ["onetool_migrations", *(name for migration in migrations() for name in _CREATED.findall(migration.sql))]
 
 
 # PostgreSQL
@@ -86,7 +86,11 @@ def missing(database: Database) -> list[str]:
     numbers = {number for (number,) in done}
     if (newest := max(numbers, default=0)) > NEWEST:
         raise NewerDatabaseError(database.describe(), newest, NEWEST)
-    return [one.name for one in migrations() if one.number not in numbers] if len(numbers) < NEWEST else []
+    return (
+        [migration.name for migration in migrations() if migration.number not in numbers]
+        if len(numbers) < NEWEST
+        else []
+    )
 
 
 # SQLite
@@ -119,10 +123,10 @@ def _run(work: Transaction, database: Database, *, is_postgres: bool) -> list[st
     done = {number for (number,) in work.execute("SELECT number FROM onetool_migrations")}
     insert = f"INSERT INTO onetool_migrations (number, name, at) VALUES (%s, %s, {database.clock})"  # noqa: S608 - ours
     names: list[str] = []
-    for one in migrations():
-        if one.number not in done:
-            for statement in one.statements(database.dialect, is_postgres):
+    for migration in migrations():
+        if migration.number not in done:
+            for statement in migration.statements(database.dialect, is_postgres):
                 work.execute(statement)
-            work.execute(insert, (one.number, one.name))
-            names.append(one.name)
+            work.execute(insert, (migration.number, migration.name))
+            names.append(migration.name)
     return names

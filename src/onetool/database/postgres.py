@@ -10,6 +10,7 @@ listeners are also called every second.
 
 import atexit
 import logging
+import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -26,8 +27,10 @@ from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
 
 from onetool.database.connection import (
     ChangeUnknownError,
+    Database,
     DatabaseAwayError,
     DatabaseError,
+    DatabaseLock,
     Forget,
     Job,
     Params,
@@ -35,7 +38,6 @@ from onetool.database.connection import (
     Transaction,
 )
 from onetool.database.listeners import Listeners
-from onetool.database.postgres_errors import FULL, away_error, first_line, is_full, is_lost
 
 log = logging.getLogger("onetool.database")
 logging.getLogger("psycopg.pool").setLevel(logging.ERROR)  # the breaker logs once, the pool at each attempt
@@ -53,6 +55,7 @@ LOOK_S = 0.5  # between two such checks
 PROBE_S = 0.5  # between two attempts to reach an unavailable database
 HOLDER_S = 60  # how long an unresponsive process may hold a lock
 CHANNEL = "onetool"  # for NOTIFY
+FULL = "the database has no free connection"
 EVERY_S = 1.0  # between two calls of all listeners
 
 Pool = ConnectionPool[psycopg.Connection[Row]]
@@ -77,7 +80,7 @@ _OPTIONS: dict[str, Any] = {
 }
 
 
-class Postgres:
+class Postgres(Database):
     """A database with a connection string. Connects on first use.
 
     `prepare` is called once, on the first connection, and creates or checks the tables.
@@ -87,8 +90,6 @@ class Postgres:
     clock = "pg_catalog.date_part('epoch', pg_catalog.clock_timestamp())"
     is_shared = True
     dialect: Mapping[str, str] = DIALECT
-    has_lost = False
-    ahead = 0.0
 
     def __init__(
         self,
@@ -129,26 +130,8 @@ class Postgres:
     def write(self, job: Job[T], *, durable: bool = False, max_wait: float | None = None, apart: bool = False) -> T:
         return self._run(job, max_wait, apart=apart)
 
-    def now(self) -> float:
-        return time() + self.ahead
-
-    def stamp(self) -> None:
-        return None
-
-    def peek(self, sql: str, params: Params = ()) -> list[Row]:
-        raise NotImplementedError("there are no stamps")
-
     def describe(self) -> str:
         return "the database"
-
-    def settle_loss(self) -> None:
-        """Do nothing: PostgreSQL can't tell whether content is missing."""
-
-    def spare_bytes(self) -> int:
-        return 0
-
-    def shrink(self) -> None:
-        """Do nothing: PostgreSQL does this itself."""
 
     def on_change(self, topic: str, call: Callable[[str], None]) -> Forget:
         with self._lock:
@@ -169,12 +152,9 @@ class Postgres:
     def pool_usage(self) -> dict[str, int]:
         if (pool := self._pool) is None:
             return {}
-        found = pool.get_stats()
-        return {
-            "open": found.get("pool_size", 0),
-            "idle": found.get("pool_available", 0),
-            "waiting": found.get("requests_waiting", 0),
-        }
+        names = {"open": "pool_size", "idle": "pool_available", "waiting": "requests_waiting"}
+        stats = pool.get_stats()
+        return {name: stats.get(key, 0) for name, key in names.items()}
 
     def close(self) -> None:
         self._closed.set()
@@ -211,7 +191,7 @@ class Postgres:
             self._open_breaker(lost.error)
             raise self._away() from lost.error
         except psycopg.Error as error:
-            raise DatabaseError(f"the database refused this: {first_line(error)}") from error
+            raise DatabaseError(f"the database refused the statement: {first_line(error)}") from error
 
     def _run_once(self, job: Callable[[Transaction], T], max_wait: float | None, apart: bool) -> T:
         pool = self._open_pool()
@@ -271,8 +251,8 @@ class Postgres:
                 limits = "set_config('statement_timeout', %(ms)s, false), "
                 limits += "set_config('idle_in_transaction_session_timeout', %(ms)s, false)"
                 sql = f"SELECT {self.clock}, {limits}"
-                found = connection.execute(sql.encode(), {"ms": str(STATEMENT_MS)}).fetchall()
-                self.ahead = found[0][0] - (began + time()) / 2
+                rows = connection.execute(sql.encode(), {"ms": str(STATEMENT_MS)}).fetchall()
+                self.ahead = rows[0][0] - (began + time()) / 2
         except psycopg.Error as error:
             if connection is not None:
                 connection.close()
@@ -330,13 +310,13 @@ class Postgres:
 def is_url(url: str) -> bool:
     """Return whether an address is valid. The reason is left out, because psycopg's messages quote the address."""
     try:
-        found = conninfo_to_dict(url)
+        host = conninfo_to_dict(url).get("host")
     except psycopg.Error:
         return False
-    return "@" not in str(found.get("host") or "")  # else part of a password would be taken for the host, and shown
+    return "@" not in str(host or "")  # else part of a password would be taken for the host, and shown
 
 
-class PostgresTransaction:
+class PostgresTransaction(Transaction):
     """A transaction, which records the deadline of its current statement in `running`."""
 
     def __init__(
@@ -372,7 +352,7 @@ class PostgresTransaction:
         return self._cursor.rowcount
 
     def _begin(self) -> None:
-        """Begin a transaction if statements run apart, for effects that last until its end."""
+        """Begin a transaction if statements run apart: locks and settings last until its end."""
         if self._connection.info.transaction_status == pq.TransactionStatus.IDLE and self._connection.autocommit:
             self.execute("BEGIN")
 
@@ -390,7 +370,7 @@ class PostgresTransaction:
         self._cursor.execute("SELECT pg_notify(%s, %s)", (CHANNEL, f"{topic} {detail}"))
 
 
-class PostgresLock:
+class PostgresLock(DatabaseLock):
     """An advisory lock in its own transaction, so that it works behind a pooler, too.
 
     A process that is unresponsive for `HOLDER_S` loses the lock, and `check` raises.
@@ -468,8 +448,8 @@ class NotifiedListeners(Listeners):
                     look_at = monotonic() + EVERY_S
                     while not self._closed.is_set():
                         # Take all notifications: the rest of a packet would be lost.
-                        for found in connection.notifies(timeout=max(0.0, look_at - monotonic()), stop_after=1):
-                            topic, _, detail = found.payload.partition(" ")
+                        for notice in connection.notifies(timeout=max(0.0, look_at - monotonic()), stop_after=1):
+                            topic, _, detail = notice.payload.partition(" ")
                             self.tell(topic, detail)
                         if monotonic() >= look_at:
                             look_at = monotonic() + EVERY_S
@@ -485,6 +465,30 @@ class NotifiedListeners(Listeners):
 class _LostConnection(Exception):  # noqa: N818 - control flow: the caller decides what it means
     def __init__(self, error: psycopg.Error) -> None:
         self.error = error
+
+
+# Errors
+
+
+def is_lost(connection: "psycopg.Connection[Row]", error: psycopg.Error) -> bool:
+    """Return whether the connection, not the statement, failed."""
+    # 57P01 to 57P03: the server is shutting down, has crashed, or is starting.
+    return connection.broken or connection.closed or (error.sqlstate or "").startswith("57P0")
+
+
+def is_full(error: Exception) -> bool:
+    """Return whether the server has no free connections. This error has no code."""
+    return re.search("too many clients|too many connections|connection slots", str(error)) is not None
+
+
+def away_error(error: Exception) -> DatabaseAwayError:
+    return DatabaseAwayError(first_line(error), **({"message": FULL} if is_full(error) else {}))
+
+
+def first_line(error: Exception) -> str:
+    """Return the first line of a PostgreSQL error, without passwords in addresses."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[0][:300] if lines else type(error).__name__
 
 
 def _break(connection: psycopg.Connection[Any]) -> None:

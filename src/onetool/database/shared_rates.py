@@ -51,7 +51,7 @@ class WindowCount(NamedTuple):
 class _Full(NamedTuple):
     """A full window: its size, and the earliest time when a place is free."""
 
-    most: int
+    limit: int
     until: float
 
 
@@ -70,60 +70,60 @@ class SharedWindows:
         self._sweep_at = monotonic()
         self._threads: ThreadPoolExecutor | None = None
 
-    def take(self, name: str, most: int, seconds: float, *, counts: bool = True) -> WindowCount:
+    def take(self, name: str, limit: int, seconds: float, *, counts: bool = True) -> WindowCount:
         """Count one event, unless the window is full. Without `counts`, only check."""
         key = f"{name} in {seconds:g} s"
-        if (refused := self._refused(key, most)) is not None:
+        if (refused := self._refused(key, limit)) is not None:
             return refused
         if (database := self._database) is not None and monotonic() >= self._alone_until:
             try:
-                found = database.write(
-                    lambda work: _count(work, database.clock, key, most, seconds, counts), max_wait=CALL_WAIT_S
+                counted = database.write(
+                    lambda work: _count(work, database.clock, key, limit, seconds, counts), max_wait=CALL_WAIT_S
                 )
             except DatabaseError as error:
                 self._count_alone(error)
             else:
-                if found.wait is not None:
+                if counted.wait is not None:
                     with self._lock:
                         if len(self._full) >= MAX_OWN:
                             self._full.clear()
-                        self._full[key] = _Full(most, monotonic() + found.wait)
+                        self._full[key] = _Full(limit, monotonic() + counted.wait)
                 elif counts:
                     self._take_own(key, math.inf, seconds)
                 self._sweep(database)
-                return found
-        return self._take_share(key, most, seconds, counts)
+                return counted
+        return self._take_share(key, limit, seconds, counts)
 
-    async def take_async(self, name: str, most: int, seconds: float) -> WindowCount:
+    async def take_async(self, name: str, limit: int, seconds: float) -> WindowCount:
         """Count like `take`, on an event loop. A slow database counts as unavailable."""
         key = f"{name} in {seconds:g} s"
-        if (refused := self._refused(key, most)) is not None:
+        if (refused := self._refused(key, limit)) is not None:
             return refused
         if self._database is not None and monotonic() >= self._alone_until and not self._database.is_away:
             with self._lock:
                 if self._threads is None:
                     self._threads = ThreadPoolExecutor(THREADS, "onetool-rates")
-            work = asyncio.get_running_loop().run_in_executor(self._threads, self.take, name, most, seconds)
+            work = asyncio.get_running_loop().run_in_executor(self._threads, self.take, name, limit, seconds)
             try:
                 return await asyncio.wait_for(asyncio.shield(work), ANSWER_S)
             except TimeoutError:
                 work.add_done_callback(lambda done: done.cancelled() or done.exception())  # retrieves the exception
                 self._count_alone(None)
-        return self._take_share(key, most, seconds, True)
+        return self._take_share(key, limit, seconds, True)
 
     # Without the database
 
-    def _refused(self, key: str, most: int) -> WindowCount | None:
+    def _refused(self, key: str, limit: int) -> WindowCount | None:
         """Return the count of a window cached as full, unless the limit is now larger."""
         full = self._full.get(key)
-        if full is None or most > full.most or (wait := full.until - monotonic()) <= 0:
+        if full is None or limit > full.limit or (wait := full.until - monotonic()) <= 0:
             return None
-        return WindowCount(wait, full.most, wait)
+        return WindowCount(wait, full.limit, wait)
 
-    def _take_share(self, key: str, most: int, seconds: float, counts: bool) -> WindowCount:
-        return self._take_own(key, max(1, most // max(1, self._replicas())), seconds, counts=counts)
+    def _take_share(self, key: str, limit: int, seconds: float, counts: bool) -> WindowCount:
+        return self._take_own(key, max(1, limit // max(1, self._replicas())), seconds, counts=counts)
 
-    def _take_own(self, key: str, most: float, seconds: float, *, counts: bool = True) -> WindowCount:
+    def _take_own(self, key: str, limit: float, seconds: float, *, counts: bool = True) -> WindowCount:
         with self._lock:
             window = self._own.get(key)
             if window is None:
@@ -132,7 +132,7 @@ class SharedWindows:
                     self._own.popitem(last=False)
             self._own.move_to_end(key)
             now = monotonic()
-            wait = window.take(now, most) if counts else window.wait_for(now, most)
+            wait = window.take(now, limit) if counts else window.wait_for(now, limit)
             return WindowCount(wait, window.count, window.next_free(now))
 
     def _count_alone(self, error: DatabaseError | None) -> None:
@@ -153,7 +153,7 @@ class SharedWindows:
             log.debug("old rates are not deleted: %s", error)
 
 
-def _count(work: Transaction, clock: str, key: str, most: int, seconds: float, counts: bool) -> WindowCount:
+def _count(work: Transaction, clock: str, key: str, limit: int, seconds: float, counts: bool) -> WindowCount:
     parts, now = work.execute(_LOCK.format(clock=clock), (key,))[0]
     counted: list[tuple[int, int]] = []
     with suppress(msgspec.MsgspecError):
@@ -161,7 +161,7 @@ def _count(work: Transaction, clock: str, key: str, most: int, seconds: float, c
     # Ignore invalid parts, so that a damaged row does not lock anyone out.
     last = int(now / (seconds / PARTS)) + 1
     window = RateWindow(seconds, [(part, count) for part, count in counted if part <= last and count > 0])
-    wait = window.take(now, most) if counts else window.wait_for(now, most)
+    wait = window.take(now, limit) if counts else window.wait_for(now, limit)
     if counts and wait is None:
         sql = "UPDATE rates SET parts = %s, until = %s WHERE name = %s"
         work.execute(sql, (msgspec.json.encode(window.parts).decode(), now + 2 * seconds, key))

@@ -26,6 +26,7 @@ from onetool.database.connection import (
     BUSY_S,
     NEWEST,
     DamagedDatabaseError,
+    Database,
     DatabaseAwayError,
     DatabaseError,
     Forget,
@@ -81,7 +82,7 @@ AND NOT count(*) FILTER (WHERE type NOT IN ('table', 'index') OR sql LIKE 'CREAT
 FULL_SYNC, USUAL_SYNC = "PRAGMA synchronous = FULL", "PRAGMA synchronous = NORMAL"
 
 
-class SqliteTransaction:
+class SqliteTransaction(Transaction):
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
         self._cursor = connection.cursor()
@@ -97,12 +98,6 @@ class SqliteTransaction:
     def row_count(self) -> int:
         return self._cursor.rowcount
 
-    def lock(self, number: int, timeout: float | None = None) -> None:
-        pass
-
-    def try_lock(self, number: int) -> bool:
-        return True
-
     def allow(self, seconds: int) -> None:
         deadline = time.monotonic() + seconds
         self._connection.set_progress_handler(lambda: time.monotonic() > deadline, 100_000)
@@ -111,7 +106,7 @@ class SqliteTransaction:
         self.notices.append((topic, detail))
 
 
-class SqliteDatabase:
+class SqliteDatabase(Database):
     """A SQLite database.
 
     Connections are opened on demand and reused. Connections of one process share state about the log, so if the log was
@@ -120,12 +115,11 @@ class SqliteDatabase:
 
     clock = "unix_time()"  # SQLite's own clock has only milliseconds, too coarse for the order of rows
     is_away = is_shared = False
-    ahead = 0.0
     dialect: Mapping[str, str] = DIALECT
     vfs: str | None = None  # SQLite's VFS; None: the default
 
     def __init__(self, file: Path, *, makes_folder: bool = False, is_source: bool = False) -> None:
-        """Open a file. A damaged file is set aside unless it `is_source` of a copy: it may be the only backup."""
+        """Open a file. A damaged file is set aside, except for the source of a copy: it may be the only backup."""
         self.file, self._name = file, str(file)
         self._makes_folder = makes_folder
         self._is_source = is_source
@@ -168,8 +162,8 @@ class SqliteDatabase:
             return []
         with self._lock:
             try:  # no context manager, for speed: called for every request
-                if (found := FileIds.of(self._name)) != self._files:
-                    self._close_replaced(found)
+                if (current := FileIds.of(self._name)) != self._files:
+                    self._close_replaced(current)
                 if isinstance(self._watching, _ImmutableConnection) and self._opened_at != change_times(self.file):
                     self._watching.close()  # it would not see changes, which are possible if the folder is writable
                     self._watching = None
@@ -204,17 +198,14 @@ class SqliteDatabase:
         """Raise DatabaseError if the file exists and can't be read."""
         self.read(lambda work: work.execute("SELECT max(number) FROM onetool_migrations"))
 
-    def pool_usage(self) -> dict[str, int]:
-        return {}
-
     @property
     def has_lost(self) -> bool:
-        """Return whether this file replaces a lost one, or lacks state of the previous version."""
+        """Whether this file replaces a lost one, or lacks state of the previous version."""
         return self.is_incomplete or self.loss != "none"
 
     @property
     def loss(self) -> Loss:
-        """Return whether this file replaces a lost one. A loss is settled by a backup, by new tokens, or by hand."""
+        """Whether this file replaces a lost one. A backup, new tokens or `settle_loss` settle the loss."""
         sql = "SELECT max(value) FROM counters WHERE name = 'damaged'"
         [(value,)] = self.read(lambda work: work.execute(sql))
         if value is None and not self.set_aside_files():  # the row may be missing because the disk was full
@@ -229,20 +220,17 @@ class SqliteDatabase:
 
     def set_aside_files(self) -> list[str]:
         """Return the names of the damaged files that were set aside, without logs."""
-        found = self.file.parent.glob(f"{self.file.name}.damaged-*")
-        return sorted(one.name for one in found if not one.name.endswith(SQLITE_ENDS))
+        files = self.file.parent.glob(f"{self.file.name}.damaged-*")
+        return sorted(file.name for file in files if not file.name.endswith(SQLITE_ENDS))
 
     @property
     def size(self) -> int:
-        """Return the size of the file and its log in bytes."""
-        return sum(one.stat().st_size for one in (self.file, Path(f"{self.file}-wal")) if one.exists())
+        """The size of the file and its log in bytes."""
+        return sum(path.stat().st_size for path in (self.file, Path(f"{self.file}-wal")) if path.exists())
 
     @property
     def is_read_only(self) -> bool:
-        return any(one.exists() and not can_write(one) for one in (self.file, self.file.parent))
-
-    def now(self) -> float:
-        return time.time() + self.ahead
+        return any(path.exists() and not can_write(path) for path in (self.file, self.file.parent))
 
     def describe(self) -> str:
         return str(self.file)
@@ -319,8 +307,8 @@ class SqliteDatabase:
         while True:
             try:
                 with self._lock:
-                    if (found := FileIds.of(self._name)) != self._files:
-                        self._close_replaced(found)
+                    if (current := FileIds.of(self._name)) != self._files:
+                        self._close_replaced(current)
                     connection = self._idle.pop() if self._idle else self._open()
                     self._taken += 1
                     return connection
@@ -329,7 +317,7 @@ class SqliteDatabase:
                     raise
             time.sleep(RETRY_S)
 
-    def _close_replaced(self, found: FileIds | None) -> None:
+    def _close_replaced(self, current: FileIds | None) -> None:
         """Close all connections if the file or its log was replaced, or has another owner or mode, which is checked
         when it is reopened.
 
@@ -340,12 +328,12 @@ class SqliteDatabase:
             return
         if self._taken:
             raise ReplacedDatabaseError(message=f"{self.file} or its log was replaced")
-        before = self._files
+        old = self._files
         self._close_connections(is_replaced=True)
-        if found is None or found.is_empty:
+        if current is None or current.is_empty:
             if self.file.parent.is_dir():
                 self._set_aside()
-        elif found.file != before.file and found.log is not None and found.log == before.log:  # the log of the old file
+        elif current.file != old.file and current.log is not None and current.log == old.log:  # the log of the old file
             for suffix in ("-wal", "-shm"):
                 Path(f"{self.file}{suffix}").unlink(missing_ok=True)
 
@@ -438,9 +426,9 @@ class SqliteDatabase:
 
     def _translated(self, error: sqlite3.Error | OSError) -> DatabaseError:
         """Convert an error of SQLite or the system to a DatabaseError that may be shown to callers."""
-        found = self._damaged(str(error)) if is_damage(error) else as_database_error(error, self.file)
-        hide_folder(found, self.file)
-        return found
+        translated = self._damaged(str(error)) if is_damage(error) else as_database_error(error, self.file)
+        hide_folder(translated, self.file)
+        return translated
 
     def _damaged(self, why: str) -> DatabaseError:
         """Set a damaged file aside and return the error that reports this."""
@@ -457,7 +445,7 @@ class SqliteDatabase:
         return DamagedDatabaseError(f"{self.file} is damaged ({why}); {outcome}")
 
     def _set_aside(self) -> bool:
-        """Rename the rest of a damaged or lost file, and create an empty one that records the loss.
+        """Rename what remains of a damaged or lost file, and create an empty file that records the loss.
 
         Return False if no file is damaged. Raises OSError, DatabaseError.
         """
@@ -469,8 +457,8 @@ class SqliteDatabase:
                 with suppress(FileNotFoundError):
                     os.rename(f"{self.file}{suffix}", f"{aside}{suffix}")
             sync_folder(self.file.parent)
-            what = f"is damaged, and is called {aside.name} now" if aside.exists() else "was deleted"
-            log.error("%s %s; an empty one takes its place (fix: %s)", self.file, what, RESTORE_FIX)
+            event = f"is damaged and was renamed to {aside.name}" if aside.exists() else "was deleted"
+            log.error("%s %s; an empty file replaces it (fix: %s)", self.file, event, RESTORE_FIX)
             with closing(SqliteDatabase(self.file)) as fresh:
                 fresh.write(lambda work: work.execute("INSERT INTO counters VALUES ('damaged', 1)"), durable=True)
             return True
@@ -488,7 +476,7 @@ _empty: Final = threading.local()
 
 
 def read_empty(job: Callable[[Transaction], T]) -> T:
-    """Run a job on empty tables, in place of a file that does not exist yet."""
+    """Run a job on empty tables, for a file that does not exist yet."""
     from onetool.database.migrations import migrate_connection
 
     connection: sqlite3.Connection | None = getattr(_empty, "connection", None)

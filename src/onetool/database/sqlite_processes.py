@@ -8,17 +8,23 @@ import time
 from collections.abc import Callable, Hashable
 from contextlib import closing, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from onetool.core import flock
 from onetool.core.os_files import HAS_OWNERS, SQLITE_ENDS, private
 from onetool.core.state_folders import make_home
-from onetool.database.connection import BUSY_S, NEWEST, DatabaseError, Forget, StorageError, UnsafeDatabaseError
+from onetool.database.connection import (
+    BUSY_S,
+    NEWEST,
+    DatabaseError,
+    DatabaseLock,
+    Forget,
+    StorageError,
+    UnsafeDatabaseError,
+)
 from onetool.database.listeners import Listeners
+from onetool.database.percentiles import SpreadAggregate
 from onetool.database.sqlite_errors import hide_folder, is_damage, system_fix
-
-if TYPE_CHECKING:
-    from onetool.database.percentiles import SpreadAggregate
 
 POLL_S = 1.0  # between two polls for changes by other processes
 
@@ -34,32 +40,34 @@ class FileIds(NamedTuple):
     @classmethod
     def of(cls, file: str) -> "FileIds | None":
         try:
-            found = os.lstat(file)
+            status = os.lstat(file)
         except (FileNotFoundError, NotADirectoryError):
             return None
-        own, is_empty = (found.st_dev, found.st_ino), not found.st_size
+        own, access, is_empty = (status.st_dev, status.st_ino), (status.st_mode, status.st_uid), not status.st_size
         try:
             log = os.lstat(f"{file}-wal")
         except FileNotFoundError:
-            return cls(own, None, (found.st_mode, found.st_uid), is_empty)
-        return cls(own, (log.st_dev, log.st_ino), (found.st_mode, found.st_uid, log.st_mode, log.st_uid), is_empty)
+            return cls(own, None, access, is_empty)
+        return cls(own, (log.st_dev, log.st_ino), (*access, log.st_mode, log.st_uid), is_empty)
 
 
 def require_own_file(file: Path) -> None:
     """Raise UnsafeDatabaseError if other users could have written the file or one that SQLite reads with it."""
-    for one in (str(file), *(f"{file}{end}" for end in SQLITE_ENDS)):
+    for path in (str(file), *(f"{file}{suffix}" for suffix in SQLITE_ENDS)):
         try:
-            found = os.lstat(one)
+            status = os.lstat(path)
         except (FileNotFoundError, NotADirectoryError):
             continue
-        if not stat.S_ISREG(found.st_mode):
-            what = "a symbolic link" if stat.S_ISLNK(found.st_mode) else "not a regular file"
-            raise UnsafeDatabaseError(f"{one} is not used: it is {what} (fix: remove it, or set ONETOOL_HOME)")
-        if HAS_OWNERS and found.st_uid != os.geteuid():
+        if not stat.S_ISREG(status.st_mode):
+            kind = "a symbolic link" if stat.S_ISLNK(status.st_mode) else "not a regular file"
+            why = f"it is {kind} (fix: remove it, or set ONETOOL_HOME)"
+        elif HAS_OWNERS and status.st_uid != os.geteuid():
             why = "it belongs to another user (fix: chown it, or set ONETOOL_HOME)"
-            raise UnsafeDatabaseError(f"{one} is not used: {why}")
-        if HAS_OWNERS and found.st_mode & 0o022:
-            raise UnsafeDatabaseError(f"{one} is not used: other users can write it (fix: chmod 600 {one})")
+        elif HAS_OWNERS and status.st_mode & 0o022:
+            why = f"other users can write it (fix: chmod 600 {path})"
+        else:
+            continue
+        raise UnsafeDatabaseError(f"{path} is not used: {why}")
 
 
 def is_damaged(file: Path) -> bool:
@@ -87,7 +95,7 @@ def can_write(path: Path) -> bool:
     return os.access(path, os.W_OK, effective_ids=os.access in os.supports_effective_ids)
 
 
-class SqliteLock:
+class SqliteLock(DatabaseLock):
     """A lock file next to the database, one for each name. It is never deleted: a new file would be another lock."""
 
     def __init__(self, database: Path, name: str) -> None:
@@ -106,13 +114,10 @@ class SqliteLock:
                 else:
                     os.close(file)
             except OSError as error:
-                found = StorageError(f"{self._path} can't be locked: {error.strerror or error}{system_fix(error)}")
-                hide_folder(found, self._path)
-                raise found from error
+                failure = StorageError(f"{self._path} can't be locked: {error.strerror or error}{system_fix(error)}")
+                hide_folder(failure, self._path)
+                raise failure from error
         return self._file is not None
-
-    def check(self) -> None:
-        """Do nothing: file locks can't be lost."""
 
     def release(self) -> None:
         file, self._file = self._file, None
@@ -141,7 +146,7 @@ class PollingListeners(Listeners):
     """Listeners that are called immediately for changes by this process. A thread polls for changes by others."""
 
     def __init__(self, stamp: Callable[[], Hashable]) -> None:
-        """Start with a `stamp` function, which returns another value after every change."""
+        """Take a function whose result differs after every change."""
         super().__init__()
         self._stamp = stamp
         self._thread: threading.Thread | None = None
@@ -179,17 +184,11 @@ def use_log(connection: sqlite3.Connection) -> None:
 
 
 def change_times(file: Path) -> tuple[int, ...]:
-    found = os.stat(file)
-    return found.st_mtime_ns, found.st_ctime_ns, found.st_size
+    status = os.stat(file)
+    return status.st_mtime_ns, status.st_ctime_ns, status.st_size
 
 
 def add_functions(connection: sqlite3.Connection) -> sqlite3.Connection:
     connection.create_function("unix_time", 0, time.time)
-    connection.create_aggregate("spread", 1, _make_spread)  # pyright: ignore[reportArgumentType] - its stub wants a class
+    connection.create_aggregate("spread", 1, SpreadAggregate)  # pyright: ignore[reportArgumentType] - its stub wants an int
     return connection
-
-
-def _make_spread() -> "SpreadAggregate":
-    from onetool.database.percentiles import SpreadAggregate
-
-    return SpreadAggregate()

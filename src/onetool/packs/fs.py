@@ -6,7 +6,7 @@ The roots are `fs.roots` in the config (`fs: {roots: [docs, src]}`), by default 
 
 import re
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Literal, NotRequired, TypedDict
 
 from onetool.core.errors import BadArguments
@@ -51,7 +51,7 @@ def list_dir(path: str = ".", recursive: bool = False, maxDepth: int = 4) -> lis
         escaped as \\xff). The type is "directory", "file", "symlink" or "other"; the size is in bytes, and null except
         for files.
     """
-    levels = _at_least_one("maxDepth", maxDepth, MAX_DEPTH)
+    levels = _clamped("maxDepth", maxDepth, MAX_DEPTH)
     with _allowed_roots(path) as roots:
         entries = roots.list_folder(path, levels if recursive else 1, MAX_ENTRIES + 1)
     start = "" if path == "." else path if path.endswith("/") else f"{path}/"
@@ -59,7 +59,7 @@ def list_dir(path: str = ".", recursive: bool = False, maxDepth: int = 4) -> lis
     for entry in entries[:MAX_ENTRIES]:
         listed.append({"path": start + entry.path, "type": entry.kind, "size": entry.size})
         if entry.error:
-            listed[-1]["error"] = _words(entry.error, start + entry.path)
+            listed[-1]["error"] = _message(entry.error, start + entry.path)
     if len(entries) > MAX_ENTRIES:
         note = f"Only the first {MAX_ENTRIES:,} entries are listed. List a subfolder, or fewer levels."
         listed.append({"path": path, "type": "truncated", "size": None, "note": note})
@@ -82,7 +82,7 @@ def read_file(path: str, maxBytes: int = 204800, encoding: Literal["utf-8", "bas
     Returns:
         The file's text, or its bytes as base64.
     """
-    limit = _at_least_one("maxBytes", maxBytes, MAX_BYTES)
+    limit = _clamped("maxBytes", maxBytes, MAX_BYTES)
     with _allowed_roots(path) as roots:
         content = roots.read_file(path, limit + 1)
     if len(content.data) > limit:
@@ -109,10 +109,10 @@ def read_file(path: str, maxBytes: int = 204800, encoding: Literal["utf-8", "bas
     )
 
 
-def _at_least_one(name: str, value: int, most: int) -> int:
+def _clamped(name: str, value: int, limit: int) -> int:
     if value < 1:
         raise ToolFailure(f"{name} is {value}, but must be at least 1.", reason="bad_argument")
-    return min(value, most)
+    return min(value, limit)
 
 
 @contextmanager
@@ -121,8 +121,8 @@ def _allowed_roots(path: str) -> Iterator["Roots"]:
     from onetool.sdk import get_config  # not needed for listing the tools
     from onetool.services.file_access import PathRefusedError, Roots
 
-    if found := re.fullmatch(r"[bB]([\"'])(.*)\1", path, re.DOTALL):
-        raise _bytes(path, found[2])
+    if literal := re.fullmatch(r"[bB]([\"'])(.*)\1", path, re.DOTALL):
+        raise _bytes_error(path, literal[2])
     roots = None
     try:
         config = get_config()
@@ -133,25 +133,19 @@ def _allowed_roots(path: str) -> Iterator["Roots"]:
         roots = Roots(list(folders), config.get("private", ()), within=config.get("within"))
         yield roots
     except PathRefusedError as refused:
-        if refused.reason == "not_found" and (meant := _from_bytes(path)):
-            raise _bytes(path, meant) from None
+        if refused.reason == "not_found":
+            import base64
+
+            with suppress(ValueError):  # code that passes bytes sends Base64
+                decoded = base64.b64decode(path, validate=True).decode()
+                if decoded and decoded.isprintable() and decoded.isascii():
+                    raise _bytes_error(path, decoded) from None
         raise _failure(refused, path, roots) from None
 
 
-def _from_bytes(path: str) -> str | None:
-    """Return the path in a text that is Base64, because code passed the path as bytes; else None."""
-    import base64
-
-    try:
-        text = base64.b64decode(path, validate=True).decode()
-    except ValueError:  # or a UnicodeDecodeError
-        return None
-    return text if text and text.isprintable() and text.isascii() else None
-
-
-def _bytes(path: str, meant: str) -> BadArguments:
-    """Return the error for a path that is written like bytes. For a file with such a name, use ./b'a'."""
-    return BadArguments(f"path: expected a text, got {_quoted(path)}, which looks like bytes; use {_quoted(meant)}")
+def _bytes_error(path: str, decoded: str) -> BadArguments:
+    """Return the error for a path that looks like bytes. A file with such a name can be read as ./b'a'."""
+    return BadArguments(f"path: expected a text, got {_quoted(path)}, which looks like bytes; use {_quoted(decoded)}")
 
 
 def _failure(refused: "PathRefusedError", path: str, roots: "Roots | None") -> ToolFailure:
@@ -166,11 +160,11 @@ def _failure(refused: "PathRefusedError", path: str, roots: "Roots | None") -> T
     if refused.reason == "not_found" and roots:
         return _not_found(path, roots)
     reason = "denied" if refused.reason in DENIED else refused.reason
-    return ToolFailure(_words(refused.reason, path, refused.detail), reason=reason)
+    return ToolFailure(_message(refused.reason, path, refused.detail), reason=reason)
 
 
 DENIED = ("private", "state", "closed", "root_outside")
-WORDS = {
+MESSAGES = {
     "bad_path": "{path} is not a valid path: {detail}.",
     "closed": "{path} is closed to tools, regardless of fs.roots: folders for keys, passwords and browser "
     "profiles are never opened, nor are /proc, /sys and /dev.",
@@ -190,14 +184,14 @@ WORDS = {
 }
 
 
-def _words(reason: str, path: str, detail: str = "") -> str:
-    return WORDS[reason].format(path=_quoted(path), detail=detail or "the system reported an error")
+def _message(reason: str, path: str, detail: str = "") -> str:
+    return MESSAGES[reason].format(path=_quoted(path), detail=detail or "the system reported an error")
 
 
 def _not_found(path: str, roots: "Roots") -> ToolFailure:
     place = roots.locate_missing(path, MAX_ENTRIES)
     if place is None:
-        return ToolFailure(_words("not_found", path), reason="not_found")
+        return ToolFailure(_message("not_found", path), reason="not_found")
     folder, missing = _quoted(place.folder), _quoted(place.missing)
     if place.missing in place.names:
         message = f"{_quoted(path)} does not exist: {missing} in {folder} is a broken link."

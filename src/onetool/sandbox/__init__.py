@@ -84,4 +84,4 @@ class TooManyDigitsError(ValueTransferError):
 
 class NeverAwaitedError(ValueTransferError):
     def __init__(self) -> None:
-        super().__init__("something that was never awaited: put await before it")
+        super().__init__("a coroutine that was never awaited: put await before it")

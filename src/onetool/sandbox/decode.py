@@ -50,7 +50,7 @@ class Values:
     """The values in one message: `read` its arena, then `take` each root once."""
 
     __slots__ = (
-        "_budget", "_check", "_depths", "_held", "_is_shared", "_keys_budget", "_most_nodes", "_part", "_values",
+        "_budget", "_check", "_depths", "_held", "_is_shared", "_keys_budget", "_max_nodes", "_part", "_values",
         "_weights",
     )  # fmt: skip
 
@@ -58,7 +58,7 @@ class Values:
         self._budget = self._keys_budget = budget  # bytes, of all roots together; of all keys that are not text
         self._check = check
         self._part = max(PER_PART, budget // MAX_PARTS)
-        self._most_nodes = budget // self._part + SPARE_NODES
+        self._max_nodes = budget // self._part + SPARE_NODES
         self._values: list[Any] = []
         self._weights: list[int] = []  # of each node with its children, in bytes
         self._depths: dict[int, int] = {}  # levels of each node with children
@@ -123,20 +123,17 @@ class Values:
                 self._other(data, start, pos)
             if pos > check_at:
                 check_at = pos + CHECK_BYTES
-                self._check_progress()
+                if len(self._values) > self._max_nodes:
+                    raise TooLargeError
+                if self._check is not None:
+                    self._check()
         if pos > end:
             raise ProtocolError("a node that is longer than its arena")
-
-    def _check_progress(self) -> None:
-        if len(self._values) > self._most_nodes:
-            raise TooLargeError
-        if self._check is not None:
-            self._check()
 
     def _dict(self, data: bytes, pos: int, end: int) -> None:
         values, weights, depths, held_before = self._values, self._weights, self._depths, self._held
         weight, depth, budget = self._part, 1, self._budget
-        made: dict[str, Any] = {}
+        result: dict[str, Any] = {}
         while pos < end:
             # A pair is: 10, its length, 8, the key's index, 16, the value's index. An index takes one to five bytes.
             length = data[pos + 1]
@@ -163,10 +160,10 @@ class Values:
                 depth = max(depth, depths[held] + 1)
                 self._is_shared = self._is_shared or held in held_before
                 held_before.add(held)
-            made[name] = values[held]
+            result[name] = values[held]
         if pos != end:
             raise ProtocolError("a dict with other fields than pairs")
-        self._add(made, depth, weight)
+        self._add(result, depth, weight)
 
     def _key(self, key: Any, weight: int) -> str:
         """Return a key that isn't a text, as JSON. This takes as long as the key's weight, in every dict.
@@ -248,7 +245,15 @@ class Values:
         elif size > self._budget and tag != BIG_INTEGER:  # which has its own error for its length
             raise TooLargeError
         else:
-            value = _scalar(tag, data, start, end)
+            read = SCALARS.get(tag)
+            if read is None:
+                raise ProtocolError(f"a node of kind {tag}, which is unknown here")
+            try:
+                value = read(data, start, end)
+            except (TooManyDigitsError, NeverAwaitedError):
+                raise
+            except (ValueError, OverflowError) as error:  # an invalid date, or not UTF-8
+                raise ProtocolError(f"an invalid node of kind {tag}: {error}") from None
             self._values.append(value)
             self._weights.append(self._part + _size(value))
 
@@ -280,7 +285,7 @@ def _copy(value: Any) -> Any:
 
 
 def _size(value: Any) -> int:
-    """Return the bytes of its text. The longer an integer, the longer each of its digits takes to write."""
+    """Return the size of a value as text, in bytes. Each digit of a longer integer takes longer to write."""
     if not isinstance(value, int):
         return len(str(value))
     bits = value.bit_length()
@@ -335,19 +340,6 @@ def read_indexes(packed: bytes) -> list[int]:
     return found
 
 
-def _scalar(tag: int, data: bytes, start: int, end: int) -> Any:
-    """Return the value of a node without children."""
-    read = SCALARS.get(tag)
-    if read is None:
-        raise ProtocolError(f"a node of kind {tag}, which is unknown here")
-    try:
-        return read(data, start, end)
-    except (ValueError, OverflowError) as error:  # an invalid date, or not UTF-8
-        if isinstance(error, TooManyDigitsError | NeverAwaitedError):
-            raise
-        raise ProtocolError(f"an invalid node of kind {tag}: {error}") from None
-
-
 def _big_integer(data: bytes, start: int, end: int) -> int:
     negative = magnitude = 0
     for tag, at, stop in fields(data, start, end):
@@ -394,8 +386,8 @@ def _time(data: bytes, start: int, end: int) -> str:
 
 
 def _exception(data: bytes, start: int, end: int) -> str:
-    words = {tag: data[at:stop].decode() for tag, at, stop in fields(data, start, end)}
-    return f"{words.get(1, '').rpartition('.')[2]}: {words.get(2, '')}"
+    texts = {tag: data[at:stop].decode() for tag, at, stop in fields(data, start, end)}
+    return f"{texts.get(1, '').rpartition('.')[2]}: {texts.get(2, '')}"
 
 
 def _repr(data: bytes, start: int, end: int) -> str:

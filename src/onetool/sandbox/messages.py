@@ -187,7 +187,7 @@ class FunctionCall:
                 elif tag == 3:
                     end = at
         except MALFORMED as error:
-            raise ProtocolError(f"an invalid place of a call: {error}") from None
+            raise ProtocolError(f"an invalid position of a call: {error}") from None
         return SourceRange(filename, begin, end)
 
     def arguments(self, budget: int, check: Check | None = None) -> tuple[list[Any], dict[str, Any]]:
@@ -224,7 +224,7 @@ class OsCall:
                 self.is_sleep, self.is_async = True, SLEEPS[tag]
                 self.seconds = next((read_float(data, here)[0] for _, here, _ in fields(data, at, stop)), 0.0)
                 if not isfinite(self.seconds):
-                    raise ProtocolError("a sleep without an end")
+                    raise ProtocolError("an endless sleep")
 
 
 class NameLookup:
@@ -242,7 +242,7 @@ class NameLookup:
 
 
 class ResolveFutures:
-    """The code waits, in all its tasks, for some of these calls."""
+    """A question for the answers of some of these calls, for which all tasks of the code wait."""
 
     __slots__ = ("call_ids",)
 
@@ -336,9 +336,9 @@ def _error(data: bytes, start: int, end: int) -> Exception:
                         function = data[here:there].decode()
                 trace.append(TraceLine(filename, line, function))
                 if len(trace) > MAX_TRACE:
-                    raise ProtocolError("a traceback without an end")
+                    raise ProtocolError("a traceback of too many lines")
     if not trace and (message or "").startswith(VIOLATION):
-        return ProtocolError(f"the worker says: {message}")
+        return ProtocolError(f"the worker reports: {message}")
     is_parser = kind == "SyntaxError" and not any(line.function for line in trace)
     return (CodeSyntaxError if is_parser else CodeError)(kind, message, tuple(trace))
 

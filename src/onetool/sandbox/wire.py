@@ -29,9 +29,7 @@ def varint(number: int) -> bytes:
 
 
 def header(tag: int, size: int) -> bytes:
-    """Return the header of a field of this size. Large contents are joined with it only once, since copies take
-    time.
-    """
+    """Return the header of a field of this size. The caller joins it with large contents, to copy them only once."""
     if tag < 16 and size < 128:
         return bytes((tag << 3 | LENGTH, size))
     return varint(tag << 3 | LENGTH) + varint(size)
@@ -58,7 +56,7 @@ def number(tag: int, value: int) -> bytes:
 
 
 def read_varint(data: bytes, pos: int) -> tuple[int, int]:
-    """Return the number at `pos`, and its end. Raise IndexError if the data end first."""
+    """Return the number at `pos` and the position after it. Raise IndexError if the data ends first."""
     value = shift = 0
     while True:
         byte = data[pos]
@@ -106,8 +104,7 @@ def first_text(data: bytes, start: int, end: int) -> str:
 
 def read_numbers(data: bytes, start: int, end: int) -> dict[int, int]:
     """Return the number fields of a message by tag. Negative numbers are encoded in 64 bits."""
-    found = {tag: value for tag, value, stop in fields(data, start, end) if not stop}
-    return {tag: signed(value) for tag, value in found.items()}
+    return {tag: signed(value) for tag, value, stop in fields(data, start, end) if not stop}
 
 
 def signed(value: int) -> int:
@@ -232,10 +229,10 @@ class Arena:
         add, indexes = self.add, list[int]()
         for part in value:  # no comprehension: it would take a second stack frame for each level
             indexes.append(add(part, depth + 1))
-        most = max(indexes, default=0)
-        if most < 128:
+        highest = max(indexes, default=0)
+        if highest < 128:
             packed = bytes(indexes)
-        elif most < THREE_BYTES:
+        elif highest < THREE_BYTES:
             packed = bytes([byte for n in indexes for byte in (n & 127 | 128, n >> 7 & 127 | 128, n >> 14)])
         else:
             packed = b"".join(map(varint, indexes))

@@ -11,7 +11,7 @@ part of an expression's value: in `for name, call in pairs: await call` it is (A
 import ast
 from collections.abc import Iterable
 
-from onetool.script.bindings import TAKING, Bindings, Path, PathStep, step
+from onetool.script.bindings import TAKING, Binding, Bindings, Path, PathStep, step
 
 GATHERING = {"gather", "run"}
 SAME_ITEMS = {"list", "tuple", "set", "frozenset", "sorted", "reversed", "iter", "deque"}
@@ -36,9 +36,9 @@ class _Flow:
         self._asyncio, self._gathering = {"asyncio"}, set[str]()
         for node in self._code.starts:
             if isinstance(node, ast.Import):
-                self._asyncio.update(one.asname or one.name for one in node.names if one.name == "asyncio")
+                self._asyncio.update(alias.asname or alias.name for alias in node.names if alias.name == "asyncio")
             elif isinstance(node, ast.ImportFrom) and node.module == "asyncio":
-                self._gathering.update(one.asname or one.name for one in node.names if one.name in GATHERING)
+                self._gathering.update(alias.asname or alias.name for alias in node.names if alias.name in GATHERING)
         self._seen: set[tuple[int, Path]] = set()
         self._waiting: list[tuple[ast.AST, Path]] = []
         self._left = MAX_STEPS
@@ -74,13 +74,13 @@ class _Flow:
     def _follow(self, node: ast.AST, path: Path) -> None:
         match node:
             case ast.Name():
-                self._bound(self._code.of_name(node), path)
+                self._follow_bindings(self._code.of_name(node), path)
             case ast.Attribute():
-                self._bound(self._code.of_attribute(node), path)
+                self._follow_bindings(self._code.of_attribute(node), path)
             case ast.arg():
-                self._passed(node, path)
+                self._follow_parameter(node, path)
             case ast.Call():
-                self._called(node, path)
+                self._follow_call(node, path)
             case ast.Await(value=ast.Call(func=function)):
                 self._add(function, (DONE, *path))
             case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.Lambda():
@@ -101,9 +101,9 @@ class _Flow:
                 self._add(inner, (step(key), *path))
             case _:
                 if path and path[0] not in (CALL, DONE):
-                    self._inside(node, path[0], path[1:])
+                    self._follow_part(node, path[0], path[1:])
 
-    def _inside(self, node: ast.AST, first: object, rest: Path) -> None:
+    def _follow_part(self, node: ast.AST, first: object, rest: Path) -> None:
         """Follow a part of a literal or comprehension."""
         match node:
             case ast.List(elts=items) | ast.Tuple(elts=items) | ast.Set(elts=items):
@@ -124,17 +124,19 @@ class _Flow:
             case _:
                 pass
 
-    def _bound(self, bindings: list, path: Path) -> None:
+    def _follow_bindings(self, bindings: list[Binding], path: Path) -> None:
         self._left -= len(bindings)
-        for one in bindings:
-            steps = path[: one.depth]
-            if not one.certain and not path:
-                continue  # what was added to a value is a part of it
-            if len(steps) < one.depth or CALL in steps or DONE in steps or (steps and not _may_be(one.key, steps[-1])):
+        for binding in bindings:
+            steps = path[: binding.depth]
+            if not binding.certain and not path:
+                continue  # an added value is only a part of the name's value
+            if len(steps) < binding.depth or CALL in steps or DONE in steps:
                 continue
-            self._add(one.value, (*one.path, *path[one.depth :]))
+            if steps and not _may_be(binding.key, steps[-1]):
+                continue
+            self._add(binding.value, (*binding.path, *path[binding.depth :]))
 
-    def _called(self, call: ast.Call, path: Path) -> None:
+    def _follow_call(self, call: ast.Call, path: Path) -> None:
         if not path:
             self.awaited.add(id(call))
         self._add(call.func, (CALL, *path))
@@ -145,11 +147,11 @@ class _Flow:
             case ast.Name(id="next"):
                 self._each(call.args[:1], (ANY, *path))
             case _ if path and path[0] not in (CALL, DONE):
-                self._handed_on(call, path[0], path[1:])
+                self._through_builtin(call, path[0], path[1:])
             case _:
                 pass
 
-    def _handed_on(self, call: ast.Call, first: object, rest: Path) -> None:
+    def _through_builtin(self, call: ast.Call, first: object, rest: Path) -> None:
         """Follow calls of built-in functions that return items of their arguments."""
         arguments = call.args
         second, after = (rest[0], rest[1:]) if rest else (None, ())
@@ -169,15 +171,17 @@ class _Flow:
             case ast.Name(id="enumerate") if second in (1, ANY):
                 self._each(arguments[:1], (ANY, *after))
             case ast.Name(id="zip") if second is not None:
-                self._each((one for index, one in enumerate(arguments) if _may_be(index, second)), (ANY, *after))
+                self._each(
+                    (argument for index, argument in enumerate(arguments) if _may_be(index, second)), (ANY, *after)
+                )
             case ast.Name(id="dict"):
                 self._each(arguments, (ANY, 1, *rest))
-                self._each((one.value for one in call.keywords if _may_be(one.arg, first)), rest)
+                self._each((argument.value for argument in call.keywords if _may_be(argument.arg, first)), rest)
             case _:
                 pass
 
-    def _passed(self, parameter: ast.arg, path: Path) -> None:
-        """Follow an awaited parameter to the arguments for it in calls of the function."""
+    def _follow_parameter(self, parameter: ast.arg, path: Path) -> None:
+        """Follow an awaited parameter to its arguments in calls of the function."""
         function = self._code.owner[id(parameter)]
         ordered = [*function.args.posonlyargs, *function.args.args]
         for name in self._code.names_of[id(function)]:
@@ -190,12 +194,14 @@ class _Flow:
                         self._each(call.args[len(own) :], path[1:])
                 elif parameter in own:
                     index = own.index(parameter)
-                    starred = [one for one in call.args[: index + 1] if isinstance(one, ast.Starred)]
+                    starred = [argument for argument in call.args[: index + 1] if isinstance(argument, ast.Starred)]
                     # The index within a starred argument is unknown.
                     self._each(starred[:1] or call.args[index : index + 1], path)
-                self._each((one.value for one in call.keywords if one.arg == parameter.arg), path)
-                self._each((one.value for one in call.keywords if one.arg is None), (parameter.arg, *path))
+                self._each((argument.value for argument in call.keywords if argument.arg == parameter.arg), path)
+                self._each(
+                    (argument.value for argument in call.keywords if argument.arg is None), (parameter.arg, *path)
+                )
 
 
-def _may_be(one: object, other: object) -> bool:
-    return one is ANY or other is ANY or one == other
+def _may_be(key: object, other: object) -> bool:
+    return key is ANY or other is ANY or key == other

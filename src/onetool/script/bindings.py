@@ -26,8 +26,8 @@ class PathStep(Enum):
     """A step from a value to a part of it that is not a known index or key."""
 
     ANY = "any item"
-    CALL = "what a call of it gives"
-    DONE = "what a call of it gives, awaited"
+    CALL = "the result of a call"
+    DONE = "the awaited result of a call"
 
 
 ANY = PathStep.ANY
@@ -66,8 +66,8 @@ class Bindings:
         self._loops: set[int] = set()
         self._branches: dict[int, Blocks] = {}
         self._comprehensions: set[int] = set()
-        self._elsewhere: set[tuple[int, str]] = set()  # names declared global or nonlocal
-        self._made: dict[tuple[int, str], list[Binding]] = defaultdict(list)
+        self._declared: set[tuple[int, str]] = set()  # names declared global or nonlocal
+        self._bindings: dict[tuple[int, str], list[Binding]] = defaultdict(list)
         self._from_elsewhere: dict[tuple[int, str], list[Binding]] = {}  # bound in a function nested in the name's own
         self._added: list[tuple[str, Binding]] = []
         self._walk(tree)
@@ -77,7 +77,7 @@ class Bindings:
         """Return the possible values of an attribute, if the code itself created its object."""
         if isinstance(node.value, ast.Name) and self._home(self._scope[id(node)], node.value.id) is None:
             return []
-        return self._made.get((ATTRIBUTES, f".{node.attr}"), [])
+        return self._bindings.get((ATTRIBUTES, f".{node.attr}"), [])
 
     def of_name(self, node: ast.Name) -> list[Binding]:
         """Return the possible values of a name: from the last certain binding on, including those around a loop."""
@@ -86,12 +86,12 @@ class Bindings:
         if home is None:
             return []
         if self._function(scope) != home:  # in a comprehension or nested function, which may run at any time
-            return self._made[home, node.id]
-        found = list(self._reaching(self._made[home, node.id], _start(node), self._blocks[id(node)]))
-        return found + self._from_elsewhere.get((home, node.id), [])
+            return self._bindings[home, node.id]
+        reaching = list(self._reaching(self._bindings[home, node.id], _start(node), self._blocks[id(node)]))
+        return reaching + self._from_elsewhere.get((home, node.id), [])
 
     def _reaching(self, bindings: list[Binding], place: Position, here: Blocks) -> Iterator[Binding]:
-        now = bisect_right(bindings, place, key=lambda one: one.place)
+        now = bisect_right(bindings, place, key=lambda binding: binding.place)
         passed: set[Blocks] = set()  # blocks in which every path binds the name
         certain = None
         for index in range(now - 1, -1, -1):
@@ -99,7 +99,7 @@ class Bindings:
             binding = bindings[index]
             yield binding
             if binding.certain:
-                certain = self._passed(binding.blocks, passed)
+                certain = self._enclosing(binding.blocks, passed)
                 if here[: len(certain)] == certain:
                     break
                 certain = None
@@ -111,10 +111,10 @@ class Bindings:
             if around and not (certain and around[-1] in certain):
                 yield binding
 
-    def _passed(self, blocks: Blocks, passed: set[Blocks]) -> Blocks:
+    def _enclosing(self, blocks: Blocks, passed: set[Blocks]) -> Blocks:
         """Return the outermost blocks in which every path has a binding: both branches of an `if` make up one."""
         passed.add(blocks)
-        while blocks and all((*blocks[:-1], one) in passed for one in self._branches.get(blocks[-1], (None,))):
+        while blocks and all((*blocks[:-1], branch) in passed for branch in self._branches.get(blocks[-1], (None,))):
             blocks = blocks[:-1]
             passed.add(blocks)
         return blocks
@@ -122,7 +122,7 @@ class Bindings:
     def _home(self, scope: int | None, name: str) -> int | None:
         """Return the scope that a name belongs to, as seen from `scope`; None if nothing binds it."""
         while scope is not None:
-            if (scope, name) in self._made:
+            if (scope, name) in self._bindings:
                 return scope
             scope = self._outer.get(scope)
         return None
@@ -158,7 +158,10 @@ class Bindings:
                     self._loops.add(id(value))
                 if field == "finalbody":
                     self._branches[id(value)] = (id(value),)
-                around = node if _is_inside(node, field) else scope
+                is_inner = isinstance(node, COMPREHENSIONS) or (
+                    isinstance(node, (*FUNCTIONS, ast.ClassDef)) and field in ("body", "args")
+                )
+                around = node if is_inner else scope
                 children = value if isinstance(value, list) else (value,)
                 stack += [(child, around, inner) for child in children if isinstance(child, PLACED)]
 
@@ -176,7 +179,7 @@ class Bindings:
             case ast.Return(value=ast.expr() as value):
                 self.returns[id(scope)].append(value)
             case ast.Global(names=names) | ast.Nonlocal(names=names):
-                self._elsewhere.update((id(scope), name) for name in names)
+                self._declared.update((id(scope), name) for name in names)
             case ast.Call(func=ast.Name(id=name)):
                 self.calls[name].append(node)
             case ast.Call(func=ast.Attribute(value=holder, attr=attr)):
@@ -205,7 +208,8 @@ class Bindings:
     def _binding(
         self, value: ast.AST, path: Path, where: ast.AST, scope: ast.AST, blocks: Blocks | None = None
     ) -> Binding:
-        return Binding(value, path, id(scope), _end(where), self._blocks[id(where)] if blocks is None else blocks)
+        end = getattr(where, "end_lineno", 0), getattr(where, "end_col_offset", 0)
+        return Binding(value, path, id(scope), end, self._blocks[id(where)] if blocks is None else blocks)
 
     def _define(self, node: Function, scope: ast.AST) -> None:
         arguments = node.args
@@ -213,34 +217,34 @@ class Bindings:
             if parameter is not None:
                 self.owner[id(parameter)] = node
                 binding = Binding(parameter, (), id(node), _start(node), self._blocks[id(node)])
-                self._made[id(node), parameter.arg].append(binding)
+                self._bindings[id(node), parameter.arg].append(binding)
         binding = Binding(node, (), id(scope), _start(node), self._blocks[id(node)])
         if isinstance(node, ast.Lambda):
             self.returns[id(node)].append(node.body)
         elif isinstance(scope, ast.ClassDef):
             self.names_of[id(node)].append(f".{node.name}")
-            self._made[ATTRIBUTES, f".{node.name}"].append(binding)
+            self._bindings[ATTRIBUTES, f".{node.name}"].append(binding)
         else:
             self.names_of[id(node)].append(node.name)
-            self._made[id(scope), node.name].append(binding)
+            self._bindings[id(scope), node.name].append(binding)
 
     def _bind(self, target: ast.AST, binding: Binding) -> None:
         match target:
             case ast.Name(id=name):
                 if isinstance(binding.value, ast.Lambda):
                     self.names_of[id(binding.value)].append(name)
-                self._made[binding.scope, name].append(binding)
+                self._bindings[binding.scope, name].append(binding)
             case ast.Attribute(attr=attr):
-                self._made[ATTRIBUTES, f".{attr}"].append(binding)
+                self._bindings[ATTRIBUTES, f".{attr}"].append(binding)
             case ast.Subscript(value=holder, slice=key):
                 self._add(holder, binding._replace(depth=1, key=step(key), certain=False))
             case ast.Starred(value=inner):
                 self._bind(inner, binding)
             case ast.Tuple(elts=targets) | ast.List(elts=targets):
-                stars = any(isinstance(one, ast.Starred) for one in targets)
-                for index, one in enumerate(targets):
-                    ending = () if isinstance(one, ast.Starred) else (ANY if stars else index,)
-                    self._bind(one, binding._replace(path=(*binding.path, *ending)))
+                stars = any(isinstance(item, ast.Starred) for item in targets)
+                for index, item in enumerate(targets):
+                    ending = () if isinstance(item, ast.Starred) else (ANY if stars else index,)
+                    self._bind(item, binding._replace(path=(*binding.path, *ending)))
             case _:
                 pass
 
@@ -252,7 +256,7 @@ class Bindings:
                     self._added.append((name, binding))
                     return
                 case ast.Attribute(attr=attr):
-                    self._made[ATTRIBUTES, f".{attr}"].append(binding)
+                    self._bindings[ATTRIBUTES, f".{attr}"].append(binding)
                     return
                 case ast.Subscript(value=inner):
                     holder = inner
@@ -264,19 +268,20 @@ class Bindings:
 
     def _settle(self) -> None:
         """Move every binding to the scope of its name, in source order."""
-        for scope, name in self._elsewhere:
-            for binding in self._made.pop((scope, name), []):
-                self._made[self._home(scope, name) or self._module, name].append(binding)
-        for scope, name in [key for key in self._made if key[0] in self._comprehensions]:
-            bindings = self._made.pop((scope, name))
+        for scope, name in self._declared:
+            for binding in self._bindings.pop((scope, name), []):
+                self._bindings[self._home(scope, name) or self._module, name].append(binding)
+        for scope, name in [key for key in self._bindings if key[0] in self._comprehensions]:
+            bindings = self._bindings.pop((scope, name))
             for binding in bindings:  # a walrus binds in the enclosing function
-                self._made[scope if binding.path else self._function(scope), name].append(binding)
+                self._bindings[scope if binding.path else self._function(scope), name].append(binding)
         for name, binding in self._added:
             if (home := self._home(binding.scope, name)) is not None:  # otherwise the name is a pack
-                self._made[home, name].append(binding)
-        for (home, name), bindings in self._made.items():
-            bindings.sort(key=lambda one: one.place)
-            if elsewhere := [one for one in bindings if self._function(one.scope) not in (home, ATTRIBUTES)]:
+                self._bindings[home, name].append(binding)
+        for (home, name), bindings in self._bindings.items():
+            bindings.sort(key=lambda binding: binding.place)
+            elsewhere = [found for found in bindings if self._function(found.scope) not in (home, ATTRIBUTES)]
+            if elsewhere:
                 self._from_elsewhere[home, name] = elsewhere
 
 
@@ -287,16 +292,5 @@ def step(key: ast.AST) -> object:
     return ANY
 
 
-def _is_inside(node: ast.AST, field: str) -> bool:
-    """Return whether a field of the node is inside the scope that the node creates."""
-    if isinstance(node, COMPREHENSIONS):
-        return True
-    return isinstance(node, (*FUNCTIONS, ast.ClassDef)) and field in ("body", "args")
-
-
 def _start(node: ast.AST) -> Position:
     return getattr(node, "lineno", 0), getattr(node, "col_offset", 0)
-
-
-def _end(node: ast.AST) -> Position:
-    return getattr(node, "end_lineno", 0), getattr(node, "end_col_offset", 0)

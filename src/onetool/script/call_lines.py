@@ -48,19 +48,39 @@ def expand_call_line(
 ) -> str:
     """Return the Python call for code that consists of one call line; other code is returned unchanged."""
     line = code.strip()
-    found = None if "\n" in line else LINE.fullmatch(line)
-    if found is None or not PAIR.match(found[2] or ""):
+    match = None if "\n" in line else LINE.fullmatch(line)
+    if match is None or not PAIR.match(match[2] or ""):
         return code
-    return _as_code(read_call_line(line, names, allowed), names, taken)
+    spec, args = read_call_line(line, names, allowed)
+    word = ""
+    with suppress(StopIteration):  # unlisted tools, such as an older version, have no spelling
+        word = names.spelling(spec)
+    are_valid = all(parameter_named(spec, as_identifier(key)) == key for key in args)
+    if are_valid and word and names.tool(word) is spec and word.partition(".")[0] not in taken:
+        return f"{word}({', '.join(f'{as_identifier(key)}={value!r}' for key, value in args.items())})"
+    return f"ot.call({spec.name!r}, {args!r})"  # the name is not an identifier, or has another meaning
 
 
 def read_call_line(line: str, names: ScriptNames, allowed: Collection[str] | None = None) -> CallLine:
     """Parse a call line, which may have no arguments. Raise ScriptError if it is invalid."""
-    found = LINE.fullmatch(line.strip())
-    if found is None:
+    match = LINE.fullmatch(line.strip())
+    if match is None:
         raise ScriptError("a tool is called as +tool key=value")
-    spec = find_tool(found[1], names, allowed)
-    return CallLine(spec, _arguments(found[2] or "", spec))
+    spec, text = find_tool(match[1], names, allowed), match[2] or ""
+    args: dict[str, Any] = {}
+    limit = None if takes_others(spec) else len(spec.order) + MAX_UNKNOWN
+    at = past_space(text, 0)
+    while at < len(text):
+        pair = PAIR.match(text, at)
+        if pair is None:
+            raise ScriptError(f"+{spec.name}: {value_shown(text[at:].split()[0])} is not key=value{_order(spec)}")
+        if len(args) == limit:
+            raise ScriptError(f"+{spec.name}: more than {limit} arguments are given{_order(spec)}")
+        if pair[1] in args:
+            raise ScriptError(f"+{spec.name}: {cut(pair[1], SHOWN)} is given twice")
+        args[pair[1]], at = _value(text, pair.end(), pair[1], spec)
+        at = past_space(text, at)
+    return CallLine(spec, args)
 
 
 def write_call_line(name: str, args: Mapping[str, Any]) -> str:
@@ -83,9 +103,9 @@ def find_tool(slug: str, names: ScriptNames, allowed: Collection[str] | None = N
         if (spec := names.catalogue.get(f"{newest.name}@{version}")) is None:
             raise ScriptError(f"there is no version {value_shown(version)} of {newest.name}")
         return spec
-    same = [one for one in names.with_slug(slug) if allowed is None or one.name in allowed]
+    same = [tool for tool in names.with_slug(slug) if allowed is None or tool.name in allowed]
     if len(same) > 1:
-        listed = ", ".join(one.name for one in same[:MAX_NAMED])
+        listed = ", ".join(tool.name for tool in same[:MAX_NAMED])
         more = " …" if len(same) > MAX_NAMED else ""
         raise ScriptError(f"several tools have the slug {slug}: name one of {listed}{more}")
     if not same:  # similar names are also found by their last part, so slugs are not needed
@@ -95,23 +115,6 @@ def find_tool(slug: str, names: ScriptNames, allowed: Collection[str] | None = N
 
 
 # Arguments
-
-
-def _arguments(text: str, spec: ToolSpec) -> dict[str, Any]:
-    args: dict[str, Any] = {}
-    most = None if takes_others(spec) else len(spec.order) + MAX_UNKNOWN
-    at = past_space(text, 0)
-    while at < len(text):
-        pair = PAIR.match(text, at)
-        if pair is None:
-            raise ScriptError(f"+{spec.name}: {value_shown(text[at:].split()[0])} is not key=value{_order(spec)}")
-        if len(args) == most:
-            raise ScriptError(f"+{spec.name}: more than {most} arguments are given{_order(spec)}")
-        if pair[1] in args:
-            raise ScriptError(f"+{spec.name}: {cut(pair[1], SHOWN)} is given twice")
-        args[pair[1]], at = _value(text, pair.end(), pair[1], spec)
-        at = past_space(text, at)
-    return args
 
 
 def _order(spec: ToolSpec) -> str:
@@ -137,21 +140,6 @@ def _value(text: str, at: int, key: str, spec: ToolSpec) -> tuple[Any, int]:
         return strict_decoder().decode(unquoted), word.end()
     except (ValueError, RecursionError):
         return unquoted, word.end()  # values of other types are reported by the validation
-
-
-# As code
-
-
-def _as_code(call: CallLine, names: ScriptNames, taken: Collection[str]) -> str:
-    """Return the call in natural code; with `ot.call` if the name is not an identifier, or has another meaning."""
-    spec, args = call
-    word = ""
-    with suppress(StopIteration):  # unlisted tools, such as an older version, have no spelling
-        word = names.spelling(spec)
-    sayable = all(parameter_named(spec, as_identifier(key)) == key for key in args)
-    if sayable and word and names.tool(word) is spec and word.partition(".")[0] not in taken:
-        return f"{word}({', '.join(f'{as_identifier(key)}={value!r}' for key, value in args.items())})"
-    return f"ot.call({spec.name!r}, {args!r})"
 
 
 # Completion of a line

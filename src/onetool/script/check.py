@@ -107,8 +107,7 @@ def problems_with(spec: ToolSpec, arguments: LiteralArguments) -> Iterator[Wrong
                 yield WrongArgument(path=name, expected="a value (required)", got="nothing")
     for name, value in arguments.literals.items() if _can_stand_alone(spec) else ():
         if name in spec.order and name not in spec.secrets:
-            given = coerced(spec, name, value) if spec.lenient else value
-            for problem in spec.argument(name).check(given):
+            for problem in spec.argument(name).check(coerced(spec, name, value) if spec.lenient else value):
                 joint = "" if not problem.path or problem.path.startswith("[") else "."
                 path = f"{name}{joint}{problem.path}"
                 yield WrongArgument(path=path, expected=problem.expected, got=problem.got, hint=problem.hint)
@@ -118,7 +117,7 @@ def problems_with(spec: ToolSpec, arguments: LiteralArguments) -> Iterator[Wrong
 def _can_stand_alone(spec: ToolSpec) -> bool:
     """Return whether an argument's schema can be validated alone: it refers to shared definitions only."""
     properties: Mapping[str, Any] = spec.input_schema.get("properties") or {}
-    if any(isinstance(one, Mapping) and not DEFINITIONS.isdisjoint(one) for one in properties.values()):
+    if any(isinstance(schema, Mapping) and not DEFINITIONS.isdisjoint(schema) for schema in properties.values()):
         return False
     return stands_alone(spec.input_schema)
 
@@ -130,7 +129,7 @@ MAX_SHOWN = 5
 ASYNCIO = ("gather", "run", "sleep")  # the functions that exist
 SIMPLE_STATEMENTS = (ast.Expr, ast.Assign, ast.AnnAssign, ast.AugAssign)
 CONDITIONAL = (ast.Lambda, ast.IfExp, ast.BoolOp, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
-MAX_FOUND = 100  # each may search for similar names, which takes time
+MAX_FINDINGS = 100  # each may search for similar names, which takes time
 MAX_TEXT = 460  # characters of the whole message
 
 
@@ -154,7 +153,7 @@ def check(
     scan: CodeScan, names: ScriptNames, modules: Collection[str], allowed: Collection[str] | None = None
 ) -> list[CodeFinding]:
     """Return the mistakes in calls of tools. `modules` are the importable names."""
-    return list(islice(_Check(scan, names, modules, allowed).findings(), MAX_FOUND))
+    return list(islice(_Check(scan, names, modules, allowed).findings(), MAX_FINDINGS))
 
 
 def called_tools(scan: CodeScan, names: ScriptNames, modules: Collection[str]) -> list[str]:
@@ -173,8 +172,11 @@ def findings_text(findings: list[CodeFinding], names: ScriptNames) -> tuple[str,
         message += f"; and {len(findings) - len(shown)} more"
     left = MAX_TEXT - len(message)
     hints: list[str] = []
-    for spec in dict.fromkeys(one.spec for one in shown if one.spec is not None):
-        hint = _usage(spec, names.spelling(spec), left)
+    for spec in dict.fromkeys(finding.spec for finding in shown if finding.spec is not None):
+        name = names.spelling(spec)
+        hint = signature(spec, name)
+        if len(hint) > left:  # only its names
+            hint = cut(f"{name}({', '.join(map(as_identifier, spec.order))})", max(left, len(name) + 30))
         if len(hint) <= left:
             hints.append(hint)
             left -= len(hint)
@@ -182,16 +184,8 @@ def findings_text(findings: list[CodeFinding], names: ScriptNames) -> tuple[str,
 
 
 def _sentence(findings: list[CodeFinding]) -> str:
-    lines = groupby(findings, key=lambda one: one.place)
-    return "; ".join(place + ", ".join(one.message for one in same) for place, same in lines)
-
-
-def _usage(spec: ToolSpec, name: str, most: int) -> str:
-    """Return the signature, or only its names if it is long."""
-    whole = signature(spec, name)
-    if len(whole) <= most:
-        return whole
-    return cut(f"{name}({', '.join(map(as_identifier, spec.order))})", max(most, len(name) + 30))
+    lines = groupby(findings, key=lambda finding: finding.place)
+    return "; ".join(place + ", ".join(finding.message for finding in same) for place, same in lines)
 
 
 class _Check:
@@ -203,7 +197,15 @@ class _Check:
         self._modules = modules
         self._allowed = allowed
         self._asked = 0
-        self._aliases = dict(self._simple_aliases())
+        self._aliases: dict[str, ToolSpec] = {}  # by `f = pack.tool`, if the name has no other value
+        for node in scan.assignments:
+            match node:
+                case ast.Assign(targets=[ast.Name(id=name)], value=ast.Attribute(value=ast.Name(id=word), attr=attr)):
+                    spec = names.tool(f"{word}.{attr}") if self._is_ours(word) else None
+                    if spec is not None and scan.bound[name] == 1 and name not in scan.imported:
+                        self._aliases[name] = spec
+                case _:
+                    pass
 
     @cached_property
     def _certain(self) -> set[int]:
@@ -235,18 +237,11 @@ class _Check:
     def called(self) -> Iterator[str]:
         """Yield the names of the tools that the code calls, as far as known without running it."""
         for node in self._scan.calls:
-            match node:
-                case ast.Call(func=ast.Name(id=name)):
-                    spec = self._aliases.get(name) or (self._names.functions.get(name) if self._is_ours(name) else None)
-                case ast.Call(func=ast.Attribute(value=ast.Name(id=word), attr=attr)) if self._is_ours(word):
-                    pack = self._names.pack(word)
-                    spec = None if pack is None else pack.tools.get(attr)
-                case _:
-                    continue
+            spec = self._tool_of(node.func)
             if spec is CALL and node.args and isinstance(tool_name := literal_value(node.args[0]), str):
-                spec = self._names.catalogue.get(tool_name) or self._names.tool(tool_name)
+                spec = self._named_tool(tool_name)
             if spec is ALL and node.args:
-                spec = self._given_tool(node.args[0])
+                spec = self._tool_of(node.args[0])
             if spec is not None and spec not in LANGUAGE:
                 yield spec.name
 
@@ -254,15 +249,15 @@ class _Check:
         """Yield imports of missing modules that certainly run, since the whole code would fail."""
         for node in self._scan.tree.body if self._scan.tree else []:
             if isinstance(node, ast.Import):
-                wanted = [alias.name for alias in node.names]
+                modules = [alias.name for alias in node.names]
             elif isinstance(node, ast.ImportFrom) and not node.level:
-                wanted = [node.module or ""]
+                modules = [node.module or ""]
             else:
                 continue
-            for module in wanted:
+            for module in modules:
                 if module not in self._modules and module != "__future__" and self._names.pack(module) is None:
-                    way = without_module(module, (*self._modules, *self._names.words(self._allowed)))
-                    yield CodeFinding(node.lineno, f"there is no module {module}; {way}", node=node)
+                    advice = without_module(module, (*self._modules, *self._names.words(self._allowed)))
+                    yield CodeFinding(node.lineno, f"there is no module {module}; {advice}", node=node)
 
     def _asyncio(self, node: ast.Call, attr: str) -> Iterator[CodeFinding]:
         """Yield uses of functions that the sandbox's asyncio lacks, which would fail only after their tools ran."""
@@ -274,17 +269,6 @@ class _Check:
             message = f"gather does not support return_exceptions; {EACH_IN_TRY}"
             yield CodeFinding(node.lineno, message, node=node)
 
-    def _simple_aliases(self) -> Iterator[tuple[str, ToolSpec]]:
-        """Yield assignments `f = pack.tool` of names that have no other value."""
-        for node in self._scan.assignments:
-            match node:
-                case ast.Assign(targets=[ast.Name(id=name)], value=ast.Attribute(value=ast.Name(id=word), attr=attr)):
-                    spec = self._names.tool(f"{word}.{attr}") if self._is_ours(word) else None
-                    if spec is not None and self._scan.bound[name] == 1 and name not in self._scan.imported:
-                        yield name, spec
-                case _:
-                    pass
-
     def _is_ours(self, word: str) -> bool:
         """Return whether a name has its meaning from the catalogue, because the code does not bind it."""
         if word in self._scan.bound:
@@ -292,8 +276,7 @@ class _Check:
         return self._scan.imported.get(word, word) == word
 
     def _function(self, node: ast.Call, name: str, is_certain: bool) -> Iterator[CodeFinding]:
-        spec = self._aliases.get(name) or (self._names.functions.get(name) if self._is_ours(name) else None)
-        if spec is not None:
+        if (spec := self._tool_of(node.func)) is not None:
             yield from self._call(node, spec)
         elif self._is_undefined(name) and is_certain:
             functions = [word for word, spec in self._names.functions.items() if may_be_named(spec, self._allowed)]
@@ -346,8 +329,8 @@ class _Check:
 
     def _all(self, node: ast.Call) -> Iterator[CodeFinding]:
         """Check `ot.all(pack.tool, …)` like the call `pack.tool(…)`."""
-        keywords = [one for one in node.keywords if one.arg not in ("limit", "key")]
-        has_args = any(one.arg == "args" for one in keywords)
+        keywords = [keyword for keyword in node.keywords if keyword.arg not in ("limit", "key")]
+        has_args = any(keyword.arg == "args" for keyword in keywords)
         match node.args:
             case [ast.Constant(value=str(name))]:
                 if (spec := self._named_tool(name)) is None:
@@ -365,7 +348,7 @@ class _Check:
             case _:
                 pass
 
-    def _given_tool(self, node: ast.expr) -> ToolSpec | None:
+    def _tool_of(self, node: ast.expr) -> ToolSpec | None:
         """Return the tool that an expression stands for, if known."""
         match node:
             case ast.Name(id=name):
@@ -381,24 +364,25 @@ class _Check:
         return self._names.catalogue.get(name) or self._names.tool(name)
 
     def _no_tool(self, node: ast.Call, name: str) -> CodeFinding:
-        every = self._names.catalogue.names()
-        known = every if self._allowed is None else [one for one in every if one in self._allowed]
+        known = self._names.catalogue.names()
+        if self._allowed is not None:
+            known = [tool for tool in known if tool in self._allowed]
         return CodeFinding(node.lineno, f"there is no tool {name!r}{self._near(name, known)}", node=node)
 
     def _call_by_name(self, node: ast.Call) -> Iterator[CodeFinding]:
         """Check `ot.call("name", {…})` like a call of the named tool."""
         match node:
             case ast.Call(args=[ast.Constant(value=str(name))], keywords=[]):
-                given = {}
-            case ast.Call(args=[ast.Constant(value=str(name)), ast.Dict() as written], keywords=[]):
-                given = literal_value(written)
+                args = {}
+            case ast.Call(args=[ast.Constant(value=str(name)), ast.Dict() as literal], keywords=[]):
+                args = literal_value(literal)
             case _:
                 return
         spec = self._named_tool(name)
         if spec is None:
             yield self._no_tool(node, name)
-        elif given is not UNKNOWN:
-            yield from self._checked(node, spec, LiteralArguments(given, frozenset(given)))
+        elif args is not UNKNOWN:
+            yield from self._checked(node, spec, LiteralArguments(args, frozenset(args)))
 
     def _checked(self, node: ast.Call, spec: ToolSpec, arguments: LiteralArguments) -> Iterator[CodeFinding]:
         line = node.lineno

@@ -15,7 +15,7 @@ parser, but does not count in the line numbers of the sandbox.
 import ast
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from itertools import accumulate
 from zlib import crc32
 
@@ -79,12 +79,16 @@ def traced_code(scan: CodeScan) -> TracedCode | None:
     watch.block(scan.tree.body, 0, 1, watching=False)
     if watch.too_deep:
         return None
-    edits = watch.edits()
+    edits = sorted(watch.edits())
     if sum(len(edit.text) for edit in edits) > MAX_ADDED:
         return None
-    return TracedCode(
-        code=edited(scan.code, edits), futures=_moved(scan.futures, edits), note=note, lines=tuple(watch.lines)
+    places = [edit.start for edit in edits]
+    added = [0, *accumulate(len(edit.text.encode()) for edit in edits)]
+    futures = frozenset(
+        (start + added[bisect_right(places, start)], end + added[bisect_left(places, end)])
+        for start, end in scan.futures
     )
+    return TracedCode(code=edited(scan.code, edits), futures=futures, note=note, lines=tuple(watch.lines))
 
 
 def line_of(code: str, row: int) -> int:
@@ -162,7 +166,7 @@ class _Watch:
 
     def edits(self) -> list[Edit]:
         ends = list(accumulate(len(text) + 1 for text in self._texts))
-        found = {0: f"{self._note} = [None, 0]\r"}
+        insertions = {0: f"{self._note} = [None, 0]\r"}
         for line, (text, end) in enumerate(zip(self._texts, ends, strict=True), start=1):
             start = end - len(text) - 1
             column, within = self._within.get(line, (0, ""))
@@ -172,8 +176,8 @@ class _Watch:
                 (end - 1, self._after.get(line)),
             ):
                 if added:
-                    found[place] = found.get(place, "") + added
-        return [Edit(place, place, text) for place, text in found.items()]
+                    insertions[place] = insertions.get(place, "") + added
+        return [Edit(place, place, text) for place, text in insertions.items()]
 
 
 def _units(body: list[ast.stmt]) -> Iterator[list[ast.stmt]]:
@@ -205,7 +209,7 @@ def _is_harmless(unit: list[ast.stmt]) -> bool:
     """
     if isinstance(unit[0], ast.Expr) and isinstance(unit[0].value, ast.Constant):
         return True
-    return all(isinstance(one, (*_HARMLESS, *_DEFINING, ast.Try)) for one in unit)
+    return all(isinstance(statement, (*_HARMLESS, *_DEFINING, ast.Try)) for statement in unit)
 
 
 def _gathers(unit: list[ast.stmt]) -> bool:
@@ -213,13 +217,3 @@ def _gathers(unit: list[ast.stmt]) -> bool:
         return False
     nodes = [node for statement in unit for node in ast.walk(statement)]
     return any("gather" in (getattr(node, "attr", None), getattr(node, "id", None)) for node in nodes)
-
-
-def _moved(spans: Iterable[Span], edits: list[Edit]) -> frozenset[Span]:
-    """Return the new positions of spans after these insertions."""
-    edits = sorted(edits)
-    places = [edit.start for edit in edits]
-    added = [0, *accumulate(len(edit.text.encode()) for edit in edits)]
-    return frozenset(
-        (start + added[bisect_right(places, start)], end + added[bisect_left(places, end)]) for start, end in spans
-    )

@@ -49,23 +49,23 @@ class RunScene(NamedTuple):
 
 def failure(error: BaseException, scene: RunScene) -> ToolError:
     """Return the ToolError for the exception that ended a run."""
-    found = _classified(error, scene)
-    left = MAX_TEXT - len(found.message)
+    tool_error = _tool_error(error, scene)
+    left = MAX_TEXT - len(tool_error.message)
     hints: list[str] = []
-    for hint in found.hints:
+    for hint in tool_error.hints:
         if left > 0:
             hints.append(cut(hint, left))
             left -= len(hints[-1])
-    return replace(found, hints=tuple(hints))
+    return replace(tool_error, hints=tuple(hints))
 
 
-def _classified(error: BaseException, scene: RunScene) -> ToolError:
+def _tool_error(error: BaseException, scene: RunScene) -> ToolError:
     if isinstance(error, LimitError):
         return _limit(error)
     if isinstance(error, OutOfMemoryError):
         return _limit(too_much_memory(scene.limits))
     if isinstance(error, ProtocolError):
-        message = f"the sandbox broke its protocol, and its worker was ended: {_short(str(error))}"
+        message = f"the sandbox violated its protocol, and its worker was ended: {_short(str(error))}"
         return ToolError(code="execution_error", message=message, reason="crashed")
     if isinstance(error, WorkerStartError):
         hint = "install it again: pip install --force-reinstall pydantic-monty-runtime"
@@ -79,9 +79,9 @@ def _classified(error: BaseException, scene: RunScene) -> ToolError:
         message = f"SyntaxError: {_short(error.message)}"
         return ToolError(code="invalid_args", message=message, reason="syntax", hints=hints)
     if isinstance(error, CodeError):
-        return _raised(error, scene)
+        return _code_error(error, scene)
     if isinstance(error, NeverAwaitedError):
-        message = "the result holds something that was never awaited"
+        message = "the result contains a call that was never awaited"
         hint = "put await before it; a call that is awaited in one place is a future in all of them"
         return ToolError(code="execution_error", message=message, reason="never_awaited", hints=(hint,))
     if isinstance(error, TooManyDigitsError):
@@ -94,7 +94,7 @@ def _limit(hit: LimitError, *place: str) -> ToolError:
     return ToolError(code="execution_error", message=str(hit), reason=hit.reason, hints=(*place, hit.hint))
 
 
-def _raised(error: CodeError, scene: RunScene) -> ToolError:
+def _code_error(error: CodeError, scene: RunScene) -> ToolError:
     kind, text = error.kind, error.message
     place = _place(error, scene)
     if failed := scene.failures.get(text):  # an uncaught failure of a tool: keep its message and hints
@@ -172,7 +172,7 @@ def _short(text: str) -> str:
 
 NO_FILES = "code here has no files; use the fs tools: fs.read_file(path=…), fs.list_dir(path=…)"
 NO_PROGRAMS = "code here can't start programs; call a tool that does"
-NO_NETWORK = "code here has no network; call a tool that has"
+NO_NETWORK = "code here has no network; call a tool that has access"
 SIDE_BY_SIDE = "await asyncio.gather(…) runs tool calls side by side; asyncio here has gather, run and sleep"
 COMMON_MODULES = (
     "there are collections, csv, datetime, functools, itertools, json, math, random, re, statistics, string, textwrap, "
@@ -187,7 +187,7 @@ WAYS_AROUND = {
         "class inheritance": "write a class without a base; raise ValueError(…) instead of own exceptions",
         "method decorators": "write a method without one, or a plain function",
         "exception groups": "use a plain except",
-        "async with": "call and close by hand, or gather the calls",
+        "async with": "open and close it yourself, or gather the calls",
         "async for": "use a plain for over a list",
         "import *": "import the names that you need",
         "cannot suspend in this synchronous context": "tools can't be called by map, filter, sorted or reduce: "
@@ -207,7 +207,7 @@ WAYS_AROUND = {
         "module 'sys' has no attribute 'exit'": "let the code end, or raise an exception",
         "module 'os' has no attribute 'system'": NO_PROGRAMS,
     },
-    "ImportError": {"(unknown location)": "the sandbox has the module, but not all of it: write it out"},
+    "ImportError": {"(unknown location)": "the sandbox has the module, but not all of it: write the code yourself"},
     "RuntimeError": {
         "is not supported in this environment": "code here sees nothing of the machine; a pack reads its secrets with "
         "get_secret",
@@ -236,7 +236,7 @@ MISSING_BUILTINS = {
     "issubclass": "use isinstance",
     "super": "classes here have no bases",
     "bytearray": "use bytes or a list of ints",
-    "input": "nobody is there to answer: pass values in the code",
+    "input": "code can't ask a person: pass values in the code",
     "open": "code here has no files; use fs.read_file(path=…)",
     "exit": "let the code end, or raise an exception",
     "quit": "let the code end, or raise an exception",
@@ -249,7 +249,7 @@ MISSING_BUILTINS = {
 
 
 def without_module(name: str, known: Collection[str]) -> str:
-    """Return how to do without a missing module."""
+    """Return advice on replacing a missing module."""
     root = name.partition(".")[0]
     near = did_you_mean(name, known) if root not in sys.stdlib_module_names else None
     return MISSING_MODULES.get(root) or near or COMMON_MODULES

@@ -16,7 +16,7 @@ class FairLimiter:
     """A semaphore for threads and any event loop: `async with limiter.slot():` waits for a slot.
 
     Callers take turns. The last half of the slots, at least one, is reserved for callers that hold none, so that one
-    caller can't block all others. Callers without a token can't be told apart, and may take all slots.
+    caller can't block all others. Callers without a token look alike, and may take all slots.
     """
 
     def __init__(self, slots: int) -> None:
@@ -68,18 +68,18 @@ class FairLimiter:
             self._held[caller] -= 1
             if not self._held[caller]:
                 del self._held[caller]
-        while self._waiting and (following := self._next()) is not None:
-            following.set_result(None)
+        while self._waiting and (ready := self._next()) is not None:
+            ready.set_result(None)
 
     def _has_room(self, caller: str) -> bool:
         return self._free > (self._reserved if caller and self._held[caller] else 0)
 
     def _next(self) -> Ticket | None:
-        """Take a slot for the first caller allowed to have one, and return its ticket. That caller is then last
-        in line.
+        """Take a slot for the first caller allowed to have one, and return its ticket. That caller goes to the end of
+        the queue.
         """
         with self._lock:
-            for caller in [one for one in self._waiting if self._has_room(one)]:
+            for caller in [caller for caller in self._waiting if self._has_room(caller)]:
                 tickets = self._waiting.pop(caller)
                 while tickets:
                     ticket = tickets.popleft()

@@ -7,7 +7,7 @@ from itertools import islice
 from typing import Any
 
 from onetool.core.errors import cut
-from onetool.script.bindings import ANY, Binding, Bindings, Path, step
+from onetool.script.bindings import ANY, Bindings, Path, step
 from onetool.script.names import CALL, ScriptNames
 
 MAX_STEPS = 30  # from a name to the call that it comes from
@@ -24,10 +24,10 @@ def missing_key_hint(
     `returned` are the last values of tools, by name.
     """
     is_attribute = kind == "AttributeError"
-    found = _ATTRIBUTE.fullmatch(text) if is_attribute else None
-    if line is None or not returned or (is_attribute and found is None) or kind not in ("AttributeError", "KeyError"):
+    missing = _ATTRIBUTE.fullmatch(text) if is_attribute else None
+    if line is None or not returned or (is_attribute and missing is None) or kind not in ("AttributeError", "KeyError"):
         return None
-    key = found[2] if found else text
+    key = missing[2] if missing else text
     try:
         tree = ast.parse(code)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -38,12 +38,12 @@ def missing_key_hint(
             value = _part(returned.get(tool), path)
             if isinstance(value, dict):
                 write = f"write [{key!r}]; " if is_attribute and key in value else ""
-                keys = ", ".join(cut(str(one), MAX_KEY) for one in islice(value, MAX_KEYS))
+                keys = ", ".join(cut(str(name), MAX_KEY) for name in islice(value, MAX_KEYS))
                 more = ", …" if len(value) > MAX_KEYS else ""
                 return f"{write}the object returned by {tool} has the keys {keys}{more}"
             if isinstance(value, list):
                 return f"{tool} returned a list here: index it or loop over it"
-    return f"write [{key!r}]" if found and found[1] == "dict" else None
+    return f"write [{key!r}]" if missing and missing[1] == "dict" else None
 
 
 def _lookups(tree: ast.AST, key: str, line: int, is_attribute: bool) -> Iterator[ast.Attribute | ast.Subscript]:
@@ -52,7 +52,7 @@ def _lookups(tree: ast.AST, key: str, line: int, is_attribute: bool) -> Iterator
         match node:
             case ast.Attribute(attr=attr) if is_attribute and attr == key:
                 pass
-            case ast.Subscript(slice=wanted) if not is_attribute and step(wanted) in (key, ANY):
+            case ast.Subscript(slice=index) if not is_attribute and step(index) in (key, ANY):
                 pass
             case _:
                 continue
@@ -78,16 +78,12 @@ def _origins(node: ast.AST, bindings: Bindings, names: ScriptNames, steps: int) 
         case ast.Call(func=ast.Attribute(value=ast.Name(id=pack), attr=own)):
             yield from _called(f"{pack}.{own}", node, names)
         case ast.Name():
-            for one in bindings.of_name(node):
-                yield from _bound(one, bindings, names, steps)
+            for binding in bindings.of_name(node):
+                if not binding.depth:
+                    for tool, path in _origins(binding.value, bindings, names, steps - 1):
+                        yield tool, (*path, *binding.path)
         case _:
             pass
-
-
-def _bound(one: Binding, bindings: Bindings, names: ScriptNames, steps: int) -> Iterator[tuple[str, Path]]:
-    if not one.depth:
-        for tool, path in _origins(one.value, bindings, names, steps - 1):
-            yield tool, (*path, *one.path)
 
 
 def _called(word: str, node: ast.Call, names: ScriptNames) -> Iterator[tuple[str, Path]]:

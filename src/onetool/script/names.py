@@ -3,7 +3,6 @@
 import builtins
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from itertools import islice
 from keyword import kwlist
 from threading import Lock
 from typing import Any
@@ -95,16 +94,16 @@ class ScriptNames:
             elif alias in self.functions:
                 self.useless[alias] = f"{alias} is a tool already"
             elif as_identifier(alias) != alias:
-                self.useless[alias] = f"{alias} is not a name that code can say; {as_identifier(alias)} would be"
+                self.useless[alias] = f"{alias} is not a valid name in code; use {as_identifier(alias)}"
             else:
                 self.functions[alias] = spec
 
     def pack(self, word: str) -> ScriptPack | None:
         """Return the pack with this name in code. Built on first use, because few of many packs are used."""
-        found = self._packs.get(word)
-        if found is None and word in self._pack_of:
-            found = self._packs[word] = ScriptPack(word, self._tools_of[self._pack_of[word]])
-        return found
+        pack = self._packs.get(word)
+        if pack is None and word in self._pack_of:
+            pack = self._packs[word] = ScriptPack(word, self._tools_of[self._pack_of[word]])
+        return pack
 
     def shared(self, waiting: Iterable[str] = ()) -> list[str]:
         """Return the names that stand for both a function and a pack. `waiting` are packs without known tools yet."""
@@ -117,8 +116,8 @@ class ScriptNames:
         if not dot or own == "__call__":  # the sandbox calls an object by this method
             return self.functions.get(word)
         pack = self.pack(word)
-        found = pack.tools.held.get(own) if pack else None
-        return None if found is None else as_spec(found)
+        tool = pack.tools.held.get(own) if pack else None
+        return None if tool is None else as_spec(tool)
 
     def __contains__(self, word: str) -> bool:
         return word in self._pack_of or word in self.functions
@@ -147,8 +146,8 @@ class ScriptNames:
             self._by_slug = {}
             lazy = (tool for tools in self.catalogue.lazy.values() for tool in tools.values())
             for tool in (*(spec for spec in self.catalogue.own() if not spec.hidden), *lazy):
-                self._by_slug.setdefault(_as_slug(tool.name.rpartition(".")[2]), []).append(tool)
-        return [as_spec(tool) for tool in self._by_slug.get(_as_slug(slug), [])]
+                self._by_slug.setdefault(tool.name.rpartition(".")[2].replace("_", "-"), []).append(tool)
+        return [as_spec(tool) for tool in self._by_slug.get(slug.replace("_", "-"), [])]
 
     def spelling(self, spec: ToolSpec) -> str:
         """Return the expression that code calls the tool by."""
@@ -181,16 +180,16 @@ class SandboxTools:
 
     def value(self, word: str) -> HostObject | Function | None:
         """Return the sandbox value of a name: a pack or a function. None for other names."""
-        if (made := self._objects.get(word)) is not None:
-            return made
+        if (host := self._objects.get(word)) is not None:
+            return host
         if self.names.pack(word) is None:
             return Function(word) if word in self.names.functions else None
         with self._lock:
             if word not in self._objects:
                 # A class named like the pack, because the sandbox names it when an attribute is missing.
-                made = HostObject(word)
-                self._packs[made.id] = word
-                self._objects[word] = made
+                host = HostObject(word)
+                self._packs[host.id] = word
+                self._objects[word] = host
             return self._objects[word]
 
     def member(self, receiver: bytes, name: str) -> Function | None:
@@ -221,17 +220,15 @@ class Spellings(Mapping[str, str]):
         return len(self._names.catalogue)
 
 
-def _as_slug(name: str) -> str:
-    return name.replace("_", "-")
-
-
 def rename_advice(line: str, names: ScriptNames, allowed: Collection[str] | None = None) -> tuple[str, ...]:
     """Return advice on names in the line that are not Python identifiers: a keyword as an argument, a dash."""
-    if found := re.search(rf"[(,]\s*({'|'.join(kwlist)})\s*=[^=]", line):
-        return (f"write {found[1]}_=…",)
-    known = (names.catalogue.get(name) for name in names.catalogue.names() if name in line)
-    odd = (spec for spec in known if spec and may_be_named(spec, allowed) and names.spelling(spec) != spec.name)
-    return tuple(f"write {names.spelling(spec)}(…)" for spec in islice(odd, 1))
+    if keyword := re.search(rf"[(,]\s*({'|'.join(kwlist)})\s*=[^=]", line):
+        return (f"write {keyword[1]}_=…",)
+    for name in names.catalogue.names():
+        spec = names.catalogue.get(name) if name in line else None
+        if spec and may_be_named(spec, allowed) and (spelling := names.spelling(spec)) != name:
+            return (f"write {spelling}(…)",)
+    return ()
 
 
 # Completion
@@ -243,22 +240,17 @@ _OPEN_CALL = re.compile(r"([\w.]+)\(([^()]*)$")
 
 def completions(line: str, names: ScriptNames, known: Iterable[str] = ()) -> list[str]:
     """Return all completions of the end of the line, as whole words in order."""
-    found = _DOTTED_END.search(line)
-    word = found[1] if found else ""
+    end = _DOTTED_END.search(line)
+    word = end[1] if end else ""
     if "." in word:
         pack = names.pack(word.partition(".")[0])
         tools = [f"{pack.word}.{tool}(" for tool in sorted(pack.tools)] if pack else []
-        return [one for one in tools if one.startswith(word)]
-    words = [*_arguments(line[: len(line) - len(word)], names), *sorted({*names.words(), *known})]
-    matching = [one for one in words if one.startswith(word)]
-    return matching if matching or not word else sorted(one for one in BUILTINS if one.startswith(word))
-
-
-def _arguments(before: str, names: ScriptNames) -> list[str]:
-    """Return the arguments that the call around the cursor does not have yet."""
+        return [tool for tool in tools if tool.startswith(word)]
+    words = sorted({*names.words(), *known})
+    before = line[: len(line) - len(word)]
     call = _OPEN_CALL.search(before)
-    if call is None or (spec := names.tool(call[1])) is None or not re.search(r"[(,]\s*$", before):
-        return []
-    return [
-        f"{name}=" for name in map(as_identifier, spec.order) if not re.search(rf"\b{re.escape(name)}\s*=", call[2])
-    ]
+    if call is not None and (spec := names.tool(call[1])) is not None and re.search(r"[(,]\s*$", before):
+        args = map(as_identifier, spec.order)  # those that the call around the cursor does not have yet
+        words = [*(f"{name}=" for name in args if not re.search(rf"\b{re.escape(name)}\s*=", call[2])), *words]
+    matches = [other for other in words if other.startswith(word)]
+    return matches if matches or not word else sorted(name for name in BUILTINS if name.startswith(word))

@@ -118,13 +118,8 @@ def syntax_error(code: str) -> SyntaxError | None:
 
 def why_not(code: str) -> str:
     """Return this Python's message about code that it can't parse."""
-    try:
-        _parsed(code)
-    except SyntaxError as error:
-        return f"line {error.lineno}: {error.msg}"
-    except (ValueError, RecursionError, MemoryError, SystemError) as error:
-        return str(error) or "it is nested too deep"
-    return "it is too long, or nested too deep"
+    error = syntax_error(code)
+    return "it is too long, or nested too deep" if error is None else f"line {error.lineno}: {error.msg}"
 
 
 def _parsed(code: str) -> ast.Module:
@@ -155,7 +150,7 @@ def _fenced(text: str, opening: re.Match[str]) -> str:
 
 
 def _only(body: str, rest: str) -> str:
-    """Return the only block of a text. Two blocks are refused, because running the first would be a guess."""
+    """Return the only block of a text. Raise ScriptError for two blocks, because running the first would be a guess."""
     if FENCE.search(rest.partition("\n")[2]):
         raise ScriptError("there are several fenced blocks; send the code as one")
     return body
@@ -254,14 +249,14 @@ class CodeScan:
     @cached_property
     def imported(self) -> dict[str, str]:
         """The names that imports bind and their targets: `np` is `numpy`, `mean` is `statistics.mean`."""
-        found: dict[str, str] = {}
+        targets: dict[str, str] = {}
         for node in self.imports:
             for alias in node.names:
                 if isinstance(node, ast.ImportFrom):
-                    found[alias.asname or alias.name] = f"{node.module}.{alias.name}"
+                    targets[alias.asname or alias.name] = f"{node.module}.{alias.name}"
                 else:
-                    found[alias.asname or alias.name.partition(".")[0]] = alias.name
-        return found
+                    targets[alias.asname or alias.name.partition(".")[0]] = alias.name
+        return targets
 
     @property
     def modules(self) -> set[str]:

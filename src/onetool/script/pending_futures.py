@@ -29,13 +29,13 @@ class PendingFutures:
         self._started = True
         self._loop.call_soon_threadsafe(self._start, number, work)
 
-    def answers(self, wanted: Collection[int]) -> dict[int, Answer]:
+    def answers(self, numbers: Collection[int]) -> dict[int, Answer]:
         """Wait for at least one answer, and return those that have arrived; none if the run was stopped."""
         while not self._stopped:
             while not self._queue.empty():
                 self._take(self._queue.get())
-            if found := {number: self._arrived.pop(number) for number in wanted if number in self._arrived}:
-                return found
+            if arrived := {number: self._arrived.pop(number) for number in numbers if number in self._arrived}:
+                return arrived
             self._take(self._queue.get())
         return {}
 
@@ -59,15 +59,15 @@ class PendingFutures:
         if self._stopped:
             return
 
-        def arrived(answer: Answer) -> None:
+        def finish(answer: Answer) -> None:
             self._cancels.pop(number, None)
             self._queue.put((number, answer))
 
         self._cancels[number] = None
         try:
-            cancel = work(arrived)
+            cancel = work(finish)
         except Exception as error:  # noqa: BLE001 - unexpected, but the waiting code must get an answer
-            arrived(Raised("RuntimeError", describe_error(error)))
+            finish(Raised("RuntimeError", describe_error(error)))
             return
         if number in self._cancels:  # it may have finished immediately
             self._cancels[number] = cancel

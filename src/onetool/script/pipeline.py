@@ -84,16 +84,16 @@ class PrintedOutput:
     def __call__(self, _stream: str, text: str) -> None:
         data = text.encode(errors="replace")
         over = len(data) > self._left
-        kept = data[: self._left].decode(errors="ignore") if over else text
+        fitting = data[: self._left].decode(errors="ignore") if over else text
         self._left = max(0, self._left - len(data))
-        if kept:
-            self.parts.append(kept)
-        if kept and self._live is not None:
+        if fitting:
+            self.parts.append(fitting)
+        if fitting and self._live is not None:
             try:
-                self._live(kept)
+                self._live(fitting)
             except Exception as error:  # noqa: BLE001 - reported to the listener, because it is not the code's fault
                 self._live, self.broken = None, error
-                self._worker_loop.stop(LimitError("cancelled", "nobody listens any more", ""))
+                self._worker_loop.stop(LimitError("cancelled", "the reader of the output is gone", ""))
         if over:
             self._worker_loop.stop(too_much_printed(self._limits))
 
@@ -139,8 +139,8 @@ class Pipeline:
         # Whether the result depends only on the text, the names of its variables and the catalogue.
         is_plain = self._allowed is None and self._known is None and len(text) <= LONG_CODE
         known = self._tools.prepared
-        if is_plain and (again := known.get(key)) is not None:
-            self.code, prepared = again
+        if is_plain and (cached := known.get(key)) is not None:
+            self.code, prepared = cached
             return prepared
         try:
             if len(text) <= LONG_CODE:
@@ -179,19 +179,21 @@ class Pipeline:
             return CodeReport(errors=[CodeFault.at(f"SyntaxError: {error.msg}", place, error.lineno or 1)])
         scan.bound.update((*(self._known or ()), *self._variables))
         names = self._tools.names
-        found = check(scan, names, MODULES, self._allowed)
+        findings = check(scan, names, MODULES, self._allowed)
         faults = [
             CodeFault.at(
-                f"{one.spec.name}: {one.message}" if one.spec else one.message,
-                self._sent_place(self._place_of(one)),
-                one.line,
+                f"{finding.spec.name}: {finding.message}" if finding.spec else finding.message,
+                self._sent_place(self._place_of(finding)),
+                finding.line,
             )
-            for one in found
+            for finding in findings
         ]
         return CodeReport(errors=faults, calls=called_tools(scan, names, MODULES))
 
-    def _place_of(self, found: CodeFinding) -> CodePlace:
-        return place_of_line(self.code, found.line) if found.node is None else place_of_node(self.code, found.node)
+    def _place_of(self, finding: CodeFinding) -> CodePlace:
+        return (
+            place_of_line(self.code, finding.line) if finding.node is None else place_of_node(self.code, finding.node)
+        )
 
     def _sent_place(self, place: CodePlace | None) -> CodePlace | None:
         return None if place is None else in_sent_text(self._sent, self.code, place)
@@ -292,8 +294,8 @@ class Pipeline:
             raise _Refused(ToolError(code="invalid_args", message=str(error), reason="syntax")) from None
         self.scan = scan = CodeScan(self.code)
         scan.bound.update((*(self._known or ()), *self._variables))
-        if found := check(scan, self._tools.names, MODULES, self._allowed):
-            raise _Refused(self._refusal(found))
+        if findings := check(scan, self._tools.names, MODULES, self._allowed):
+            raise _Refused(self._refusal(findings))
         return prepare(scan, self._tools.names)
 
     def _read(self, text: str) -> str:
@@ -312,11 +314,11 @@ class Pipeline:
 
         return expand_call_line(code, self._tools.names, self._allowed, {*(self._known or ()), *self._variables})
 
-    def _refusal(self, found: list[CodeFinding]) -> ToolError:
-        self._place = self._place_of(found[0])
-        message, hints = findings_text(found, self._tools.names)
+    def _refusal(self, findings: list[CodeFinding]) -> ToolError:
+        self._place = self._place_of(findings[0])
+        message, hints = findings_text(findings, self._tools.names)
         if not hints:  # the missing name may be a tool's name that is not a Python identifier
-            line = self.code.split("\n")[found[0].line - 1]
+            line = self.code.split("\n")[findings[0].line - 1]
             hints = rename_advice(line, self._tools.names, self._allowed)
         return ToolError(code="invalid_args", message=message, reason="check", hints=hints)
 

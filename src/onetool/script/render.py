@@ -145,8 +145,8 @@ LIST_WIDTH = 120
 OBJECT_WIDTH = 400
 MAX_KEY = 1_000  # YAML allows at most 1024 characters before the colon
 SHORT = 40  # characters of a text with line breaks that may be inline
-_KEPT = 64  # texts up to this length are likely to recur …
-_MAX_KEPT = 4_096  # … and this many are cached
+_CACHED_LENGTH = 64  # texts up to this length are likely to recur
+_MAX_CACHED = 4_096
 
 
 class RenderTooLargeError(OneToolError, ValueError):
@@ -157,10 +157,10 @@ def render(value: Any, max_bytes: int | None = None) -> str:
     """Return the value as text of at most `max_bytes` in UTF-8. Raise RenderTooLargeError if it doesn't fit."""
     value = yaml_type(value)
     is_text, scalar = type(value) is str, SCALARS.get(type(value))
-    most = max_bytes if max_bytes is not None else len(value) * 4 if is_text else MAX_BYTES
-    text = value if is_text else scalar(value) if scalar else _Writer(most).write(value)
-    if len(text) > most or (not text.isascii() and len(text.encode("utf-8", "surrogatepass")) > most):
-        raise _too_large_error(most)
+    limit = max_bytes if max_bytes is not None else len(value) * 4 if is_text else MAX_BYTES
+    text = value if is_text else scalar(value) if scalar else _Writer(limit).write(value)
+    if len(text) > limit or (not text.isascii() and len(text.encode("utf-8", "surrogatepass")) > limit):
+        raise _too_large_error(limit)
     return text
 
 
@@ -168,7 +168,7 @@ class _Writer:
     """A writer for one value, line by line. Stops when there is no room: a small value may expand endlessly."""
 
     def __init__(self, room: int) -> None:
-        self._most = self._room = room
+        self._limit = self._room = room
         self._lines: list[str] = []
         self._known: dict[str, str] = {}
         self._keys: dict[str, str] = {}
@@ -185,7 +185,7 @@ class _Writer:
     def _block(self, value: Any, lead: str, pad: str, depth: int) -> None:
         """Write an object or a list in block style; `lead` begins its first line, `pad` the others."""
         if depth > MAX_DEPTH:
-            raise RenderTooLargeError(f"the value is nested more than {MAX_DEPTH} levels deep, or holds itself")
+            raise RenderTooLargeError(f"the value is nested more than {MAX_DEPTH} levels deep, or contains itself")
         inner = f"{pad}  "
         if type(value) is list:
             for part in value:
@@ -217,7 +217,7 @@ class _Writer:
     def _text(self, head: str, text: str, inner: str) -> None:
         """Write a text that is long or has several lines."""
         if len(text) > self._room:
-            raise _too_large_error(self._most)
+            raise _too_large_error(self._limit)
         mark = literal_block_mark(text)
         if mark is None:
             self._line(f"{head} {yaml_text(text)}")
@@ -231,7 +231,7 @@ class _Writer:
     def _line(self, line: str) -> None:
         self._room -= len(line) + 1
         if self._room < -1:  # the last line has no break
-            raise _too_large_error(self._most)
+            raise _too_large_error(self._limit)
         self._lines.append(line)
 
     def _inline(self, value: Any, levels: int) -> str | None:
@@ -245,7 +245,7 @@ class _Writer:
             if len(value) > OBJECT_WIDTH or ("\n" in value and len(value) > SHORT):
                 return None
             text = yaml_text(value)
-            if len(value) <= _KEPT and len(self._known) < _MAX_KEPT:
+            if len(value) <= _CACHED_LENGTH and len(self._known) < _MAX_CACHED:
                 self._known[value] = text
             return text
         if scalar := SCALARS.get(kind):
@@ -287,13 +287,13 @@ class _Writer:
         if type(key) is not str:
             return self._inline(key, LEVELS) or yaml_quoted(f"<{type(key).__name__}>")
         text = yaml_quoted(key) if ":" in key else yaml_text(key)
-        if len(text) <= _KEPT and len(self._keys) < _MAX_KEPT:
+        if len(text) <= _CACHED_LENGTH and len(self._keys) < _MAX_CACHED:
             self._keys[key] = text
         return text
 
 
-def _too_large_error(most: int) -> RenderTooLargeError:
-    return RenderTooLargeError(f"the text has more than {most:,} bytes")
+def _too_large_error(limit: int) -> RenderTooLargeError:
+    return RenderTooLargeError(f"the text has more than {limit:,} bytes")
 
 
 # The reply to a run
@@ -304,7 +304,7 @@ ReadOn = Callable[[str, int], str]
 
 
 class StoreText(Protocol):
-    """Stores a text, and the value it represents if that is different. Raises ToolFailure."""
+    """A function that stores a text, and the value it represents if that is different. Raises ToolFailure."""
 
     def __call__(self, text: str, value: Any = None) -> StoredResult: ...
 
@@ -334,7 +334,7 @@ def run_reply(
     preview_bytes: int,
 ) -> RunReply:
     """Return the reply to a run. `store` keeps a long text; without it nothing is cut."""
-    failed = "" if result.told_error is None else error_text(result.told_error)
+    failed = "" if result.error_with_calls is None else error_text(result.error_with_calls)
     shown = "" if result.data is None else render(result.data)
     text = _joined(result.printed, failed or shown)
     size = 0 if store is None else len(text.encode(errors="replace"))

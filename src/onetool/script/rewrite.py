@@ -36,7 +36,18 @@ def idiom_edits(scan: CodeScan) -> Iterator[Edit]:
         if isinstance(getattr(BUILTIN_TYPES.get(word), node.attr, None), MethodDescriptorType):  # an unbound method
             yield Edit(*scan.places.of(node), f"(lambda _, *a, **k: _.{node.attr}(*a, **k))")
     for call in scan.calls:
-        yield from _methods_as_functions(call, scan)
+        # Methods of values created by the code, passed as functions: `key=counts.get`, `map(counts.get, words)`.
+        functions = [keyword.value for keyword in call.keywords if keyword.arg == "key"]
+        if isinstance(call.func, ast.Name) and call.func.id in ("map", "filter"):
+            functions += call.args[:1]
+        for node in functions:
+            match node:
+                case ast.Attribute(value=ast.Name(id=word), attr=attr) if (
+                    word in scan.bound and word not in scan.imported and node.lineno == node.end_lineno
+                ):
+                    yield Edit(*scan.places.of(node), f"(lambda *a: {word}.{attr}(*a))")
+                case _:
+                    pass
         name = call.func.id if isinstance(call.func, ast.Name) else ""
         if name in scan.bound or name in scan.imported or call.keywords or not call.args:
             continue
@@ -48,20 +59,6 @@ def idiom_edits(scan: CodeScan) -> Iterator[Edit]:
                     pass
                 case _:
                     yield from _within(scan, call, call.args, "str")
-
-
-def _methods_as_functions(call: ast.Call, scan: CodeScan) -> Iterator[Edit]:
-    """Yield edits of `key=counts.get`, `map(counts.get, words)`: methods of values created by the code."""
-    given = [keyword.value for keyword in call.keywords if keyword.arg == "key"]
-    if isinstance(call.func, ast.Name) and call.func.id in ("map", "filter"):
-        given += call.args[:1]
-    for node in given:
-        match node:
-            case ast.Attribute(value=ast.Name(id=word), attr=attr) if word in scan.bound and word not in scan.imported:
-                if node.lineno == node.end_lineno:
-                    yield Edit(*scan.places.of(node), f"(lambda *a: {word}.{attr}(*a))")
-            case _:
-                pass
 
 
 def _within(scan: CodeScan, call: ast.Call, nodes: list[ast.expr], function: str) -> Iterator[Edit]:
@@ -112,9 +109,9 @@ AVAILABLE = frozenset([*_FILES, *_PACKAGES]) - NATIVE
 
 def prelude(names: Iterable[str]) -> str:
     """Return the code that defines these modules, to be fed first. Each is created once, under a reserved name."""
-    wanted = {_PACKAGES.get(name, name) for name in names}
-    packages = [package for package, module in _PACKAGES.items() if module in wanted]
-    return "".join(map(_module_function, [*sorted(wanted), *packages]))
+    modules = {_PACKAGES.get(name, name) for name in names}
+    packages = [package for package, module in _PACKAGES.items() if module in modules]
+    return "".join(map(_module_function, [*sorted(modules), *packages]))
 
 
 def module_variable(module: str) -> str:
@@ -132,13 +129,13 @@ def public_names(module: str) -> tuple[str, ...]:
     """Return the public names of a module: those that its file defines without a leading underscore."""
     if module in _PACKAGES:
         return (_PACKAGES[module].rpartition(".")[2],)
-    found: list[str] = []
+    names: list[str] = []
     for node in ast.parse(_module_source(module)).body:
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
-            found.append(node.name)
+            names.append(node.name)
         elif isinstance(node, ast.Assign):
-            found += [target.id for target in node.targets if isinstance(target, ast.Name)]
-    return tuple(sorted({name for name in found if not name.startswith("_")}, key=str.lower))
+            names += [target.id for target in node.targets if isinstance(target, ast.Name)]
+    return tuple(sorted({name for name in names if not name.startswith("_")}, key=str.lower))
 
 
 @cache
@@ -190,8 +187,12 @@ class ImportRewriter:
         for node in scan.imports:
             parts = list(self._import_parts(node) if isinstance(node, ast.Import) else self._from_parts(node))
             if any(part.changed for part in parts):
-                lines = (node.end_lineno or node.lineno) - node.lineno
-                self._edit(node, _joined([part.text for part in parts], lines))
+                text = "; ".join(part.text for part in parts)  # in one line
+                if more_lines := (node.end_lineno or node.lineno) - node.lineno:
+                    # Missing line breaks go into the last bracket, where they have no effect.
+                    before, bracket, after = text.rpartition(")")
+                    text = before + "\n" * more_lines + bracket + after
+                self._edit(node, text)
         for word, module in scan.imported.items():
             if module in MODULES and word not in scan.bound and (pack := names.pack(module)):
                 self._merge(word, pack)
@@ -249,14 +250,12 @@ class ImportRewriter:
                 self.library.add(module)
                 known = public_names(module)
                 if alias.name != "*" and alias.name not in known:
-                    problem = f"cannot import name {alias.name!r} from {module!r}: it has {', '.join(known)}"
-                    yield _Part(_import_error(problem), True)
+                    yield _import_error(alias.name, module, known)
                 else:
                     for name in known if alias.name == "*" else (alias.name,):
                         yield _Part(f"{alias.asname or name} = ({module_variable(module)}.{name})", True)
             elif pack is not None and module not in NATIVE:
-                known = ", ".join(list(pack.tools)[:8])
-                yield _Part(_import_error(f"cannot import name {alias.name!r} from {module!r}: it has {known}"), True)
+                yield _import_error(alias.name, module, list(pack.tools)[:8])
             else:
                 name = f"{alias.name} as {alias.asname}" if alias.asname else alias.name
                 yield _Part(f"from {'.' * node.level}{module} import {name}", False)
@@ -281,18 +280,10 @@ class _Part(NamedTuple):
     changed: bool
 
 
-def _import_error(message: str) -> str:
+def _import_error(name: str, module: str, known: Iterable[str]) -> _Part:
     """Return a statement that raises when it is reached, so that code can catch the error as usual."""
-    return f"raise ImportError({message!r})"
-
-
-def _joined(parts: list[str], more_lines: int) -> str:
-    """Return the statements in one line; missing line breaks go into the last bracket, where they have no effect."""
-    text = "; ".join(parts)
-    if not more_lines:
-        return text
-    before, bracket, after = text.rpartition(")")
-    return before + "\n" * more_lines + bracket + after
+    message = f"cannot import name {name!r} from {module!r}: it has {', '.join(known)}"
+    return _Part(f"raise ImportError({message!r})", True)
 
 
 # Preparing code

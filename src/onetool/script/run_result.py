@@ -186,7 +186,7 @@ class RunResult(ToolResult, frozen=True, kw_only=True):
     printed: str = ""
 
     @property
-    def told_error(self) -> ToolError | None:
+    def error_with_calls(self) -> ToolError | None:
         """The error for its reader: the hints include the outcomes of the calls."""
         made: Made = self.meta.get("made", {})
         if self.error is None or not made:

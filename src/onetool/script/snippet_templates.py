@@ -172,28 +172,24 @@ def put_values(code: str, values: Sequence[Any], mark: str) -> str:
     for place in places:
         parts.append(code[at : place.start])
         before = next((part[-1] for part in reversed(parts) if part), "")
-        parts.append(_value_at(values[place.number], place, before, code))
+        value = values[place.number]
+        text = value_text(value)
+        if place.kind == "code":
+            parts.append(_in_code(value, place, before, code))
+        elif place.kind == "comment":
+            parts.append("".join(char if char.isprintable() else " " for char in text))
+        elif place.kind == "format":
+            if not FORMAT.match(text):
+                raise UnsayableError(value, "it is not a format")
+            parts.append(text)
+        else:
+            parts.append((_in_raw_literal if place.raw else _in_literal)(value, text, place))
         at = place.end
     return "".join([*parts, code[at:]])
 
 
-def _value_at(value: Any, place: MarkPosition, before: str, code: str) -> str:
-    if place.kind == "code":
-        return _alone(value, place, before, code)
-    text = value_text(value)
-    if place.kind == "comment":
-        return "".join(char if char.isprintable() else " " for char in text)
-    if place.kind == "format":
-        if not FORMAT.match(text):
-            raise UnsayableError(value, "it is not a format")
-        return text
-    if place.raw:
-        return _raw(value, text, place)
-    return _escaped(value, text, place)
-
-
 def value_text(value: Any) -> str:
-    """Return the text of a value inside other text: empty for None, where Python would write the word."""
+    """Return the text of a value inside other text: empty for None."""
     if isinstance(value, str):
         return value
     return "" if value is None else python_literal(value)
@@ -211,15 +207,15 @@ def python_literal(value: Any, quote: str = "", outer: str = "") -> str:
         return repr(value) if math.isfinite(value) else f"float({python_literal(str(value), quote)})"
     if isinstance(value, Mapping):
         pairs = (
-            f"{python_literal(key, quote, outer)}: {python_literal(one, quote, outer)}" for key, one in value.items()
+            f"{python_literal(key, quote, outer)}: {python_literal(part, quote, outer)}" for key, part in value.items()
         )
         return f"{{{', '.join(pairs)}}}"
     if isinstance(value, list | tuple | range):
-        return f"[{', '.join(python_literal(one, quote, outer) for one in value)}]"
+        return f"[{', '.join(python_literal(part, quote, outer) for part in value)}]"
     raise UnsayableError(value, "it is not data")
 
 
-def _alone(value: Any, place: MarkPosition, before: str, code: str) -> str:
+def _in_code(value: Any, place: MarkPosition, before: str, code: str) -> str:
     if not place.outer:
         literal = python_literal(value)
     else:  # in f-string braces, where a second brace would not begin a dict
@@ -234,7 +230,7 @@ def _alone(value: Any, place: MarkPosition, before: str, code: str) -> str:
     return literal
 
 
-def _escaped(value: Any, text: str, place: MarkPosition) -> str:
+def _in_literal(value: Any, text: str, place: MarkPosition) -> str:
     if place.escape and not place.escape[1:].isdigit():
         raise UnsayableError(value, f"{place.escape} comes right before it: write a backslash as two")
     if "b" in place.prefix:
@@ -255,7 +251,7 @@ def _escaped_char(char: str, quote: str, outer: str = "", bytes: bool = False) -
     return char if char.isprintable() else char.encode("unicode_escape").decode()
 
 
-def _raw(value: Any, text: str, place: MarkPosition) -> str:
+def _in_raw_literal(value: Any, text: str, place: MarkPosition) -> str:
     """Return the value unchanged for a raw string, which has no escapes, or raise. Line breaks need triple quotes."""
     refused = {"\r", "\0", place.quote[0], *place.outer} | ({"\n"} if len(place.quote) == 1 else set())
     last = text[-1:] or place.escape  # a backslash would escape the closing quote
@@ -294,7 +290,7 @@ def fill_template(body: str, values: Mapping[str, Any]) -> tuple[str, list[Any],
         if mark in text or hasattr(value, "__html__"):  # built by a macro, a set block or a filter block
             raise BodyError("the output of a block or a macro can't be inserted; write it in place")
         size += len(text)
-        _bounded(size)
+        _check_size(size)
         out.append(value)
         return f"{mark}{len(out) - 1}{mark}"
 
@@ -317,32 +313,30 @@ def fill_template(body: str, values: Mapping[str, Any]) -> tuple[str, list[Any],
     try:
         text = env.render_str(body)
     except TemplateError as error:
-        raise BodyError(_template_error(error, body, env, values)) from None
-    _bounded(len(text))
+        if error.kind == "UndefinedError":
+            undefined = sorted(env.undeclared_variables_in_str(body) - set(values) - {"range", "dict"})
+            message = f"it uses {', '.join(undefined) or 'something'}, which does not exist"
+        elif error.kind == "OutOfFuel":
+            message = f"it takes more than {FUEL:,} steps"
+        else:
+            message = str(error.message).replace("(in <string>:", "(line ").replace("\n", " ")
+        raise BodyError(message) from None
+    _check_size(len(text))
     return text, out, mark
 
 
-def _template_error(error: Any, body: str, env: Any, values: Mapping[str, Any]) -> str:
-    if error.kind == "UndefinedError":
-        strange = sorted(env.undeclared_variables_in_str(body) - set(values) - {"range", "dict"})
-        return f"it uses {', '.join(strange) or 'something'}, which does not exist"
-    if error.kind == "OutOfFuel":
-        return f"it takes more than {FUEL:,} steps"
-    return str(error.message).replace("(in <string>:", "(line ").replace("\n", " ")
-
-
-def _bounded(size: int) -> None:
+def _check_size(size: int) -> None:
     if size > MAX_OUTPUT:
         raise BodyError(f"it grows longer than {MAX_OUTPUT:,} characters")
 
 
 def _join(value: Any, by: str = "") -> str:
     parts = [value_text(part) for part in value]
-    _bounded(sum(map(len, parts)) + len(by) * len(parts))
+    _check_size(sum(map(len, parts)) + len(by) * len(parts))
     return by.join(parts)
 
 
 def _replace(value: Any, old: str, new: str) -> str:
     text = value_text(value)
-    _bounded(len(text) + (len(new) - len(old)) * text.count(old))
+    _check_size(len(text) + (len(new) - len(old)) * text.count(old))
     return text.replace(old, new)

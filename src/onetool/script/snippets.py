@@ -90,10 +90,10 @@ def parse_arguments(text: str, types: Mapping[str, str]) -> tuple[dict[str, Any]
 def as_parameter_type(value: Any, type: str) -> Any:
     """Return the value as its parameter's type. Texts are parsed, other values are checked."""
     if isinstance(value, str) and type != "string":
-        value = _read(value, type)
+        value = _parse(value, type)
     if isinstance(value, float) and value.is_integer() and type == "integer":
         value = int(value)
-    if not _is(value, type):
+    if not _has_type(value, type):
         raise WrongValueError(f"is to be {EXPECTED[type]}, not {value_shown(value)}")
     _check_value(value)
     return value
@@ -127,11 +127,11 @@ def _value(text: str, at: int, type: str, several: bool) -> tuple[Any, int]:
 
 
 def _unescaped(text: str) -> str:
-    def char(found: re.Match[str]) -> str:
-        if len(found[1]) == 1:
-            return ESCAPES.get(found[1], found[0])  # unknown escapes are kept
-        number = int(found[1][1:], 16)
-        return chr(number) if number <= 0x10FFFF else found[0]
+    def char(escape: re.Match[str]) -> str:
+        if len(escape[1]) == 1:
+            return ESCAPES.get(escape[1], escape[0])  # unknown escapes are kept
+        number = int(escape[1][1:], 16)
+        return chr(number) if number <= 0x10FFFF else escape[0]
 
     if "\\" not in text:
         return text
@@ -139,7 +139,7 @@ def _unescaped(text: str) -> str:
     return ESCAPE.sub(char, text).encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
 
 
-def _read(text: str, type: str) -> Any:
+def _parse(text: str, type: str) -> Any:
     """Return a text parsed as this type, or the text itself if that fails."""
     try:
         if type == "boolean":
@@ -151,7 +151,7 @@ def _read(text: str, type: str) -> Any:
         return text
 
 
-def _is(value: Any, type: str) -> bool:
+def _has_type(value: Any, type: str) -> bool:
     if isinstance(value, bool) or type == "boolean":
         return isinstance(value, bool) and type == "boolean"
     if isinstance(value, float) and not math.isfinite(value):
@@ -171,12 +171,12 @@ def _check_value(value: Any, depth: int = 0) -> None:
         if abs(value) >= WHOLE:
             raise WrongValueError("is too large a number; give it as a text")
     elif isinstance(value, Mapping):
-        for key, one in value.items():
+        for key, part in value.items():
             _check_value(key, depth + 1)
-            _check_value(one, depth + 1)
+            _check_value(part, depth + 1)
     elif isinstance(value, list | tuple):
-        for one in value:
-            _check_value(one, depth + 1)
+        for part in value:
+            _check_value(part, depth + 1)
     elif value is not None and not isinstance(value, float):
         raise WrongValueError("is to be plain data")
 
@@ -239,7 +239,7 @@ def visible_snippets(
         return snippets
     packs = {as_identifier(name.partition(".")[0]) for name in allowed}
     words = {*names.words(allowed), *packs}
-    return {name: one for name, one in snippets.items() if _uses_only(one, names, allowed, words)}
+    return {name: snippet for name, snippet in snippets.items() if _uses_only(snippet, names, allowed, words)}
 
 
 def _uses_only(snippet: SnippetLike, names: ScriptNames, allowed: Collection[str], words: Collection[str]) -> bool:
@@ -269,7 +269,15 @@ def expand(text: str, snippets: Mapping[str, SnippetLike]) -> str:
     name = head[1]
     snippet = snippets.get(name)
     if snippet is None:
-        raise SnippetError(_no_such(name, snippets))
+        name = cut(name, SHOWN)
+        if not snippets:
+            raise SnippetError(f"there is no snippet ${name}: the config has none")
+        if near := nearest(name, snippets):
+            names = " or ".join(f"${similar}" for similar in near)
+            raise SnippetError(f"there is no snippet ${name}, did you mean {names}?")
+        listed = ", ".join(f"${known}" for known in list(snippets)[:LISTED])
+        more = " …" if len(snippets) > LISTED else ""
+        raise SnippetError(f"there is no snippet ${name}; there are {listed}{more}")
     rest = text[head.end() :]
     if rest and not rest[0].isspace():
         _refuse(name, snippet, [f"{value_shown(rest.splitlines()[0])} can't follow the name"])
@@ -284,22 +292,22 @@ def render_snippet(
     send only texts. `wrong` are parse errors by key.
     """
     known, wrong = snippet.params, wrong or {}
-    given = {key: param.default for key, param in known.items() if param.default is not UNSET}
-    problems = [f"{cut(key, SHOWN)} {words}".lstrip() for key, words in wrong.items() if words != UNREAD]
+    args = {key: param.default for key, param in known.items() if param.default is not UNSET}
+    problems = [f"{cut(key, SHOWN)} {text}".lstrip() for key, text in wrong.items() if text != UNREAD]
     unknown = [key for key in values if key not in known and key not in wrong]
     for key in unknown[:MAX_UNKNOWN]:
-        meant = did_you_mean(key, known)
-        problems.append(f"there is no parameter {value_shown(key)}" + (f", {meant}" if meant else ""))
+        near = did_you_mean(key, known)
+        problems.append(f"there is no parameter {value_shown(key)}" + (f", {near}" if near else ""))
     if len(unknown) > MAX_UNKNOWN:
         problems.append(f"nor {len(unknown) - MAX_UNKNOWN:,} others")
     for key in known:
         if key not in values or key in wrong:
             continue
         try:
-            given[key] = as_parameter_type(values[key], known[key].kind)
+            args[key] = as_parameter_type(values[key], known[key].kind)
         except WrongValueError as error:
             problems.append(f"{key} {error}")
-    missing = [key for key in known if key not in values and key not in given]
+    missing = [key for key in known if key not in values and key not in args]
     if wrong.get("") == UNREAD:
         problems.append(UNREAD)
     elif missing:
@@ -307,13 +315,13 @@ def render_snippet(
     if problems:
         _refuse(name, snippet, problems)
     try:
-        return put_values(*fill_template(snippet.body, given))
+        return put_values(*fill_template(snippet.body, args))
     except (BodyError, UnclosedError) as error:
         raise SnippetError(f"the body of ${name} can't be used: {error}") from None
     except UnsayableError as error:
-        same = [key for key, value in given.items() if type(value) is type(error.value) and value == error.value]
-        what = same[0] if same else value_shown(error.value)
-        raise SnippetError(f"the body of ${name} has no place for {what}: {error}") from None
+        same = [key for key, value in args.items() if type(value) is type(error.value) and value == error.value]
+        source = same[0] if same else value_shown(error.value)
+        raise SnippetError(f"the body of ${name} has no place for {source}: {error}") from None
 
 
 def parameters(snippet: SnippetLike) -> list[dict[str, Any]]:
@@ -327,33 +335,17 @@ def parameters(snippet: SnippetLike) -> list[dict[str, Any]]:
 
 def usage(name: str, snippet: SnippetLike) -> str:
     """Return the usage: `$research topic=… [count=5]`."""
-    needed = [f"{key}=…" for key, param in snippet.params.items() if param.default is UNSET]
-    others = [f"[{key}={_default_text(param)}]" for key, param in snippet.params.items() if param.default is not UNSET]
-    return " ".join([f"${name}", *needed, *others])
-
-
-def _default_text(param: ParamLike) -> str:
-    """Return a default as a user would type it."""
-    if isinstance(param.default, str) and BARE.fullmatch(param.default):
-        text = param.default
-    else:
-        text = json.dumps(param.default, ensure_ascii=False, default=str)
-    return text if len(text) <= MAX_DEFAULT else "…"
+    required = [f"{key}=…" for key, param in snippet.params.items() if param.default is UNSET]
+    optional: list[str] = []
+    for key, param in snippet.params.items():
+        if (default := param.default) is not UNSET:  # as a user would type it
+            text = default if isinstance(default, str) and BARE.fullmatch(default) else _json_text(default)
+            optional.append(f"[{key}={text if len(text) <= MAX_DEFAULT else '…'}]")
+    return " ".join([f"${name}", *required, *optional])
 
 
 def _refuse(name: str, snippet: SnippetLike, problems: list[str]) -> NoReturn:
     raise SnippetError(f"${name}: {'; '.join(problems)} (usage: {usage(name, snippet)})")
-
-
-def _no_such(name: str, snippets: Mapping[str, SnippetLike]) -> str:
-    name = cut(name, SHOWN)
-    if not snippets:
-        return f"there is no snippet ${name}: the config has none"
-    near = nearest(name, snippets)
-    if near:
-        return f"there is no snippet ${name}, did you mean {' or '.join(f'${one}' for one in near)}?"
-    listed = ", ".join(f"${one}" for one in list(snippets)[:LISTED])
-    return f"there is no snippet ${name}; there are {listed}{' …' if len(snippets) > LISTED else ''}"
 
 
 # Showing a snippet
@@ -364,10 +356,10 @@ STAND_INS = {"string": "Python", "integer": 1, "number": 0.5, "boolean": True, "
 
 
 def snippet_definition(name: str, snippet: SnippetLike) -> str:
-    return "\n".join([*_defined(name, snippet), "", *_example(name, snippet)]) + "\n"
+    return "\n".join([*_definition_lines(name, snippet), "", *_example_lines(name, snippet)]) + "\n"
 
 
-def _defined(name: str, snippet: SnippetLike) -> Iterator[str]:
+def _definition_lines(name: str, snippet: SnippetLike) -> Iterator[str]:
     yield f"name: {yaml_text(name)}"
     yield f"description: {yaml_text(snippet.description)}"
     yield "params:" if snippet.params else "params: {}"
@@ -377,7 +369,7 @@ def _defined(name: str, snippet: SnippetLike) -> Iterator[str]:
             facts["default"] = param.default
         if param.description:
             facts["description"] = param.description
-        yield from _parameter(yaml_text(key), facts)
+        yield from _parameter_lines(yaml_text(key), facts)
     body = snippet.body.rstrip("\n") + "\n"
     mark = literal_block_mark(body)
     if mark is None:
@@ -387,7 +379,7 @@ def _defined(name: str, snippet: SnippetLike) -> Iterator[str]:
     yield from (f"  {line}" if line else "" for line in body.splitlines())
 
 
-def _parameter(name: str, facts: dict[str, Any]) -> Iterator[str]:
+def _parameter_lines(name: str, facts: dict[str, Any]) -> Iterator[str]:
     """Yield a parameter on one line with quoted texts, or on several lines if it is too deep or too long."""
     default = facts.get("default")
     parts = default.values() if isinstance(default, dict) else default if isinstance(default, list) else ()
@@ -402,15 +394,15 @@ def _parameter(name: str, facts: dict[str, Any]) -> Iterator[str]:
         yield f"  {name}: {{{', '.join(f'{key}: {text}' for key, text in values.items())}}}"
 
 
-def _example(name: str, snippet: SnippetLike) -> Iterator[str]:
-    given = _stand_ins(snippet)
-    pairs = (f"{key}={value if isinstance(value, str) else _json_text(value)}" for key, value in given.items())
+def _example_lines(name: str, snippet: SnippetLike) -> Iterator[str]:
+    args = _stand_ins(snippet)
+    pairs = (f"{key}={value if isinstance(value, str) else _json_text(value)}" for key, value in args.items())
     yield "# Example with defaults:"
     yield f"# {' '.join([f'${name}', *pairs])}"
     try:
-        code = render_snippet(snippet, given, name)
+        code = render_snippet(snippet, args, name)
     except SnippetError as error:
-        yield f"# It can't be used so: {error}"
+        yield f"# It can't be used like this: {error}"
         return
     yield "# Expands to:"
     yield code.rstrip("\n")

@@ -5,7 +5,7 @@ Python, so only its findings on calls of our tools count.
 """
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import msgspec
@@ -28,7 +28,7 @@ from typing import Any
 Text = str | bytes | date | time | Decimal | PurePath | BaseException
 Items = list[Any] | tuple[Any, ...] | set[Any] | frozenset[Any]
 """
-MEANT = re.compile(rf"(?:bound method `{PREFIX}(?P<pack>\w+)\.(?P<tool>\w+)`|function `(?P<function>\w+)`)")
+CALLEE = re.compile(rf"(?:bound method `{PREFIX}(?P<pack>\w+)\.(?P<tool>\w+)`|function `(?P<function>\w+)`)")
 MAX_FINDINGS = 20  # more are not useful
 RULES = {"invalid-argument-type", "missing-argument", "unknown-argument", "too-many-positional-arguments"}
 
@@ -48,42 +48,39 @@ def type_stubs(names: ScriptNames, words: Collection[str]) -> str:
 
 def _function_stub(name: str, spec: ToolSpec, *first: str) -> str:
     """Return the stub of a tool. Its inferred return type is shown but not enforced: the next value may differ."""
-    returned = inferred_type(spec)
-    comment = f"  # returns {returned}" if returned else ""
-    return f"def {name}({', '.join((*first, *_parameter_stubs(spec)))}) -> Any: ...{comment}"
-
-
-def _parameter_stubs(spec: ToolSpec) -> Iterator[str]:
     properties: Mapping[str, Any] = spec.input_schema.get("properties") or {}
     required = spec.input_schema.get("required") or ()
-    for name in spec.order:
+    parameters = list(first)
+    for key in spec.order:
         if spec.prepare is not None or not spec.strict:  # it may accept other types, or optional arguments
-            yield f"{as_identifier(name)}: Any = ..."
+            parameters.append(f"{as_identifier(key)}: Any = ...")
             continue
-        schema, kinds = properties[name], list[Any]([None])
+        schema, kinds = properties[key], list[Any]([None])
         if isinstance(schema, Mapping) and not any(word in schema for word in ("anyOf", "oneOf", "allOf", "$ref")):
             kind = schema.get("type")
             kinds = list(kind) if isinstance(kind, list | tuple) else [kind]
-        types = ["None" if one == "null" else TYPES.get(str(one), "Any") for one in kinds]
+        types = ["None" if kind == "null" else TYPES.get(str(kind), "Any") for kind in kinds]
         hint = " | ".join([*types, "str"] if spec.lenient else types)  # lenient tools also accept text
-        yield f"{as_identifier(name)}: {hint}" + ("" if name in required else " = ...")
-    yield MORE
+        parameters.append(f"{as_identifier(key)}: {hint}" + ("" if key in required else " = ..."))
+    returned = inferred_type(spec)
+    comment = f"  # returns {returned}" if returned else ""
+    return f"def {name}({', '.join((*parameters, MORE))}) -> Any: ...{comment}"
 
 
 def type_findings(report: str, names: ScriptNames) -> list[CodeFinding]:
     """Return the type checker's findings on our tools. `report` is its output as JSON."""
     findings: list[CodeFinding] = []
-    for one in msgspec.json.decode(report):
-        message = str(one["message"])
-        meant = MEANT.search(message)
-        found = message.partition("found `")[2]  # `str | None` may be a str at run time
-        is_unsure = " | " in found or "Unknown" in found or "Any" in found
-        if one["code"] not in RULES or not meant or is_unsure:
+    for finding in msgspec.json.decode(report):
+        message = str(finding["message"])
+        callee = CALLEE.search(message)
+        actual = message.partition("found `")[2]  # `str | None` may be a str at run time
+        is_unsure = " | " in actual or "Unknown" in actual or "Any" in actual
+        if finding["code"] not in RULES or not callee or is_unsure:
             continue
-        word = meant["function"] or f"{meant['pack']}.{meant['tool']}"
+        word = callee["function"] or f"{callee['pack']}.{callee['tool']}"
         if (spec := names.tool(word)) is not None:
-            text = message.replace(f" {meant[0]}", "").replace("Argument to is", "an argument is", 1)
-            findings.append(CodeFinding(int(one["location"]["row"]), text, spec))
+            text = message.replace(f" {callee[0]}", "").replace("Argument to is", "an argument is", 1)
+            findings.append(CodeFinding(int(finding["location"]["row"]), text, spec))
             if len(findings) == MAX_FINDINGS:
                 break
     return findings

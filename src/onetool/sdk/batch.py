@@ -69,7 +69,14 @@ def batch_execute(
         raise TypeError(f"batch_execute() no longer takes executor=. Use {instead}")
     if max_workers is not None and max_workers < 1:
         raise ValueError(f"max_workers must be at least 1, not {max_workers}")
-    jobs = _by_label(items)
+    jobs: dict[str, Any] = {}  # by unique label: `a`, `a (2)`
+    numbers: dict[str, int] = {}
+    for item, label in normalize_items(items):
+        unique = label
+        while unique in jobs:
+            numbers[label] = numbers.get(label, 1) + 1
+            unique = f"{label} ({numbers[label]})"
+        jobs[unique] = item
     headings = {label: title.format(label=" ".join(label.split())) for label in jobs}
 
     is_async = iscoroutinefunction(func) or iscoroutinefunction(getattr(func, "__call__", None))  # noqa: B004
@@ -99,27 +106,14 @@ def _in_own_loop(work: Coroutine[Any, Any, T]) -> T:
 
     done: Future[T] = Future()
 
-    async def tell() -> None:
+    async def run() -> None:
         try:
             done.set_result(await work)
         except BaseException as error:  # noqa: BLE001 - passed on to the waiting caller
             done.set_exception(error)
 
-    Thread(target=copy_context().run, args=(asyncio.run, tell()), name="onetool-batch", daemon=True).start()
+    Thread(target=copy_context().run, args=(asyncio.run, run()), name="onetool-batch", daemon=True).start()
     return done.result()
-
-
-def _by_label(items: Iterable[Any]) -> dict[str, Any]:
-    """Return the items by unique label: `a`, `a (2)`."""
-    jobs: dict[str, Any] = {}
-    numbers: dict[str, int] = {}
-    for item, label in normalize_items(items):
-        unique = label
-        while unique in jobs:
-            numbers[label] = numbers.get(label, 1) + 1
-            unique = f"{label} ({numbers[label]})"
-        jobs[unique] = item
-    return jobs
 
 
 @cache

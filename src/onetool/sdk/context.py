@@ -34,7 +34,7 @@ from onetool.core.call import (
     ToolCall,
     current_caller,
 )
-from onetool.core.context import Environment, current_call
+from onetool.core.context import current_call
 from onetool.core.json_data import plain
 from onetool.core.redaction import mask_arguments
 from onetool.core.registry import Snapshot
@@ -138,15 +138,16 @@ def _call(spec: ToolSpec, args: dict[str, Any]) -> Any:
     if context is None or context.environment is None:
         raise RuntimeError(f"{spec.name} belongs to a call that has ended: only running tools can call tools")
     call = ToolCall(f"{context.call.id}/{spec.name}", spec.name, args, f"tool:{context.spec.name}")
+    environment = context.environment
     if is_on_event_loop():
-        return _value_later(context.environment, call)
+
+        async def call_later() -> Any:
+            return (await environment.call_tool(call)).value()
+
+        return call_later()
     from onetool.core.threads import run_blocking  # imports asyncio, which importing a pack does not need
 
-    return run_blocking(context.environment.call_tool(call)).value()
-
-
-async def _value_later(environment: Environment, call: ToolCall) -> Any:
-    return (await environment.call_tool(call)).value()
+    return run_blocking(environment.call_tool(call)).value()
 
 
 def is_on_event_loop() -> bool:
@@ -156,10 +157,9 @@ def is_on_event_loop() -> bool:
 
 
 def _near(name: str, known: Mapping[str, ToolSpec], prefix: str = "") -> str:
-    names = nearest(name, known)
-    if names:
-        return f"; did you mean {' or '.join(prefix + one for one in names)}?"
-    return f"; it has {', '.join(prefix + one for one in list(known)[:10])}"
+    if names := nearest(name, known):
+        return f"; did you mean {' or '.join(prefix + similar for similar in names)}?"
+    return f"; it has {', '.join(prefix + tool for tool in list(known)[:10])}"
 
 
 def _tools() -> Snapshot:
@@ -194,9 +194,8 @@ async def ask_person(message: str, fields: Mapping[str, Any], *, key: str | None
         required = [name for name, field in fields.items() if "default" not in field]
         schema = {"type": "object", "properties": dict(fields)} | ({"required": required} if required else {})
     CompiledSchema(schema, closed=False)  # report an invalid form as this tool's failure
-    return await _caller("elicitation", "a person").ask(
-        ForPerson(key=key or _key(message), message=_clean(message), schema=_clean(schema))
-    )
+    question = ForPerson(key=key or _key(message), message=redacted(message), schema=redacted(schema))
+    return await _caller("elicitation", "a person").ask(question)
 
 
 async def ask_model(
@@ -215,12 +214,12 @@ async def ask_model(
         key: A name for the question, for tools that ask several times; must be unique.
     """
     messages: list[dict[str, Any]] = []
-    for one in [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt:
-        content = one["content"]
+    for message in [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt:
+        content = message["content"]
         block = {"type": "text", "text": content} if isinstance(content, str) else content
-        messages.append({"role": one["role"], "content": block})
+        messages.append({"role": message["role"], "content": block})
     question = ForModel(
-        key=key or _key(prompt), messages=tuple(_clean(messages)), max_tokens=max_tokens, system=_clean(system)
+        key=key or _key(prompt), messages=tuple(redacted(messages)), max_tokens=max_tokens, system=redacted(system)
     )
     return await _caller("sampling", "a model").ask(question)
 
@@ -243,7 +242,7 @@ def log_message(data: Any, level: Level = "info", logger: str | None = None) -> 
     caller, context = current_caller.get(), current_call.get()
     if caller is None:
         return
-    caller.log(level, _clean(data), logger or (context.spec.pack if context else None))
+    caller.log(level, redacted(data), logger or (context.spec.pack if context else None))
 
 
 def _caller(capability: str, whom: str) -> Caller:
@@ -258,12 +257,6 @@ def _caller(capability: str, whom: str) -> Caller:
     if caller is not None:
         caller.lacks(error)
     raise error
-
-
-def _clean(value: Any) -> Any:
-    """Mask the app's secrets in a value for the client."""
-    context = current_call.get()
-    return value if context is None or context.environment is None else context.environment.redact(value)
 
 
 def _key(about: Any) -> str:
@@ -350,9 +343,9 @@ class LogSpan:
             event["call_id"] = context.call.id
         if error is not None:
             event |= {"error_type": type(error).__name__, "error": _text(error)}
-        taken = event.keys() | _names_of_logging()
+        reserved = event.keys() | _record_attributes()
         fields = mask_arguments({name: _plain(value) for name, value in self.fields.items()})
-        return redacted(event | {f"{name}_" if name in taken else name: value for name, value in fields.items()})
+        return redacted(event | {f"{name}_" if name in reserved else name: value for name, value in fields.items()})
 
 
 def redacted(data: Any, for_caller: bool = False) -> Any:
@@ -389,7 +382,7 @@ def _log() -> "Logger":
 
 
 @cache
-def _names_of_logging() -> frozenset[str]:
+def _record_attributes() -> frozenset[str]:
     """Return the attributes of log records, which must not be overwritten."""
     import logging
 

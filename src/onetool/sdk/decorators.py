@@ -69,7 +69,15 @@ def tool(
         tags: Words for finding the tool.
         examples: Example calls for help texts.
     """
-    _check_marks(timeout, retries, task, tags, examples)
+    if timeout is not None and not is_seconds(timeout):
+        raise ValueError(f"timeout: expected a number of seconds above 0, got {timeout}")
+    if retries is not None and not is_retries(retries):
+        raise ValueError(f"retries: expected a number from 0 to {MAX_RETRIES}, got {retries!r}")
+    if task not in (None, "optional", "required"):
+        raise ValueError(f'task: expected "optional" or "required", got {task!r}')
+    for texts, option in ((tags, "tags"), (examples, "examples")):
+        if isinstance(texts, str) or not all(isinstance(text, str) for text in texts):
+            raise TypeError(f"{option}: expected a list of texts, got {texts!r}")
     marks = ToolMarks(
         name=name,
         pure=pure,
@@ -83,26 +91,12 @@ def tool(
         tags=tuple(tags),
         examples=tuple(examples),
     )
-    return partial(_mark, marks=marks) if function is None else _mark(function, marks)
+    return partial(_mark, TOOL_MARK, marks) if function is None else _mark(TOOL_MARK, marks, function)
 
 
-def _mark(function: F, marks: ToolMarks) -> F:
-    setattr(function, TOOL_MARK, marks)
+def _mark(name: str, marks: object, function: F) -> F:
+    setattr(function, name, marks)
     return function
-
-
-def _check_marks(
-    timeout: float | None, retries: int | None, task: str | None, tags: Sequence[str], examples: Sequence[str]
-) -> None:
-    if timeout is not None and not is_seconds(timeout):
-        raise ValueError(f"timeout: expected a number of seconds above 0, got {timeout}")
-    if retries is not None and not is_retries(retries):
-        raise ValueError(f"retries: expected a number from 0 to {MAX_RETRIES}, got {retries!r}")
-    if task not in (None, "optional", "required"):
-        raise ValueError(f'task: expected "optional" or "required", got {task!r}')
-    for words, option in ((tags, "tags"), (examples, "examples")):
-        if isinstance(words, str) or not all(isinstance(word, str) for word in words):
-            raise TypeError(f"{option}: expected a list of texts, got {words!r}")
 
 
 def marks_of(function: Callable[..., Any]) -> ToolMarks:
@@ -135,16 +129,16 @@ def audio(data: bytes, mime_type: str = "audio/wav") -> dict[str, Any]:
 def embedded(uri: str, content: str | bytes, mime_type: str | None = None) -> dict[str, Any]:
     """Return a resource with its content, such as the text of a file with its URI."""
     if isinstance(content, bytes):
-        inside = {"uri": uri, "mimeType": mime_type or "application/octet-stream", "blob": _base64(content, "embedded")}
+        inner = {"uri": uri, "mimeType": mime_type or "application/octet-stream", "blob": _base64(content, "embedded")}
     else:
-        inside = {"uri": uri, "mimeType": mime_type or "text/plain", "text": content}
-    return {"type": "resource", "resource": inside}
+        inner = {"uri": uri, "mimeType": mime_type or "text/plain", "text": content}
+    return {"type": "resource", "resource": inner}
 
 
 def link(uri: str, name: str, description: str | None = None, mime_type: str | None = None) -> dict[str, Any]:
     """Return a link to a resource that the client may read."""
-    more = {"description": description, "mimeType": mime_type}
-    return {"type": "resource_link", "uri": uri, "name": name, **{k: v for k, v in more.items() if v is not None}}
+    optional = {"description": description, "mimeType": mime_type}
+    return {"type": "resource_link", "uri": uri, "name": name, **{k: v for k, v in optional.items() if v is not None}}
 
 
 def _base64(data: bytes, function: str) -> str:
@@ -180,8 +174,8 @@ def prompt(function: Callable[..., Any] | None = None, /, *, name: str | None = 
         name: The name of the prompt, by default the function's.
         title: A title for clients to show.
     """
-    mark = _mark_offer(OfferMarks(name=name, title=title))
-    return mark if function is None else mark(function)
+    marks = OfferMarks(name=name, title=title)
+    return partial(_mark, OFFER_MARK, marks) if function is None else _mark(OFFER_MARK, marks, function)
 
 
 def resource(uri: str, *, name: str | None = None, mime_type: str | None = None) -> Callable[[F], F]:
@@ -196,16 +190,8 @@ def resource(uri: str, *, name: str | None = None, mime_type: str | None = None)
     """
     if not isinstance(uri, str) or not _URI.fullmatch(uri):
         raise ValueError(f"uri: expected a URI with a scheme, such as notes://today, got {uri!r}")
-    return _mark_offer(OfferMarks(name=name, uri=uri, mime_type=mime_type))
+    return partial(_mark, OFFER_MARK, OfferMarks(name=name, uri=uri, mime_type=mime_type))
 
 
 def offer_marks_of(function: Callable[..., Any]) -> OfferMarks | None:
     return getattr(function, OFFER_MARK, None)
-
-
-def _mark_offer(marks: OfferMarks) -> Callable[[F], F]:
-    def mark(function: F) -> F:
-        setattr(function, OFFER_MARK, marks)
-        return function
-
-    return mark

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable
 from functools import cache
 from inspect import cleandoc
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -29,6 +29,11 @@ _NUMPY = lazy_pattern(
 _REST = lazy_pattern(
     r"^:(?:param(?:eter)?|arg(?:ument)?|key(?:word)?|type|attribute|i?var|returns?|rtype|yields?|raises?|exception)\b[^:\n]*:",
     re.MULTILINE,
+)
+_STYLES: tuple[tuple[str, Any, Literal["google", "numpy", "rest"]], ...] = (
+    ("\n---", _NUMPY, "numpy"),
+    (":", _GOOGLE, "google"),
+    ("\n:", _REST, "rest"),
 )
 # `Returns: the text` on one line; the parser expects the text below.
 _ONE_LINE = lazy_pattern(r"^(Returns?|Yields?|Raises):[ \t]+(?=\S)", re.MULTILINE)
@@ -65,12 +70,12 @@ def read_text(docstring: str) -> FunctionDocs:
         return FunctionDocs()
     # Search for the characters in each kind of heading first: this is faster than the patterns, most of which are
     # rarely needed.
-    for sign, heading, parser in (("\n---", _NUMPY, _numpy), (":", _GOOGLE, _google), ("\n:", _REST, _rest)):
-        if sign in f"\n{text}" and (found := heading.search(text)):
-            if heading is _GOOGLE and (plain := _PLAIN.fullmatch(text, found.start())):
-                parameters = {name: _one_line(words) for name, words in _ARG.findall(plain[1] or "")}
-                return FunctionDocs(text[: found.start()].strip(), parameters, _one_line(plain[2]) or None)
-            return _read_sections(text, found.start(), parser())
+    for sign, heading, style in _STYLES:
+        if sign in f"\n{text}" and (match := heading.search(text)):
+            if heading is _GOOGLE and (plain := _PLAIN.fullmatch(text, match.start())):
+                parameters = {name: _one_line(lines) for name, lines in _ARG.findall(plain[1] or "")}
+                return FunctionDocs(text[: match.start()].strip(), parameters, _one_line(plain[2]) or None)
+            return _read_sections(text, match.start(), _parser(style))
     return FunctionDocs(text)
 
 
@@ -78,24 +83,18 @@ def _read_sections(text: str, start: int, parse: Parse) -> FunctionDocs:
     description = text[:start].strip()
     try:
         docs = parse(text)
-    except Exception:  # noqa: BLE001 - written by hand, so anything can be in it
+    except Exception:  # noqa: BLE001 - people write docstrings, so they may contain anything
         return FunctionDocs(description)
     parameters: dict[str, str] = {}
     for param in docs.params:
-        if words := _one_line(param.description):  # `x, y : float` describes both; reST escapes stars
-            parameters |= {name.strip(" \\*`"): words for name in param.arg_name.split(",")}
-    return FunctionDocs(
-        description,
-        parameters,
-        _one_line(docs.returns.description) or None if docs.returns else None,
-        tuple(filter(None, map(_example, docs.examples))),
-    )
-
-
-def _example(example: Any) -> str:
-    """Return the code of an example with its description."""
-    parts = (getattr(example, "snippet", None), example.description)
-    return "\n".join(part.strip() for part in parts if part and part.strip())
+        if line := _one_line(param.description):  # `x, y : float` describes both; reST escapes stars
+            parameters |= {name.strip(" \\*`"): line for name in param.arg_name.split(",")}
+    returns = _one_line(docs.returns.description) if docs.returns else ""
+    examples: list[str] = []  # code with its description
+    for example in docs.examples:
+        parts = (getattr(example, "snippet", None), example.description)
+        examples.append("\n".join(part.strip() for part in parts if part and part.strip()))
+    return FunctionDocs(description, parameters, returns or None, tuple(filter(None, examples)))
 
 
 def _one_line(text: str | None) -> str:
@@ -103,7 +102,16 @@ def _one_line(text: str | None) -> str:
 
 
 @cache
-def _google() -> Parse:
+def _parser(style: Literal["google", "numpy", "rest"]) -> Parse:
+    if style == "rest":
+        from docstring_parser.rest import parse
+
+        return parse
+    if style == "numpy":
+        from docstring_parser.numpydoc import NumpydocParser
+
+        return NumpydocParser().parse
+
     from docstring_parser.google import DEFAULT_SECTIONS, GoogleParser, Section, SectionType
 
     parameters, returns = SectionType.MULTIPLE, SectionType.SINGULAR_OR_MULTIPLE
@@ -115,17 +123,3 @@ def _google() -> Parse:
         Section("Yield", "yields", returns),
     ]
     return GoogleParser([*DEFAULT_SECTIONS, *more]).parse
-
-
-@cache
-def _numpy() -> Parse:
-    from docstring_parser.numpydoc import NumpydocParser
-
-    return NumpydocParser().parse
-
-
-@cache
-def _rest() -> Parse:
-    from docstring_parser.rest import parse
-
-    return parse

@@ -93,18 +93,14 @@ def _reply(response: Any) -> RequestOutcome:
     location = response.headers.get("location")
     if 300 <= status < 400 and location:  # the client doesn't follow redirects, so there is no data
         return False, f"HTTP error ({status}): redirects to {location}; pass follow_redirects=True to follow"
-    return True, _data(response)
-
-
-def _data(response: Any) -> Any:
     kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
     is_json = kind == "application/json" or kind.endswith("+json")
-    if response.status_code == 204 or (is_json and not response.content.strip()):
-        return None
+    if status == 204 or (is_json and not response.content.strip()):
+        return True, None
     if not is_json:
-        return response.text
+        return True, response.text
     try:
-        return response.json()
+        return True, response.json()
     except ValueError as error:
         raise ValueError(f"the response is not valid JSON: {error}") from None
 

@@ -7,7 +7,7 @@ handler converts validated JSON arguments to the types in the hints and calls th
 
 from collections import abc
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import cache, partial, wraps
+from functools import cache, wraps
 from inspect import (
     Parameter,
     isasyncgenfunction,
@@ -53,7 +53,7 @@ def docs_url(module: ModuleType) -> str | None:
 def tools_of(module: ModuleType) -> Catalogue:
     """Return the module's tools, prompts and resources in order, and a mistake for each unusable function."""
     pack, docs = pack_name(module), None
-    found: list[ToolSpec | Prompt | Resource] = []
+    entries: list[ToolSpec | Prompt | Resource] = []
     mistakes: list[Mistake] = []
     try:
         docs = docs_url(module)
@@ -63,17 +63,17 @@ def tools_of(module: ModuleType) -> Catalogue:
         try:
             spec, marks = tool_from_function(function, pack), offer_marks_of(function)
             called = marks_of(function).name or name  # the name in the module: `f = lambda …` is `f`
-            spec = msgspec.structs.replace(spec, name=f"{pack}.{called}", defined_in=_place(function), docs_url=docs)
-            found.append(spec if marks is None else _offer(name, spec, marks))
+            spec = msgspec.structs.replace(spec, name=f"{pack}.{called}", defined_in=_location(function), docs_url=docs)
+            entries.append(spec if marks is None else _offer(name, spec, marks))
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # noqa: BLE001 - bad hints or docstrings affect only their own tool
-            file, _, line = _place(function).rpartition(":")
+            file, _, line = _location(function).rpartition(":")
             mistakes.append(Mistake(message=describe_error(error), file=file, line=int(line), key=f"{pack}.{name}"))
     return Catalogue(
-        tools=tuple(one for one in found if isinstance(one, ToolSpec)),
-        prompts=tuple(one for one in found if isinstance(one, Prompt)),
-        resources=tuple(one for one in found if isinstance(one, Resource)),
+        tools=tuple(entry for entry in entries if isinstance(entry, ToolSpec)),
+        prompts=tuple(entry for entry in entries if isinstance(entry, Prompt)),
+        resources=tuple(entry for entry in entries if isinstance(entry, Resource)),
         mistakes=tuple(mistakes),
     )
 
@@ -83,31 +83,24 @@ def _offer(name: str, spec: ToolSpec, marks: OfferMarks) -> Prompt | Resource:
     spec = msgspec.structs.replace(spec, output_schema=None, hidden=True)
     if marks.uri is None:
         return Prompt(name=marks.name or name, spec=spec, title=marks.title)
-    spec = msgspec.structs.replace(spec, handler=_told_apart(spec))
-    made = Resource(uri=marks.uri, name=marks.name or name, spec=spec, mime_type=marks.mime_type)
-    if len(set(made.variables)) < len(made.variables):
-        raise DefinitionError(f"its URI has a variable twice: {made.uri}")
-    known = set(spec.input_schema["properties"])
-    if set(made.variables) - known or set(spec.input_schema.get("required", ())) - set(made.variables):
-        raise DefinitionError(f"the variables in its URI {list(made.variables)} are not its parameters {sorted(known)}")
-    return made
-
-
-def _told_apart(spec: ToolSpec) -> Handler:
-    """Wrap a resource's function to distinguish bytes from text, which look alike in plain data."""
     handler: Any = spec.handler
 
-    def kind(value: Any) -> dict[str, Any]:
+    def tagged(value: Any) -> dict[str, Any]:  # distinguishes bytes from text, which look alike in plain data
         return {"blob" if isinstance(value, bytes) else "text" if isinstance(value, str) else "data": value}
 
-    if spec.is_async:
+    async def read_async(**args: Any) -> Any:
+        return tagged(await handler(**args))
 
-        async def read_async(**args: Any) -> Any:
-            return kind(await handler(**args))
-
-        return read_async
-
-    return lambda **args: kind(handler(**args))
+    reader: Handler = read_async if spec.is_async else lambda **args: tagged(handler(**args))
+    spec = msgspec.structs.replace(spec, handler=reader)
+    offer = Resource(uri=marks.uri, name=marks.name or name, spec=spec, mime_type=marks.mime_type)
+    if len(set(offer.variables)) < len(offer.variables):
+        raise DefinitionError(f"its URI has a variable twice: {offer.uri}")
+    known, variables = set(spec.input_schema["properties"]), set(offer.variables)
+    if variables - known or set(spec.input_schema.get("required", ())) - variables:
+        shown = list(offer.variables)
+        raise DefinitionError(f"the variables in its URI {shown} are not its parameters {sorted(known)}")
+    return offer
 
 
 def _functions(module: ModuleType) -> Iterator[tuple[str, FunctionType]]:
@@ -123,7 +116,7 @@ def _functions(module: ModuleType) -> Iterator[tuple[str, FunctionType]]:
             yield name, value
 
 
-def _place(function: Callable[..., Any]) -> str:
+def _location(function: Callable[..., Any]) -> str:
     code = unwrap(function).__code__
     return f"{code.co_filename}:{code.co_firstlineno}"
 
@@ -138,7 +131,7 @@ def hints_of(function: Callable[..., Any]) -> dict[str, Any]:
     """Return the hints by name, with hints written as text resolved. Unknown names stay text."""
     try:
         return get_type_hints(function, include_extras=True)
-    except Exception:  # noqa: BLE001 - text is evaluated, so it may raise anything
+    except Exception:  # noqa: BLE001 - evaluating text may raise anything
         names = names_of(function)
         return {name: evaluated(hint, names) for name, hint in function.__annotations__.items()}
 
@@ -167,24 +160,6 @@ def arguments_of(parameters: Mapping[str, Parameter], hints: Mapping[str, Any]) 
             yield RecordField(name, name, hint, required, NO_DEFAULT if required else parameter.default)
         elif get_origin(hint) is Unpack:
             yield from fields_of(get_args(hint)[0])
-
-
-def others_of(parameters: Mapping[str, Parameter], hints: Mapping[str, Any]) -> tuple[str, Any] | None:
-    """Return the name and hint of `**kwargs`, unless the hint lists its keys."""
-    for name, parameter in parameters.items():
-        if parameter.kind is Parameter.VAR_KEYWORD:
-            hint = hints.get(name, Any)
-            return None if get_origin(hint) is Unpack else (name, hint)
-    return None
-
-
-def returned_by(function: Callable[..., Any], hints: Mapping[str, Any]) -> Any:
-    """Return the hint of the caller's value: a list for a generator, the result of an awaitable."""
-    hint = hints.get("return", Any)
-    origin, args = get_origin(hint), get_args(hint)
-    if args and origin in _STREAMS and (isgeneratorfunction(function) or isasyncgenfunction(function)):
-        return list[args[0]]
-    return args[-1] if origin in _PROMISES and args else hint
 
 
 # Calling the function
@@ -321,26 +296,21 @@ def tool_from_function(function: Callable[..., Any], pack: str) -> ToolSpec:
         input_schema, forms, others = _input(HintReader(names_of(function)), parameters, hints, docs)
     except UnsupportedHintError as error:
         raise TypeError(f"{name}: {error}") from None
+
+    @cache
+    def documented_schema() -> Mapping[str, Any] | None:
+        from onetool.sdk.returns import described_returns  # imports a parser, which startup does not need
+
+        return described_returns(function, docs.returns)
+
     return ToolSpec(
-        name=f"{pack}.{name}",
         description=docs.description,
         input_schema=input_schema,
-        output_schema=_output_schema(
-            HintReader(names_of(function), is_output=True), returned_by(function, hints), docs.returns
-        ),
-        documented_schema=cache(partial(_documented_schema, function, docs.returns)),
+        output_schema=_output_schema(function, hints, docs.returns),
+        documented_schema=documented_schema,
         handler=bind_handler(function, parameters, forms, others),
-        timeout=marks.timeout,
-        retries=marks.retries,
-        task=marks.task,
-        pure=marks.pure,
-        idempotent=marks.idempotent,
-        read_only=marks.read_only,
-        parallel=marks.parallel,
-        hidden=marks.hidden,
-        tags=marks.tags,
-        examples=marks.examples or docs.examples,
         requires=requirements_of(function),
+        **{**msgspec.structs.asdict(marks), "name": f"{pack}.{name}", "examples": marks.examples or docs.examples},
     )
 
 
@@ -359,10 +329,11 @@ def _input(
             required.append(field.key)
     if required:
         schema["required"] = required
-    further = others_of(parameters, hints)
-    others = _parameter_form(reader, *further) if further else None
-    if others:
-        schema["additionalProperties"] = others.schema or True
+    others: JsonForm | None = None
+    for name, parameter in parameters.items():  # `**kwargs`, unless its hint lists the keys
+        if parameter.kind is Parameter.VAR_KEYWORD and get_origin(hints.get(name)) is not Unpack:
+            others = _parameter_form(reader, name, hints.get(name, Any))
+            schema["additionalProperties"] = others.schema or True
     if reader.definitions:
         schema["$defs"] = reader.definitions
     return schema, forms, others
@@ -375,14 +346,16 @@ def _parameter_form(reader: HintReader, name: str, hint: Any) -> JsonForm:
         raise UnsupportedHintError(error.hint, error.advice, parameter=name) from None
 
 
-def _documented_schema(function: Callable[..., Any], docs: str | None) -> Mapping[str, Any] | None:
-    from onetool.sdk.returns import described_returns  # imports a parser, which startup does not need
-
-    return described_returns(function, docs)
-
-
-def _output_schema(reader: HintReader, hint: Any, description: str | None) -> Schema | None:
-    """Return the schema of the value after `core.plain`; None if the hint has no JSON form."""
+def _output_schema(function: Callable[..., Any], hints: Mapping[str, Any], description: str | None) -> Schema | None:
+    """Return the schema of the value after `core.plain`: a list for a generator, the result for an awaitable. None if
+    the hint has no JSON form.
+    """
+    hint, reader = hints.get("return", Any), HintReader(names_of(function), is_output=True)
+    origin, args = get_origin(hint), get_args(hint)
+    if args and origin in _STREAMS and (isgeneratorfunction(function) or isasyncgenfunction(function)):
+        hint = list[args[0]]
+    elif args and origin in _PROMISES:
+        hint = args[-1]
     try:
         schema = reader.form(hint).schema
     except UnsupportedHintError:

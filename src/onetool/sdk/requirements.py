@@ -8,15 +8,12 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from functools import cache
-from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar
+from typing import Any, Literal, TypedDict, TypeVar
 
 from onetool.core.context import current_call
 from onetool.core.spec import Requirement
 from onetool.core.text import did_you_mean
 from onetool.sdk.decorators import REQUIRES_MARK, marks_of, requirements_of
-
-if TYPE_CHECKING:
-    from subprocess import Popen
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -57,26 +54,27 @@ def requires_cli(
     `version_flag` is the option that prints the version, by default `--version` if there is a minimum. The function
     itself is unchanged.
     """
-    _must_be_text(name, "requires_cli")
+    _check_name(name, "requires_cli")
     if minimum is not None and version_flag is None:
         version_flag = "--version"
-    return _recorder(
-        Requirement(kind="cli", name=name, version_flag=version_flag, minimum=_valid(minimum), install=install)
-    )
+    return _recorder(Requirement(kind="cli", name=name, version_flag=version_flag, minimum=minimum, install=install))
 
 
-def _must_be_text(name: Any, decorator: str) -> None:
+def _check_name(name: Any, decorator: str) -> None:
     if not isinstance(name, str):
         raise TypeError(f'missing name: write @{decorator}("…")')
 
 
 def requires_lib(name: str, *, minimum: str | None = None, install: str | None = None) -> Callable[[F], F]:
     """Declare that the tool needs a Python library, by import name or distribution name."""
-    _must_be_text(name, "requires_lib")
-    return _recorder(Requirement(kind="lib", name=name, minimum=_valid(minimum), install=install))
+    _check_name(name, "requires_lib")
+    return _recorder(Requirement(kind="lib", name=name, minimum=minimum, install=install))
 
 
 def _recorder(requirement: Requirement) -> Callable[[F], F]:
+    if requirement.minimum is not None and not _numbers(requirement.minimum):
+        raise ValueError(f"minimum must be a version like '1.2', not {requirement.minimum!r}")
+
     def record(function: F) -> F:
         others = (known for known in requirements_of(function) if known != requirement)
         setattr(function, REQUIRES_MARK, (requirement, *others))  # in source order: decorators run from bottom to top
@@ -84,12 +82,6 @@ def _recorder(requirement: Requirement) -> Callable[[F], F]:
         return function
 
     return record
-
-
-def _valid(minimum: str | None) -> str | None:
-    if minimum is not None and not _numbers(minimum):
-        raise ValueError(f"minimum must be a version like '1.2', not {minimum!r}")
-    return minimum
 
 
 # Checking
@@ -129,10 +121,10 @@ def check(requirements: Mapping[str, Iterable[Requirement]]) -> Report:
     unique = dict.fromkeys(need for needs in by_tool.values() for need in needs)
     owners = cache(packages_distributions)  # reads all installed distributions: at most once
     with ThreadPoolExecutor(max_workers=8, thread_name_prefix="onetool-check") as pool:
-        asked = {need: pool.submit(_command, need) for need in unique if need.kind == "cli"}
-        found = {need: _library(need.name, owners) for need in unique if need.kind == "lib"}
-    found |= {need: answer.result() for need, answer in asked.items()}
-    return {name: [_finding(need, *found[need]) for need in needs] for name, needs in by_tool.items()}
+        commands = {need: pool.submit(_find_command, need) for need in unique if need.kind == "cli"}
+        findings = {need: _finding(need, *_find_library(need.name, owners)) for need in unique if need.kind == "lib"}
+    findings |= {need: _finding(need, *command.result()) for need, command in commands.items()}
+    return {name: [findings[need] for need in needs] for name, needs in by_tool.items()}
 
 
 def _tool_name(function: Callable[..., Any]) -> str:
@@ -149,13 +141,13 @@ def _pack(name: str) -> str:
     return pack if dot else "config"  # the pack of tools without a dot
 
 
-def _finding(need: Requirement, there: bool, version: str | None) -> RequirementFinding:
+def _finding(need: Requirement, is_there: bool, version: str | None) -> RequirementFinding:
     minimum = need.minimum  # an unknown version counts as outdated
     new_enough = minimum is None or (version is not None and _numbers(version) >= _numbers(minimum))
     return RequirementFinding(
         kind=need.kind,
         name=need.name,
-        status="missing" if not there else "ok" if new_enough else "outdated",
+        status="missing" if not is_there else "ok" if new_enough else "outdated",
         version=version,
         minimum=minimum,
         install=need.install,
@@ -174,18 +166,10 @@ def _numbers(version: str) -> tuple[int, ...]:
     return tuple(numbers)
 
 
-def _version_in(output: str) -> str | None:
-    """Return the first version in the first line with a number: one like `17.0`, or else `17`."""
-    for line in output.splitlines():
-        if found := re.search(r"\d{1,9}(?:\.\d{1,9})+", line) or re.search(r"\d{1,9}", line):
-            return found[0]
-    return None
-
-
 # Commands
 
 
-def _command(need: Requirement) -> tuple[bool, str | None]:
+def _find_command(need: Requirement) -> tuple[bool, str | None]:
     """Return whether the command exists, and its version if the requirement has a version flag."""
     import shutil
 
@@ -193,9 +177,13 @@ def _command(need: Requirement) -> tuple[bool, str | None]:
     if path is None or need.version_flag is None:
         return path is not None, None
     try:
-        return True, _version_in(_output_of(path, need.version_flag))
+        output = _output_of(path, need.version_flag)
     except OSError:
         return False, None  # a file that can't be executed
+    for line in output.splitlines():
+        if version := re.search(r"\d{1,9}(?:\.\d{1,9})+", line) or re.search(r"\d{1,9}", line):
+            return True, version[0]
+    return True, None
 
 
 def _output_of(path: str, flag: str) -> str:
@@ -204,6 +192,7 @@ def _output_of(path: str, flag: str) -> str:
     The output goes to a file, because a background process of the command would keep a pipe open.
     """
     import os
+    import signal
     import time
     from subprocess import DEVNULL, STDOUT, Popen
     from tempfile import TemporaryFile
@@ -217,30 +206,20 @@ def _output_of(path: str, flag: str) -> str:
             if os.fstat(output.fileno()).st_size > MAX_OUTPUT:
                 break
             time.sleep(0.005)
-        _kill(process)
+        if process.poll() is None:
+            with suppress(ProcessLookupError):
+                if hasattr(os, "killpg"):  # kills the processes that it started, too
+                    os.killpg(process.pid, signal.SIGKILL)
+                else:
+                    process.kill()
         output.seek(0)
         return output.read(MAX_OUTPUT).decode(errors="replace")
-
-
-def _kill(process: "Popen[bytes]") -> None:
-    """Kill the process and, where possible, all processes that it started."""
-    import os
-    import signal
-    from contextlib import suppress
-
-    if process.poll() is not None:
-        return
-    with suppress(ProcessLookupError):
-        if hasattr(os, "killpg"):
-            os.killpg(process.pid, signal.SIGKILL)
-        else:
-            process.kill()
 
 
 # Libraries
 
 
-def _library(name: str, owners: Callable[[], Mapping[str, list[str]]]) -> tuple[bool, str | None]:
+def _find_library(name: str, owners: Callable[[], Mapping[str, list[str]]]) -> tuple[bool, str | None]:
     """Return whether the library is installed, and its version if the distribution is known. The library is not
     imported.
 
@@ -250,13 +229,13 @@ def _library(name: str, owners: Callable[[], Mapping[str, list[str]]]) -> tuple[
 
     top = name.partition(".")[0]
     version = _version_of(name) or _version_of(name.replace(".", "-"))
-    there = version is not None
+    is_there = version is not None
     with suppress(Exception):  # for a dotted name, the outer package is imported and may raise anything
-        there = there or find_spec(name) is not None
-    if there and version is None and top not in sys.stdlib_module_names:
+        is_there = is_there or find_spec(name) is not None
+    if is_there and version is None and top not in sys.stdlib_module_names:
         distributions = set(owners().get(top, ()))
         version = _version_of(distributions.pop()) if len(distributions) == 1 else None
-    return there, version
+    return is_there, version
 
 
 def _version_of(distribution: str) -> str | None:

@@ -42,25 +42,25 @@ _MANY = lazy_pattern(r"(?i)^(?:an?\s+)?(?:list|array|rows|items)\b|\bof each\b")
 
 
 def described_returns(function: Callable[..., Any], docs: str | None) -> Mapping[str, Any] | None:
-    """Return a schema of a function's return value; None if neither docstring nor source code describe it.
+    """Return a schema of a function's return value; None if neither the docstring nor the source code describes it.
 
     `docs` is the docstring's description of the return value.
     """
-    shape = _in_docs(docs or "") or _in_lines(function.__doc__ or "") or _in_source(function)
+    shape = _from_sentence(docs or "") or _from_lines(function.__doc__ or "") or _from_source(function)
     return schema_of(shape) if shape is not None else None
 
 
 # The docstring
 
 
-def _in_docs(text: str) -> ValueShape | None:
-    if found := _BRACES.search(text):
-        fields = [_FIELD.match(part.strip()) for part in found[2].split(",")]
+def _from_sentence(text: str) -> ValueShape | None:
+    if match := _BRACES.search(text):
+        fields = [_FIELD.match(part.strip()) for part in match[2].split(",")]
         shape = _fields({field[1]: _typed(field[2]) for field in fields if field})
-        is_many = found[1] or _MANY.search(text)
+        is_many = match[1] or _MANY.search(text)
         return ValueShape(frozenset({"array"}), items=shape) if shape and is_many else shape
-    if found := _KEYS.search(text):
-        names = (part.strip(" \"'`") for part in re.split(r",|\band\b", found[1]))
+    if match := _KEYS.search(text):
+        names = (part.strip(" \"'`") for part in re.split(r",|\band\b", match[1]))
         return _fields({name: NOTHING for name in names if name})
     return None
 
@@ -69,13 +69,13 @@ def _typed(kind: str | None) -> ValueShape:
     return shape_of(_TYPES[kind]) if kind in _TYPES else NOTHING
 
 
-def _in_lines(docstring: str) -> ValueShape | None:
+def _from_lines(docstring: str) -> ValueShape | None:
     """Parse a section `Returns:` with a line for each field: `id (int): The number.`"""
-    found = _RETURNS.search(inspect.cleandoc(docstring) + "\n") if "Return" in docstring else None
-    fields = [(one[1], one[2]) for one in _LINE.finditer(found[1])] if found else []
-    if len(fields) < 2:  # a single line may be a type, or a sentence with a colon
+    section = _RETURNS.search(inspect.cleandoc(docstring) + "\n") if "Return" in docstring else None
+    lines = list(_LINE.finditer(section[1])) if section else []
+    if len(lines) < 2:  # a single line may be a type, or a sentence with a colon
         return None
-    return _fields({name: _typed(kind) for name, kind in fields})
+    return _fields({line[1]: _typed(line[2]) for line in lines})
 
 
 def _fields(fields: dict[str, ValueShape]) -> ValueShape | None:
@@ -87,7 +87,7 @@ def _fields(fields: dict[str, ValueShape]) -> ValueShape | None:
 # The source
 
 
-def _in_source(function: Callable[..., Any]) -> ValueShape | None:
+def _from_source(function: Callable[..., Any]) -> ValueShape | None:
     """Return the common schema of all returned literals; None if a returned value is not a literal."""
     try:
         tree = ast.parse(dedent(inspect.getsource(inspect.unwrap(function)))).body[0]

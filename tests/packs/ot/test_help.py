@@ -202,6 +202,6 @@ def test_names_are_compared_without_signs():
 
 def test_others_score_by_name_then_text_then_likeness():
     texts = {"web": "", "fetcher": "the web", "wab": "", "mail": ""}
-    assert [name for name, _ in others_for("web", named(texts))] == ["web", "fetcher", "wab"]
-    assert [name for name, _ in others_for("mali", named(texts))] == ["mail"]
-    assert [name for name, _ in others_for("fetchr", named(texts))] == ["fetcher"]
+    assert others_for("web", named(texts)) == ["web", "fetcher", "wab"]
+    assert others_for("mali", named(texts)) == ["mail"]
+    assert others_for("fetchr", named(texts)) == ["fetcher"]

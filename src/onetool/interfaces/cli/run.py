@@ -88,9 +88,9 @@ def run(
     if envelope:
         print_envelope(result.to_dict(), as_yaml, as_json)
         app.runtime.record_reply(result, [result.to_dict()])
-    elif result.told_error is not None:
-        print_error(result.told_error)
-        app.runtime.record_reply(result, [result.printed, result.told_error.message])
+    elif result.error_with_calls is not None:
+        print_error(result.error_with_calls)
+        app.runtime.record_reply(result, [result.printed, result.error_with_calls.message])
     elif as_json or not (as_yaml or stdout().isatty()):
         app.runtime.record_reply(result, [result.printed, print_data(result.to_dict()["data"], as_json)])
     else:
@@ -196,8 +196,8 @@ def _run_statement(app: "App", runner: asyncio.Runner, session: "CodeSession", t
     except KeyboardInterrupt:
         click.echo(f"Stopped. {GONE}" if had_names and session.is_fresh else "Stopped.", err=True)
         return
-    if result.told_error is not None:
-        print_error(result.told_error)
+    if result.error_with_calls is not None:
+        print_error(result.error_with_calls)
         if had_names and session.is_fresh:
             click.echo(f"  {GONE}", err=True)
     else:

@@ -192,7 +192,7 @@ async def _run(
 def _answer(context: RestContext, result: RunResult) -> RunAnswer:
     """Return the answer without calls and prints. Runs in a thread, because a large value is stored."""
     meta = {"ok": result.ok, "calls": result.meta["calls"], "duration_ms": result.meta["duration_ms"]}
-    if (error := result.told_error) is not None:
+    if (error := result.error_with_calls) is not None:
         place = result.meta.get("place", {})
         fault = {"message": error.message, "code": error.code, "reason": error.reason, "hints": error.hints}
         return RunAnswer(**meta, error=msgspec.convert({**fault, "calls": meta["calls"], **place}, RunFault))

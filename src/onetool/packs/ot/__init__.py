@@ -15,8 +15,7 @@ from onetool.core.signature import signature as signature_of
 from onetool.core.spec import ToolSpec
 from onetool.core.text import or_rather
 from onetool.packs.ot import listings
-from onetool.packs.ot.listings import Info, ListedTool, Listing, View, current_catalogue, packs_of
-from onetool.packs.ot.listings import listed_packs as packs_listed
+from onetool.packs.ot.listings import Info, ListedTool, Listing, View, contains, current_catalogue, normalized, packs_of
 from onetool.sdk.decorators import TOOL_MARK, tool
 from onetool.sdk.pack import tool_from_function
 
@@ -47,11 +46,11 @@ class DiscoveryTools:
 
         return Help(self._view, self._listing)
 
-    def _found(self, name: str) -> ListedTool:
+    def _find(self, name: str) -> ListedTool:
         catalogue, allowed = current_catalogue()
-        if one := self._listing.find(self._view.aliases.get(name, name), catalogue, allowed):
-            return one
-        near = or_rather(name, [one.word for one in self._listing.of(catalogue, allowed)])
+        if listed := self._listing.find(self._view.aliases.get(name, name), catalogue, allowed):
+            return listed
+        near = or_rather(name, [tool.word for tool in self._listing.of(catalogue, allowed)])
         raise ToolFailure(f"Tool not found: {name:.200}{near}", reason="not_found")
 
     @tool(read_only=True, examples=['ot.tools(pattern="file", info="full")'])
@@ -83,10 +82,12 @@ class DiscoveryTools:
         """
         with _span("ot.packs", pattern=pattern, info=info):
             catalogue, allowed = current_catalogue()
-            every = packs_of(
-                self._listing.of(catalogue, allowed), self._view.server_packs(allowed), dict(self._view.instructions)
-            )
-            return packs_listed(every.values(), pattern, info)
+            tools, servers = self._listing.of(catalogue, allowed), self._view.server_packs(allowed)
+            packs = packs_of(tools, servers, dict(self._view.instructions))
+            matches = [pack for pack in packs.values() if contains(normalized(pattern), pack.name)]
+            if info == "list":
+                return [pack.name for pack in matches]
+            return [pack.in_short() if info == "min" else pack.in_full() for pack in matches]
 
     @tool(read_only=True)
     def aliases(self, pattern: str = "", info: Info = "min") -> list[str | dict[str, str]]:
@@ -146,16 +147,16 @@ class DiscoveryTools:
 
         with _span("ot.search", query=query, limit=limit, **({} if pack is None else {"pack": pack})):
             catalogue, allowed = current_catalogue()
-            found = [
-                ToolLine(one.word, tool_line(one.spec, one.word))
+            lines = [
+                ToolLine(listed.word, tool_line(listed.spec, listed.word))
                 for spec, _ in self._view.search(query, limit or SEARCH_LIMIT, allowed, pack)
-                if (one := self._listing.find(spec.name, catalogue, allowed))  # the index may have newer tools
+                if (listed := self._listing.find(spec.name, catalogue, allowed))  # the index may have newer tools
             ]
-            if not found:
+            if not lines:
                 return []
             has_help = self._listing.find("ot.help", catalogue, allowed) is not None
-            about = f"Details: ot.help({found[0].name!r}). " if has_help else ""
-            return found_lines(found, about, is_limited=limit is not None)
+            about = f"Details: ot.help({lines[0].name!r}). " if has_help else ""
+            return found_lines(lines, about, is_limited=limit is not None)
 
     @tool(read_only=True, examples=['ot.signature("fs.read_file")'])
     def signature(self, name: str) -> str:
@@ -165,8 +166,8 @@ class DiscoveryTools:
             name: The tool, as code calls it or under its own name.
         """
         with _span("ot.signature", name_=name):
-            one = self._found(name)
-            return signature_of(one.spec, one.word)
+            listed = self._find(name)
+            return signature_of(listed.spec, listed.word)
 
     @tool(timeout=MAX_CALL_SECONDS)
     async def call(self, name: str, args: Mapping[str, Any] | None = None) -> Any:
@@ -179,7 +180,7 @@ class DiscoveryTools:
         from onetool.sdk import call_tool
 
         with _span("ot.call", tool=name):
-            return await call_tool(self._found(name).spec.name, **(args or {}))
+            return await call_tool(self._find(name).spec.name, **(args or {}))
 
     @tool(timeout=MAX_CALL_SECONDS, examples=["ot.all(crm.list_customers, tier='bronze')"])
     async def all(
@@ -204,7 +205,7 @@ class DiscoveryTools:
         from onetool.sdk import call_tool
 
         with _span("ot.all", tool=tool):
-            spec = self._found(tool).spec
+            spec = self._find(tool).spec
             pages = Paginator(spec, args or {}, limit, key)
             try:
                 for _ in range(MAX_PAGES):
@@ -222,8 +223,7 @@ RESULT_SECONDS = 20.0  # a search takes up to five, and may wait as long for ano
 HEALTH_SECONDS = 120.0  # servers may take a while to start
 STATS_SECONDS = 60.0  # aggregating a million calls takes some seconds
 RELOAD_SECONDS = 60.0  # packs may be slow to import
-SHOWN = 300  # characters of an argument in an error …
-MAX_WORDS = 1_000  # … and of the error's cause
+MAX_SHOWN = 300  # characters of an argument in an error
 PERIODS = ("day", "week", "month", "all")
 
 
@@ -241,7 +241,7 @@ class StateTools:
             snippets = self._view.snippets(catalogue, allowed)
             return {
                 "aliases": {name: to for name, to in self._view.aliases.items() if allowed is None or to in allowed},
-                "snippets": {name: {"description": one.description} for name, one in snippets.items()},
+                "snippets": {name: {"description": snippet.description} for name, snippet in snippets.items()},
                 "servers": [server["name"] for server in self._view.servers(allowed)],
             }
 
@@ -302,19 +302,19 @@ class StateTools:
         """
         from onetool.services.results import HandleNotFoundError, ResultExpiredError
 
-        asked = {} if search is None else {"search": search}
         try:
-            with _span("ot.result", handle=handle, offset=offset, limit=limit, **asked):
+            searched = {} if search is None else {"search": search}
+            with _span("ot.result", handle=handle, offset=offset, limit=limit, **searched):
                 return self._view.page(handle, offset, limit, search, fuzzy, column)
-        except (HandleNotFoundError, ResultExpiredError) as gone:
-            return str(gone)
+        except (HandleNotFoundError, ResultExpiredError) as error:
+            return str(error)
 
     @tool(read_only=True, timeout=RESULT_SECONDS)
     def load(self, handle: str) -> Any:
         """Return the value of a stored result, for use in code.
 
         Args:
-            handle: The handle that came in place of the result.
+            handle: The handle that was returned instead of the result.
 
         Returns:
             The original value, data or text, of at most 32 MB. For a run without a value, its printed output.
@@ -338,18 +338,19 @@ class StateTools:
         with _span("ot.stats", period=period, tool=tool, output=output):
             if period not in PERIODS:
                 known = ", ".join(PERIODS)
-                return f"Error: Invalid period '{cut(period, SHOWN)}'. Valid: {known}. Example: ot.stats(period='day')"
+                shown = cut(period, MAX_SHOWN)
+                return f"Error: Invalid period '{shown}'. Valid: {known}. Example: ot.stats(period='day')"
             try:
                 report = self._view.stats(period, tool, current_catalogue()[1])
             except ToolFailure as failure:
                 return f"Error: {message_of(failure)}"
-            shown = {key: value for key, value in report.items() if key != "series"}  # only for charts
+            summary = {key: value for key, value in report.items() if key != "series"}  # only for charts
             if output is None:
-                return shown
+                return summary
             try:
-                return {**shown, "html_report": self._view.write_report(output, report)}
+                return {**summary, "html_report": self._view.write_report(output, report)}
             except ToolFailure as failure:
-                return f"Error: Cannot write to '{cut(output, SHOWN)}': {cut(message_of(failure), MAX_WORDS)}"
+                return f"Error: Cannot write to '{cut(output, MAX_SHOWN)}': {cut(message_of(failure), 1_000)}"
 
     @tool(read_only=False, examples=['ot.notify(topic="notes", message="Remember to review PR #123")'])
     def notify(self, topic: str, message: str) -> str:

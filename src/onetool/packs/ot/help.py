@@ -2,8 +2,9 @@
 
 Tools, packs, aliases and snippets are scored alike, best first:
 
-3 + …   a name starts with the query 2 + …   all words of the query are in the name, or, except for tools, in the text …
-1     words of the query are in the text, or a name is similar
+3 + …   a name starts with the query
+2 + …   all words of the query are in the name or, except for tools, in the text
+… 1     words of the query are in the text, or a name is similar
 """
 
 import re
@@ -31,26 +32,22 @@ MAX_COMPARED = 100  # characters of a query that are compared with names
 _SIGNS = re.compile(r"[^\w]|_")
 
 
-def tools_for(query: str, words: Mapping[str, str], found: Iterable[tuple[ToolSpec, float]]) -> list[tuple[str, float]]:
-    """Return the names of matching tools with scores, best first. `found` are the results of the search, with its own
-    scores.
+def tools_for(query: str, words: Mapping[str, str], results: Iterable[tuple[ToolSpec, float]]) -> list[str]:
+    """Return the names of matching tools, best first. `results` are those of the search, with its own scores.
 
-    `words` are the names in code of all visible tools.
+    `words` are the names in code of all visible tools. Longer prefixes score higher, with or without the pack.
     """
-    wanted, scores = comparable(query), dict[str, float]()
-    for spec, score in found:
+    text, scores = comparable(query), dict[str, float]()
+    for spec, score in results:
         if spec.name in words:
-            naming, text = divmod(score, 1.0)
-            scores[spec.name] = _prefix_score(wanted, words[spec.name]) or (WORDS if naming else 0.0) + text
-    best = _sorted(scores)
-    enough = min(best[0][1] if best else 0.0, WORDS) * WEAK
-    return [(name, score) for name, score in best if score >= enough]
-
-
-def _prefix_score(wanted: str, word: str) -> float:
-    """Return the score of a name that starts with the query, with or without its pack. Longer prefixes score higher."""
-    whole, own = comparable(word), comparable(word.rpartition(".")[2])
-    return PREFIX + len(wanted) / len(whole) if wanted and (whole.startswith(wanted) or own.startswith(wanted)) else 0.0
+            whole, own = comparable(words[spec.name]), comparable(words[spec.name].rpartition(".")[2])
+            naming, describing = divmod(score, 1.0)
+            if text and (whole.startswith(text) or own.startswith(text)):
+                scores[spec.name] = PREFIX + len(text) / len(whole)
+            else:
+                scores[spec.name] = (WORDS if naming else 0.0) + describing
+    minimum = min(max(scores.values(), default=0.0), WORDS) * WEAK
+    return [name for name in _best_first(scores) if scores[name] >= minimum]
 
 
 class Named(NamedTuple):
@@ -72,12 +69,12 @@ def named(texts: Mapping[str, str]) -> list[Named]:
     ]
 
 
-def others_for(query: str, others: Iterable[Named]) -> list[tuple[str, float]]:
-    """Return the names of matching packs, aliases or snippets with scores, best first."""
-    if not (wanted := comparable(query)[:MAX_COMPARED]):
+def others_for(query: str, entries: Iterable[Named]) -> list[str]:
+    """Return the names of matching packs, aliases or snippets, best first."""
+    if not (text := comparable(query)[:MAX_COMPARED]):
         return []
-    words = wanted.split()
-    return _sorted({one.name: score for one in others if (score := _score(wanted, words, one))})
+    words = text.split()
+    return _best_first({entry.name: score for entry in entries if (score := _score(text, words, entry))})
 
 
 def comparable(name: str) -> str:
@@ -85,14 +82,14 @@ def comparable(name: str) -> str:
     return " ".join(_SIGNS.sub(" ", name.casefold()).split())
 
 
-def _score(wanted: str, words: Sequence[str], one: Named) -> float:
+def _score(text: str, words: Sequence[str], entry: Named) -> float:
     from rapidfuzz import fuzz  # only needed for unknown names
     from rapidfuzz.distance import OSA
 
-    called = one.called
-    if called.startswith(wanted):
-        return PREFIX + len(wanted) / len(called)
-    if one.words.issuperset(words):
+    called = entry.called
+    if called.startswith(text):
+        return PREFIX + len(text) / len(called)
+    if entry.words.issuperset(words):
         return WORDS + len(set(words) & set(called.split())) / len(words)
     near = (
         SHORT_ALIKE
@@ -100,18 +97,17 @@ def _score(wanted: str, words: Sequence[str], one: Named) -> float:
         else 0.0
     )
     prefix = max((len(word) / len(called) for word in words if len(word) > 2 and called.startswith(word)), default=0.0)
-    closest = max(fuzz.ratio(part, called, score_cutoff=CLOSE) for part in (wanted, *words))
-    mistyped = (ONE_WORD for word in words for part in called.split() if _is_typo(OSA.distance(word, part), word))
-    return max(prefix, near, closest / 100, next(mistyped, 0.0))
+    closest = max(fuzz.ratio(part, called, score_cutoff=CLOSE) for part in (text, *words))
+    is_mistyped = any(
+        len(word) > SHORT and OSA.distance(word, part) <= (2 if len(word) >= TWO_MISTAKES else 1)
+        for word in words
+        for part in called.split()
+    )
+    return max(prefix, near, closest / 100, ONE_WORD if is_mistyped else 0.0)
 
 
-def _is_typo(mistakes: int, word: str) -> bool:
-    """Return whether a word with so many typos still matches."""
-    return len(word) > SHORT and mistakes <= (2 if len(word) >= TWO_MISTAKES else 1)
-
-
-def _sorted(scores: dict[str, float]) -> list[tuple[str, float]]:
-    return sorted(scores.items(), key=lambda item: (-item[1], item[0]))
+def _best_first(scores: dict[str, float]) -> list[str]:
+    return sorted(scores, key=lambda name: (-scores[name], name))
 
 
 # ot.help() without a query
@@ -172,14 +168,14 @@ MAX_PAGES = 3  # full pages of each kind
 MAX_NAMES = 50  # in one query
 SEARCHED = 50  # results requested from the search
 MAX_QUERY = 1_000  # characters of a query; longer ones are truncated
-SHOWN = 80  # of them in the output
+MAX_SHOWN = 80  # characters of a query in the output
 
 
 class Help:
     def __init__(self, view: View, listing: Listing) -> None:
         self._view = view
         self._listing = listing
-        self._last: _Catalogue | None = None
+        self._last: _VisibleNames | None = None
 
     def help(
         self, query: str | list[str], info: Info, catalogue: Snapshot, allowed: Collection[str] | None
@@ -188,40 +184,37 @@ class Help:
             pages = [self.help(one, info, catalogue, allowed) for one in dict.fromkeys(query[:MAX_NAMES])]
             return "\n\n".join(page if isinstance(page, str) else "\n".join(page) for page in pages) or OVERVIEW
         query = query.strip()[:MAX_QUERY]
-        tools, there = self._listing.of(catalogue, allowed), self._last
+        tools, names = self._listing.of(catalogue, allowed), self._last
         context = current_call.get()
         runs = context is None or context.in_code or (context.call.source != "ask" and can_run())
         if not query:
             return overview({"ot.call", *(tool.word for tool in tools)}, runs)
         # Computed once for each catalogue.
-        if there is None or there.tools is not tools or there.runs is not runs:
-            there = self._last = _Catalogue(self._view, tools, catalogue, allowed, runs)
-        if exact := there.called(query):
+        if names is None or names.tools is not tools or names.runs is not runs:
+            names = self._last = _VisibleNames(self._view, tools, catalogue, allowed, runs)
+        if exact := names.pages(query):
             return "\n\n".join(exact)
-        found = self._matches(query, there, allowed)
-        if not any(found.values()):
-            return f"No matches found for {query[:SHOWN]!r}. See ot.tools() or ot.packs() for lists."
+        matches = self._matches(query, names, allowed)
+        if not any(matches.values()):
+            return f"No matches found for {query[:MAX_SHOWN]!r}. See ot.tools() or ot.packs() for lists."
         if info == "list":
-            return [name for names in found.values() for name in names]
+            return [name for group in matches.values() for name in group]
         if info == "min":
-            return _in_short(query, there, found)
-        pages = [page for names in found.values() for name in names[:MAX_PAGES] for page in there.called(name)]
+            return _in_short(query, names, matches)
+        pages = [page for group in matches.values() for name in group[:MAX_PAGES] for page in names.pages(name)]
         return "\n\n".join(dict.fromkeys(pages))
 
-    def _matches(self, query: str, there: "_Catalogue", allowed: Collection[str] | None) -> dict[str, list[str]]:
-        """Return the matches by kind."""
-        wanted = query.removeprefix("$")
-        found = self._view.search(wanted, SEARCHED, allowed)
-        tools = [] if query.startswith("$") else tools_for(wanted, there.words, found)
-        return {
-            "Tools": [there.by_name[name].word for name, _ in tools[:MAX_TOOLS]],
-            "Packs": _best(wanted, there.named_packs),
-            "Snippets": [f"${name}" for name in _best(wanted, there.named_snippets)],
-            "Aliases": _best(wanted, there.named_aliases),
-        }
+    def _matches(self, query: str, names: "_VisibleNames", allowed: Collection[str] | None) -> dict[str, list[str]]:
+        """Return the matching names by kind."""
+        text = query.removeprefix("$")
+        results = self._view.search(text, SEARCHED, allowed)
+        tools = [] if query.startswith("$") else tools_for(text, names.words, results)
+        others = {kind: others_for(text, entries)[:MAX_OTHERS] for kind, entries in names.others.items()}
+        others["Snippets"] = [f"${name}" for name in others["Snippets"]]
+        return {"Tools": [names.by_name[name].word for name in tools[:MAX_TOOLS]], **others}
 
 
-class _Catalogue:
+class _VisibleNames:
     """The names that the caller may see, with their tools, packs, aliases and snippets."""
 
     def __init__(
@@ -239,33 +232,30 @@ class _Catalogue:
         self.packs: dict[str, PackView] = packs_of(tools, view.server_packs(allowed), dict(view.instructions))
 
     @cached_property
-    def named_packs(self) -> list[Named]:
-        return named({name: pack.instructions or "" for name, pack in self.packs.items()})
+    def others(self) -> dict[str, list[Named]]:
+        """The packs, snippets and aliases, prepared for matching."""
+        return {
+            "Packs": named({name: pack.instructions or "" for name, pack in self.packs.items()}),
+            "Snippets": named({name: snippet.description for name, snippet in self.snippets.items()}),
+            "Aliases": named(self.aliases),
+        }
 
-    @cached_property
-    def named_snippets(self) -> list[Named]:
-        return named({name: snippet.description for name, snippet in self.snippets.items()})
-
-    @cached_property
-    def named_aliases(self) -> list[Named]:
-        return named(self.aliases)
-
-    def called(self, name: str) -> list[str]:
+    def pages(self, name: str) -> list[str]:
         """Return the pages for an exact name: usually one, but an alias and a snippet may share a name."""
-        found: list[str] = []
+        pages: list[str] = []
         if not name.startswith("$"):
             has_documents = self.view.has_documents
-            found += [_page_of_tool(self.by_name[name], has_documents)] if name in self.by_name else []
-            found += [_page_of_pack(self.packs[name], has_documents)] if name in self.packs else []
+            pages += [_tool_page(self.by_name[name], has_documents)] if name in self.by_name else []
+            pages += [_pack_page(self.packs[name], has_documents)] if name in self.packs else []
             if (target := self.aliases.get(name)) is not None:
                 head, tool = f"# {name}\n\nAn alias: {name} -> {target}\n\n", self.by_name.get(target)
                 usage = tool and f"Usage: {name}(…) is {signature(tool.spec, target)}"
                 page = f'{usage}\n\nDetails: ot.help("{target}")'
-                found.append(head + (page if usage else f"There is no tool {target}, so it can't be used."))
+                pages.append(head + (page if usage else f"There is no tool {target}, so it can't be used."))
         snippet = name.removeprefix("$")
         if snippet in self.snippets:
-            found.append(f"# ${snippet}\n\n{self.view.snippet(snippet).rstrip()}")
-        return found
+            pages.append(f"# ${snippet}\n\n{self.view.snippet(snippet).rstrip()}")
+        return pages
 
     def line(self, kind: str, name: str) -> str:
         if kind == "Packs":
@@ -275,27 +265,23 @@ class _Catalogue:
             return f"- {name}: {cut_to_tokens(gist(self.snippets[name[1:]].description), LINE_TOKENS)}"
         if kind == "Aliases":
             return f"- {name} -> {self.aliases[name]}"
-        return _in_line(self.by_name[name])
+        return _line(self.by_name[name])
 
 
-def _best(query: str, others: Iterable[Named]) -> list[str]:
-    return [name for name, _ in others_for(query, others)[:MAX_OTHERS]]
-
-
-def _in_short(query: str, there: _Catalogue, found: dict[str, list[str]]) -> str:
+def _in_short(query: str, names: _VisibleNames, matches: dict[str, list[str]]) -> str:
     groups, room = list[str](), MAX_TOKENS
-    for kind, names in found.items():
+    for kind, group in matches.items():
         lines = list[str]()
-        for name in names:
-            lines.append(there.line(kind, name))
+        for name in group:
+            lines.append(names.line(kind, name))
             room -= count_tokens(lines[-1])
             if room < 0:
                 break
         groups += ["\n".join([f"## {kind}", *lines])] if lines else []
-    first = next(names[0] for names in found.values() if names)
-    shown = query[:SHOWN]
-    ways = {"ot.search": f"ot.search({shown!r}, limit=20)", "ot.tools": "ot.tools(pattern=…)"}
-    usable = ", or ".join(call for name, call in ways.items() if name in there.by_name)
+    first = next(group[0] for group in matches.values() if group)
+    shown = query[:MAX_SHOWN]
+    calls = {"ot.search": f"ot.search({shown!r}, limit=20)", "ot.tools": "ot.tools(pattern=…)"}
+    usable = ", or ".join(call for name, call in calls.items() if name in names.by_name)
     more = f"Details: ot.help({first!r}).{f' More matches: {usable}.' if usable else ''}"
     return "\n\n".join([f"No exact match for {shown!r}. Closest matches:", *groups, more])
 
@@ -319,13 +305,13 @@ def documentation(pack: str) -> str:
     return DOCUMENTATION.format(slug=SLUGS.get(pack, pack))
 
 
-def _documented(pack: str, own: str | None, has_documents: bool) -> str:
+def _documentation_line(pack: str, own: str | None, has_documents: bool) -> str:
     """Return a line with the pack's own documentation URL, else the default one, else an empty text."""
     url = own or (documentation(pack) if has_documents else None)
     return f"Documentation: {url}" if url else ""
 
 
-def _page_of_tool(tool: ListedTool, has_documents: bool = True) -> str:
+def _tool_page(tool: ListedTool, has_documents: bool) -> str:
     spec = tool.spec
     lines = list(_arguments(spec))
     description = spec.description.strip()
@@ -347,31 +333,31 @@ def _page_of_tool(tool: ListedTool, has_documents: bool = True) -> str:
         "\n".join(["Example:", *(f"  {line}" for line in example(tool).splitlines())]),
         "\n".join(["Requires:", *requires]) if requires else "",
         f"Source: {spec.source}",
-        _documented(tool.pack, spec.docs_url, has_documents),
+        _documentation_line(tool.pack, spec.docs_url, has_documents),
     ]
     return "\n\n".join(filter(None, parts))
 
 
-def _page_of_pack(pack: PackView, has_documents: bool = True) -> str:
+def _pack_page(pack: PackView, has_documents: bool) -> str:
     own = next((tool.spec.docs_url for tool in pack.tools if tool.spec.docs_url), None)
-    none = "Its tools are not known yet: see ot.servers()." if pack.source == "proxy" else "It has no tools."
+    empty = "Its tools are not known yet: see ot.servers()." if pack.source == "proxy" else "It has no tools."
     parts = [
-        "\n".join(filter(None, [f"# {pack.name}", _documented(pack.name, own, has_documents)])),
+        "\n".join(filter(None, [f"# {pack.name}", _documentation_line(pack.name, own, has_documents)])),
         (pack.instructions or "").strip(),
-        "\n".join(["Tools:", *_listed(pack)]) if pack.tools else none,
+        "\n".join(["Tools:", *_tool_lines(pack)]) if pack.tools else empty,
         f"Source: {pack.source}",
     ]
     return "\n\n".join(filter(None, parts))
 
 
-def _listed(pack: PackView) -> Iterator[str]:
+def _tool_lines(pack: PackView) -> Iterator[str]:
     """Yield a line for each tool. For a large pack, yield some tools with descriptions, then names, then a number."""
     if len(pack.tools) <= MAX_LINES:
         lines = [f"- {tool_line(tool.spec, tool.word)}" for tool in pack.tools]
         if sum(map(count_bytes, lines)) <= MAX_BYTES:
             yield from lines
             return
-    described = list(take_within(DESCRIBED, (_in_line(tool) for tool in pack.tools)))
+    described = list(take_within(DESCRIBED, (_line(tool) for tool in pack.tools)))
     yield from described
     rest = [tool.word for tool in pack.tools[len(described) :]]
     named = list(take_within(NAMED, rest))
@@ -380,7 +366,7 @@ def _listed(pack: PackView) -> Iterator[str]:
         yield f"- also {', '.join(named)}{more}"
 
 
-def _in_line(tool: ListedTool) -> str:
+def _line(tool: ListedTool) -> str:
     return f"- {tool.word}: {cut_to_tokens(tool.gist, LINE_TOKENS)}"
 
 

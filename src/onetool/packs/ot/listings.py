@@ -118,9 +118,6 @@ def contains(pattern: str, *texts: str) -> bool:
 
 # ot.tools
 
-SpellingsOf = Callable[[Snapshot], Mapping[str, str]]
-"""Returns the name in code for each tool of a catalogue."""
-
 # Values for required arguments in examples.
 STAND_INS: Mapping[Any, Any] = {"integer": 1, "number": 0.5, "boolean": True, "array": [], "object": {}}
 SHORT = 200  # characters of a description in a list
@@ -142,9 +139,9 @@ class ListedTool(msgspec.Struct, frozen=True):
 
 
 class Listing:
-    """The list of tools, with spellings cached per catalogue."""
+    """The list of tools, with spellings cached per catalogue. `spellings` returns the names in code."""
 
-    def __init__(self, spellings: SpellingsOf) -> None:
+    def __init__(self, spellings: Callable[[Snapshot], Mapping[str, str]]) -> None:
         self._spellings = spellings
         self._last: tuple[Snapshot, list[ListedTool], dict[str, ListedTool]] | None = None
 
@@ -152,33 +149,33 @@ class Listing:
         self, catalogue: Snapshot, allowed: Collection[str] | None = None, pattern: str = "", info: Info = "min"
     ) -> list[Any]:
         """Return the tools whose names contain the pattern, in catalogue order."""
-        wanted = normalized(pattern)
-        found = [
-            one
-            for one in self.of(catalogue, allowed)
-            if any(wanted in name for name in (one.dotted if "." in wanted else one.names))
+        part = normalized(pattern)
+        matches = [
+            tool
+            for tool in self.of(catalogue, allowed)
+            if any(part in name for name in (tool.dotted if "." in part else tool.names))
         ]
         if info == "list":
-            return [one.word for one in found]
-        return [in_short(one) if info == "min" else in_full(one) for one in found]
+            return [tool.word for tool in matches]
+        return [in_short(tool) if info == "min" else in_full(tool) for tool in matches]
 
     def of(self, catalogue: Snapshot, allowed: Collection[str] | None = None) -> list[ListedTool]:
         """Return all visible tools in catalogue order."""
-        every, _ = self._all(catalogue)
+        tools, _ = self._all(catalogue)
         if allowed is None:
-            return every
+            return tools
         permitted = frozenset(allowed)
-        return [one for one in every if one.spec.name in permitted]
+        return [tool for tool in tools if tool.spec.name in permitted]
 
     def find(self, name: str, catalogue: Snapshot, allowed: Collection[str] | None = None) -> ListedTool | None:
         """Return the tool with this name, or with this name in code."""
         if catalogue.has(name):  # avoids listing the others
             spec = catalogue.get(name)
-            shown = spec is not None and spec.enabled and not spec.hidden
-            one = _listed_tool(self._spellings(catalogue)[name], spec) if spec is not None and shown else None
+            is_visible = spec is not None and spec.enabled and not spec.hidden
+            tool = _listed_tool(self._spellings(catalogue)[name], spec) if spec is not None and is_visible else None
         else:
-            one = self._all(catalogue)[1].get(name)
-        return one if one is not None and (allowed is None or one.spec.name in allowed) else None
+            tool = self._all(catalogue)[1].get(name)
+        return tool if tool is not None and (allowed is None or tool.spec.name in allowed) else None
 
     def _all(self, catalogue: Snapshot) -> tuple[list[ListedTool], dict[str, ListedTool]]:
         last = self._last
@@ -191,8 +188,8 @@ class Listing:
 
 def by_name(tools: Iterable[ListedTool]) -> dict[str, ListedTool]:
     """Return the tools by name and by name in code. Tools without a dot are also found with the pack `config`."""
-    under_pack = {f"{one.pack}.{one.word}": one for one in tools if "." not in one.spec.name}
-    return under_pack | {name: one for one in tools for name in (one.spec.name, one.word)}
+    under_pack = {f"{tool.pack}.{tool.word}": tool for tool in tools if "." not in tool.spec.name}
+    return under_pack | {name: tool for tool in tools for name in (tool.spec.name, tool.word)}
 
 
 def _listed_tool(word: str, spec: ToolSpec) -> ListedTool:
@@ -203,28 +200,28 @@ def _listed_tool(word: str, spec: ToolSpec) -> ListedTool:
     )
 
 
-def in_short(one: ListedTool) -> dict[str, str]:
-    return {"name": one.word, "description": one.gist}
+def in_short(tool: ListedTool) -> dict[str, str]:
+    return {"name": tool.word, "description": tool.gist}
 
 
-def gist(description: str, most: int = SHORT) -> str:
+def gist(description: str, limit: int = SHORT) -> str:
     """Return the first paragraph of a description, truncated."""
     first = description.strip().partition("\n\n")[0]
-    return cut(" ".join(first.split()), most)
+    return cut(" ".join(first.split()), limit)
 
 
-def in_full(one: ListedTool) -> dict[str, Any]:
-    spec = one.spec
+def in_full(tool: ListedTool) -> dict[str, Any]:
+    spec = tool.spec
     known = {
         "args": [*arguments(spec.input_schema, spec.order)],
         "returns": returned_type(spec),
         "effect": spec.effect,
-        "example": example(one),
+        "example": example(tool),
         "requires": [need.to_dict() for need in spec.requires],
     }
     return {
-        "name": one.word,
-        "signature": signature(spec, one.word),
+        "name": tool.word,
+        "signature": signature(spec, tool.word),
         "description": spec.description,
         "source": spec.source,
         **{key: value for key, value in known.items() if value},
@@ -235,8 +232,8 @@ def arguments(schema: Mapping[str, Any], order: Iterable[str]) -> Iterator[str]:
     """Yield the descriptions of the arguments in signature order, with the fields of objects."""
     for name in order:
         part = schema["properties"][name]
-        words = part.get("description") if isinstance(part, Mapping) else None
-        details = " ".join(filter(None, (str(words or "").strip(), type_with_fields(part, schema))))
+        description = part.get("description") if isinstance(part, Mapping) else None
+        details = " ".join(filter(None, (str(description or "").strip(), type_with_fields(part, schema))))
         if details:
             yield f"{as_identifier(name)}: {details}"
 
@@ -246,11 +243,11 @@ def example(tool: ListedTool) -> str:
     if tool.spec.examples:
         return tool.spec.examples[0]
     schema = tool.spec.input_schema
-    given = (
+    args = (
         f"{as_identifier(name)}={_stand_in(schema['properties'][name], schema)!r}"
         for name in schema.get("required") or ()
     )
-    return f"{tool.word}({', '.join(given)})"
+    return f"{tool.word}({', '.join(args)})"
 
 
 def _stand_in(schema: Any, root: Mapping[str, Any]) -> Any:
@@ -304,36 +301,27 @@ def packs_of(tools: Iterable[ListedTool], servers: Iterable[str], instructions: 
     return packs
 
 
-def listed_packs(packs: Iterable[PackView], pattern: str, info: Info) -> list[Any]:
-    found = [pack for pack in packs if contains(normalized(pattern), pack.name)]
-    if info == "list":
-        return [pack.name for pack in found]
-    return [pack.in_short() if info == "min" else pack.in_full() for pack in found]
-
-
 # ot.aliases, ot.snippets
 
-SHOWN_TARGET = 100  # characters of a pattern
 
-
-def aliases(every: Mapping[str, str], pattern: str, info: Info) -> list[Any]:
-    found = {name: target for name, target in every.items() if contains(normalized(pattern), name, target)}
+def aliases(targets: Mapping[str, str], pattern: str, info: Info) -> list[Any]:
+    matches = {name: target for name, target in targets.items() if contains(normalized(pattern), name, target)}
     if info == "list":
-        return list(found)
+        return list(matches)
     if info == "min":
-        return [f"{name} -> {target}" for name, target in found.items()]
-    return [{"name": name, "target": target} for name, target in found.items()]
+        return [f"{name} -> {target}" for name, target in matches.items()]
+    return [{"name": name, "target": target} for name, target in matches.items()]
 
 
 def snippets(view: View, pattern: str, info: Info) -> list[str] | str:
     """List the snippets. In full, the result is one text with the definition of each."""
-    wanted = normalized(pattern).removeprefix("$")
-    every = view.snippets(*current_catalogue())
-    found = {name: one for name, one in every.items() if contains(wanted, name, one.description)}
+    part = normalized(pattern).removeprefix("$")
+    snippets = view.snippets(*current_catalogue())
+    matches = {name: item for name, item in snippets.items() if contains(part, name, item.description)}
     if info == "list":
-        return list(found)
+        return list(matches)
     if info == "min":
-        return [f"{name}: {one.description}" for name, one in found.items()]
-    if not found:
-        return f"No snippet matches {cut(pattern, SHOWN_TARGET)!r}."
-    return "\n---\n".join(view.snippet(name).rstrip("\n") for name in found)
+        return [f"{name}: {item.description}" for name, item in matches.items()]
+    if not matches:
+        return f"No snippet matches {cut(pattern, 100)!r}."
+    return "\n---\n".join(view.snippet(name).rstrip("\n") for name in matches)

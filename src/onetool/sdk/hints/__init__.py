@@ -1,8 +1,8 @@
 """Converts type hints to JSON Schema, and JSON values to the hinted types.
 
-form       JsonForm, the result for one hint; `$defs`; hints written as text values     text, numbers, dates, paths,
-enums, unions, lists, tuples, sets and dicts records    classes with fields: dataclass, TypedDict, NamedTuple,
-msgspec.Struct
+form       JsonForm, the result for one hint; `$defs`; hints written as text
+values     text, numbers, dates, paths, enums, unions, lists, tuples, sets and dicts
+records    classes with fields: dataclass, TypedDict, NamedTuple, msgspec.Struct
 
 This module also handles Annotated hints (bounds, lengths, patterns, descriptions) and pydantic's models, which have
 their own schemas and conversions. The constraints of msgspec.Meta, annotated_types and pydantic's Field are recognised
@@ -66,7 +66,7 @@ def _model_form(hints: HintForms, hint: Any) -> JsonForm:
         mode = "serialization" if hints.is_output else "validation"
         schema = adapter.json_schema(ref_template=REF + "{model}", mode=mode, by_alias=by_alias)
     except Exception as error:  # noqa: BLE001 - pydantic has a dozen exceptions for models without a schema
-        raise UnsupportedHintError(hint, f"pydantic says: {str(error).splitlines()[0]}") from None
+        raise UnsupportedHintError(hint, f"pydantic reports: {str(error).splitlines()[0]}") from None
 
     def convert(value: Any) -> Any:
         try:
@@ -74,9 +74,9 @@ def _model_form(hints: HintForms, hint: Any) -> JsonForm:
             return adapter.validate_json(msgspec.json.encode(value))
         except ValidationError as error:
             first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-            words = first["msg"].removeprefix("Value error, ").removeprefix("Assertion failed, ")
-            words = words.replace("Input should be", "expected", 1)
-            raise HintMismatchError("", message=words, path=tuple(first["loc"])) from None
+            message = first["msg"].removeprefix("Value error, ").removeprefix("Assertion failed, ")
+            message = message.replace("Input should be", "expected", 1)
+            raise HintMismatchError("", message=message, path=tuple(first["loc"])) from None
 
     return JsonForm(adopt(hints.definitions, identifier(hint_text(hint)), schema), convert)
 
@@ -144,20 +144,20 @@ def _rules(fact: Any) -> Iterator[tuple[str, Any]]:
 
 def _description_of(facts: Iterable[Any]) -> Schema:
     """Return the descriptive keywords, such as the description. The last one wins, because it is closest to the use."""
-    words: Schema = {}
+    keywords: Schema = {}
     for fact in facts:
         if isinstance(fact, str):
-            words["description"] = fact
+            keywords["description"] = fact
             continue
         description = getattr(fact, "description", None) or getattr(fact, "documentation", None)
-        found = {"title": getattr(fact, "title", None), "description": description}
-        words |= {name: text for name, text in found.items() if isinstance(text, str)}
+        texts = {"title": getattr(fact, "title", None), "description": description}
+        keywords |= {name: text for name, text in texts.items() if isinstance(text, str)}
         if isinstance(examples := getattr(fact, "examples", None), list):
-            words["examples"] = [data for data in map(as_data, examples) if data is not NO_DEFAULT]
+            keywords["examples"] = [data for data in map(as_data, examples) if data is not NO_DEFAULT]
         for name in ("extra_json_schema", "json_schema_extra"):
             if isinstance(extra := getattr(fact, name, None), dict):
-                words |= extra
-    return words
+                keywords |= extra
+    return keywords
 
 
 def _with_rule(schema: Schema, name: str, limit: Any) -> tuple[Schema, bool]:
@@ -262,8 +262,12 @@ class HintReader:
             # Python has no other syntax for a union of the types in a tuple.
             either = Union[origin.__constraints__] if origin.__constraints__ else Any  # noqa: UP007
             return self.form(origin.__bound__ or either)
-        if isinstance(origin, str | ForwardRef):
-            return self._text(origin if isinstance(origin, str) else origin.__forward_arg__)
+        if isinstance(origin, str | ForwardRef):  # still text: its name is unknown or recursive
+            text = origin if isinstance(origin, str) else origin.__forward_arg__
+            meaning = evaluated(text, self._names)
+            if isinstance(meaning, str):
+                raise UnsupportedHintError(text, "the name is undefined when the function is loaded")
+            return self.named(text, identifier(text), lambda: self.form(meaning), inline=True)
         if getattr(origin, "_name", None) == "LiteralString":
             return self._scalars[str]
         raise UnsupportedHintError(hint, _USE_DATA)
@@ -283,13 +287,6 @@ class HintReader:
             self.definitions[known.name] = known.form.schema
         known.used = True
         return known.reference()
-
-    def _text(self, text: str) -> JsonForm:
-        """Return the form of a hint that is still text: its name is unknown or recursive."""
-        hint = evaluated(text, self._names)
-        if isinstance(hint, str):
-            raise UnsupportedHintError(text, "the name is undefined when the function is loaded")
-        return self.named(text, identifier(text), lambda: self.form(hint), inline=True)
 
 
 class _Named:

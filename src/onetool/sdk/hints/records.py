@@ -98,8 +98,8 @@ def fields_of(cls: Any, is_output: bool = False) -> Iterator[RecordField]:
     elif is_typed_dict(cls):
         for key, hint in types.items():
             # Check the hint first: hints written as text were not evaluated when the class was created.
-            word = _word(hint)
-            required = word != "NotRequired" and (word == "Required" or key in cls.__required_keys__)
+            qualifier = _qualifier(hint)
+            required = qualifier != "NotRequired" and (qualifier == "Required" or key in cls.__required_keys__)
             yield RecordField(key, key, _unqualified(hint), required)
     else:
         for key in cls._fields:
@@ -115,12 +115,12 @@ def _is_named_tuple(cls: type) -> bool:
     return issubclass(cls, tuple) and hasattr(cls, "_fields")
 
 
-def _word(hint: Any) -> str | None:
+def _qualifier(hint: Any) -> str | None:
     return getattr(get_origin(hint), "_name", None)
 
 
 def _unqualified(hint: Any) -> Any:
-    while _word(hint) in _QUALIFIERS:
+    while _qualifier(hint) in _QUALIFIERS:
         hint = get_args(hint)[0]
     return hint
 
@@ -136,22 +136,22 @@ class FieldForm(msgspec.Struct, frozen=True):
 def record_form(hints: HintForms, hint: Any) -> JsonForm:
     cls = get_origin(hint) or hint
     name = "_".join([cls.__name__, *map(hint_text, get_args(hint))])
-    return hints.named(hint, identifier(name), lambda: _read_record(hints, hint, cls))
 
+    def read() -> JsonForm:
+        variables = dict(zip(getattr(cls, "__parameters__", ()), get_args(hint), strict=False))
+        try:
+            fields = [*fields_of(cls, hints.is_output)]
+        except Exception as error:  # noqa: BLE001 - evaluating hints may raise anything
+            raise UnsupportedHintError(hint, f"the hints of its fields can't be read: {error}") from None
+        parts: dict[str, FieldForm] = {}
+        for field in fields:
+            form = with_default(hints.form(_bind_type_variables(field.hint, variables)), field.default)
+            parts[field.key] = FieldForm(field.name, form)
+        if _is_named_tuple(cls) or (hasattr(cls, "__struct_config__") and cls.__struct_config__.array_like):
+            return _as_array(cls, fields, parts)
+        return _as_object(cls, fields, parts, closed=not hints.is_output)
 
-def _read_record(hints: HintForms, hint: Any, cls: type) -> JsonForm:
-    variables = dict(zip(getattr(cls, "__parameters__", ()), get_args(hint), strict=False))
-    try:
-        fields = [*fields_of(cls, hints.is_output)]
-    except Exception as error:  # noqa: BLE001 - evaluating hints may raise anything
-        raise UnsupportedHintError(hint, f"the hints of its fields can't be read: {error}") from None
-    parts: dict[str, FieldForm] = {}
-    for field in fields:
-        form = with_default(hints.form(_bind_type_variables(field.hint, variables)), field.default)
-        parts[field.key] = FieldForm(field.name, form)
-    if _is_named_tuple(cls) or (hasattr(cls, "__struct_config__") and cls.__struct_config__.array_like):
-        return _as_array(cls, fields, parts)
-    return _as_object(cls, fields, parts, closed=not hints.is_output)
+    return hints.named(hint, identifier(name), read)
 
 
 def _as_object(cls: type, fields: list[RecordField], parts: dict[str, FieldForm], closed: bool) -> JsonForm:
@@ -184,14 +184,14 @@ def _as_object(cls: type, fields: list[RecordField], parts: dict[str, FieldForm]
 
 def _as_array(cls: type, fields: list[RecordField], parts: dict[str, FieldForm]) -> JsonForm:
     """Return the form of a record as an array of its fields. The names are only titles."""
-    least, most = sum(field.required for field in fields), len(fields)
-    places = [{"title": field.key, **property_schema(parts[field.key].form, None, field.default)} for field in fields]
-    schema: Schema = {"type": "array", "prefixItems": places, "items": False, "minItems": least, "maxItems": most}
+    low, high = sum(field.required for field in fields), len(fields)
+    items = [{"title": field.key, **property_schema(parts[field.key].form, None, field.default)} for field in fields]
+    schema: Schema = {"type": "array", "prefixItems": items, "items": False, "minItems": low, "maxItems": high}
     build = _constructor(cls)
 
     def convert(value: Any) -> Any:
-        if not isinstance(value, list | tuple) or not least <= len(value) <= most:
-            raise HintMismatchError(f"array of {least}" if least == most else f"array of {least} to {most}", value)
+        if not isinstance(value, list | tuple) or not low <= len(value) <= high:
+            raise HintMismatchError(f"array of {low}" if low == high else f"array of {low} to {high}", value)
         return build(_values(parts, zip(parts, value, strict=False)))
 
     return JsonForm(schema, convert)

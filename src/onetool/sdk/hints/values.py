@@ -99,15 +99,15 @@ def mapping_form(hints: HintForms, hint: Any) -> JsonForm:
     def convert(value: Any) -> Any:
         if not isinstance(value, dict):
             raise HintMismatchError("object", value)
-        names = [_mapping_key(keys, key) for key in value]
+        names = [_convert_key(keys, key) for key in value]
         if not keys.as_is:
             _check_hashes(names)
         converted: dict[Any, Any] = {}
         for name, (key, item) in zip(names, value.items(), strict=True):
             try:
                 converted[name] = items.convert(item)
-            except HintMismatchError as wrong:
-                raise wrong.under(key) from None
+            except HintMismatchError as mismatch:
+                raise mismatch.under(key) from None
         return build(converted)
 
     return JsonForm(schema, convert, as_is=build is dict and keys.as_is and items.as_is)
@@ -121,7 +121,7 @@ def _array_of(item: JsonForm, build: BuildContainer) -> JsonForm:
     def convert(value: Any) -> Any:
         if not isinstance(value, list | tuple):
             raise HintMismatchError("array", value)
-        items = _each((item.convert, one) for one in value)
+        items = _each((item.convert, part) for part in value)
         try:
             if build in (set, frozenset):
                 _check_hashes(items)
@@ -157,7 +157,7 @@ def _check_hashes(items: list[Any]) -> None:
                 raise HintMismatchError(f"at most {MAX_ALIKE} numbers with the same hash", items)
 
 
-def _mapping_key(form: JsonForm, key: str) -> Any:
+def _convert_key(form: JsonForm, key: str) -> Any:
     """Convert a key from text, or from the number in the text."""
     try:
         return form.convert(key)
@@ -199,7 +199,7 @@ def _decimal(value: Any) -> Decimal:
     return number
 
 
-def _bytes_from_base64(value: str) -> bytes:
+def _decode_base64(value: str) -> bytes:
     return a2b_base64(value, strict_mode=True)
 
 
@@ -240,10 +240,8 @@ SCALARS: dict[Any, JsonForm] = {
         format="duration",
     ),
     UUID: _text_form(UUID, "a UUID", format="uuid"),
-    bytes: _text_form(_bytes_from_base64, "bytes in base64", contentEncoding="base64"),
-    bytearray: _text_form(
-        lambda value: bytearray(_bytes_from_base64(value)), "bytes in base64", contentEncoding="base64"
-    ),
+    bytes: _text_form(_decode_base64, "bytes in base64", contentEncoding="base64"),
+    bytearray: _text_form(lambda value: bytearray(_decode_base64(value)), "bytes in base64", contentEncoding="base64"),
     Decimal: JsonForm(
         {"anyOf": [{"type": "number"}, _DECIMAL_TEXT]}, constructor_form(_decimal, "a decimal number like 12.50")
     ),
@@ -280,7 +278,7 @@ _MAX_LISTED = 12  # members listed in a message
 
 
 def literal_form(hints: HintForms, hint: Any) -> JsonForm:
-    return _choice(hint, [(_member_value(one), one) for one in get_args(hint)])
+    return _choice(hint, [(_member_value(member), member) for member in get_args(hint)])
 
 
 def enum_form(cls: type[Enum]) -> JsonForm:
@@ -309,7 +307,7 @@ def _choice(hint: Any, pairs: Iterable[tuple[Any, Any]]) -> JsonForm:
         try:
             return members[_choice_key(value)]
         except (KeyError, TypeError):
-            shown = ", ".join(msgspec.json.encode(one).decode() for one in values[:_MAX_LISTED])
+            shown = ", ".join(msgspec.json.encode(choice).decode() for choice in values[:_MAX_LISTED])
             more = f" and {len(values) - _MAX_LISTED} more" if len(values) > _MAX_LISTED else ""
             raise HintMismatchError(f"one of {shown}{more}", value) from None
 
@@ -357,9 +355,9 @@ def _any_of(forms: list[JsonForm]) -> Schema:
         return {}
     if len(schemas) == 2 and NULL.schema in schemas:
         # Move descriptions of a nullable value to the top, where readers expect them.
-        words = {word: schema[word] for schema in schemas for word in _DESCRIBING if word in schema}
+        descriptions = {key: schema[key] for schema in schemas for key in _DESCRIBING if key in schema}
         plain = [{key: schema[key] for key in schema if key not in _DESCRIBING} for schema in schemas]
-        return {"anyOf": plain, **words}
+        return {"anyOf": plain, **descriptions}
     return schemas[0] if len(schemas) == 1 else {"anyOf": schemas}
 
 
@@ -370,21 +368,17 @@ def _first_of(forms: list[JsonForm]) -> Convert:
     def convert(value: Any) -> Any:
         if value is None and nullable:
             return None
-        refusals: list[HintMismatchError] = []
-        for one in converts:
+        mismatches: list[HintMismatchError] = []
+        for alternative in converts:
             try:
-                return one(value)
-            except HintMismatchError as wrong:
-                refusals.append(wrong)
-        raise _nearest_mismatch(refusals, value)
+                return alternative(value)
+            except HintMismatchError as mismatch:
+                mismatches.append(mismatch)
+        # Report the closest alternative; if none is close, all expected values.
+        deepest = max(mismatches, key=lambda mismatch: len(mismatch.path))
+        expected = dict.fromkeys(mismatch.expected for mismatch in mismatches if mismatch.expected)
+        if deepest.path or len(mismatches) == 1 or not expected:
+            raise deepest
+        raise HintMismatchError(" or ".join(expected), value)
 
     return convert
-
-
-def _nearest_mismatch(refusals: list[HintMismatchError], value: Any) -> HintMismatchError:
-    """Return the mismatch of the closest alternative; if none is close, all expected values."""
-    deepest = max(refusals, key=lambda wrong: len(wrong.path))
-    expected = dict.fromkeys(wrong.expected for wrong in refusals if wrong.expected)
-    if deepest.path or len(refusals) == 1 or not expected:
-        return deepest
-    return HintMismatchError(" or ".join(expected), value)
