@@ -288,6 +288,8 @@ class RequestTemplate:
         self.method = request.method
         self._idempotent = request.idempotent
         pairs = self._read_url(parse_text(request.url_template, arguments, URL_POINTER))
+        # The URL of every request up to the host; None if the host depends on the call.
+        self.fixed_url = Url(self._scheme, self._host, self._port, "/") if isinstance(self._host, str) else None
         pairs += named_pairs(request.query, arguments, "/request/query", request.query_encoding)
         auth = request.auth
         signed = [auth.name] if isinstance(auth, ApiKey) and auth.place == "query" else []
@@ -331,11 +333,6 @@ class RequestTemplate:
     def _target(self, values: Values) -> str:
         query, path = self._query.fill(values), self._path.fill(values)
         return f"{path}?{query}" if query else path
-
-    @property
-    def fixed_url(self) -> Url | None:
-        """Return the URL of every request up to the host; None if the host depends on the call."""
-        return Url(self._scheme, self._host, self._port, "/") if isinstance(self._host, str) else None
 
     def _read_url(self, text: TemplateText) -> list[PairTemplate]:
         """Parse the URL, and return the pairs of its query."""

@@ -183,16 +183,13 @@ def json_bytes(value: Any) -> bytes:
 
 
 class PairTemplate:
-    __slots__ = ("encoding", "key", "value")
+    __slots__ = ("encoding", "key", "placeholders", "value")
 
     def __init__(self, key: TemplateText, value: TemplateText | None, encoding: Encoding = DEFAULT_ENCODING) -> None:
         self.key = key
         self.value = value  # None: a name alone, without `=`
         self.encoding = encoding
-
-    @property
-    def placeholders(self) -> tuple[Placeholder, ...]:
-        return self.key.placeholders + (() if self.value is None else self.value.placeholders)
+        self.placeholders = key.placeholders + (() if value is None else value.placeholders)
 
     def fill(self, values: Values, checks: FieldChecks) -> Iterator[str]:
         key = self.key.fill(values, escaped)
@@ -310,10 +307,12 @@ _RESERVED_HEADERS = {
 class HeaderTemplates:
     """All headers of a template, in order. A header with an absent value is left out."""
 
-    __slots__ = ("content_type", "parts")
+    __slots__ = ("content_type", "credentials", "parts", "placeholders")
 
     def __init__(self, headers: Mapping[str, str], arguments: Collection[str]) -> None:
         self.parts: list[tuple[str, str | TemplateText]] = []
+        self.placeholders: list[Placeholder] = []
+        self.credentials: list[Placeholder] = []  # placeholders in headers whose names mark them as secret
         known: set[str] = set()
         for name, value in headers.items():
             place = below(HEADERS_POINTER, name)
@@ -329,22 +328,10 @@ class HeaderTemplates:
                     "Content-Type can't have placeholders: it says how values in the body are escaped", place
                 )
             self.parts.append((name, text if text.placeholders else text.literal))
+            self.placeholders += text.placeholders
+            if sounds_secret(name):
+                self.credentials += text.placeholders
         self.content_type = next((str(value) for name, value in self.parts if name.lower() == "content-type"), None)
-
-    @property
-    def placeholders(self) -> list[Placeholder]:
-        return [
-            placeholder
-            for _, value in self.parts
-            if isinstance(value, TemplateText)
-            for placeholder in value.placeholders
-        ]
-
-    @property
-    def credentials(self) -> list[Placeholder]:
-        """The placeholders in headers whose names mark them as secret."""
-        parts = [value for name, value in self.parts if isinstance(value, TemplateText) and sounds_secret(name)]
-        return [placeholder for value in parts for placeholder in value.placeholders]
 
     def fill(self, values: Values) -> list[tuple[str, str]]:
         filled: list[tuple[str, str]] = []

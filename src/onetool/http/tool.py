@@ -12,7 +12,7 @@ from time import monotonic
 from typing import Any, NamedTuple
 
 from onetool.core.context import CallContext, current_call
-from onetool.core.errors import BadArguments, Need, ToolFailure
+from onetool.core.errors import BadArguments, ToolFailure
 from onetool.core.redaction import mask_values
 from onetool.core.text import did_you_mean
 from onetool.http.auth import Authenticator, encoded_parts
@@ -249,7 +249,13 @@ class HttpTool:
                 context = newer
                 return await self._call(args, context)
         except ToolFailure as failure:
-            _complete(failure, context.needs(self) if failure.needs else ())
+            # Add all other needs of the tool, and the origins of a secret to its command.
+            needs = context.needs(self) if failure.needs else ()
+            for need in failure.needs:
+                known = next((other for other in needs if (other.host, other.secret) == (need.host, need.secret)), need)
+                failure.hints = tuple(hint.replace(need.command, known.command) for hint in failure.hints)
+                needs = needs if known in needs else (*needs, need)
+            failure.needs = tuple(needs)
             raise
 
     async def _call(self, args: dict[str, Any], context: HttpContext) -> Any:
@@ -343,15 +349,6 @@ def tool_to_inspect(
 
 def _never_called() -> HttpContext:
     raise AssertionError("this tool is for inspection only and can't be called")
-
-
-def _complete(failure: ToolFailure, needs: Sequence[Need]) -> None:
-    """Add all other needs of the tool to a failure, and the origins of a secret to its command."""
-    for need in failure.needs:
-        known = next((other for other in needs if (other.host, other.secret) == (need.host, need.secret)), need)
-        failure.hints = tuple(hint.replace(need.command, known.command) for hint in failure.hints)
-        needs = needs if known in needs else (*needs, need)
-    failure.needs = tuple(needs)
 
 
 @contextmanager

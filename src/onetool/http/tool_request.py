@@ -75,6 +75,7 @@ class ToolRequest:
             accept = ACCEPTS.get(response.encoding or "json", "*/*")
             request = replace(request, headers={**request.headers, "Accept": accept})
         self.template = RequestTemplate(request, arg_schema, steps, limits.max_request_bytes)
+        self.fixed_url = self.template.fixed_url
         self.auth = _authenticator(request.auth, KnownNames(arg_schema, steps), arg_schema, self.fixed_url, bundle)
         self._reader = ResponseReader(response, time.time)
         self._streams = response.encoding == "sse"
@@ -90,11 +91,6 @@ class ToolRequest:
             self.secrets |= self.auth.secrets
             self.step_values |= self.auth.step_values
             self.credentials |= self.auth.step_values
-
-    @property
-    def fixed_url(self) -> "Url | None":
-        """The URL of every request up to the host; None if the host depends on the call."""
-        return self.template.fixed_url
 
     @property
     def destinations(self) -> Iterator[Destination]:
