@@ -312,7 +312,7 @@ def test_so_many_connections_and_no_more(upstream):
     upstream.say([0.05, OK + b"Content-Length: 1\r\n\r\na"])
 
     async def main():
-        client = HttpClient(most=3)
+        client = HttpClient(max_per_origin=3)
         sends = [client.send(get(f"{upstream.url}/"), allowed(upstream), timeout=5, max_bytes=99) for _ in range(9)]
         return [one.body for one in await asyncio.gather(*sends)]
 
@@ -324,7 +324,7 @@ def test_whoever_waits_for_a_connection_gets_one_when_others_fail_or_are_cancell
     upstream.say([5.0], [CLOSE], Reply(body=b"a"))
 
     async def main():
-        client = HttpClient(most=1)
+        client = HttpClient(max_per_origin=1)
 
         def send(timeout=4.0):
             return asyncio.ensure_future(

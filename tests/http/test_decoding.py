@@ -198,7 +198,7 @@ def test_a_deep_event_is_a_text(upstream):
 def test_a_stream_that_redirects_to_nowhere_keeps_no_connection(upstream):
     upstream.say([b"HTTP/1.1 302 Found\r\nLocation: ftp://a/\r\nContent-Length: 9\r\n\r\n", 3.0])
     tool = harness(
-        upstream, {"followRedirects": True, "timeoutMs": 500}, {"encoding": "sse"}, client=HttpClient(most=1)
+        upstream, {"followRedirects": True, "timeoutMs": 500}, {"encoding": "sse"}, client=HttpClient(max_per_origin=1)
     )
 
     async def main():

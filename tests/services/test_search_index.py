@@ -370,9 +370,9 @@ def test_a_pasted_query_has_few_terms() -> None:
     """Each takes as long as a word of its own."""
     spec = ToolSpec(name="p.id", description="limit which one customer id")
     words = ["IdLimitWhichOneCustomerId" * 4 + f"Id{number}" for number in range(64)]
-    telling = query_words(" ".join(words)).telling
-    assert sum(map(len, telling)) > 500
+    keywords = query_words(" ".join(words)).keywords
+    assert sum(map(len, keywords)) > 500
     index = WordIndex()
     index.put("1", document(spec))
-    assert len([*lexical._known(index.current(), telling)]) <= lexical.MAX_TERMS
+    assert len([*lexical._known(index.current(), keywords)]) <= lexical.MAX_TERMS
     assert [spec.name for spec, _ in SearchIndex([spec]).search(" ".join(words))] == ["p.id"]

@@ -29,7 +29,7 @@ class Provider(NamedTuple):
     """A provider's format for tools."""
 
     shape: Callable[[ToolSpec, str], Tool]
-    merged: Callable[[list[Tool]], list[Tool]] | None = None
+    list_key: str = ""  # one object may list several tools under this key
     letter_first: bool = False  # names must start with a letter or an underscore
 
 
@@ -49,11 +49,6 @@ def _function(spec: ToolSpec, name: str) -> Tool:
 def _gemini(spec: ToolSpec, name: str) -> Tool:
     parameters = gemini_parameters(spec.input_schema)
     return {"functionDeclarations": [{"name": name, "description": spec.description, "parameters": parameters}]}
-
-
-def _gemini_merged(tools: list[Tool]) -> list[Tool]:
-    declarations = [declaration for tool in tools for declaration in tool["functionDeclarations"]]
-    return [{"functionDeclarations": declarations}] if declarations else []
 
 
 def _anthropic(spec: ToolSpec, name: str) -> Tool:
@@ -94,7 +89,7 @@ def structured(spec: ToolSpec) -> Any:
 
 # Other providers use OpenAI's format.
 _OWN_FORMATS = {
-    "gemini": Provider(_gemini, merged=_gemini_merged, letter_first=True),
+    "gemini": Provider(_gemini, list_key="functionDeclarations", letter_first=True),
     "anthropic": Provider(_anthropic),
     # MCP allows dots, but clients pass the names to models whose APIs do not.
     "mcp": Provider(_mcp),
@@ -115,7 +110,7 @@ class ProviderNames:
     """A two-way mapping between tools' names and a provider's spelling.
 
     The spellings depend on the set of tools, but not on their order: pass the same tools here and to `provider_tools`.
-    `others` are further existing tools, which a model may still call from memory.
+    A model may also call the tools in `others` from memory.
     """
 
     def __init__(self, specs: Iterable[ToolSpec], provider: str, others: Iterable[ToolSpec] = ()) -> None:
@@ -152,9 +147,8 @@ class ProviderNames:
         for turn in count():  # terminates: each turn has new hashes, and the number of names is finite
             spellings = {name: self._spell(name, turn) for name in waiting}
             # Defer all names with the same spelling, so that the result does not depend on the order.
-            refused = {spelling for spelling, wanted in Counter(spellings.values()).items() if wanted > 1} | set(
-                safe.values()
-            )
+            shared = {spelling for spelling, count in Counter(spellings.values()).items() if count > 1}
+            refused = shared | set(safe.values())
             safe |= {
                 name: spelling
                 for name, spelling in spellings.items()
@@ -198,6 +192,10 @@ def provider_tools(
     specs = list(specs)
     form = find_provider(provider)
     names = ProviderNames(specs, provider)  # from all tools, so that filtering does not rename any
-    wanted = None if allowed is None else set(allowed)
-    tools = [form.shape(spec, names.to_provider(spec.name)) for spec in specs if wanted is None or spec.name in wanted]
-    return form.merged(tools) if merge and form.merged else tools
+    allowed = None if allowed is None else set(allowed)
+    tools = [
+        form.shape(spec, names.to_provider(spec.name)) for spec in specs if allowed is None or spec.name in allowed
+    ]
+    if not (merge and form.list_key and tools):
+        return tools
+    return [{form.list_key: [declaration for tool in tools for declaration in tool[form.list_key]]}]

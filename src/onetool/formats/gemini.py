@@ -52,10 +52,19 @@ def leaf_schema(kind: str, schema: dict[str, Any]) -> dict[str, Any]:
         node["enum"] = list(dict.fromkeys(values))
     elif values:
         notes.append(_note("One of", ", ".join(json.dumps(value, ensure_ascii=False) for value in values)))
-    notes += _add_bounds(node, schema)
+    for key, open_key, tighter, word in _BOUNDS if kind in ("integer", "number") else ():
+        closed, beyond = _number(schema.get(key)), schema.get(open_key)
+        beyond = closed if beyond is True else _number(beyond)  # true in drafts up to 4
+        if beyond is not None and kind == "integer":
+            beyond = math.floor(beyond) + 1 if tighter is max else math.ceil(beyond) - 1
+        elif beyond is not None:
+            notes.append(f"Must be {word} than {beyond}.")
+        if bounds := [bound for bound in (closed, beyond) if bound is not None]:
+            node[key] = tighter(bounds)
     for key in _COUNTS.get(kind, ()):
-        if (size := _count(schema.get(key))) is not None:
-            node[key] = size
+        count = _number(schema.get(key))
+        if count is not None and 0 <= count < 2**63 and count == int(count):
+            node[key] = int(count)
     if kind == "string" and isinstance(schema.get("pattern"), str):
         node["pattern"] = schema["pattern"]
     if kind == "object" and not schema.get("properties"):
@@ -68,29 +77,8 @@ def leaf_schema(kind: str, schema: dict[str, Any]) -> dict[str, Any]:
     return node
 
 
-def _add_bounds(node: dict[str, Any], schema: dict[str, Any]) -> list[str]:
-    if node["type"] not in ("integer", "number"):
-        return []
-    notes: list[str] = []
-    for key, open_key, tighter, word in _BOUNDS:
-        closed, beyond = _number(schema.get(key)), schema.get(open_key)
-        beyond = closed if beyond is True else _number(beyond)  # true in drafts up to 4
-        if beyond is not None and node["type"] == "integer":
-            beyond = math.floor(beyond) + 1 if tighter is max else math.ceil(beyond) - 1
-        elif beyond is not None:
-            notes.append(f"Must be {word} than {beyond}.")
-        if bounds := [bound for bound in (closed, beyond) if bound is not None]:
-            node[key] = tighter(bounds)
-    return notes
-
-
 def _note(label: str, text: str) -> str:
     return f"{label}: {text}." if len(text) <= MAX_NOTE_LENGTH else f"{label}: {text[:MAX_NOTE_LENGTH]}…"
-
-
-def _count(value: Any) -> int | None:
-    number = _number(value)
-    return int(number) if number is not None and 0 <= number < 2**63 and number == int(number) else None
 
 
 def _number(value: Any) -> int | float | None:
@@ -108,10 +96,10 @@ def _number(value: Any) -> int | float | None:
 Node = dict[str, Any]
 
 MAX_DEPTH = 10
-TEXT_IN_ONE_ROOM = 100  # characters that count as much as one schema
+CHARACTERS_PER_NODE = 100  # of texts, which count towards the size limit
 
 _ANYTHING = ("string", "number", "boolean", "object", "array")
-_SAYS_ITS_KIND = ("type", "enum", "const", "properties")
+_TYPE_KEYWORDS = ("type", "enum", "const", "properties")
 
 
 def gemini_parameters(schema: Any) -> Node:
@@ -139,7 +127,7 @@ class _Reducer(ObjectFolder):
         if depth > MAX_DEPTH or self.room == 0:
             flat = placeholder_schema(flat)
         branches = branches_of(flat)
-        if branches and not any(key in flat for key in _SAYS_ITS_KIND):
+        if branches and not any(key in flat for key in _TYPE_KEYWORDS):
             nodes: list[Node] = []
             nullable = False
             for branch in branches:
@@ -148,7 +136,10 @@ class _Reducer(ObjectFolder):
                 more, null = self._choices(branch, depth + 1, above)
                 nodes += [node for node in more if node not in nodes]
                 nullable = nullable or null
-            nodes = _with_one_enum(nodes)
+            enums = [node for node in nodes if node.keys() == {"type", "enum"}]
+            if len(enums) > 1:  # several alternatives that only list values: merge them
+                values = dict.fromkeys(value for node in enums for value in node["enum"])
+                nodes = [{"type": "string", "enum": [*values]}, *(node for node in nodes if node not in enums)]
         else:
             kinds = kinds_of(flat) or list(_ANYTHING)
             nullable = "null" in kinds
@@ -163,33 +154,32 @@ class _Reducer(ObjectFolder):
     def _typed(self, kind: str, flat: Node, inside: int, above: frozenset[str]) -> Node:
         """Return the schema for values of one type. Nested schemas have the depth `inside`."""
         node = leaf_schema(kind, flat)
-        self.spend(sum(map(len, (node.get("pattern", ""), *node.get("enum", ())))) // TEXT_IN_ONE_ROOM)
+        self.spend(sum(map(len, (node.get("pattern", ""), *node.get("enum", ())))) // CHARACTERS_PER_NODE)
         if kind == "array":
             node["items"] = self._items(flat, inside, above)
-        if kind == "object" and (properties := self._properties(flat, inside, above)):
+        if kind != "object":
+            return node
+        schemas = {name: schema for name, schema in flat.get("properties", {}).items() if not is_never(schema)}
+        properties: dict[str, Node] = {}
+        for name, schema in schemas.items():
+            if self.room == 0:
+                break
+            # A large property must leave room for the following ones.
+            reserved = min(len(schemas) - len(properties), self.room) - 1
+            self.room -= reserved
+            properties[name] = self.node(schema, inside, above)
+            self.room += reserved
+        if properties:
             node["properties"] = properties
             if required := [name for name in flat.get("required", ()) if name in properties]:
                 node["required"] = required
         return node
 
-    def _properties(self, flat: Node, depth: int, above: frozenset[str]) -> dict[str, Node]:
-        properties = {name: schema for name, schema in flat.get("properties", {}).items() if not is_never(schema)}
-        nodes: dict[str, Node] = {}
-        for name, schema in properties.items():
-            if self.room == 0:
-                break
-            # A large property must leave room for the following ones.
-            kept_free = min(len(properties) - len(nodes), self.room) - 1
-            self.room -= kept_free
-            nodes[name] = self.node(schema, depth, above)
-            self.room += kept_free
-        return nodes
-
     def _items(self, flat: Node, depth: int, above: frozenset[str]) -> Node:
         items = flat.get("items")
-        places = flat.get("prefixItems", items)  # a schema for each index; older drafts use `items`
-        if isinstance(places, list):
-            items = {"anyOf": [*places, items] if isinstance(items, dict) else places}
+        by_index = flat.get("prefixItems", items)  # older drafts use a list in `items`
+        if isinstance(by_index, list):
+            items = {"anyOf": [*by_index, items] if isinstance(items, dict) else by_index}
         if isinstance(items, dict) and items and depth <= MAX_DEPTH:
             return self.node(items, depth, above)
         # Any value. An array in turn needs items, so stop here.
@@ -198,24 +188,15 @@ class _Reducer(ObjectFolder):
 
     def _describe(self, nodes: list[Node], flat: Node) -> None:
         """Add title, description and default. Of several alternatives, only the first gets the description."""
-        longest = None if self.room else MAX_NOTE_LENGTH
-        words: Node = {key: flat[key][:longest] for key in ("title", "description") if isinstance(flat.get(key), str)}
+        limit = None if self.room else MAX_NOTE_LENGTH
+        texts: Node = {key: flat[key][:limit] for key in ("title", "description") if isinstance(flat.get(key), str)}
         default = flat.get("default")
         if self.room and (isinstance(default, str | bool) or _number(default) is not None):
-            words["default"] = default
-        self.spend(sum(len(str(word)) for word in words.values()) // TEXT_IN_ONE_ROOM)
+            texts["default"] = default
+        self.spend(sum(len(str(text)) for text in texts.values()) // CHARACTERS_PER_NODE)
         if not nodes:
             return
         notes = nodes[0].get("description")
-        if notes and "description" in words:
-            words["description"] += f" {notes}"
-        nodes[0].update({key: word for key, word in words.items() if len(nodes) == 1 or key == "description"})
-
-
-def _with_one_enum(nodes: list[Node]) -> list[Node]:
-    """Merge alternatives that only list enum values."""
-    words = [node for node in nodes if node.keys() == {"type", "enum"}]
-    if len(words) < 2:
-        return nodes
-    enum = list(dict.fromkeys(word for node in words for word in node["enum"]))
-    return [{"type": "string", "enum": enum}, *(node for node in nodes if node not in words)]
+        if notes and "description" in texts:
+            texts["description"] += f" {notes}"
+        nodes[0].update({key: text for key, text in texts.items() if len(nodes) == 1 or key == "description"})

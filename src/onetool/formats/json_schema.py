@@ -5,7 +5,7 @@ only an object there, so the properties of all alternatives are merged.
 The simplified schema may be less strict, because the executor checks arguments against the full schema.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 from urllib.parse import unquote
 
@@ -72,20 +72,33 @@ def matches_everything(schema: Any) -> bool:
     return schema is True or schema == {}
 
 
-# Flattening: the same schema without `$ref` and `allOf`, or a slightly less strict one.
+# The same schema without `$ref` and `allOf`, or a slightly less strict one; alternatives become one object
 
 # References can double the size at each level. A larger schema would not help a model.
 MAX_NODES = 2000
+MAX_DEPTH = 16
 
 _KEPT_IN_PLACEHOLDER = ("title", "description", "nullable")
+_REFUSED = frozenset({"anyOf", "oneOf", "enum", "const", "not"})
 
 
-class Flattener:
-    """A flattener for the parts of one schema, within a size limit."""
+class ObjectMembers(NamedTuple):
+    """The properties and required names of an object."""
+
+    properties: dict[str, list[Any]]  # by name: the alternative schemas, not simplified
+    required: list[str]
+
+
+NO_MEMBERS = ObjectMembers({}, [])
+
+
+class ObjectFolder:
+    """Flattens the parts of one schema, and merges them into plain objects, within a size limit."""
 
     def __init__(self, root: Any) -> None:
         self.root = root
         self.room = MAX_NODES
+        self._known: dict[int, ObjectMembers | None] = {}
 
     def spend(self, amount: int) -> None:
         """Reduce the remaining room, but not below zero: a deficit would reduce the room reserved for later parts."""
@@ -113,71 +126,6 @@ class Flattener:
                 target = resolve(self.root, ref)
                 waiting.append(placeholder_schema(target) if ref in above else target)
         return merged, above | followed
-
-
-def _merge(merged: dict[str, Any], part: Mapping[str, Any]) -> None:
-    """Add the keywords of a part of `allOf`. The first of several equal keywords wins, which makes the schema less
-    strict.
-    """
-    for key, value in part.items():
-        if key == "properties" and isinstance(value, Mapping):
-            known = merged.setdefault(key, {})
-            known |= {name: schema for name, schema in value.items() if matches_everything(known.get(name, True))}
-        elif key == "required" and isinstance(value, list):
-            names = [name for name in value if isinstance(name, str)]
-            merged[key] = list(dict.fromkeys([*merged.get(key, []), *names]))
-        elif key not in ("$ref", "allOf", "properties", "required"):
-            merged.setdefault(key, value)
-
-
-def placeholder_schema(schema: Any) -> dict[str, Any]:
-    """Return a placeholder for a schema that is too deep: its type (object if unknown) and description."""
-    if not isinstance(schema, Mapping):
-        return {"type": "object"}
-    branches = [branch for branch in branches_of(schema) if isinstance(branch, Mapping)]
-    kinds = kinds_of(schema) or [kind for branch in branches for kind in kinds_of(branch)]
-    return {"type": kinds or "object"} | {key: schema[key] for key in _KEPT_IN_PLACEHOLDER if key in schema}
-
-
-def resolve(root: Any, ref: str) -> Any:
-    """Resolve a local reference (`#`, `#/$defs/Name`). Return None for external and broken references."""
-    if ref != "#" and not ref.startswith("#/"):
-        return None
-    found = root
-    for step in unquote(ref).split("/")[1:]:
-        key = step.replace("~1", "/").replace("~0", "~")
-        if isinstance(found, Mapping):
-            found = found.get(key)
-        elif isinstance(found, list) and key in map(str, range(len(found))):
-            found = found[int(key)]
-        else:
-            return None
-    return found
-
-
-# Merging alternatives into one object schema
-
-MAX_DEPTH = 16
-
-_REFUSED = frozenset({"anyOf", "oneOf", "enum", "const", "not"})
-
-
-class ObjectMembers(NamedTuple):
-    """The properties and required names of an object."""
-
-    properties: dict[str, list[Any]]  # by name: the alternative schemas, not simplified
-    required: list[str]
-
-
-NO_MEMBERS = ObjectMembers({}, [])
-
-
-class ObjectFolder(Flattener):
-    """Merges the parts of one schema into plain objects."""
-
-    def __init__(self, root: Any) -> None:
-        super().__init__(root)
-        self._known: dict[int, ObjectMembers | None] = {}
 
     def folded(self, schema: Any) -> dict[str, Any]:
         """Return the schema as a plain object with the properties of all alternatives. Those required by all are
@@ -210,8 +158,8 @@ class ObjectFolder(Flattener):
             if id(schema) not in self._known:  # each schema is processed once
                 self._known[id(schema)] = NO_MEMBERS  # for recursive schemas
                 self._known[id(schema)] = self._members(self.flat(schema)[0], depth + 1)
-            if found := self._known[id(schema)]:
-                choices.append(found)
+            if members := self._known[id(schema)]:
+                choices.append(members)
         if not choices:
             return NO_MEMBERS
         properties: dict[str, list[Any]] = {}
@@ -221,6 +169,46 @@ class ObjectFolder(Flattener):
                 known += [schema for schema in alternatives if schema not in known]
         required = [name for name in choices[0].required if all(name in choice.required for choice in choices)]
         return ObjectMembers(properties, required)
+
+
+def _merge(merged: dict[str, Any], part: Mapping[str, Any]) -> None:
+    """Add the keywords of a part of `allOf`. The first of several equal keywords wins, which makes the schema less
+    strict.
+    """
+    for key, value in part.items():
+        if key == "properties" and isinstance(value, Mapping):
+            known = merged.setdefault(key, {})
+            known |= {name: schema for name, schema in value.items() if matches_everything(known.get(name, True))}
+        elif key == "required" and isinstance(value, list):
+            names = [name for name in value if isinstance(name, str)]
+            merged[key] = list(dict.fromkeys([*merged.get(key, []), *names]))
+        elif key not in ("$ref", "allOf", "properties", "required"):
+            merged.setdefault(key, value)
+
+
+def placeholder_schema(schema: Any) -> dict[str, Any]:
+    """Return a placeholder for a schema that is too deep: its type (object if unknown) and description."""
+    if not isinstance(schema, Mapping):
+        return {"type": "object"}
+    branches = [branch for branch in branches_of(schema) if isinstance(branch, Mapping)]
+    kinds = kinds_of(schema) or [kind for branch in branches for kind in kinds_of(branch)]
+    return {"type": kinds or "object"} | {key: schema[key] for key in _KEPT_IN_PLACEHOLDER if key in schema}
+
+
+def resolve(root: Any, ref: str) -> Any:
+    """Resolve a local reference (`#`, `#/$defs/Name`). Return None for external and broken references."""
+    if ref != "#" and not ref.startswith("#/"):
+        return None
+    target = root
+    for step in unquote(ref).split("/")[1:]:
+        key = step.replace("~1", "/").replace("~0", "~")
+        if isinstance(target, Mapping):
+            target = target.get(key)
+        elif isinstance(target, list) and key in map(str, range(len(target))):
+            target = target[int(key)]
+        else:
+            return None
+    return target
 
 
 def _both(first: ObjectMembers, second: ObjectMembers) -> ObjectMembers:
@@ -235,9 +223,9 @@ def _one_schema(schemas: list[Any]) -> Any:
     """Return one schema for a property with several schemas: usually the one that discriminates the alternatives."""
     if len(schemas) == 1:
         return schemas[0]
-    words = [schema.get("const") if isinstance(schema, dict) else None for schema in schemas]
-    if all(isinstance(word, str) for word in words):
-        return {"type": "string", "enum": words}
+    constants = [schema.get("const") if isinstance(schema, dict) else None for schema in schemas]
+    if all(isinstance(constant, str) for constant in constants):
+        return {"type": "string", "enum": constants}
     return {"anyOf": schemas}
 
 
@@ -247,7 +235,11 @@ def _one_schema(schemas: list[Any]) -> Any:
 def plain_parameters(schema: Any) -> dict[str, Any]:
     """Return the parameters for OpenAI, Ollama and Anthropic: a plain object at the top, JSON Schema below."""
     parameters = thaw(ObjectFolder(schema).folded(schema))
-    for part in _parts(parameters):
+    waiting: list[Any] = [parameters]
+    while waiting:
+        part = waiting.pop()
+        if not isinstance(part, dict):
+            continue
         # OpenAI refuses arrays without `items`; JSON Schema 2020-12, required by Anthropic, refuses a list in `items`.
         declared, items = part.get("type"), part.get("items")
         if "array" in (declared if isinstance(declared, list) else [declared]):
@@ -263,6 +255,7 @@ def plain_parameters(schema: Any) -> dict[str, Any]:
         # Merging may remove the targets of references, and broken references are refused.
         if "$ref" in part and not isinstance(resolve(parameters, str(part["$ref"])), Mapping | bool):
             del part["$ref"]
+        waiting += subschemas(part)
     return parameters
 
 
@@ -277,14 +270,3 @@ def thaw(value: Any) -> Any:
                 container[key] = dict(item) if isinstance(item, Mapping) else list(item)
                 waiting.append(container[key])
     return holder[0]
-
-
-def _parts(schema: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield the schema and all nested schemas. Each is yielded before its parts are read, so callers may change it."""
-    waiting: list[Any] = [schema]
-    while waiting:
-        part = waiting.pop()
-        if not isinstance(part, dict):
-            continue
-        yield part
-        waiting += subschemas(part)

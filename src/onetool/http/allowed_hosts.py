@@ -73,14 +73,14 @@ def reach(text: str) -> str:
     except ValueError:
         return NOWHERE
     if isinstance(address, IPv4Address):
-        found = _reach_4(address)
-    elif inner := {_reach_4(one) for one in embedded(address)}:
-        found = next(kind for kind in (NOWHERE, PRIVATE, GLOBAL) if kind in inner)
+        kind = _reach_4(address)
+    elif inner := set(map(_reach_4, embedded(address))):
+        kind = next(kind for kind in (NOWHERE, PRIVATE, GLOBAL) if kind in inner)
     elif any(address in network for network in _private_6):
-        found = PRIVATE
+        kind = PRIVATE
     else:
-        found = GLOBAL if address in _UNICAST_6 else NOWHERE
-    return PRIVATE if zone and found == GLOBAL else found  # an address with a zone is on a network of this machine
+        kind = GLOBAL if address in _UNICAST_6 else NOWHERE
+    return PRIVATE if zone and kind == GLOBAL else kind  # an address with a zone is on a network of this machine
 
 
 def _reach_4(address: IPv4Address) -> str:
@@ -104,7 +104,7 @@ def embedded(address: IPv6Address) -> list[IPv4Address]:
     return []
 
 
-# `allowedHosts`: which hosts HTTP tools may call, and which addresses those may resolve to.
+# The entries of `allowedHosts`
 
 _SCHEME = re.compile(r"\Ahttps?://")
 _ENTRY = re.compile(r"(\*|\*\.[^:\[\]*]+|\[[^\[\]]+\]|[^:\[\]*]+)(?::([0-9]{1,5}))?")
@@ -140,7 +140,7 @@ class AllowedHosts:
     def __init__(self, rules: Iterable[HostRule]) -> None:
         self.mistakes: list[str] = []
         self._exact: dict[tuple[str, int | None], HostRule] = {}
-        self._under: list[tuple[_Pattern, HostRule]] = []
+        self._wildcards: list[tuple[_Pattern, HostRule]] = []
         self._checked: dict[tuple[str, str, int], HostRule] = {}  # by origin; an allowed origin stays allowed
         for rule in rules:
             try:
@@ -149,18 +149,18 @@ class AllowedHosts:
                 self.mistakes.append(str(error))
                 continue
             if pattern.is_wildcard:
-                self._under.append((pattern, rule))
+                self._wildcards.append((pattern, rule))
             elif rule.allow_private or (pattern.host, pattern.port) not in self._exact:
                 self._exact[pattern.host, pattern.port] = rule
         # The most specific entry wins, and an entry with a port wins over one without.
-        self._under.sort(key=lambda one: (-len(one[0].host), one[0].port is None))
+        self._wildcards.sort(key=lambda entry: (-len(entry[0].host), entry[0].port is None))
 
     def check(self, url: Url) -> HostRule:
         """Return the entry that allows a URL. Raise RequestRefusedError if no entry does."""
         rule = self._checked.get(url[:3])
         if rule is not None:
             return rule
-        rule = self._find(url)
+        rule = self.find(url)
         if rule is None:
             need = host_need(url)
             message = f"{url.authority} is not in allowedHosts, so no tool may call it"
@@ -175,18 +175,15 @@ class AllowedHosts:
 
     def check_address(self, rule: HostRule, address: str, url: Url) -> None:
         """Raise RequestRefusedError if the entry does not allow this address. Every address of a name must pass."""
-        found = reach(address)
-        if found == GLOBAL or (found == PRIVATE and rule.allow_private):
+        kind = reach(address)
+        if kind == GLOBAL or (kind == PRIVATE and rule.allow_private):
             return
-        leads = f"{url.host} is" if address == url.host else f"{url.host} leads to {address},"
-        if found == PRIVATE:
-            raise _needs_private(url, f"{leads} an address that is not public")
-        raise RequestRefusedError(f"{leads} an address that can't be called: it does not belong to a single machine")
+        what = f"{url.host} is" if address == url.host else f"{url.host} leads to {address},"
+        if kind == PRIVATE:
+            raise _needs_private(url, f"{what} an address that is not public")
+        raise RequestRefusedError(f"{what} an address that can't be called: it does not belong to a single machine")
 
-    def has(self, url: Url) -> bool:
-        return self._find(url) is not None
-
-    def _find(self, url: Url) -> HostRule | None:
+    def find(self, url: Url) -> HostRule | None:
         host, port = url.host, url.port
         rule = self._exact.get((host, port))
         is_default = port == DEFAULT_PORTS[url.scheme]
@@ -194,7 +191,7 @@ class AllowedHosts:
             rule = self._exact.get((host, None))
         if rule is not None:
             return rule
-        for pattern, rule in self._under:
+        for pattern, rule in self._wildcards:
             fits_port = is_default if pattern.port is None else port == pattern.port
             if fits_port and (not pattern.host or (host.endswith(f".{pattern.host}") and not is_address(host))):
                 return rule
@@ -207,8 +204,8 @@ def is_bound_to(url: Url, bindings: Iterable[str]) -> bool:
     A binding is an entry of `allowedHosts`. Its scheme is https unless it begins with http://.
     """
     is_http = url.scheme == "http"
-    hosts = (_SCHEME.sub("", one) for one in bindings if one.startswith("http://") == is_http)
-    return AllowedHosts(map(HostRule, hosts)).has(url)
+    hosts = (_SCHEME.sub("", binding) for binding in bindings if binding.startswith("http://") == is_http)
+    return AllowedHosts(map(HostRule, hosts)).find(url) is not None
 
 
 def read_binding(text: str) -> _Pattern:
@@ -226,7 +223,7 @@ def binding_for(url: Url) -> str:
 
 def binding_command(name: str, bindings: Iterable[str] = ()) -> str:
     """Return the command that stores a secret with these bindings."""
-    options = [f"--host {one}" for one in bindings]
+    options = [f"--host {binding}" for binding in bindings]
     if name.lower() in PROVIDERS or not (name.isupper() or options):
         options.append("--secret")
     return " ".join([f"onetool auth set {name}", *options])

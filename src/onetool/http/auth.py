@@ -106,82 +106,66 @@ class Authenticator:
         yield self.secrets, target
 
 
-class _Fixed(Signer):
-    """A signer that sets one header to the same value in every request."""
+class _CredentialAuthenticator(Authenticator):
+    """An authenticator that sends one credential in a header, a cookie or the query."""
 
-    __slots__ = ("_name", "_value")
-
-    def __init__(self, name: str, value: str) -> None:
-        self._name, self._value = name, value
-
-    def sign(self, request: "HttpRequest") -> "HttpRequest":
-        return with_header(request, self._name, self._value)
-
-
-class _ByHeader(Authenticator):
-    """An authenticator that sets a header built from `auth`. `derived`: its value is an encoded secret."""
-
-    def __init__(self, texts: AuthTexts, name: str, value: Callable[[dict[str, str]], str], derived: bool) -> None:
-        super().__init__(texts.placeholders)
-        self._texts, self._name, self._value, self._derived = texts, name, value, derived
+    def __init__(self, auth: Bearer | Basic | ApiKey, arguments: Collection[str]) -> None:
+        self._auth = auth
+        self._place = auth.place if isinstance(auth, ApiKey) else "header"
+        self._name = auth.name if isinstance(auth, ApiKey) else "Authorization"
+        if self._place == "query":
+            self._name = quote(self._name, safe="")
+        else:
+            check_name(self._name, below(AUTH_POINTER, "name"))
+        if isinstance(auth, Basic):
+            self._texts = AuthTexts(auth, ("username", "password"), arguments)
+        else:
+            check = {"header": in_header, "cookie": _in_cookie, "query": one_line}[self._place]
+            self._texts = AuthTexts(auth, ("value",), arguments, check)
+        super().__init__(self._texts.placeholders)
         self._masked = ""
 
     def begin(self, args: Mapping[str, Any], secret: Lookup, context: "HttpContext") -> Signer:
-        value = self._value(self._texts.fill(args, secret))
-        if self._derived and value != self._masked:  # mask this form of the secret, too: a server may echo it
-            for part in self._texts.derived(value.rpartition(" ")[2], secret):
+        filled = self._texts.fill(args, secret)
+        if not isinstance(self._auth, Basic):
+            value = filled["value"]
+            return _CredentialSigner(
+                self._place, self._name, f"Bearer {value}" if isinstance(self._auth, Bearer) else value
+            )
+        if ":" in filled["username"]:
+            raise BadArguments("the user name of `auth` contains a colon, which basic authentication can't send")
+        value = basic(filled["username"], filled["password"])
+        if value != self._masked:  # mask this form of the secret, too: a server may echo it
+            for part in self._texts.derived(value.removeprefix("Basic "), secret):
                 context.mask_also(part)
             self._masked = value
-        return _Fixed(self._name, value)
+        return _CredentialSigner(self._place, self._name, value)
 
 
-class _ByPair(Authenticator):
-    """An authenticator that adds `name=value` to the query or to the cookies."""
+class _CredentialSigner(Signer):
+    __slots__ = ("_name", "_place", "_value")
 
-    def __init__(self, auth: ApiKey, texts: AuthTexts) -> None:
-        super().__init__(texts.placeholders)
-        self._texts, self._in_query = texts, auth.place == "query"
-        self._name = quote(auth.name, safe="") if self._in_query else auth.name
-
-    def begin(self, args: Mapping[str, Any], secret: Lookup, context: "HttpContext") -> Signer:
-        value = self._texts.fill(args, secret)["value"]
-        return _PairSigner(f"{self._name}={quote(value, safe='') if self._in_query else value}", self._in_query)
-
-
-class _PairSigner(Signer):
-    def __init__(self, pair: str, in_query: bool) -> None:
-        self._pair, self._in_query = pair, in_query
+    def __init__(self, place: str, name: str, value: str) -> None:
+        self._place, self._name, self._value = place, name, value
 
     def sign(self, request: "HttpRequest") -> "HttpRequest":
-        if not self._in_query:
-            others = [value for name, value in request.headers if name.lower() == "cookie"]
-            return with_header(request, "Cookie", "; ".join([*others, self._pair]))
+        if self._place == "header":
+            return with_header(request, self._name, self._value)
+        pair = f"{self._name}={self._value}"
+        if self._place == "cookie":
+            cookies = [value for name, value in request.headers if name.lower() == "cookie"]
+            return with_header(request, "Cookie", "; ".join([*cookies, pair]))
         target = request.url.target
-        joint = "" if target.endswith(("?", "&")) else "&" if "?" in target else "?"
-        return request._replace(url=request.url._replace(target=f"{target}{joint}{self._pair}"))
+        separator = "" if target.endswith(("?", "&")) else "&" if "?" in target else "?"
+        pair = f"{self._name}={quote(self._value, safe='')}"
+        return request._replace(url=request.url._replace(target=f"{target}{separator}{pair}"))
 
 
 def authenticator_for(auth: Bearer | Basic | ApiKey | Hmac | None, arguments: Collection[str]) -> Authenticator | None:
     """Return the authenticator of any `auth` but OAuth 2. Raise TemplateError, with a pointer, if it can't work."""
-    match auth:
-        case None:
-            return None
-        case Bearer():
-            texts = AuthTexts(auth, ("value",), arguments, in_header)
-            return _ByHeader(texts, "Authorization", lambda filled: f"Bearer {filled['value']}", derived=False)
-        case Basic():
-            texts = AuthTexts(auth, ("username", "password"), arguments)
-            return _ByHeader(texts, "Authorization", _basic, derived=True)
-        case ApiKey():
-            if auth.place == "query":
-                return _ByPair(auth, AuthTexts(auth, ("value",), arguments))
-            check_name(auth.name, below(AUTH_POINTER, "name"))
-            if auth.place == "cookie":
-                return _ByPair(auth, AuthTexts(auth, ("value",), arguments, _in_cookie))
-            texts = AuthTexts(auth, ("value",), arguments, in_header)
-            return _ByHeader(texts, auth.name, lambda filled: filled["value"], derived=False)
-        case Hmac():
-            return HmacAuthenticator(auth, arguments)
+    if auth is None:
+        return None
+    return HmacAuthenticator(auth, arguments) if isinstance(auth, Hmac) else _CredentialAuthenticator(auth, arguments)
 
 
 def _in_cookie(placeholder: Placeholder, value: str) -> str:
@@ -190,12 +174,6 @@ def _in_cookie(placeholder: Placeholder, value: str) -> str:
             "contains a character that cookies can't contain: a space, a comma, a semicolon, a quote …"
         )
     return value
-
-
-def _basic(filled: dict[str, str]) -> str:
-    if ":" in filled["username"]:
-        raise BadArguments("the user name of `auth` contains a colon, which basic authentication can't send")
-    return basic(filled["username"], filled["password"])
 
 
 def basic(username: str, password: str) -> str:
@@ -227,14 +205,7 @@ def with_header(request: "HttpRequest", name: str, value: str) -> "HttpRequest":
 # HMAC
 
 _SIGNED_PART = re.compile(r"(?<!\$)\{([A-Za-z0-9]+)\}")
-SIGNED_PARTS: dict[str, Callable[["HttpRequest", str], bytes]] = {
-    "method": lambda request, _: request.method.encode(),
-    "path": lambda request, _: request.url.target.encode(),
-    "host": lambda request, _: request.url.authority.encode(),
-    "timestamp": lambda _, timestamp: timestamp.encode(),
-    "body": lambda request, _: request.body,
-    "bodySha256": lambda request, _: hashlib.sha256(request.body).hexdigest().encode(),
-}
+SIGNED_PARTS = ("method", "path", "host", "timestamp", "body", "bodySha256")
 
 
 class HmacAuthenticator(Authenticator):
@@ -246,7 +217,19 @@ class HmacAuthenticator(Authenticator):
         super().__init__(self._secret.placeholders + self._prefix.placeholders)
         self.auth = auth
         self.now = now
-        self.payload = _signed_parts(auth)
+        self.pieces = _SIGNED_PART.split(auth.payload)  # constants and names of signed parts alternate
+        pointer, names = below(AUTH_POINTER, "payload"), self.pieces[1::2]
+        if unknown := [name for name in names if name not in SIGNED_PARTS]:
+            known = ", ".join(f"{{{name}}}" for name in SIGNED_PARTS)
+            raise TemplateError(
+                f"{{{unknown[0]}}} is not a part of a request that can be signed; the parts are {known}", pointer
+            )
+        if "timestamp" in names and auth.timestamp_header is None:
+            raise TemplateError("{timestamp} is signed, so timestampHeader must name the header that sends it", pointer)
+        if "${" in auth.payload:
+            raise TemplateError(
+                "`${…}` can't be signed by itself: sign the part of the request that contains it", pointer
+            )
         check_name(auth.header, below(AUTH_POINTER, "header"))
         if auth.timestamp_header is not None:
             check_name(auth.timestamp_header, below(AUTH_POINTER, "timestampHeader"))
@@ -261,28 +244,19 @@ class _HmacSigner(Signer):
         self._authenticator, self._key, self._prefix = authenticator, key, prefix
 
     def sign(self, request: "HttpRequest") -> "HttpRequest":
-        auth = self._authenticator.auth
+        auth, pieces = self._authenticator.auth, self._authenticator.pieces
         timestamp = str(int(self._authenticator.now()))
-        payload = b"".join(
-            part if isinstance(part, bytes) else part(request, timestamp) for part in self._authenticator.payload
-        )
+        parts = {
+            "method": request.method.encode(),
+            "path": request.url.target.encode(),
+            "host": request.url.authority.encode(),
+            "timestamp": timestamp.encode(),
+            "body": request.body,
+        }
+        if "bodySha256" in pieces:
+            parts["bodySha256"] = hashlib.sha256(request.body).hexdigest().encode()
+        payload = b"".join(parts[piece] if number % 2 else piece.encode() for number, piece in enumerate(pieces))
         digest = hmac.digest(self._key, payload, auth.algorithm)
         text = digest.hex() if auth.encoding == "hex" else b64encode(digest).decode()
         request = with_header(request, auth.header, f"{self._prefix}{text}")
         return request if auth.timestamp_header is None else with_header(request, auth.timestamp_header, timestamp)
-
-
-def _signed_parts(auth: Hmac) -> list[bytes | Callable[["HttpRequest", str], bytes]]:
-    """Return the constant parts of `payload`, and functions for the variable parts between them."""
-    pointer = below(AUTH_POINTER, "payload")
-    pieces = _SIGNED_PART.split(auth.payload)  # constants and names alternate
-    if unknown := [name for name in pieces[1::2] if name not in SIGNED_PARTS]:
-        known = ", ".join(f"{{{name}}}" for name in SIGNED_PARTS)
-        raise TemplateError(
-            f"{{{unknown[0]}}} is not a part of a request that can be signed; the parts are {known}", pointer
-        )
-    if "timestamp" in pieces[1::2] and auth.timestamp_header is None:
-        raise TemplateError("{timestamp} is signed, so timestampHeader must name the header that sends it", pointer)
-    if "${" in auth.payload:
-        raise TemplateError("`${…}` can't be signed by itself: sign the part of the request that contains it", pointer)
-    return [SIGNED_PARTS[piece] if number % 2 else piece.encode() for number, piece in enumerate(pieces)]

@@ -33,10 +33,10 @@ def is_text_type(media: str) -> bool:
 
 
 class CompressedBody:
-    """A gzip or deflate body, decompressed to at most `most` bytes."""
+    """A gzip or deflate body, decompressed to at most `max_bytes` bytes."""
 
-    def __init__(self, coding: str, most: int) -> None:
-        self._left = self._most = most
+    def __init__(self, coding: str, max_bytes: int) -> None:
+        self._left = self._max_bytes = max_bytes
         self._bits = GZIP if coding == "gzip" else 0  # 0: zlib or raw, detected from the first byte
         self._stream = zlib.decompressobj(self._bits) if self._bits else None
         self._members = 1
@@ -47,7 +47,7 @@ class CompressedBody:
             self._bits = ZLIB if data[0] & 0x0F == 8 else RAW  # servers use "deflate" for both
             self._stream = zlib.decompressobj(self._bits)
         self._started = True
-        stream, found = self._stream, list[bytes]()
+        stream, pieces = self._stream, list[bytes]()
         while data:
             try:
                 part = stream.decompress(data, self._left + 1)
@@ -55,8 +55,8 @@ class CompressedBody:
                 raise InvalidResponseError(f"the answer can't be decompressed: {error}") from None
             self._left -= len(part)
             if self._left < 0:
-                raise too_large(self._most)
-            found.append(part)
+                raise too_large(self._max_bytes)
+            pieces.append(part)
             data = stream.unused_data
             if not stream.eof:
                 break
@@ -67,30 +67,30 @@ class CompressedBody:
                 stream = self._stream = zlib.decompressobj(GZIP)
             elif data:
                 raise InvalidResponseError("the answer has extra data after the compressed body")
-        return b"".join(found)
+        return b"".join(pieces)
 
     def end(self) -> None:
         if self._started and self._stream is not None and not self._stream.eof:
             raise InvalidResponseError("the answer breaks off: the compressed body is incomplete")
 
 
-def decompressor(coding: str, most: int) -> CompressedBody | None:
+def decompressor(coding: str, max_bytes: int) -> CompressedBody | None:
     """Return a decompressor for this Content-Encoding; None for an uncompressed body."""
     coding = coding.strip().lower()
     if coding in ("", "identity"):
         return None
     if coding in ("gzip", "x-gzip"):
-        return CompressedBody("gzip", most)
+        return CompressedBody("gzip", max_bytes)
     if coding == "deflate":
-        return CompressedBody("deflate", most)
+        return CompressedBody("deflate", max_bytes)
     known = all(part.strip() in CODINGS for part in coding.split(","))  # an unknown coding could be a secret
     how = f"the encoding {coding[:40]!r}, which" if known else "an encoding that"
     raise InvalidResponseError(f"the answer has {how} was not requested")
 
 
-def too_large(most: int) -> ResponseTooLargeError:
+def too_large(max_bytes: int) -> ResponseTooLargeError:
     return ResponseTooLargeError(
-        f"the answer has more than {most:,} bytes (limits.maxResponseBytes)", "limits.maxResponseBytes"
+        f"the answer has more than {max_bytes:,} bytes (limits.maxResponseBytes)", "limits.maxResponseBytes"
     )
 
 
@@ -195,8 +195,8 @@ def levels(value: Any) -> Iterator[list[Any]]:
         yield level
         level = [
             inner
-            for one in level
-            for inner in (one.values() if type(one) is dict else one)
+            for container in level
+            for inner in (container.values() if type(container) is dict else container)
             if type(inner) in _HOLDERS  # half the time of isinstance
         ]
 
@@ -237,29 +237,29 @@ class EventDecoder:
         if self._after_return and text:  # a line end may be split between pieces
             self._after_return, text = False, text.removeprefix("\n")
         self._after_return = self._after_return or text.endswith("\r")
-        found: list[str] = []
+        events: list[str] = []
         *lines, rest = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
         for line in lines:
             self._line.append(line)
-            self._take("".join(self._line), found)
+            self._take("".join(self._line), events)
             self._line.clear()
         if rest:
             self._line.append(rest)
-        return found
+        return events
 
     def end(self) -> list[str]:
         """Return the last event, even if no blank line follows: not every server sends one."""
-        found = self.feed(b"", last=True)
+        events = self.feed(b"", last=True)
         if self._line:
-            self._take("".join(self._line), found)
+            self._take("".join(self._line), events)
             self._line.clear()
-        self._take("", found)
-        return found
+        self._take("", events)
+        return events
 
-    def _take(self, line: str, found: list[str]) -> None:
+    def _take(self, line: str, events: list[str]) -> None:
         if not line:
             if self._data:
-                found.append("\n".join(self._data))
+                events.append("\n".join(self._data))
                 self._data = []
             return
         name, _, value = line.partition(":")

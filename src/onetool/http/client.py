@@ -55,10 +55,10 @@ class HttpClient:
         resolve: Resolve | None = None,
         connect: Connect | None = None,
         tls: Callable[[], "ssl.SSLContext"] | None = None,
-        most: int = MAX_PER_ORIGIN,
+        max_per_origin: int = MAX_PER_ORIGIN,
     ) -> None:
         self._dialler = Dialler(resolve, connect, tls)
-        self._most = most
+        self._max_per_origin = max_per_origin
         self.tokens = TokenCache()  # OAuth tokens of all tools
         self._pools: dict[asyncio.AbstractEventLoop, ConnectionPool] = {}
         self._lock = Lock()
@@ -116,10 +116,11 @@ class HttpClient:
                 return answer
 
     async def _new_pool(self, loop: asyncio.AbstractEventLoop) -> ConnectionPool:
-        pool = ConnectionPool(loop, self._most)
+        pool = ConnectionPool(loop, self._max_per_origin)
         with self._lock:
-            for old in [one for one in self._pools if one.is_closed()]:
-                del self._pools[old]
+            for old in list(self._pools):
+                if old.is_closed():
+                    del self._pools[old]
             pool = self._pools.setdefault(loop, pool)
         await pool.begin()
         return pool
@@ -130,10 +131,6 @@ class HttpClient:
         for loop, pool in pools.items():
             with suppress(RuntimeError):  # the connections of a closed loop are gone already
                 loop.call_soon_threadsafe(pool.close)
-
-
-async def _nothing_newer() -> None:
-    return None
 
 
 class HttpContext(NamedTuple):
@@ -149,7 +146,7 @@ class HttpContext(NamedTuple):
     logins: "Documents | None" = None  # logins of people
     files: "FileSources | None" = None  # for tools that send files
     needs: "Callable[[Any], Sequence[Need]]" = lambda _: ()  # hosts to allow and secrets to set for an HttpTool
-    look_again: "Callable[[], Awaitable[HttpContext | None]]" = _nothing_newer  # rereads the settings; None: unchanged
+    look_again: "Callable[[], Awaitable[HttpContext | None]] | None" = None  # rereads the settings; None: unchanged
     on_response: "Callable[[ShowResponse], None] | None" = None  # called with each response of a trial
 
 

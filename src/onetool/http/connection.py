@@ -62,7 +62,7 @@ class Connection(asyncio.Protocol):
     # One exchange
 
     def exchange(
-        self, request: bytes, is_head: bool, most: int, deadline: float, stream: bool, seconds: float
+        self, request: bytes, is_head: bool, max_bytes: int, deadline: float, stream: bool, seconds: float
     ) -> "asyncio.Future[HttpResponse]":
         """Send a request. The future resolves to the complete answer, or to the head of a streamed one.
 
@@ -70,8 +70,8 @@ class Connection(asyncio.Protocol):
         """
         self._answer = HttpResponse()
         self._parts: list[bytes] = []
-        self._most, self._is_head, self._stream, self._seconds = most, is_head, stream, seconds
-        self._left = most  # bytes of the body that may still arrive, as sent
+        self._max_bytes, self._is_head, self._stream, self._seconds = max_bytes, is_head, stream, seconds
+        self._left = max_bytes  # bytes of the body that may still arrive, as sent
         self._has_head = False
         self._compressed: CompressedBody | None = None
         self._error: WireError | None = None
@@ -100,10 +100,11 @@ class Connection(asyncio.Protocol):
         if timer is not None:
             timer.cancel()
         self._transport.abort()
+        error = error or UnreachableError(f"the connection to {self._address} was closed", again=False)
         if pieces is not None:
-            pieces.finish(error or _closed(self._address))
+            pieces.finish(error)
         if waiter is not None and not waiter.done():
-            waiter.set_exception(error or _closed(self._address))
+            waiter.set_exception(error)
 
     def is_free(self) -> bool:
         """Return whether the connection is open and can take another request."""
@@ -127,8 +128,8 @@ class Connection(asyncio.Protocol):
         if self._loop.time() < self._deadline:
             self._timer = self._loop.call_at(self._deadline, self._deadline_passed)
         else:
-            words = "did not complete its answer" if self._has_data else "did not answer"
-            self.end(RequestTimeoutError(f"{self._address} {words}", self._seconds))
+            what = "did not complete its answer" if self._has_data else "did not answer"
+            self.end(RequestTimeoutError(f"{self._address} {what}", self._seconds))
 
     # The transport's side
 
@@ -208,14 +209,14 @@ class Connection(asyncio.Protocol):
             return
         headers = answer.headers
         length = headers.get("content-length")
-        if length is not None and int(length) > self._most and status not in (204, 304):
-            raise self._refused(too_large(self._most))
+        if length is not None and int(length) > self._max_bytes and status not in (204, 304):
+            raise self._refused(too_large(self._max_bytes))
         if headers.get("transfer-encoding", "chunked").strip().lower() != "chunked":
             message = f"{self._address} sends its answer in a transfer encoding that was not requested"
             raise self._refused(InvalidResponseError(message))
         if "content-encoding" in headers:
             try:
-                self._compressed = decompressor(headers["content-encoding"], self._most)
+                self._compressed = decompressor(headers["content-encoding"], self._max_bytes)
             except WireError as error:
                 raise self._refused(error) from None
         if self._stream:
@@ -231,7 +232,7 @@ class Connection(asyncio.Protocol):
         self._overhead -= len(body)
         self._left -= len(body)
         if self._left < 0:
-            raise self._refused(too_large(self._most))
+            raise self._refused(too_large(self._max_bytes))
         if self._compressed is not None:
             try:
                 body = self._compressed.feed(body)
@@ -274,7 +275,3 @@ class Connection(asyncio.Protocol):
         waiter, self._waiter = self._waiter, None
         if waiter is not None and not waiter.done():
             waiter.set_result(answer)
-
-
-def _closed(address: str) -> UnreachableError:
-    return UnreachableError(f"the connection to {address} was closed", again=False)

@@ -103,14 +103,14 @@ Redact = Callable[[Any], Any]
 
 def masked(text: str, redact: Redact, goes_on: bool = False) -> str:
     """Return the beginning of a text with its secrets masked. `goes_on`: the text itself is cut."""
-    found = redact(text[:LOOKED_AT])
-    return found[:-CUT_MARGIN] if goes_on or len(text) > LOOKED_AT else found
+    clean = redact(text[:LOOKED_AT])
+    return clean[:-CUT_MARGIN] if goes_on or len(text) > LOOKED_AT else clean
 
 
-def in_short(text: str, most: int) -> str:
-    """Return the text on one line, cut to `most` characters, without characters that change the display of others."""
-    return "".join(char if char.isprintable() else " " for char in cut(_UNSEEN.sub(" ", text).strip(), most))
+def in_short(text: str, limit: int) -> str:
+    """Return the text on one line, cut to `limit` characters, without characters that change the display of others."""
+    return "".join(char if char.isprintable() else " " for char in cut(_UNSEEN.sub(" ", text).strip(), limit))
 
 
-def quoted(text: str, redact: Redact, most: int) -> str:
-    return in_short(masked(text, redact), most)
+def quoted(text: str, redact: Redact, limit: int) -> str:
+    return in_short(masked(text, redact), limit)

@@ -69,50 +69,54 @@ async def load_files(
     loaded = dict(args)
     left = max_bytes
     for name in names:
-        given = args.get(name)
-        if given is None:
+        value = args.get(name)
+        if value is None:
             continue
-        if isinstance(given, list | tuple) and len(given) > MAX_FIELDS:
-            raise _bad_file(name, ToolFailure(f"has more than {MAX_FIELDS:,} files", "too_large"))
+        values = value if isinstance(value, list | tuple) else (value,)
         files: list[FileContent] = []
-        for one in given if isinstance(given, list | tuple) else (given,):
-            try:
-                files.append(await _load(one, sources, left, redact))
-            except ToolFailure as failure:
-                raise _bad_file(name, failure) from None
-            left -= len(files[-1].data)
-            if left < 0:
-                raise _bad_file(name, file_too_large(max_bytes))
-        loaded[name] = files if isinstance(given, list | tuple) else files[0]
+        try:
+            if len(values) > MAX_FIELDS:
+                raise ToolFailure(f"has more than {MAX_FIELDS:,} files", "too_large")
+            for item in values:
+                files.append(await _load(item, sources, left, redact))
+                left -= len(files[-1].data)
+                if left < 0:
+                    raise file_too_large(max_bytes)
+        except ToolFailure as failure:
+            error = BadArguments(f"the argument `{name}` {failure}", failure.reason, failure.hints)
+            error.argument = name
+            raise error from None
+        loaded[name] = files if isinstance(value, list | tuple) else files[0]
     return loaded
 
 
-def file_preview(given: Any) -> Any:
+def file_preview(source: Any) -> Any:
     """Return a placeholder for a file, for previews. Reads nothing."""
-    if isinstance(given, list | tuple):
-        return [file_preview(one) for one in given]
-    shown = given if isinstance(given, str) and len(given) <= 200 else "a file"
-    is_path = not shown.startswith(DATA) and not _HANDLE.fullmatch(shown)
-    return FileContent(shown if is_path else "file", None, f"<content of {shown}>".encode())
+    if isinstance(source, list | tuple):
+        return list(map(file_preview, source))
+    text = source if isinstance(source, str) and len(source) <= 200 else "a file"
+    is_path = not text.startswith(DATA) and not _HANDLE.fullmatch(text)
+    return FileContent(text if is_path else "file", None, f"<content of {text}>".encode())
 
 
-async def _load(given: Any, sources: FileSources | None, left: int, redact: Redact) -> FileContent:
-    if not isinstance(given, str):
+async def _load(source: Any, sources: FileSources | None, left: int, redact: Redact) -> FileContent:
+    if not isinstance(source, str):
         raise ToolFailure("is not a text")
-    if given[:5].lower() == DATA:
-        if len(given) > LARGE:
-            return await asyncio.to_thread(_read_data_url, given, left)
-        return _read_data_url(given, left)
+    if source[:5].lower() == DATA:
+        if len(source) > LARGE:
+            return await asyncio.to_thread(_read_data_url, source, left)
+        return _read_data_url(source, left)
     find_attached = attached_file.get()
-    file = None if find_attached is None else find_attached(given)
+    file = None if find_attached is None else find_attached(source)
     if file is None:
         if sources is None:
             raise ToolFailure("names a file, and files can't be read here; give its content as a data: URL")
-        if _HANDLE.fullmatch(given):
-            file = await asyncio.to_thread(_stored, sources, given, left)
+        if _HANDLE.fullmatch(source):
+            file = await asyncio.to_thread(lambda: stored_file(sources.read_result(source, left), left))
         else:
-            file = FileContent(given, None, await sources.read_path(given, left))
-    if await asyncio.to_thread(_has_secret, file.data, redact):
+            file = FileContent(source, None, await sources.read_path(source, left))
+    text = await asyncio.to_thread(file.data.decode, "utf-8", "replace")
+    if await asyncio.to_thread(redact, text) != text:
         raise ToolFailure("names a file that contains a secret of this server; such files are not sent", "denied")
     return file
 
@@ -144,10 +148,6 @@ def _read_data_url(text: str, max_bytes: int) -> FileContent:
     return FileContent(name, kind or None, data)
 
 
-def _stored(sources: FileSources, handle: str, max_bytes: int) -> FileContent:
-    return stored_file(sources.read_result(handle, max_bytes), max_bytes)
-
-
 def stored_file(text: str, max_bytes: int) -> FileContent:
     """Return a stored result as a file: bytes come from their data: URL, everything else is text."""
     if _STORED_BYTES.fullmatch(text):
@@ -159,16 +159,5 @@ def stored_file(text: str, max_bytes: int) -> FileContent:
     return FileContent("result.txt", "text/plain", text.encode("utf-8", "replace"))
 
 
-def _has_secret(data: bytes, redact: Redact) -> bool:
-    text = data.decode("utf-8", "replace")
-    return redact(text) != text
-
-
 def file_too_large(max_bytes: int) -> ToolFailure:
     return ToolFailure(f"is larger than the tool may send: {max_bytes:,} bytes (limits.maxRequestBytes)", "too_large")
-
-
-def _bad_file(name: str, failure: ToolFailure) -> BadArguments:
-    wrong = BadArguments(f"the argument `{name}` {failure}", failure.reason, failure.hints)
-    wrong.argument = name
-    return wrong

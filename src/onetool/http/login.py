@@ -75,7 +75,7 @@ class LoginStore:
     def __init__(self, logins: Documents, name: str, url: str, key: str) -> None:
         self.name = name
         self.empty = StoredLogin(url=url, key=key)
-        self.unkept = f"the login can't be kept in {logins.describe(name)}"
+        self.save_error = f"the login can't be kept in {logins.describe(name)}"
         self._logins = logins
 
     def version(self) -> Version:
@@ -101,7 +101,7 @@ class LoginStore:
     async def locked(self) -> "AsyncIterator[HeldLogin]":
         """Hold the lock, which excludes other processes and replicas. Waiting does not block the event loop."""
         held = self._logins.locked_async(self.name, MAX_WAIT_S)
-        with _as_auth_error(self.unkept):
+        with _as_auth_error(self.save_error):
             document = await held.__aenter__()
         try:
             yield HeldLogin(self, document)
@@ -134,7 +134,7 @@ class HeldLogin:
 
     def _save(self, login: StoredLogin) -> Version:
         body, until = msgspec.json.format(msgspec.json.encode(login), indent=1), time.monotonic() + SAVE_TIMEOUT_S
-        with _as_auth_error(self._store.unkept):
+        with _as_auth_error(self._store.save_error):
             while True:
                 try:
                     return self._held.write(body)
@@ -184,14 +184,7 @@ async def browser_login(
     name: str, port: int | None, say: Say, browse: Say | None = None, seconds: float = LOGIN_S
 ) -> "AsyncIterator[LoginCallback]":
     """Listen for the end of a login to `name` for this many seconds. The listener is always closed, also on Ctrl-C."""
-
-    def show(page: str, note: str) -> None:
-        say(f"To log in to {name}, open this page in a browser on this machine:\n\n  {page}\n")
-        if note:
-            say(f"{note}\n")
-        (browse or open_browser)(page)
-
-    callback = LoginCallback(name, show)
+    callback = LoginCallback(name, say, browse or open_browser)
     try:
         server = await asyncio.start_server(callback.serve, CALLBACK_HOST, port or 0, limit=MAX_REQUEST)
     except OSError as error:
@@ -211,19 +204,22 @@ async def browser_login(
 class LoginCallback:
     """`await callback(url)` shows the login page at this URL and returns the answer. Raises AuthError on refusal."""
 
-    def __init__(self, name: str, show: Callable[[str, str], None]) -> None:
-        self._name, self._show = name, show
+    def __init__(self, name: str, say: Say, browse: Say) -> None:
+        self._name, self._say, self._browse = name, say, browse
         self._state: str | None = None
         self._answer: asyncio.Future[CallbackQuery] = asyncio.get_running_loop().create_future()
         self.redirect_uri = ""
 
     async def __call__(self, url: str, note: str = "") -> CallbackQuery:
         self._state = parse_qs(urlsplit(url).query).get("state", [""])[0]
-        self._show(url, note)
+        self._say(f"To log in to {self._name}, open this page in a browser on this machine:\n\n  {url}\n")
+        if note:
+            self._say(f"{note}\n")
+        self._browse(url)
         answer = await self._answer
         if "error" in answer:
-            words = ": ".join(answer[key] for key in ("error", "error_description") if answer.get(key))
-            raise AuthError(f"the login to {self._name} was refused ({in_short(words, MAX_QUOTED)})")
+            reason = ": ".join(answer[key] for key in ("error", "error_description") if answer.get(key))
+            raise AuthError(f"the login to {self._name} was refused ({in_short(reason, MAX_QUOTED)})")
         return answer
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -255,7 +251,7 @@ class LoginCallback:
         return _page(HTTPStatus.OK, "Almost done", f"Return to the terminal to see that {self._name} is logged in.")
 
     def _is_ours(self, answer: CallbackQuery) -> bool:
-        if self._state is None:  # nobody has been sent to a login page yet
+        if self._state is None:  # no login page has been shown yet
             return False
         if "state" not in answer:  # some servers omit it when they refuse; that can only end a login
             return "error" in answer

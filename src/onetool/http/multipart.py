@@ -59,7 +59,7 @@ class MultipartTemplate:
                 _field(name.literal, item, encoding, arguments, place) for item in items if item is not None
             ]
         self._names = {field.name for field in self._fields}
-        self.placeholders = tuple(hole for field in self._fields for hole in field.placeholders)
+        self.placeholders = tuple(placeholder for field in self._fields for placeholder in field.placeholders)
         self.files = tuple(field.file for field in self._fields if field.file is not None)
 
     def fill(self, values: Values) -> FilledBody:
@@ -107,16 +107,16 @@ class _Field(NamedTuple):
         is_list = isinstance(value, list | tuple)
         if self.file is not None:
             filename = None if self.filename is None else self.filename.fill(values, one_line)
-            for one in value if is_list else () if value is None else (value,):
-                content = _content(self.file, one)
+            for item in value if is_list else () if value is None else (value,):
+                content = _content(self.file, item)
                 yield _Part(self.name, content.data, kind or content.kind, filename or content.name)
         elif alone is None or isinstance(value, str | None):
             text = self.value.fill(values, lambda _, text: text)
             if text is not None:
                 yield _Part(self.name, text.encode(), kind)
         elif self.encoding.style is None and (isinstance(value, dict) or (is_list and is_nested(value))):
-            for one in value if is_list else (value,):
-                yield _Part(self.name, json_bytes(one), kind or "application/json")
+            for item in value if is_list else (value,):
+                yield _Part(self.name, json_bytes(item), kind or "application/json")
         else:
             for name, text in checks.fields(self.name, value, self.encoding, alone):
                 yield _Part(name, text.encode(), kind)

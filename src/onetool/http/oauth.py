@@ -54,6 +54,7 @@ if TYPE_CHECKING:
 
 EXCHANGE_S = 20.0  # for exchanging a code or a refresh token
 MARGIN_S = 30.0  # before its expiry a token is no longer used
+MAX_LIFE_S = 10 * 366 * 86_400  # a longer life is a mistake of the server
 MAX_ANSWER = 256 * 1024  # bytes
 KEY_LENGTH = 16  # characters of the login's key in its document name
 SENT_SECRETS = ("refresh_token", "code", "code_verifier")  # form fields that contain secrets
@@ -84,29 +85,26 @@ class TokenEndpoint(NamedTuple):
 
     async def ask(self, form: dict[str, str], left: float) -> FetchedToken:
         """Send the form within `left` seconds. Raise ToolFailure if no token comes back."""
-        client, hosts = self.context.client, self.context.hosts
-        request = self._filled_request({**form})
-        try:
-            answer = await client.send(request, hosts, timeout=min(left, TOKEN_SECONDS), max_bytes=MAX_ANSWER)
-        except ToolFailure as error:
-            hint = "the request went to tokenUrl of the tool's auth"
-            raise with_message(error, f"no access token: {error}", hint) from None
-        return self._read(answer, form)
-
-    def _filled_request(self, form: dict[str, str]) -> HttpRequest:
-        filled = self.filled
+        client, hosts, filled = self.context.client, self.context.hosts, self.filled
         headers = [("Content-Type", "application/x-www-form-urlencoded"), ("Accept", "application/json")]
+        sent = dict(form)
         if self.auth.client_auth == "body" or not filled["client_secret"]:
-            form["client_id"] = filled["client_id"]
+            sent["client_id"] = filled["client_id"]
             if filled["client_secret"]:
-                form["client_secret"] = filled["client_secret"]
+                sent["client_secret"] = filled["client_secret"]
         else:
             # RFC 6749 requires both to be form-encoded first.
             login = basic(quote_plus(filled["client_id"]), quote_plus(filled["client_secret"]))
             for part in self.texts.derived(login.removeprefix("Basic "), self.secret, quote_plus):
                 self.context.mask_also(part)
             headers.append(("Authorization", login))
-        return self.request._replace(headers=headers, body=urlencode(form).encode())
+        request = self.request._replace(headers=headers, body=urlencode(sent).encode())
+        try:
+            answer = await client.send(request, hosts, timeout=min(left, TOKEN_SECONDS), max_bytes=MAX_ANSWER)
+        except ToolFailure as error:
+            hint = "the request went to tokenUrl of the tool's auth"
+            raise with_message(error, f"no access token: {error}", hint) from None
+        return self._read(answer, form)
 
     def _read(self, answer: "HttpResponse", form: dict[str, str]) -> FetchedToken:
         try:
@@ -122,38 +120,34 @@ class TokenEndpoint(NamedTuple):
         if str(kind).lower() != "bearer" or not _SENDABLE.fullmatch(access):
             raise self._failure(answer.status, {"error": "the token is not a bearer token"}, form)
         refresh, scope = (
-            one if isinstance(one := fields.get(key), str) else None for key in ("refresh_token", "scope")
+            text if isinstance(text := fields.get(key), str) else None for key in ("refresh_token", "scope")
         )
         if refresh:
             check_length(refresh, f"the refresh token of {self.request.url.authority}")
             self.context.mask_also(refresh)
-        return FetchedToken(access, _life(fields.get("expires_in")), refresh or None, scope)
+        life = 0.0
+        with suppress(TypeError, ValueError, OverflowError):  # servers send texts, nothing, or 0 for unknown
+            life = float(fields.get("expires_in"))
+        return FetchedToken(access, life if 0 < life < MAX_LIFE_S else None, refresh or None, scope)
 
     def _failure(self, status: int, fields: dict[str, Any], form: dict[str, str]) -> ToolFailure:
         """Return an error that quotes the endpoint, without the secrets that it was sent."""
-        texts = [one for key in ("error", "error_description") if isinstance(one := fields.get(key), str)]
-        words = ": ".join(text for text in texts if text) or "the response has no access_token"
+        texts = (fields.get(key) for key in ("error", "error_description"))
+        reason = (
+            ": ".join(text for text in texts if text and isinstance(text, str)) or "the response has no access_token"
+        )
         credentials = (self.filled.get("client_secret"), self.filled.get("refresh_token"))
         for value in (*credentials, *(form.get(key) for key in SENT_SECRETS)):
             if value:
-                words = words.replace(value, MASK)
-        words = quoted(_UNFIT.sub(" ", self.context.redact(words)), self.context.redact, MAX_QUOTED)
+                reason = reason.replace(value, MASK)
+        reason = quoted(_UNFIT.sub(" ", self.context.redact(reason)), self.context.redact, MAX_QUOTED)
         refused = TokenRefusedError(
-            f"no access token: {self.request.url.authority} answered {status}: {words}",
+            f"no access token: {self.request.url.authority} answered {status}: {reason}",
             reason="upstream_error",
             hints=("check clientId, clientSecret and scope in the tool's auth, and the secrets that they name",),
         )
         refused.fault, refused.status = str(fields.get("error") or ""), status
         return refused
-
-
-def _life(seconds: Any) -> float | None:
-    """Return the seconds until expiry, if known; servers send texts, nothing, or 0 for unknown."""
-    try:
-        found = float(seconds)
-    except (TypeError, ValueError, OverflowError):
-        return None
-    return found if 0 < found < 10 * 366 * 86_400 else None
 
 
 class TokenSigner(Signer):
@@ -393,7 +387,7 @@ _running: set[asyncio.Task[StoredLogin]] = set()  # the loop itself keeps only w
 def _ended(task: asyncio.Task[StoredLogin]) -> None:
     _running.discard(task)
     if not task.cancelled():
-        task.exception()  # marks it as retrieved, even if nobody waits for it
+        task.exception()  # marks it as retrieved, even if no call waits for it
 
 
 def _needs_login(why: str) -> ToolFailure:
@@ -467,7 +461,7 @@ async def log_in(
 def _page_url(login: ToolLogin, redirect_uri: str, verifier: str, state: str) -> str:
     """Return the URL of the login page. The query of `authorizationUrl` is kept, but can't override our parameters."""
     challenge = urlsafe_b64encode(hashlib.sha256(verifier.encode()).digest()).rstrip(b"=").decode()
-    asked = {
+    parameters = {
         "response_type": "code",
         "client_id": login.filled["client_id"],
         "redirect_uri": redirect_uri,
@@ -476,20 +470,20 @@ def _page_url(login: ToolLogin, redirect_uri: str, verifier: str, state: str) ->
         "code_challenge_method": "S256",
     }
     if login.filled["scope"]:
-        asked["scope"] = login.filled["scope"]
+        parameters["scope"] = login.filled["scope"]
     page, _, query = login.auth.authorization_url.partition("#")[0].partition("?")
-    own = [(key, value) for key, value in parse_qsl(query, keep_blank_values=True) if key not in asked]
-    return f"{page}?{urlencode([*own, *asked.items()], quote_via=quote)}"
+    own = [(key, value) for key, value in parse_qsl(query, keep_blank_values=True) if key not in parameters]
+    return f"{page}?{urlencode([*own, *parameters.items()], quote_via=quote)}"
 
 
 def _check_issuer(auth: OAuth2, issuer: str | None) -> None:
     """Raise AuthError if the answer comes from another authorization server than the tool's (RFC 9207). The expected
     issuer is the tool's `issuer`, or the origin of the login page.
     """
-    page, there = urlsplit(auth.authorization_url), None
+    page, sender = urlsplit(auth.authorization_url), None
     with suppress(ValueError):
-        there = urlsplit(issuer or auth.authorization_url)
-    is_same = there is not None and (there.scheme, there.netloc.lower()) == (page.scheme, page.netloc.lower())
+        sender = urlsplit(issuer or auth.authorization_url)
+    is_same = sender is not None and (sender.scheme, sender.netloc.lower()) == (page.scheme, page.netloc.lower())
     if issuer is not None and not (issuer == auth.issuer if auth.issuer else is_same):
         known = auth.issuer or f"{page.scheme}://{page.netloc}"
         answered = in_short(issuer, MAX_QUOTED)

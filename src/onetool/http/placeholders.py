@@ -59,9 +59,9 @@ class Placeholder(NamedTuple):
             return ToolFailure(f"the value {self.name} {why}", reason="upstream_error")
         if self.is_secret:
             return ToolFailure(f"the secret {self.name} {why}", hints=[f"run: {binding_command(self.name)}"])
-        wrong = BadArguments(f"the argument `{self.name}` {why}")
-        wrong.argument = self.name  # for the caller: nothing was sent
-        return wrong
+        error = BadArguments(f"the argument `{self.name}` {why}")
+        error.argument = self.name  # nothing was sent
+        return error
 
 
 class TemplateText:
@@ -192,19 +192,20 @@ def argument_names(schema: Any) -> frozenset[str]:
     seen: set[int] = set()
     waiting = [schema]
     while waiting:
-        one = waiting.pop()
-        if not isinstance(one, Mapping) or id(one) in seen:
+        node = waiting.pop()
+        if not isinstance(node, Mapping) or id(node) in seen:
             continue
-        seen.add(id(one))
-        names.update(properties(one))
-        if isinstance(required := one.get("required"), list | tuple):
+        seen.add(id(node))
+        names.update(properties(node))
+        if isinstance(required := node.get("required"), list | tuple):
             names.update(name for name in required if isinstance(name, str))
-        waiting += in_place_subschemas(one)
-        if isinstance(ref := one.get("$ref"), str) and ref.startswith("#"):
-            found: Any = schema
+        waiting += in_place_subschemas(node)
+        if isinstance(ref := node.get("$ref"), str) and ref.startswith("#"):
+            target: Any = schema
             for part in ref[1:].split("/")[1:]:
-                found = found.get(part.replace("~1", "/").replace("~0", "~")) if isinstance(found, Mapping) else None
-            waiting.append(found)
+                key = part.replace("~1", "/").replace("~0", "~")
+                target = target.get(key) if isinstance(target, Mapping) else None
+            waiting.append(target)
     return frozenset(names)
 
 
@@ -241,7 +242,7 @@ def gather(placeholders: Iterable[Placeholder], args: Mapping[str, Any], secret:
 def as_text(placeholder: Placeholder, value: Any) -> str:
     """Return a value as text: as in JSON, without quotes."""
     if isinstance(value, str):
-        if not value.isascii() and any("\ud800" <= one <= "\udfff" for one in value):
+        if not value.isascii() and any("\ud800" <= char <= "\udfff" for char in value):
             raise placeholder.bad("contains half of a character (a lone surrogate), which can't be sent")
         return value
     if isinstance(value, bool):

@@ -33,8 +33,8 @@ Lookup = list[str] | OSError | UnicodeError
 
 
 class Resolver:
-    def __init__(self, most: int = MAX_LOOKUPS) -> None:
-        self._threads = Threads(most)
+    def __init__(self, max_lookups: int = MAX_LOOKUPS) -> None:
+        self._threads = Threads(max_lookups)
         self._lookups: dict[Any, asyncio.Future[Lookup]] = {}
 
     async def addresses(self, host: str, port: int) -> list[str]:
@@ -83,7 +83,16 @@ class Dialler:
     async def dial(
         self, url: Url, rule: "HostRule", hosts: "AllowedHosts", deadline: float, on_lost: Callable[[Connection], None]
     ) -> Connection:
-        addresses = await self._addresses(url)
+        if is_address(url.host):
+            addresses = [url.host]
+        else:
+            try:
+                addresses = list(dict.fromkeys(await self._resolve(url.host, url.port)))
+            except ToolFailure:
+                raise
+            except (OSError, UnicodeError) as error:
+                why = getattr(error, "strerror", None) or error
+                raise UnreachableError(f"the name {url.host} can't be resolved: {why}") from None
         for address in addresses:
             hosts.check_address(rule, address, url)
         loop = asyncio.get_running_loop()
@@ -103,17 +112,6 @@ class Dialler:
             except (OSError, TimeoutError, ValueError) as error:
                 failure = _unreachable(url, error)
         raise failure or UnreachableError(f"{url.host} resolves to no address")
-
-    async def _addresses(self, url: Url) -> Sequence[str]:
-        if is_address(url.host):
-            return [url.host]
-        try:
-            return list(dict.fromkeys(await self._resolve(url.host, url.port)))
-        except ToolFailure:
-            raise
-        except (OSError, UnicodeError) as error:
-            words = getattr(error, "strerror", None) or error
-            raise UnreachableError(f"the name {url.host} can't be resolved: {words}") from None
 
 
 def _default_tls() -> "ssl.SSLContext":
@@ -159,10 +157,10 @@ class ConnectionPool:
     """The connections of one event loop. Not thread-safe."""
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, most: int = MAX_PER_ORIGIN, idle_seconds: float = IDLE_SECONDS
+        self, loop: asyncio.AbstractEventLoop, max_per_origin: int = MAX_PER_ORIGIN, idle_seconds: float = IDLE_SECONDS
     ) -> None:
         self._loop = loop
-        self._most = most
+        self._max_per_origin = max_per_origin
         self._idle_seconds = idle_seconds
         self._origins: dict[Hashable, _Origin] = {}
         self._keys: dict[Connection, Hashable] = {}
@@ -172,10 +170,10 @@ class ConnectionPool:
         self._closer = self._close_with_loop()
 
     async def begin(self) -> None:
-        """Have the pool closed with the loop: a loop closes all running async generators before it ends."""
         await anext(self._closer)
 
     async def _close_with_loop(self) -> AsyncGenerator[None]:
+        """Close the pool with the loop: a loop closes all running async generators before it ends."""
         try:
             yield
         finally:
@@ -201,7 +199,7 @@ class ConnectionPool:
         if (connection := self.acquire_idle(key)) is not None:
             return connection
         origin = self._origins.setdefault(key, _Origin())
-        if origin.count >= self._most:
+        if origin.count >= self._max_per_origin:
             async with asyncio.timeout(wait_s):
                 handed = await self._wait_for_slot(key, origin)
             if handed is not None:
@@ -286,8 +284,9 @@ class ConnectionPool:
         self._sweeper = None
         now = self._loop.time()
         for origin in list(self._origins.values()):
-            for connection in [one for one in origin.idle if now - one.since >= self._idle_seconds]:
-                self.drop(connection)
+            for connection in list(origin.idle):
+                if now - connection.since >= self._idle_seconds:
+                    self.drop(connection)
         if self._idle:
             self._sweeper = self._loop.call_later(self._idle_seconds / 2, self._sweep)
 

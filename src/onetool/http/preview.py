@@ -46,17 +46,17 @@ class _Words:
 
     def __init__(self, steps: "Iterable[Placeholder]") -> None:
         self.secret = f"s{token_hex(8)}"
-        self.steps = {hole.name: f"v{token_hex(8)}" for hole in steps}
-        self._shown = {self.secret: MASK} | {word: f"${{{name}}}" for name, word in self.steps.items()}
+        self.steps = {placeholder.name: f"v{token_hex(8)}" for placeholder in steps}
+        self._texts = {self.secret: MASK} | {word: f"${{{name}}}" for name, word in self.steps.items()}
 
     def show(self, text: str) -> str:
-        for word, shown in self._shown.items():
-            text = text.replace(word, shown)
+        for word, replacement in self._texts.items():
+            text = text.replace(word, replacement)
         return text
 
 
 def previewed(
-    request: "ToolRequest", args: Mapping[str, Any], outside: "HttpContext", step: str = "", when: str | None = None
+    request: "ToolRequest", args: Mapping[str, Any], context: "HttpContext", step: str = "", when: str | None = None
 ) -> PreviewRequest:
     """Return the request as it would be sent. Raise BadArguments or ToolFailure for an invalid value."""
     words = _Words(request.step_values)
@@ -65,13 +65,20 @@ def previewed(
         for name, value in args.items()
     }
     filled = request.template.fill({**args, **words.steps}, lambda _: words.secret)
-    signed = _signed(request, filled, {**args, **words.steps}, words.secret, outside)
-    body, body_notes = _body(signed.body, words)
+    signed = _signed(request, filled, {**args, **words.steps}, words.secret, context)
     headers: dict[str, str] = {}
     for name, value in signed.headers:
         headers[name] = f"{headers[name]}, {words.show(value)}" if name in headers else words.show(value)
-    notes, needs = _notes(request, filled, outside)
-    notes += body_notes
+    notes, needs = _notes(request, filled, context)
+    body: str | None = None
+    if signed.body:
+        try:
+            body = words.show(signed.body.decode())
+        except UnicodeDecodeError:
+            notes.append(f"the body is {len(signed.body):,} bytes that are not text")
+    if body is not None and len(body) > MAX_SHOWN:
+        notes.append(f"the body has {len(body):,} characters, of which the first {MAX_SHOWN:,} are shown")
+        body = body[:MAX_SHOWN]
     if words.steps:
         notes.append("${steps.…} stands for the value of an earlier request")
     if when:
@@ -88,14 +95,14 @@ def previewed(
 
 
 def _signed(
-    request: "ToolRequest", filled: "HttpRequest", args: Mapping[str, Any], secret: str, outside: "HttpContext"
+    request: "ToolRequest", filled: "HttpRequest", args: Mapping[str, Any], secret: str, context: "HttpContext"
 ) -> "HttpRequest":
     """Add the credentials, masked: a value derived from a placeholder word is masked as a whole."""
     if request.auth is None:
         return filled
     if request.auth.asks_elsewhere:
         return with_header(filled, "Authorization", f"Bearer {MASK}")
-    unmasking = outside._replace(mask_also=lambda _: None)  # a placeholder word is not a secret
+    unmasking = context._replace(mask_also=lambda _: None)  # a placeholder word is not a secret
     signed = request.auth.begin(args, lambda _: secret, unmasking).sign(filled)
     if not request.auth.secrets:
         return signed
@@ -108,19 +115,7 @@ def _signed(
     return signed._replace(headers=headers)
 
 
-def _body(data: bytes, words: _Words) -> tuple[str | None, list[str]]:
-    if not data:
-        return None, []
-    try:
-        text = words.show(data.decode())
-    except UnicodeDecodeError:
-        return None, [f"the body is {len(data):,} bytes that are not text"]
-    if len(text) <= MAX_SHOWN:
-        return text, []
-    return text[:MAX_SHOWN], [f"the body has {len(text):,} characters, of which the first {MAX_SHOWN:,} are shown"]
-
-
-def _notes(request: "ToolRequest", filled: "HttpRequest", outside: "HttpContext") -> tuple[list[str], list[Need]]:
+def _notes(request: "ToolRequest", filled: "HttpRequest", context: "HttpContext") -> tuple[list[str], list[Need]]:
     """Return the reasons why the request could not be sent, as texts and as needs."""
     notes, needs = list[str](), list[Need]()
 
@@ -129,18 +124,18 @@ def _notes(request: "ToolRequest", filled: "HttpRequest", outside: "HttpContext"
         needs.extend(refusal.needs)
 
     try:
-        outside.hosts.check(filled.url)
+        context.hosts.check(filled.url)
     except ToolFailure as refusal:
         note(refusal)
     asks_elsewhere = request.auth is not None and request.auth.asks_elsewhere
-    find = outside.secret or (lambda _: None)
+    find = context.secret or (lambda _: None)
     for name in sorted(request.secrets):
         try:
             if not asks_elsewhere:
-                outside.check_secret(name, filled.url)
+                context.check_secret(name, filled.url)
             if find(name) is None:
-                there = (binding_for(url) for names, url in request.destinations if name in names and url is not None)
-                need = secret_need(name, dict.fromkeys(there))
+                bindings = (binding_for(url) for names, url in request.destinations if name in names and url)
+                need = secret_need(name, dict.fromkeys(bindings))
                 note(ToolFailure(f"the secret {name} is not set: {need.command}", needs=[need]))
         except ToolFailure as refusal:
             note(refusal)

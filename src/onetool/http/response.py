@@ -36,7 +36,7 @@ _PHRASES: dict[int, str] = {status.value: status.phrase for status in HTTPStatus
 _TAG = re.compile(r"<[^<>]*>")
 
 T = TypeVar("T")
-Tell = Callable[[float, float | None, str | None], None]
+OnProgress = Callable[[float, float | None, str | None], None]
 
 
 class ResponseReader:
@@ -46,7 +46,15 @@ class ResponseReader:
         self._success = frozenset(response.success_codes) or range(200, 300)
         self._mode = response.error_mode
         self._now = now
-        self._selector = _selector(response)
+        self._selector: Selector | None = None
+        if response.selector.strip():
+            pointer = "/response/selector"
+            if response.encoding not in ("json", "sse", None):
+                raise TemplateError(f"a selector needs data, and the encoding is {response.encoding}", pointer)
+            try:
+                self._selector = Selector(response.selector)
+            except SelectorError as error:
+                raise TemplateError(f"this is not a JMESPath expression: {error}", pointer) from None
         self._encoding = "json" if self._selector is not None else response.encoding
 
     async def value(
@@ -59,7 +67,9 @@ class ResponseReader:
         if encoding is None:
             media = mime_of(answer)
             is_json = not answer.body or media in JSON_TYPES or media.endswith("+json")
-            encoding = "json" if is_json else await _by_size(answer, lambda: _guessed_encoding(answer, media))
+            if not is_json:
+                is_json = isinstance(await _by_size(answer, lambda: _json_or_text(answer)), dict | list)
+            encoding = "json" if is_json else "text" if is_text_type(media) else "binary"
         if encoding == "binary":
             kind = _kind(answer, redact).lower()
             # Another process may lock the database for a while.
@@ -76,7 +86,7 @@ class ResponseReader:
         masked_value = await _by_size(answer, lambda: mask(value))  # half of a secret would stay unmasked
         return await self._selector.of(masked_value, len(answer.body), redact)
 
-    async def events(self, answer: HttpResponse, url: str, on_event: Tell | None, redact: Redact) -> Any:
+    async def events(self, answer: HttpResponse, url: str, on_event: OnProgress | None, redact: Redact) -> Any:
         """Report each event as it arrives, and return the list of all events."""
         pieces = answer.stream
         assert pieces is not None  # noqa: S101 - for the type checker: a stream was requested
@@ -104,7 +114,7 @@ class ResponseReader:
         if self._mode == "empty":
             return None
         if self._mode == "return":
-            return {"status": answer.status, "body": _anything(answer)}
+            return {"status": answer.status, "body": _json_or_text(answer)}
         status, hints = answer.status, list[str]()
         if status == 401:
             hints = ["it does not accept the login: check the tool's auth, and the secrets that it names"]
@@ -123,16 +133,6 @@ async def _by_size(answer: HttpResponse, work: Callable[[], T]) -> T:
     return work() if len(answer.body) < LARGE else await asyncio.to_thread(work)
 
 
-def _guessed_encoding(answer: HttpResponse, media: str) -> str:
-    """Return the encoding of an answer without a JSON content type."""
-    try:
-        if isinstance(_decoded(answer), dict | list):
-            return "json"
-    except (msgspec.MsgspecError, UnicodeError, JsonTooCostlyError):
-        pass
-    return "text" if is_text_type(media) else "binary"
-
-
 def _in_base64(answer: HttpResponse, redact: Redact) -> str:
     """Return the body as Base64. Secrets are masked first, because most of their forms can't be found in Base64."""
     text = answer.body.decode("latin-1")
@@ -147,11 +147,12 @@ def text_of(answer: HttpResponse) -> str:
 
 def excerpt_of(answer: HttpResponse, redact: Redact) -> str:
     """Return an excerpt of the body on one line."""
-    begins = answer.body[:LOOKED_AT].decode(_charset(answer), "replace")
-    text = masked(begins, redact, goes_on=len(answer.body) > LOOKED_AT)
+    prefix = answer.body[:LOOKED_AT].decode(_charset(answer), "replace")
+    text = masked(prefix, redact, goes_on=len(answer.body) > LOOKED_AT)
     if "html" in mime_of(answer):
         joined = _TAG.sub("", text)  # a secret may have contained a tag
-        text = found if (found := redact(joined)) != joined else _TAG.sub(" ", text)
+        clean = redact(joined)
+        text = _TAG.sub(" ", text) if clean == joined else clean
     return in_short(text, MAX_EXCERPT)
 
 
@@ -185,8 +186,7 @@ def _decoded(answer: HttpResponse) -> Any:
         return json_of(answer.body.decode(charset).removeprefix("\ufeff").encode("utf-8", "surrogatepass"))
 
 
-def _anything(answer: HttpResponse) -> Any:
-    """Return the data of a body if it is JSON, else its text."""
+def _json_or_text(answer: HttpResponse) -> Any:
     if not answer.body:
         return None
     try:
@@ -211,11 +211,11 @@ def _charset(answer: HttpResponse) -> str:
         return "utf-8"
     _, _, text = kind.lower().partition("charset=")
     try:
-        found = lookup(text.partition(";")[0].strip().strip("\"'")[:40])
+        codec = lookup(text.partition(";")[0].strip().strip("\"'")[:40])
     except (LookupError, ValueError):
         return "utf-8"
-    is_text = getattr(found, "_is_text_encoding", True)
-    return found.name if is_text and found.name.replace("-", "_") not in _UNSUPPORTED_ENCODINGS else "utf-8"
+    is_text = getattr(codec, "_is_text_encoding", True)
+    return codec.name if is_text and codec.name.replace("-", "_") not in _UNSUPPORTED_ENCODINGS else "utf-8"
 
 
 def retry_after(answer: HttpResponse, now: float) -> float | None:
@@ -291,15 +291,3 @@ class Selector:
             f"the {self._WHAT} {cut(self._text, 80)!r} can't be applied to {self._DATA}: {why}",
             reason="output_invalid",
         )
-
-
-def _selector(response: ResponseOptions) -> Selector | None:
-    if not response.selector.strip():
-        return None
-    pointer = "/response/selector"
-    if response.encoding not in ("json", "sse", None):
-        raise TemplateError(f"a selector needs data, and the encoding is {response.encoding}", pointer)
-    try:
-        return Selector(response.selector)
-    except SelectorError as error:
-        raise TemplateError(f"this is not a JMESPath expression: {error}", pointer) from None

@@ -47,7 +47,7 @@ class ResponseStream:
         self._ended = False
         self.dropped = 0  # events left out because the client was too slow
         self.is_unread = False  # the client has read nothing for UNREAD_S, and gets no more
-        self._more: asyncio.Event | None = None
+        self._more = asyncio.Event()
         self._sender: asyncio.Task[None] | None = None
         self._idle_timer: asyncio.TimerHandle | None = None
 
@@ -63,8 +63,7 @@ class ResponseStream:
     def begin(self) -> None:
         if self._sender is None and not self._ended:
             self._cancel_timer()
-            self._more = asyncio.Event()
-            self._sender = asyncio.get_running_loop().create_task(self._send_events(self._more))
+            self._sender = asyncio.get_running_loop().create_task(self._send_events())
 
     def push(self, message: Message) -> None:
         self.push_event(b"data: " + encode(message) + b"\n\n", droppable="id" not in message)
@@ -76,7 +75,7 @@ class ResponseStream:
         self.begin()
         self._unsent.append(event)
         self._size += len(event)
-        self._wake()
+        self._more.set()
 
     async def finish(self, reply: Any, status: int = 200) -> None:
         self._cancel_timer()
@@ -91,7 +90,7 @@ class ResponseStream:
         """Send the remaining events, and end the stream."""
         self._cancel_timer()
         self._ended = True
-        self._wake()
+        self._more.set()
         if self._sender is not None:
             await self._sender
 
@@ -115,11 +114,7 @@ class ResponseStream:
         if self._idle_timer is not None:
             self._idle_timer.cancel()
 
-    def _wake(self) -> None:
-        if self._more is not None:
-            self._more.set()
-
-    async def _send_events(self, more: asyncio.Event) -> None:
+    async def _send_events(self) -> None:
         try:
             await self._send({"type": "http.response.start", "status": 200, "headers": _EVENTS})
             if self._opening:
@@ -131,10 +126,10 @@ class ResponseStream:
                     await self._write(event)
                 if self._ended:
                     break
-                more.clear()
+                self._more.clear()
                 try:
                     async with asyncio.timeout(KEEP_ALIVE_S):
-                        await more.wait()
+                        await self._more.wait()
                 except TimeoutError:
                     await self._write(b": still here\n\n")
             await self._send({"type": "http.response.body", "body": b""})

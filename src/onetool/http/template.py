@@ -61,7 +61,7 @@ PLAIN = "text/plain; charset=utf-8"
 RECORD = "\x1e"  # begins each text of application/json-seq
 
 _ABSENT: Any = object()
-_STRING_OR_HOLE = re.compile(r'"(?:[^"\\]|\\.)*(?:"|\\?\Z)|(?<!\$)\$+\{[^{}]{0,200}\}', re.DOTALL)
+_STRING_OR_PLACEHOLDER = re.compile(r'"(?:[^"\\]|\\.)*(?:"|\\?\Z)|(?<!\$)\$+\{[^{}]{0,200}\}', re.DOTALL)
 
 
 class BodyTemplate(NamedTuple):
@@ -78,13 +78,19 @@ class BodyTemplate(NamedTuple):
 
 
 def body_template(
-    body: Any,
-    content_type: str | None,
-    arguments: Mapping[str, Any],
-    encodings: Mapping[str, Encoding],
-    max_bytes: int,
-) -> BodyTemplate | None:
-    """Parse a body. `arguments` are the properties of argSchema."""
+    request: Request, content_type: str | None, arguments: KnownNames, max_bytes: int
+) -> BodyTemplate | MultipartTemplate | BodyFile | None:
+    """Parse the body of a request. `content_type` is its header."""
+    if request.multipart is not None:
+        if content_type is not None:
+            raise TemplateError("Remove Content-Type: it is set with the boundary between the parts", HEADERS_POINTER)
+        return MultipartTemplate(request, arguments, max_bytes)
+    body, encodings = request.body, request.body_encoding
+    no_form = TemplateError("Only the fields of a form can have an encoding", "/request/bodyEncoding")
+    if request.body_file is not None:
+        if encodings:
+            raise no_form
+        return BodyFile(request.body_file, arguments)
     if body is None:
         return None
     kind = (content_type or "").partition(";")[0].strip().lower()
@@ -93,13 +99,13 @@ def body_template(
     if kind == FORM:
         return _form(body, arguments, encodings, max_bytes)
     if encodings:
-        raise TemplateError("Only the fields of a form can have an encoding", "/request/bodyEncoding")
+        raise no_form
     is_json = kind == JSON or kind.endswith("+json")
     if not isinstance(body, str):
         return _json(body, arguments)
-    found = _json_in(body)
-    if found is not _ABSENT and (is_json or isinstance(found, dict | list)) and not kind.endswith("xml"):
-        return _json(found, arguments)
+    data = _json_in(body)
+    if data is not _ABSENT and (is_json or isinstance(data, dict | list)) and not kind.endswith("xml"):
+        return _json(data, arguments)
     if is_json:
         raise TemplateError("is not JSON, although Content-Type says so", BODY_POINTER)
     if "json" in kind:
@@ -131,12 +137,12 @@ def _text(body: str, kind: str, arguments: Mapping[str, Any]) -> BodyTemplate:
         schema = arguments.get(text.alone.name)
         if not isinstance(schema, Mapping) or schema.get("type") != "string":
             return _json(body, arguments)
-    put = (lambda _, value: escape(value, quote=True)) if kind.endswith("xml") else _as_it_is
+    escape_value = (lambda _, value: escape(value, quote=True)) if kind.endswith("xml") else _unchanged
 
     def fill(values: Values) -> bytes | None:
         if text.alone is not None and values.get(text.alone.name) is None:
             return None
-        return text.fill_whole(values, put, "the body").encode()
+        return text.fill_whole(values, escape_value, "the body").encode()
 
     return BodyTemplate(PLAIN, fill, text.placeholders)
 
@@ -162,16 +168,16 @@ def _lines(body: str, arguments: Collection[str]) -> BodyTemplate:
     for number, line in enumerate(body.split("\n"), 1):
         mark = RECORD if line.startswith(RECORD) else ""
         text = line.removeprefix(mark).strip()
-        found = _json_in(text) if text else _ABSENT
-        if text and found is _ABSENT:
+        data = _json_in(text) if text else _ABSENT
+        if text and data is _ABSENT:
             raise TemplateError(
                 f"is not JSON in line {number}, although Content-Type says that every line is", BODY_POINTER
             )
-        templates.append((mark, _value_template(found, arguments, BODY_POINTER, placeholders)))
+        templates.append((mark, _value_template(data, arguments, BODY_POINTER, placeholders)))
 
     def fill(values: Values) -> bytes:
-        made = [(mark, _fill_value(template, values)) for mark, template in templates]
-        lines = [mark.encode() + json_bytes(value) for mark, value in made if value is not _ABSENT]
+        data = [(mark, _fill_value(template, values)) for mark, template in templates]
+        lines = [mark.encode() + json_bytes(value) for mark, value in data if value is not _ABSENT]
         return b"\n".join(lines) + (b"\n" if body.endswith("\n") and lines else b"")
 
     return BodyTemplate(LINES, fill, tuple(placeholders))
@@ -213,26 +219,26 @@ def _fill_value(template: Any, values: Values) -> Any:
     """Return a value of the body in one call; _ABSENT if it needs an absent argument."""
     if isinstance(template, TemplateText):
         if (alone := template.alone) is None:
-            filled = template.fill(values, _as_it_is)
+            filled = template.fill(values, _unchanged)
             return _ABSENT if filled is None else filled
         value = values.get(alone.name, _ABSENT)
         if isinstance(value, float) and not isfinite(value):
             raise alone.bad("is not a number that JSON has")
         return value
     if isinstance(template, _ListTemplate):
-        return [item for one in template if (item := _fill_value(one, values)) is not _ABSENT]
+        return [item for inner in template if (item := _fill_value(inner, values)) is not _ABSENT]
     if not isinstance(template, _ObjectTemplate):
         return template
-    made: dict[str, Any] = {}
+    members: dict[str, Any] = {}
     for name, inner in template:
-        key = name if isinstance(name, str) else name.fill(values, _as_it_is)
+        key = name if isinstance(name, str) else name.fill(values, _unchanged)
         item = _fill_value(inner, values)
         if key is None or item is _ABSENT:
             continue
-        if key in made:  # a value must not replace a member of the template
+        if key in members:  # a value must not replace a member of the template
             raise BadArguments(f"the body would have the member {key!r} twice")
-        made[key] = item
-    return made
+        members[key] = item
+    return members
 
 
 def _json_in(text: str) -> Any:
@@ -244,7 +250,7 @@ def _json_in(text: str) -> Any:
 
 
 def _quoted(text: str) -> str:
-    return _STRING_OR_HOLE.sub(lambda found: found[0] if found[0][0] == '"' else f'"{found[0]}"', text)
+    return _STRING_OR_PLACEHOLDER.sub(lambda found: found[0] if found[0][0] == '"' else f'"{found[0]}"', text)
 
 
 def _goes_on_after_json(text: str) -> bool:
@@ -257,7 +263,7 @@ def _goes_on_after_json(text: str) -> bool:
     return "${" in quoted[:end]
 
 
-def _as_it_is(placeholder: Placeholder, value: str) -> str:
+def _unchanged(placeholder: Placeholder, value: str) -> str:
     return value
 
 
@@ -282,6 +288,8 @@ class RequestTemplate:
         self.method = request.method
         self._idempotent = request.idempotent
         pairs = self._read_url(parse_text(request.url_template, arguments, URL_POINTER))
+        # The URL of every request up to the host; None if the host depends on the call.
+        self.fixed_url = Url(self._scheme, self._host, self._port, "/") if isinstance(self._host, str) else None
         pairs += named_pairs(request.query, arguments, "/request/query", request.query_encoding)
         auth = request.auth
         signed = [auth.name] if isinstance(auth, ApiKey) and auth.place == "query" else []
@@ -289,7 +297,7 @@ class RequestTemplate:
         is_fixed = not any(part.placeholders for part in (*self._parts[1:], *pairs))
         self._fixed_target = self._target({}) if is_fixed else None
         self._fields = HeaderTemplates(request.headers, arguments)
-        self._payload = self._read_body(request, arguments, max_bytes)
+        self._payload = body_template(request, self._fields.content_type, arguments, max_bytes)
         placeholders = [
             placeholder
             for part in (*self._parts, *pairs, self._fields, self._payload)
@@ -325,27 +333,6 @@ class RequestTemplate:
     def _target(self, values: Values) -> str:
         query, path = self._query.fill(values), self._path.fill(values)
         return f"{path}?{query}" if query else path
-
-    @property
-    def fixed_url(self) -> Url | None:
-        """Return the URL of every request up to the host; None if the host depends on the call."""
-        return Url(self._scheme, self._host, self._port, "/") if isinstance(self._host, str) else None
-
-    def _read_body(
-        self, request: Request, arguments: KnownNames, max_bytes: int
-    ) -> BodyTemplate | MultipartTemplate | BodyFile | None:
-        content_type = self._fields.content_type
-        if request.multipart is not None:
-            if content_type is not None:
-                raise TemplateError(
-                    "Remove Content-Type: it is set with the boundary between the parts", HEADERS_POINTER
-                )
-            return MultipartTemplate(request, arguments, max_bytes)
-        if request.body_file is not None:
-            if request.body_encoding:
-                raise TemplateError("Only the fields of a form can have an encoding", "/request/bodyEncoding")
-            return BodyFile(request.body_file, arguments)
-        return body_template(request.body, content_type, arguments, request.body_encoding, max_bytes)
 
     def _read_url(self, text: TemplateText) -> list[PairTemplate]:
         """Parse the URL, and return the pairs of its query."""

@@ -53,20 +53,22 @@ class PathTemplate:
         self.parts = tuple(parts)
 
     def fill(self, values: Values) -> str:
-        return "".join([part if isinstance(part, str) else _segment(part, values) for part in self.parts])
-
-
-def _segment(segment: TemplateText, values: Values) -> str:
-    filled = segment.fill_whole(values, _not_empty, "the URL's path")
-    # A segment `.` or `..` would change the path however it is written, and to some servers so would `..;x`.
-    if filled[0] in ".%" and unquote(filled.partition(";")[0]) in (".", ".."):
-        raise segment.placeholders[0].bad("can't make a segment of the URL's path that is only `.` or `..`")
-    return filled
+        filled: list[str] = []
+        for part in self.parts:
+            if isinstance(part, str):
+                filled.append(part)
+                continue
+            segment = part.fill_whole(values, _not_empty, "the URL's path")
+            # A segment `.` or `..` would change the path however it is written, and to some servers so would `..;x`.
+            if segment[0] in ".%" and unquote(segment.partition(";")[0]) in (".", ".."):
+                raise part.placeholders[0].bad("can't make a segment of the URL's path that is only `.` or `..`")
+            filled.append(segment)
+        return "".join(filled)
 
 
 def _not_empty(placeholder: Placeholder, value: str) -> str:
     if not value:
-        raise placeholder.bad("is empty: the URL would be that of something else")
+        raise placeholder.bad("is empty: the URL would be another one")
     return escaped(placeholder, value)
 
 
@@ -181,16 +183,13 @@ def json_bytes(value: Any) -> bytes:
 
 
 class PairTemplate:
-    __slots__ = ("encoding", "key", "value")
+    __slots__ = ("encoding", "key", "placeholders", "value")
 
     def __init__(self, key: TemplateText, value: TemplateText | None, encoding: Encoding = DEFAULT_ENCODING) -> None:
         self.key = key
         self.value = value  # None: a name alone, without `=`
         self.encoding = encoding
-
-    @property
-    def placeholders(self) -> tuple[Placeholder, ...]:
-        return self.key.placeholders + (() if self.value is None else self.value.placeholders)
+        self.placeholders = key.placeholders + (() if value is None else value.placeholders)
 
     def fill(self, values: Values, checks: FieldChecks) -> Iterator[str]:
         key = self.key.fill(values, escaped)
@@ -200,8 +199,8 @@ class PairTemplate:
         if self.key.placeholders:
             checks.choose(name, self.key.placeholders[0])
         alone = None if self.value is None else self.value.alone
-        if alone is not None and not isinstance(found := values.get(alone.name), str | None):
-            for field, text in checks.fields(name, found, self.encoding, alone):
+        if alone is not None and not isinstance(data := values.get(alone.name), str | None):
+            for field, text in checks.fields(name, data, self.encoding, alone):
                 pair = f"{key if field == name else _literal(field)}={escaped(alone, text)}"
                 checks.count(len(pair) + 1, alone)
                 yield pair
@@ -308,10 +307,12 @@ _RESERVED_HEADERS = {
 class HeaderTemplates:
     """All headers of a template, in order. A header with an absent value is left out."""
 
-    __slots__ = ("content_type", "parts")
+    __slots__ = ("content_type", "credentials", "parts", "placeholders")
 
     def __init__(self, headers: Mapping[str, str], arguments: Collection[str]) -> None:
         self.parts: list[tuple[str, str | TemplateText]] = []
+        self.placeholders: list[Placeholder] = []
+        self.credentials: list[Placeholder] = []  # placeholders in headers whose names mark them as secret
         known: set[str] = set()
         for name, value in headers.items():
             place = below(HEADERS_POINTER, name)
@@ -319,23 +320,18 @@ class HeaderTemplates:
             if name.lower() in known:
                 raise TemplateError(f"the header {name} is given twice", place)
             known.add(name.lower())
-            self.parts.append((name, _header_value(name, value, arguments, place)))
+            text = parse_text(value.strip(" \t"), arguments, place)
+            if _CONTROL.search(text.literal) or not text.literal.isascii():
+                raise TemplateError("a header has to be one line of ASCII characters", place)
+            if text.placeholders and name.lower() == "content-type":
+                raise TemplateError(
+                    "Content-Type can't have placeholders: it says how values in the body are escaped", place
+                )
+            self.parts.append((name, text if text.placeholders else text.literal))
+            self.placeholders += text.placeholders
+            if sounds_secret(name):
+                self.credentials += text.placeholders
         self.content_type = next((str(value) for name, value in self.parts if name.lower() == "content-type"), None)
-
-    @property
-    def placeholders(self) -> list[Placeholder]:
-        return [
-            placeholder
-            for _, value in self.parts
-            if isinstance(value, TemplateText)
-            for placeholder in value.placeholders
-        ]
-
-    @property
-    def credentials(self) -> list[Placeholder]:
-        """The placeholders in headers whose names mark them as secret."""
-        parts = [value for name, value in self.parts if isinstance(value, TemplateText) and sounds_secret(name)]
-        return [placeholder for value in parts for placeholder in value.placeholders]
 
     def fill(self, values: Values) -> list[tuple[str, str]]:
         filled: list[tuple[str, str]] = []
@@ -378,14 +374,3 @@ def one_line(placeholder: Placeholder, value: str) -> str:
     if _CONTROL.search(value):
         raise placeholder.bad("contains a line end or another control character, which can't be sent here")
     return value
-
-
-def _header_value(name: str, value: str, arguments: Collection[str], pointer: str) -> str | TemplateText:
-    text = parse_text(value.strip(" \t"), arguments, pointer)
-    if _CONTROL.search(text.literal) or not text.literal.isascii():
-        raise TemplateError("a header has to be one line of ASCII characters", pointer)
-    if not text.placeholders:
-        return text.literal
-    if name.lower() == "content-type":
-        raise TemplateError("Content-Type can't have placeholders: it says how values in the body are escaped", pointer)
-    return text

@@ -12,7 +12,7 @@ from time import monotonic
 from typing import Any, NamedTuple
 
 from onetool.core.context import CallContext, current_call
-from onetool.core.errors import BadArguments, Need, ToolFailure
+from onetool.core.errors import BadArguments, ToolFailure
 from onetool.core.redaction import mask_values
 from onetool.core.text import did_you_mean
 from onetool.http.auth import Authenticator, encoded_parts
@@ -38,12 +38,11 @@ from onetool.http.url import Url
 
 ARGS = "args"
 MIN_CREDENTIAL = 4  # characters: shorter texts are too common to be masked everywhere
-STAND_IN = "value"  # for a value that is not known yet
 
 # JMESPath nodes whose first child sees all the data, and whose other children see the result of the first.
 _NARROWING = ("subexpression", "index_expression", "pipe", "projection", "value_projection", "filter_projection")
 
-TELLING = 0.1  # seconds before the end of a call that are reserved for reporting which steps were done
+REPORT_SECONDS = 0.1  # reserved at the end of a call for reporting which steps were done
 
 
 def step_names(steps: Sequence[RequestStep], arg_schema: Any) -> list[StepNames]:
@@ -85,9 +84,9 @@ class CredentialMask:
     def __init__(self) -> None:
         self._texts: dict[str, None] = {}
 
-    def add(self, placeholders: Iterable[Placeholder], given: Mapping[str, Any]) -> None:
+    def add(self, placeholders: Iterable[Placeholder], values: Mapping[str, Any]) -> None:
         for placeholder in placeholders:
-            value = given.get(placeholder.name)
+            value = values.get(placeholder.name)
             if isinstance(value, str) and len(value) >= MIN_CREDENTIAL:
                 forms = encoded_parts(value) if len(value) > 2 * MIN_CREDENTIAL else []
                 self._texts |= dict.fromkeys([value, *forms])
@@ -105,16 +104,16 @@ class StepCondition(Selector):
     _WHAT, _DATA = "condition", "the arguments and steps"
 
     def __init__(self, text: str, arg_schema: Mapping[str, Any], steps: StepNames) -> None:
-        self._hole: Placeholder | None = None
+        self._placeholder: Placeholder | None = None
         if "${" in text:
             names = KnownNames(arg_schema, steps)
-            hole = self._hole = parse_text(text, names, "/when").alone
-            if hole is None:
+            placeholder = self._placeholder = parse_text(text, names, "/when").alone
+            if placeholder is None:
                 how = "`steps.find.id == null`, `args.force`"
                 raise TemplateError(f"a condition is one placeholder, or JMESPath: {how}", "/when")
-            if hole.is_secret:
-                near = did_you_mean(hole.name, names) or "a condition is about arguments and steps"
-                raise TemplateError(f"`${{{hole.name}}}` is not an argument; {near}", "/when")
+            if placeholder.is_secret:
+                hint = did_you_mean(placeholder.name, names) or "a condition is about arguments and steps"
+                raise TemplateError(f"`${{{placeholder.name}}}` is not an argument; {hint}", "/when")
             return
         try:
             super().__init__(text)
@@ -124,9 +123,9 @@ class StepCondition(Selector):
             _check_root(path, arg_schema, steps)
 
     async def holds(self, args: Mapping[str, Any], values: Mapping[str, Any]) -> bool:
-        if self._hole is not None:
-            given = args if self._hole.step is None else values_for([self._hole], values)
-            value = given.get(self._hole.name)
+        if (placeholder := self._placeholder) is not None:
+            known = args if placeholder.step is None else values_for([placeholder], values)
+            value = known.get(placeholder.name)
         else:
             value = await asyncio.to_thread(self.now, {ARGS: dict(args), STEPS: dict(values)})
         return not (value is None or value is False or (isinstance(value, str | list | dict) and not value))
@@ -160,8 +159,8 @@ def _check_root(path: tuple[str, ...], arg_schema: Mapping[str, Any], steps: Ste
         raise TemplateError(why, "/when")
     known = argument_names(arg_schema)
     if first == ARGS and rest and rest[0] not in known and not arg_schema.get("additionalProperties"):
-        near = did_you_mean(rest[0], known) or f"there are {', '.join(sorted(known)) or 'none'}"
-        raise TemplateError(f"there is no argument {rest[0]!r}; {near}", "/when")
+        hint = did_you_mean(rest[0], known) or f"there are {', '.join(sorted(known)) or 'none'}"
+        raise TemplateError(f"there is no argument {rest[0]!r}; {hint}", "/when")
 
 
 class _Step(NamedTuple):
@@ -190,19 +189,27 @@ class HttpTool:
         self.impl = impl
         self._on_response = on_response
         self._context = context
-        if impl.request is None:
-            self._steps = _made_steps(impl, arg_schema, limits, bundle)
+        if impl.request is not None:
+            self._alone = ToolRequest(impl.steps[0], arg_schema, limits, bundle=bundle)
+            self._steps = [_Step("", self._alone, None)]
         else:
-            self._steps = (_Step("", ToolRequest(impl.steps[0], arg_schema, limits, bundle=bundle), None),)
-        self._alone = None if impl.request is None else self._steps[0].request
+            self._alone = None
+            self._steps = list[_Step]()
+            for number, (step, names) in enumerate(zip(impl.steps, step_names(impl.steps, arg_schema), strict=True)):
+                try:
+                    condition = StepCondition(step.when, arg_schema, names) if step.when else None
+                    request = ToolRequest(step, arg_schema, limits, names, bundle)
+                except TemplateError as error:
+                    raise TemplateError(str(error), f"/requests/{number}{error.pointer}") from None
+                self._steps.append(_Step(step.name, request, condition, step.when))
         self._total = all_sending_seconds(impl, limits)
         self.timeout = total_seconds(impl, limits)
         self.secrets = frozenset[str]().union(*(step.request.secrets for step in self._steps))
         files = frozenset[str]().union(*(step.request.files for step in self._steps))
         texts = frozenset[str]().union(*(step.request.texts for step in self._steps))
-        if wrong := min(files & texts, default=None):
+        if name := min(files & texts, default=None):
             pointer = "/requests" if impl.request is None else "/request"
-            raise TemplateError(f"`${{{wrong}}}` is a file, so it can't be part of a text", pointer)
+            raise TemplateError(f"`${{{name}}}` is a file, so it can't be part of a text", pointer)
         self._files = sorted(files)
         self._max_request_bytes = limits.max_request_bytes
 
@@ -220,11 +227,11 @@ class HttpTool:
 
     def preview(self, args: Mapping[str, Any]) -> list[PreviewRequest]:
         """Return the requests that a call would send. Raise BadArguments or ToolFailure for an invalid value."""
-        context, found = self._context(), list[PreviewRequest]()
+        context, requests = self._context(), list[PreviewRequest]()
         for step in self._steps:
             with _named(step.name, ()) if step.name else nullcontext():
-                found.append(previewed(step.request, args, context, step.name, step.when))
-        return found
+                requests.append(previewed(step.request, args, context, step.name, step.when))
+        return requests
 
     @property
     def authenticators(self) -> list[Authenticator]:
@@ -235,14 +242,20 @@ class HttpTool:
         try:
             try:
                 return await self._call(args, context)
-            except UnmetNeedError:  # a person may have allowed or set it a moment ago
-                newer = await context.look_again()
+            except UnmetNeedError:  # the host or secret may have been added a moment ago
+                newer = None if context.look_again is None else await context.look_again()
                 if newer is None:
                     raise
                 context = newer
                 return await self._call(args, context)
         except ToolFailure as failure:
-            _complete(failure, context.needs(self) if failure.needs else ())
+            # Add all other needs of the tool, and the origins of a secret to its command.
+            needs = context.needs(self) if failure.needs else ()
+            for need in failure.needs:
+                known = next((other for other in needs if (other.host, other.secret) == (need.host, need.secret)), need)
+                failure.hints = tuple(hint.replace(need.command, known.command) for hint in failure.hints)
+                needs = needs if known in needs else (*needs, need)
+            failure.needs = tuple(needs)
             raise
 
     async def _call(self, args: dict[str, Any], context: HttpContext) -> Any:
@@ -253,7 +266,7 @@ class HttpTool:
             context = context._replace(redact=lambda value: environment.redact(value, args))
         shows: list[ShowResponse] = []
         if (on_response := self._on_response) is not None:
-            context = context._replace(on_response=shows.append, store_result=_not_stored)
+            context = context._replace(on_response=shows.append, store_result=lambda _: _NotStored())
         try:
             loaded = args
             if self._files:
@@ -282,10 +295,10 @@ class HttpTool:
         seconds = self._total
         if call is not None:  # steps end a moment before the call's deadline, so that there is time to report them
             left = call.left()
-            seconds = min(seconds, left - min(TELLING, left / 10))
+            seconds = min(seconds, left - min(REPORT_SECONDS, left / 10))
         until = monotonic() + seconds
         mask = CredentialMask()
-        within = context._replace(redact=lambda value: mask(context.redact(value)))
+        masking = context._replace(redact=lambda value: mask(context.redact(value)))
         values: dict[str, Any] = {}
         done: list[str] = []
         result: Any = None
@@ -296,12 +309,13 @@ class HttpTool:
                     if step.condition is not None and not await step.condition.holds(args, values):
                         values[step.name] = None
                         continue
-                    given = values_for(step.request.step_values, values)
-                    mask.add(step.request.credentials, given)
-                    tell = call.progress if call is not None and is_last else None
+                    step_values = values_for(step.request.step_values, values)
+                    mask.add(step.request.credentials, step_values)
+                    on_event = call.progress if call is not None and is_last else None
                     seconds = max(until - monotonic(), 0.001)
                     clean = None if is_last else context.redact
-                    result = await step.request.send({**loaded, **given}, secret, within, tell, seconds, clean)
+                    arguments = {**loaded, **step_values}
+                    result = await step.request.send(arguments, secret, masking, on_event, seconds, clean)
                 if not is_last:  # don't pass on a secret that a server echoed
                     values[step.name] = result = await asyncio.to_thread(context.redact, result)
                 done.append(step.name)
@@ -315,8 +329,8 @@ class HttpTool:
         for step in self._steps:
             if step.condition is None:
                 with _named(step.name, ()):
-                    stand_ins = {one.name: f"{STAND_IN}-{at}" for at, one in enumerate(step.request.step_values)}
-                    request, _ = step.request.prepared({**args, **stand_ins}, secret, context)
+                    unknown = {value.name: f"value-{at}" for at, value in enumerate(step.request.step_values)}
+                    request, _ = step.request.prepared({**args, **unknown}, secret, context)
                     context.hosts.check(request.url)
 
 
@@ -324,10 +338,6 @@ class _NotStored(NamedTuple):
     """A placeholder for a stored result in a trial."""
 
     handle: str = "not-stored"
-
-
-def _not_stored(_: str) -> _NotStored:
-    return _NotStored()
 
 
 def tool_to_inspect(
@@ -341,15 +351,6 @@ def _never_called() -> HttpContext:
     raise AssertionError("this tool is for inspection only and can't be called")
 
 
-def _complete(failure: ToolFailure, needs: Sequence[Need]) -> None:
-    """Add all other needs of the tool to a failure, and the origins of a secret to its command."""
-    for need in failure.needs:
-        known = next((one for one in needs if (one.host, one.secret) == (need.host, need.secret)), need)
-        failure.hints = tuple(hint.replace(need.command, known.command) for hint in failure.hints)
-        needs = needs if known in needs else (*needs, need)
-    failure.needs = tuple(needs)
-
-
 @contextmanager
 def _named(name: str, done: "list[str] | tuple[str, ...]") -> Iterator[None]:
     """Name this step and the steps done in failures, which end the call.
@@ -359,27 +360,14 @@ def _named(name: str, done: "list[str] | tuple[str, ...]") -> Iterator[None]:
     try:
         yield
     except ToolFailure as failure:
-        before = f"done: {', '.join(f'`{one}`' for one in done)}" if done else "no step was done before it"
+        before = f"done: {', '.join(f'`{step}`' for step in done)}" if done else "no step was done before it"
         message = f"step `{name}` failed: {failure}; {before}"
         if isinstance(failure, BadArguments) and not done:
-            wrong = BadArguments(message, failure.reason, failure.hints)
-            wrong.argument = failure.argument
-            raise wrong from None
+            error = BadArguments(message, failure.reason, failure.hints)
+            error.argument = failure.argument
+            raise error from None
         if isinstance(failure, UnmetNeedError) and not done:
             unmet = UnmetNeedError(message, failure.hints, failure.needs)
             unmet.reason = failure.reason
             raise unmet from None
         raise with_message(failure, message) from None
-
-
-def _made_steps(
-    impl: HttpImpl, arg_schema: Mapping[str, Any], limits: ToolLimits, bundle: str | None
-) -> tuple[_Step, ...]:
-    made: list[_Step] = []
-    for number, (step, names) in enumerate(zip(impl.steps, step_names(impl.steps, arg_schema), strict=True)):
-        try:
-            condition = StepCondition(step.when, arg_schema, names) if step.when else None
-            made.append(_Step(step.name, ToolRequest(step, arg_schema, limits, names, bundle), condition, step.when))
-        except TemplateError as error:
-            raise TemplateError(str(error), f"/requests/{number}{error.pointer}") from None
-    return tuple(made)

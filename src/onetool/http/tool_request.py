@@ -41,7 +41,7 @@ from onetool.http.errors import (
     with_message,
 )
 from onetool.http.placeholders import KnownNames, Lookup, StepNames
-from onetool.http.response import ResponseReader, Tell, retry_after
+from onetool.http.response import OnProgress, ResponseReader, retry_after
 from onetool.http.template import RequestTemplate
 from onetool.http.upstream import shown_response
 from onetool.http.url import parse_url
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from onetool.http.definition import Auth
     from onetool.http.url import HttpRequest, Url
 
-SLOW = "timeoutMs in the tool's httpImpl.request sets how long each try may take"
+TIMEOUT_HINT = "timeoutMs in the tool's httpImpl.request sets how long each try may take"
 ACCEPTS = {"json": "application/json, */*;q=0.5", "sse": "text/event-stream"}
 
 
@@ -75,6 +75,7 @@ class ToolRequest:
             accept = ACCEPTS.get(response.encoding or "json", "*/*")
             request = replace(request, headers={**request.headers, "Accept": accept})
         self.template = RequestTemplate(request, arg_schema, steps, limits.max_request_bytes)
+        self.fixed_url = self.template.fixed_url
         self.auth = _authenticator(request.auth, KnownNames(arg_schema, steps), arg_schema, self.fixed_url, bundle)
         self._reader = ResponseReader(response, time.time)
         self._streams = response.encoding == "sse"
@@ -90,11 +91,6 @@ class ToolRequest:
             self.secrets |= self.auth.secrets
             self.step_values |= self.auth.step_values
             self.credentials |= self.auth.step_values
-
-    @property
-    def fixed_url(self) -> "Url | None":
-        """The URL of every request up to the host; None if the host depends on the call."""
-        return self.template.fixed_url
 
     @property
     def destinations(self) -> Iterator[Destination]:
@@ -121,29 +117,31 @@ class ToolRequest:
         args: Mapping[str, Any],
         secret: Lookup,
         context: HttpContext,
-        tell: Tell | None,
-        most_seconds: float | None = None,
+        on_event: OnProgress | None,
+        max_seconds: float | None = None,
         clean: Redact | None = None,
     ) -> Any:
-        """Return the value. `tell` receives events as they arrive; `clean` masks data if `context.redact` masks too
+        """Return the value. `on_event` receives events as they arrive; `clean` masks data if `context.redact` masks too
         much.
         """
         outgoing, signer = self.prepared(args, secret, context)
         place = outgoing.url.authority
-        seconds = self._seconds if most_seconds is None else min(self._seconds, most_seconds)
+        seconds = self._seconds if max_seconds is None else min(self._seconds, max_seconds)
         try:
             began = monotonic()
             answer = await self._send(outgoing, signer, context, seconds)
-            took = monotonic() - began
+            elapsed = monotonic() - began
             size = {} if self._streams else {"size": len(answer.body)}
-            note_call(UPSTREAM, {"status": answer.status, "duration_ms": round(took * 1000, 1), **size})
+            note_call(UPSTREAM, {"status": answer.status, "duration_ms": round(elapsed * 1000, 1), **size})
             if context.on_response is not None:
-                context.on_response(partial(shown_response, outgoing, answer, took, context.redact, self._name))
+                context.on_response(partial(shown_response, outgoing, answer, elapsed, context.redact, self._name))
             if self._streams:
-                return await self._reader.events(answer, place, tell, context.redact)
+                return await self._reader.events(answer, place, on_event, context.redact)
             return await self._reader.value(answer, place, context.store_result, context.redact, clean)
         except WireError as failure:
-            raise failure if failure.reason != "timeout" else with_message(failure, str(failure), SLOW) from None
+            if failure.reason != "timeout":
+                raise
+            raise with_message(failure, str(failure), TIMEOUT_HINT) from None
 
     async def _send(
         self, request: "HttpRequest", signer: Signer | None, context: HttpContext, seconds: float
@@ -210,22 +208,22 @@ class ToolRequest:
                     raise
                 raise RequestRefusedError(str(unmet), unmet.hints, unmet.needs) from None
             try:
-                there = next_request(request, answer) if self._follow else None
+                redirected = next_request(request, answer) if self._follow else None
             except ToolFailure:
                 _close(answer)
                 raise
-            if there is None:
+            if redirected is None:
                 return answer
             _close(answer)
             hops += 1
             if hops > MAX_HOPS:
                 raise ToolFailure(f"{request.url.authority} redirects more than {MAX_HOPS} times", "upstream_error")
-            if there.url.origin != request.url.origin:
+            if redirected.url.origin != request.url.origin:
                 host = urlsplit(urljoin(request.url.text, answer.headers["location"].strip())).netloc
                 if context.redact(host) != host:  # name servers would see it
                     raise RequestRefusedError(f"{request.url.authority} redirects to a host with a secret in its name")
                 signer = None
-            request = there
+            request = redirected
 
     def _describe(self, span: "Span", request: "HttpRequest", resent: int) -> None:
         span.attributes["http.request.method"] = request.method
@@ -243,9 +241,6 @@ class ToolRequest:
                 f"the request has {size:,} bytes, and the tool may send {limit:,} (limits.maxRequestBytes)",
                 "limits.maxRequestBytes",
             )
-
-
-TOO_MANY = 429
 
 
 class Retries:
@@ -270,7 +265,7 @@ class Retries:
         if isinstance(outcome, WireError):
             if not outcome.again:
                 return None
-        elif outcome.status != TOO_MANY and outcome.status < 500:
+        elif outcome.status != 429 and outcome.status < 500:
             return None
         else:
             asked = retry_after(outcome, self._now()) or 0.0
@@ -283,7 +278,7 @@ class Retries:
 MAX_HOPS = 5
 REDIRECTS = frozenset((301, 302, 303, 307, 308))
 HARMLESS = frozenset(("accept", "accept-language", "user-agent"))  # headers that any origin may see
-OF_BODY = frozenset(("content-type", "content-encoding", "content-language"))
+BODY_HEADERS = frozenset(("content-type", "content-encoding", "content-language"))
 
 
 def next_request(request: "HttpRequest", answer: HttpResponse) -> "HttpRequest | None":
@@ -291,22 +286,22 @@ def next_request(request: "HttpRequest", answer: HttpResponse) -> "HttpRequest |
     location = answer.headers.get("location", "").strip()
     if answer.status not in REDIRECTS or not location:
         return None
-    here = request.url
+    url = request.url
     try:
-        there = parse_url(urljoin(here.text, location))
+        target = parse_url(urljoin(url.text, location))
     except (RequestRefusedError, ValueError) as error:
-        raise RequestRefusedError(f"{here.authority} redirects to something that can't be called: {error}") from None
+        raise RequestRefusedError(f"{url.authority} redirects to something that can't be called: {error}") from None
     method, body, headers = request.method, request.body, request.headers
     if (answer.status == 303 and method != "HEAD") or (answer.status in (301, 302) and method == "POST"):
         method, body = "GET", b""
-        headers = [header for header in headers if header[0].lower() not in OF_BODY]
-    if there.origin != here.origin:
+        headers = [header for header in headers if header[0].lower() not in BODY_HEADERS]
+    if target.origin != url.origin:
         if body or method not in ("GET", "HEAD", "OPTIONS"):
             raise RequestRefusedError(
-                f"{here.authority} redirects a {method} to {there.authority}: it is not sent to another origin"
+                f"{url.authority} redirects a {method} to {target.authority}: it is not sent to another origin"
             )
         headers = [header for header in headers if header[0].lower() in HARMLESS]
-    return request._replace(method=method, url=there, headers=headers, body=body)
+    return request._replace(method=method, url=target, headers=headers, body=body)
 
 
 def _close(outcome: HttpResponse | WireError) -> None:

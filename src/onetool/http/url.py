@@ -50,8 +50,8 @@ class Url(NamedTuple):
 
     @property
     def is_unseen(self) -> bool:
-        """Whether nobody on the network can read the request: it is encrypted, or stays on this machine."""
-        return self.scheme == "https" or self.host in ("127.0.0.1", "localhost", "::1")
+        """Whether the network can't read the request: it is encrypted, or stays on this machine."""
+        return self.scheme == "https" or self.host in LOOPBACK
 
     @property
     def text(self) -> str:
@@ -134,7 +134,15 @@ def describe(character: str) -> str:
 
 
 def _label(text: str) -> str:
-    label = text.lower() if text.isascii() else _a_label(text)
+    """Return a part of a host name in the form used by DNS."""
+    label = text.lower()
+    if not text.isascii():
+        # IDNA 2008 without mappings except lower case. Characters that stand for others (full-width letters, ligatures,
+        # ideographic dots) or for nothing (soft hyphens, joiners) are refused: users don't type these by accident.
+        is_plain = all(char == "-" or category(char)[0] in "LM" or category(char) == "Nd" for char in label)
+        if not is_plain or normalize("NFKC", label) != label or label[2:4] == "--" or category(label[0])[0] == "M":
+            raise RequestRefusedError(f"part of the host stands for other characters or can't be read: {text[:100]!a}")
+        label = "xn--" + label.encode("punycode").decode("ascii")
     if not label:
         raise RequestRefusedError("the URL has no host, or two dots follow each other in it")
     if len(label) > MAX_LABEL or not _LABEL.fullmatch(label):
@@ -142,19 +150,6 @@ def _label(text: str) -> str:
             f"{text[:100]!r} can't be part of a host: up to {MAX_LABEL} letters, digits and dashes can"
         )
     return label
-
-
-def _a_label(text: str) -> str:
-    """Return a non-ASCII label in the form used by DNS.
-
-    Applies IDNA 2008 without mappings except lower case: characters that stand for others (full-width letters,
-    ligatures, ideographic dots) or for nothing (soft hyphens, joiners) are refused. Nobody types these by accident.
-    """
-    label = text.lower()
-    letters = all(one == "-" or category(one)[0] in "LM" or category(one) == "Nd" for one in label)
-    if not letters or normalize("NFKC", label) != label or label[2:4] == "--" or category(label[0])[0] == "M":
-        raise RequestRefusedError(f"part of the host stands for other characters or can't be read: {text[:100]!a}")
-    return "xn--" + label.encode("punycode").decode("ascii")
 
 
 # Requests

@@ -77,7 +77,7 @@ class StoredToken(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def digest(self) -> bytes:
-        return bytes.fromhex(self.hash.removeprefix(HASH))
+        return _digest_of(self.hash)
 
     @property
     def principal(self) -> Principal:
@@ -151,7 +151,9 @@ class TokenView(NamedTuple):
 
 
 class TokenMemory:
-    """What a running process has seen of the tokens. It stays in force if the document is deleted or an old copy."""
+    """The state of the tokens that a process has seen. It stays valid if the document is deleted or replaced by an old
+    copy.
+    """
 
     def __init__(self) -> None:
         self.has_guarded = self.has_read = False
@@ -424,12 +426,12 @@ def token_hash(text: str) -> str:
 def possible_tokens(text: str) -> set[str]:
     """Return the parts of a text that may be tokens, including parts that are encoded."""
     texts = {text, unquote(text)}
-    for run in {run for one in texts for run in _ENCODED.findall(one)}:
+    for run in {run for decoded in texts for run in _ENCODED.findall(decoded)}:
         for part in (run[start:] for start in range(4)):  # other text may precede it
             texts.add(urlsafe_b64decode(part[: len(part) - (len(part) % 4 == 1)] + "==").decode("latin-1"))
             with suppress(ValueError):
                 texts.add(bytes.fromhex(part).decode("latin-1"))
-    parts = (part for one in texts for part in (*one.split(), *_NOT_IN_TOKENS.split(one), *_OWN.findall(one)))
+    parts = (part for text in texts for part in (*text.split(), *_NOT_IN_TOKENS.split(text), *_OWN.findall(text)))
     return texts | {part for part in parts if len(part) >= UNMISTAKABLE}
 
 
@@ -442,7 +444,7 @@ def _digest_of(hash: str) -> bytes:
 
 def _known(stamp: Version, state: _TokenState) -> TokenView:
     tokens = {token.digest: token for token in state.tokens}
-    return TokenView(stamp, state, None, tokens, {_digest_of(hash): one for hash, one in state.revoked.items()})
+    return TokenView(stamp, state, None, tokens, {_digest_of(hash): record for hash, record in state.revoked.items()})
 
 
 def _refused(stamp: Version, problem: str, is_away: bool = False) -> TokenView:

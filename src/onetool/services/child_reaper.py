@@ -35,7 +35,7 @@ for process in $known; do
 done
 """
 PROC = "/proc"
-STARTED = 19  # index of the start time among the words after the name in /proc/PID/stat
+START_TIME = 19  # index of the start time among the words after the name in /proc/PID/stat
 UNKNOWN = "?"  # start time: the shell asks `ps`
 
 
@@ -53,11 +53,11 @@ class ChildReaper:
             return
         # Without a shell, children are just not registered.
         with self._lock, suppress(OSError, AttributeError):
-            start = None if pid in self._known else _start_of(pid)
+            start = None if pid in self._known else _start_time_of(pid)
             if start is None:
                 return
             if self._pipe is None:
-                self._pipe, shell = _started()
+                self._pipe, shell = _start_shell()
                 self._end = finalize(self, _end, self._pipe, shell)
                 self._end.atexit = False  # the shell ends by itself at exit, without a wait
             os.write(self._pipe, f"{pid} {start}\n".encode())
@@ -76,17 +76,17 @@ class ChildReaper:
             self._known.clear()
 
 
-def _start_of(pid: int) -> str | None:
+def _start_time_of(pid: int) -> str | None:
     """Return the start time of a process, in a unit of the system. None if the process has ended."""
     if not Path(PROC, "self").exists():
         return UNKNOWN
     try:
-        return Path(PROC, str(pid), "stat").read_text().rpartition(")")[2].split()[STARTED]
+        return Path(PROC, str(pid), "stat").read_text().rpartition(")")[2].split()[START_TIME]
     except FileNotFoundError:
         return None
 
 
-def _started() -> tuple[int, int]:
+def _start_shell() -> tuple[int, int]:
     """Start the shell, in its own process group to protect it from Ctrl-C. Return our end of the pipe, and its pid."""
     theirs, ours = os.pipe()
     try:

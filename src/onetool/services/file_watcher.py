@@ -24,7 +24,7 @@ PAUSE_FACTOR = 20  # times the duration of a poll: polling takes at most a twent
 LAST_WAIT = 2.0  # seconds that closing waits for a running callback
 
 # Errors that don't mean that a file is missing: a poll with one of these is discarded.
-_NO_LOOK = {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EIO, errno.ESTALE, errno.ETIMEDOUT}
+_TEMPORARY_ERRORS = {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EIO, errno.ESTALE, errno.ETIMEDOUT}
 
 FileStamp = tuple[int, int, int, int]
 FolderSnapshot = dict[Path, dict[str, FileStamp]]  # watched path -> file -> stamp
@@ -72,29 +72,26 @@ class FileWatcher:
             quiet, before = seen == before, seen
             if not self._has_changed(seen):
                 changing = 0
-            elif quiet or changing >= MAX_UNSETTLED:
-                changing = 0
-                self._notify(seen)
-            else:
+            elif not quiet and changing < MAX_UNSETTLED:
                 changing += 1
+            elif not self._closed.is_set():
+                changing = 0
+                self._reported = seen  # changes during the callback are reported next time
+                try:
+                    self._on_change()
+                except Exception as error:  # later changes must still be reported
+                    more = log.isEnabledFor(logging.DEBUG)
+                    log.error(
+                        "the callback for changed files failed: %s: %s", type(error).__name__, error, exc_info=more
+                    )
+                after = self._poll()
+                if after is not None:
+                    self._has_changed(after)
 
     def _has_changed(self, seen: FolderSnapshot) -> bool:
         """Return whether a known path differs from its last reported state. Add new paths to the known ones."""
         self._reported = {path: self._reported.get(path, files) for path, files in seen.items()}
         return self._reported != seen
-
-    def _notify(self, seen: FolderSnapshot) -> None:
-        if self._closed.is_set():
-            return
-        self._reported = seen  # changes during the callback are reported next time
-        try:
-            self._on_change()
-        except Exception as error:  # later changes must still be reported
-            more = log.isEnabledFor(logging.DEBUG)
-            log.error("the callback for changed files failed: %s: %s", type(error).__name__, error, exc_info=more)
-        after = self._poll()
-        if after is not None:
-            self._has_changed(after)
 
     def _poll(self) -> FolderSnapshot | None:
         """Return a snapshot of all files; None if it can't be taken."""
@@ -142,7 +139,7 @@ class _Poll:
         try:
             status = os.stat(path)
         except OSError as error:
-            _raise_unless_fact(error)
+            _raise_unless_missing(error)
             return files
         if stat.S_ISDIR(status.st_mode):
             self._add_folder(files, str(path), status, MAX_DEPTH)
@@ -168,9 +165,9 @@ class _Poll:
                             self._left -= 1
                             files[entry.path] = _stamp(entry.stat())
                     except OSError as error:
-                        _raise_unless_fact(error)
+                        _raise_unless_missing(error)
         except OSError as error:
-            _raise_unless_fact(error)
+            _raise_unless_missing(error)
 
 
 def _older(snapshot: FolderSnapshot, since: float | None) -> FolderSnapshot:
@@ -188,7 +185,7 @@ def _stamp(status: os.stat_result) -> FileStamp:
     return status.st_mtime_ns, status.st_size, status.st_ino, status.st_mode
 
 
-def _raise_unless_fact(error: OSError) -> None:
+def _raise_unless_missing(error: OSError) -> None:
     """Raise the error unless it means that the file is missing or not accessible."""
-    if error.errno in _NO_LOOK:
+    if error.errno in _TEMPORARY_ERRORS:
         raise error

@@ -102,18 +102,14 @@ class PlainFormatter(logging.Formatter):
         worker = f"worker {number}: " if (number := getattr(record, "worker", None)) else ""
         text = f"{record.levelname.lower()}: {worker}{record.getMessage()}"
         if hasattr(record, "span"):
-            text += f" {_outcome(vars(record))}"
+            fields = vars(record)
+            outcome = "ok" if fields.get("ok", True) else f"failed: {fields.get('error') or fields.get('code')}"
+            duration = f"{fields['duration_ms']:.1f} ms" if "duration_ms" in fields else ""
+            args = (f"{name}={value!r:.60}" for name, value in fields.get("call_args", {}).items())
+            text = " ".join(filter(None, (text, outcome, duration, *args)))
         if hint := getattr(record, "hint", None):
             text += f"\n  hint: {hint}"
         return f"{text}\n{self.formatException(record.exc_info)}" if record.exc_info else text
-
-
-def _outcome(fields: dict[str, Any]) -> str:
-    """Describe how a span ended."""
-    took = f"{fields['duration_ms']:.1f} ms" if "duration_ms" in fields else ""
-    why = "" if fields.get("ok", True) else f"failed: {fields.get('error') or fields.get('code')}"
-    args = " ".join(f"{name}={value!r:.60}" for name, value in fields.get("call_args", {}).items())
-    return " ".join(part for part in (why or "ok", took, args) if part)
 
 
 # A log that never blocks

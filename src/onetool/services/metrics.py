@@ -7,6 +7,7 @@ Labels are bounded: the first MAX_TOOLS tools called have their own series, and 
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from itertools import accumulate
 from threading import Lock
 from typing import Any, NamedTuple
 
@@ -49,16 +50,15 @@ class Histogram:
         self._sums[labels] += seconds  # pyright: ignore[reportArgumentType] - a sum of floats
 
     def family(self, name: str, help: str) -> Family:
-        return Family(name, "histogram", help, [*self._samples()])
-
-    def _samples(self) -> Iterable[Sample]:
+        samples: list[Sample] = []
         for labels, counts in self._counts.items():
-            total = 0
-            for limit, count in zip((*map(str, BUCKETS), "+Inf"), counts, strict=True):
-                total += count
-                yield Sample(total, (*labels, ("le", limit)), "_bucket")
-            yield Sample(self._sums[labels], labels, "_sum")
-            yield Sample(total, labels, "_count")
+            totals = [*accumulate(counts)]
+            limits = (*map(str, BUCKETS), "+Inf")
+            samples += (
+                Sample(total, (*labels, ("le", limit)), "_bucket") for limit, total in zip(limits, totals, strict=True)
+            )
+            samples += (Sample(self._sums[labels], labels, "_sum"), Sample(totals[-1], labels, "_count"))
+        return Family(name, "histogram", help, samples)
 
 
 class ToolLabels:
@@ -146,6 +146,7 @@ def gauge(name: str, help: str, values: Mapping[str, float] | float, label: str 
 # The text format of Prometheus
 
 CONTENT_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
+_ESCAPES = str.maketrans({"\\": "\\\\", "\n": "\\n", '"': '\\"'})
 
 
 def exposition(processes: Mapping[str, Iterable[Family]]) -> bytes:
@@ -160,10 +161,6 @@ def exposition(processes: Mapping[str, Iterable[Family]]) -> bytes:
     for name, kind, help, samples in merged.values():
         text += (f"# HELP {name} {help}", f"# TYPE {name} {kind}")
         for value, labels, suffix in samples:
-            shown = ",".join(f'{key}="{_escaped(label)}"' for key, label in labels)
-            text.append(f"{name}{suffix}{{{shown}}} {value!r}" if shown else f"{name}{suffix} {value!r}")
+            pairs = ",".join(f'{key}="{label.translate(_ESCAPES)}"' for key, label in labels)
+            text.append(f"{name}{suffix}{{{pairs}}} {value!r}" if pairs else f"{name}{suffix} {value!r}")
     return "\n".join((*text, "")).encode(errors="replace")  # a name may have half of a surrogate pair
-
-
-def _escaped(text: str) -> str:
-    return text.replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"')

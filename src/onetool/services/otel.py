@@ -26,6 +26,7 @@ from opentelemetry.trace import SpanKind, Status, StatusCode
 
 from onetool._version import __version__
 from onetool.core.context import CallEvent, RequestEvent, RunEvent
+from onetool.core.text import replace_surrogates
 from onetool.core.trace import Span
 from onetool.services.event_queue import Recorder
 from onetool.services.metrics import BUCKETS, METHODS, OTHER, ToolLabels, outcome_of
@@ -46,7 +47,7 @@ MAX_TEXT = 256  # characters of a name or an attribute
 Attributes = dict[str, str | int]
 
 
-class _GivenIds(IdGenerator):
+class _EventIds(IdGenerator):
     """A generator that returns the ids of the event, since other systems have already received them."""
 
     def __init__(self) -> None:
@@ -67,7 +68,7 @@ class OtelExporter:
         more = {} if replica is None else {"service.instance.id": replica}
         resource = Resource.create({"service.name": service, "service.version": __version__, **more})
         where, headers = endpoint.rstrip("/"), {name: str(value) for name, value in headers.items()}
-        self._ids, self._tools = _GivenIds(), ToolLabels()
+        self._ids, self._tools = _EventIds(), ToolLabels()
         self._traces = TracerProvider(
             ParentBased(ALWAYS_ON),  # traces that the client doesn't record are not sent
             resource,
@@ -89,12 +90,23 @@ class OtelExporter:
 
     def observe(self, event: Any) -> None:
         if isinstance(event, CallEvent):
-            if not event.is_wrapper:
-                self._observe_call(event)
+            if event.is_wrapper:
+                return
+            name, outcome = event.tool if event.spec is not None else OTHER, _outcome(event)
+            label = replace_surrogates(self._tools.label(event))
+            self._calls.record(event.duration_ms / 1000, {"gen_ai.tool.name": label, **outcome})
+            attributes: Attributes = {
+                "gen_ai.operation.name": "execute_tool",
+                "gen_ai.tool.name": name,
+                "gen_ai.tool.type": "function",
+                "onetool.source": event.source.partition(":")[0],
+                **outcome,
+            }
+            self._span(f"execute_tool {name}", event, SpanKind.INTERNAL, attributes, event.duration_ms / 1000)
         elif isinstance(event, RunEvent):
             outcome = _outcome(event)
             self._runs.record(event.duration_ms / 1000, outcome)
-            attributes: Attributes = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "run", **outcome}
+            attributes = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "run", **outcome}
             attributes["onetool.run.calls"] = event.calls
             self._span("execute_tool run", event, SpanKind.INTERNAL, attributes, event.duration_ms / 1000)
         elif isinstance(event, RequestEvent):
@@ -102,20 +114,6 @@ class OtelExporter:
         elif isinstance(event, Span):
             kind = SpanKind.CLIENT if event.is_client else SpanKind.INTERNAL
             self._span(event.name, event, kind, event.attributes, event.seconds)
-
-    def _observe_call(self, event: CallEvent) -> None:
-        name, outcome = event.tool if event.spec is not None else OTHER, _outcome(event)
-        self._calls.record(
-            event.duration_ms / 1000, {"gen_ai.tool.name": _sendable(self._tools.label(event)), **outcome}
-        )
-        attributes: Attributes = {
-            "gen_ai.operation.name": "execute_tool",
-            "gen_ai.tool.name": name,
-            "gen_ai.tool.type": "function",
-            "onetool.source": event.source.partition(":")[0],
-            **outcome,
-        }
-        self._span(f"execute_tool {name}", event, SpanKind.INTERNAL, attributes, event.duration_ms / 1000)
 
     def _observe_request(self, event: RequestEvent) -> None:
         method = event.method if event.method in METHODS else "_OTHER"
@@ -151,9 +149,12 @@ class OtelExporter:
                 flags = api.TraceFlags(int(trace.flags, 16))
                 found = api.SpanContext(int(trace.trace_id, 16), int(parent, 16), is_request, flags)
                 context = api.set_span_in_context(api.NonRecordingSpan(found), context)
-        attributes = {key: _sendable(value) if isinstance(value, str) else value for key, value in attributes.items()}
+        # Servers can put lone surrogates into names, which would make the whole batch fail.
+        attributes = {
+            key: replace_surrogates(value) if isinstance(value, str) else value for key, value in attributes.items()
+        }
         start = end - int(seconds * NANO)
-        span = self._tracer.start_span(_sendable(name)[:MAX_TEXT], context, kind, attributes, start_time=start)
+        span = self._tracer.start_span(replace_surrogates(name)[:MAX_TEXT], context, kind, attributes, start_time=start)
         if "error.type" in attributes:
             span.set_status(Status(StatusCode.ERROR))
         span.end(end)
@@ -164,11 +165,6 @@ class OtelExporter:
             self._traces.shutdown()
         with suppress(Exception):
             self._meters.shutdown(TIMEOUT_S * 1000)
-
-
-def _sendable(text: str) -> str:
-    """Replace lone surrogates, which servers can put into names: they would make the whole batch fail."""
-    return text.encode("utf-8", "replace").decode()
 
 
 def _outcome(event: CallEvent | RunEvent) -> Attributes:

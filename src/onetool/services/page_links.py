@@ -67,7 +67,7 @@ class PageLinks:
 
     def servers(self) -> dict[str, str]:
         """Return the ids of the running servers, by URL."""
-        return {one.url: one.id for one in self._read().servers.values()}
+        return {server.url: server.id for server in self._read().servers.values()}
 
     def make(self, server: str) -> str:
         """Store a new link to a server, and return its key."""
@@ -108,8 +108,8 @@ class PageLinks:
             if (body := self._documents.read(DOCUMENT)) is not None:
                 state = msgspec.json.decode(body, type=PageLinkState)
         return PageLinkState(
-            {process: one for process, one in state.servers.items() if self._lock_of(process).find_holder()},
-            {hash: one for hash, one in state.links.items() if 0 < one.expires - now <= LIFETIME_S},
+            {process: server for process, server in state.servers.items() if self._lock_of(process).find_holder()},
+            {hash: link for hash, link in state.links.items() if 0 < link.expires - now <= LIFETIME_S},
         )
 
     def _change(self, change: Callable[[PageLinkState], T]) -> T:

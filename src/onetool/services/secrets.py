@@ -25,7 +25,7 @@ MAX_NUMBER = 10**100  # larger ones aren't secrets, and Python limits the digits
 MAX_LENGTH = 16 * 1024  # characters of a value added at run time …
 MAX_RECENT = 300  # … the number of these values …
 MAX_CHARACTERS = 512 * 1024  # … and their total length: each makes masking slower
-ODD = (TypeError, ValueError, OverflowError, RecursionError)  # raised for data that is not JSON
+NOT_JSON = (TypeError, ValueError, OverflowError, RecursionError)  # raised for data that is not JSON
 
 
 _PERCENT = lazy_pattern("%[0-9A-F]{2}")
@@ -122,7 +122,15 @@ class _Known:
                     spans += (found.span() for found in re.finditer(re.escape(form), text))
         if short is not None:
             spans += (found.span() for found in short.finditer(text) if found[0] not in spared)
-        return _covered(text, spans) if spans else text
+        if not spans:
+            return text
+        parts: list[str] = []
+        end = 0  # of the text handled so far
+        for start, stop in sorted(spans):  # overlapping spans get one mask, so that no part of a secret remains
+            if start >= end:
+                parts += (text[end:start], MASK)
+            end = max(end, stop)
+        return "".join((*parts, text[end:]))
 
     def forms_in(self, text: str) -> set[str]:
         """Return all forms of every value that occurs in the text in any form."""
@@ -255,7 +263,7 @@ class Secrets:
             return known.occurs_in(value)
         try:
             text = msgspec.json.encode(value).decode()
-        except ODD:  # mask it anyway, as far as possible
+        except NOT_JSON:  # mask it anyway, as far as possible
             return True
         # JSON escapes text a second time if it was escaped before.
         return known.occurs_in(text) or ("\\\\" in text and known.occurs_in(text.replace("\\\\", "\\")))
@@ -265,18 +273,6 @@ class Secrets:
 
     def __repr__(self) -> str:
         return f"Secrets({', '.join(self.names())})"
-
-
-def _covered(text: str, spans: list[tuple[int, int]]) -> str:
-    """Mask each span of the text. Overlapping spans get one mask, so that no part of a secret remains."""
-    spans.sort()
-    parts: list[str] = []
-    end = 0  # of the text handled so far
-    for start, stop in spans:
-        if start >= end:
-            parts += (text[end:start], MASK)
-        end = max(end, stop)
-    return "".join((*parts, text[end:]))
 
 
 def _masked(value: Any, known: _Known, spared: Collection[str]) -> Any:
@@ -350,8 +346,8 @@ def _pattern_of(values: tuple[str, ...]) -> re.Pattern[str] | None:
     forms = {form for value in values if MIN_LENGTH <= len(value) < UNMISTAKABLE for form in _written(value)}
     if not forms:
         return None
-    any_of_them = "|".join(map(re.escape, _longest_first(forms)))
-    return re.compile(rf"(?<![A-Za-z0-9])(?:{any_of_them})(?![A-Za-z0-9])")
+    alternatives = "|".join(map(re.escape, _longest_first(forms)))
+    return re.compile(rf"(?<![A-Za-z0-9])(?:{alternatives})(?![A-Za-z0-9])")
 
 
 def _longest_first(forms: Iterable[str]) -> tuple[str, ...]:
@@ -362,7 +358,7 @@ def _forms(value: str) -> set[str]:
     """Return the forms of a value in text: in JSON, a URL or HTML, or encoded as Base64 or hexadecimal digits."""
     raw = value.encode("utf-8", "surrogatepass")
     in_hex = raw.hex()
-    percents = "".join(f"%{one:02x}" for one in raw)
+    percents = "".join(f"%{byte:02x}" for byte in raw)
     return _written(value) | _in_base64(raw) | {in_hex, in_hex.upper(), percents, percents.upper()}
 
 
@@ -372,14 +368,14 @@ def _written(value: str) -> set[str]:
     from urllib.parse import quote, quote_plus
 
     in_json = {json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1]}
-    in_json |= {json.dumps(one)[1:-1] for one in in_json} | {one.replace("/", "\\/") for one in in_json}
-    in_json |= {one.translate(_IN_HTML) for one in in_json}
+    in_json |= {json.dumps(text)[1:-1] for text in in_json} | {text.replace("/", "\\/") for text in in_json}
+    in_json |= {text.translate(_IN_HTML) for text in in_json}
     in_url = {
         quote(value, safe="", errors="replace"),
         quote(value, errors="replace"),
         quote_plus(value, errors="replace"),
     }
-    in_url |= {_PERCENT.sub(lambda found: found[0].lower(), one) for one in in_url}
+    in_url |= {_PERCENT.sub(lambda found: found[0].lower(), text) for text in in_url}
     in_page = {value.translate(_ESCAPED | quotes) for quotes in _QUOTES}
     return {value} | in_json | in_url | in_page
 
@@ -388,8 +384,8 @@ def _in_base64(raw: bytes) -> set[str]:
     """Return the three Base64 encodings, by the offset of the value, without characters that depend on other bytes."""
     from base64 import b64encode
 
-    found: set[str] = set()
+    forms: set[str] = set()
     for before in range(3):
         first, last = -(-before * 8 // 6), (before + len(raw)) * 8 // 6
-        found.add(b64encode(b"\0" * before + raw).decode()[first:last])
-    return found | {one.replace("+", "-").replace("/", "_") for one in found}
+        forms.add(b64encode(b"\0" * before + raw).decode()[first:last])
+    return forms | {form.replace("+", "-").replace("/", "_") for form in forms}

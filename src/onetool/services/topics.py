@@ -58,7 +58,19 @@ class Topics:
 
     def publish(self, topic: str, message: str) -> str:
         """Append the message to the file of its topic. Return the file's name, or that there is none."""
-        _check(topic, message)
+        if len(topic) > MAX_TOPIC_LENGTH:
+            raise BadArguments(
+                f"The topic has {len(topic):,} characters; at most {MAX_TOPIC_LENGTH} are allowed.",
+                reason="too_large",
+                hints=["a topic is a short name, like notes:today"],
+            )
+        size = len(message.encode(errors="surrogatepass"))
+        if size > MAX_MESSAGE_BYTES:
+            raise BadArguments(
+                f"The message has {size:,} bytes; at most {MAX_MESSAGE_BYTES:,} (64 KB) are allowed.",
+                reason="too_large",
+                hints=["shorten the message, or send it in parts"],
+            )
         file = next((file for pattern, file in self._topics if fnmatchcase(topic, pattern)), None)
         if file is None:
             return NO_MATCH
@@ -138,19 +150,3 @@ def _literal(text: str) -> str | None:
         return None
     mark = "|" if text.endswith("\n") else "|-"
     return "\n".join([mark, *(f"  {line}" if line else "" for line in text.removesuffix("\n").split("\n"))])
-
-
-def _check(topic: str, message: str) -> None:
-    if len(topic) > MAX_TOPIC_LENGTH:
-        raise BadArguments(
-            f"The topic has {len(topic):,} characters; at most {MAX_TOPIC_LENGTH} are allowed.",
-            reason="too_large",
-            hints=["a topic is a short name, like notes:today"],
-        )
-    size = len(message.encode(errors="surrogatepass"))
-    if size > MAX_MESSAGE_BYTES:
-        raise BadArguments(
-            f"The message has {size:,} bytes; at most {MAX_MESSAGE_BYTES:,} (64 KB) are allowed.",
-            reason="too_large",
-            hints=["shorten the message, or send it in parts"],
-        )

@@ -245,10 +245,10 @@ class AuditFilter(msgspec.Struct, frozen=True, kw_only=True):
 
     def test(self) -> Callable[[AuditRecord], bool]:
         """Return a function that tests a line."""
-        since, until = _text(self.since), _text(self.until)
+        since, until = _line_time(self.since), _line_time(self.until)
         who = None if self.who is None else wanted_name(self.who)
 
-        def wanted(record: AuditRecord) -> bool:
+        def matches(record: AuditRecord) -> bool:
             return (
                 (since is None or record.time >= since)
                 and (until is None or record.time < until)
@@ -260,7 +260,7 @@ class AuditFilter(msgspec.Struct, frozen=True, kw_only=True):
                 and (self.request is None or self.request in (record.request, record.own, record.trace))
             )
 
-        return wanted
+        return matches
 
 
 class AuditPosition(NamedTuple):
@@ -308,7 +308,7 @@ def read_moment(text: str, now: float) -> float | None:
     return read_time(text) if span is None else now - span
 
 
-def _text(seconds: float | None) -> str | None:
+def _line_time(seconds: float | None) -> str | None:
     """Return a time in the format of lines, which sorts by time."""
     return None if seconds is None else utc_text_ms(min(max(seconds, 0.0), LAST_SECOND))
 

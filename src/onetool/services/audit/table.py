@@ -130,8 +130,13 @@ class AuditTable:
 
         After an error, callers may pass the same entries again at the start of the list: none is written twice.
         """
-        if self._unconfirmed is not None:
-            entries = entries[self._confirmed(entries, *self._unconfirmed) :]
+        if self._unconfirmed is not None:  # the connection was lost: were these entries appended?
+            number, sent = self._unconfirmed
+            rows = self._read("SELECT line FROM audit WHERE number > %s ORDER BY number LIMIT 1", (number,))
+            self._unconfirmed = None
+            if rows == [(sent[0].line(),)]:
+                pairs = zip(entries, sent, strict=False)
+                entries = entries[sum(1 for _ in takewhile(lambda pair: pair[0] is pair[1], pairs)) :]
         lines = [(entry.at, entry.line()) for entry in entries]
         before = 0
 
@@ -150,14 +155,6 @@ class AuditTable:
             except ChangeUnknownError:
                 self._unconfirmed = before, entries
                 raise
-
-    def _confirmed(self, entries: Sequence[AuditEntry], before: int, sent: Sequence[AuditEntry]) -> int:
-        """Return how many entries were appended before the connection was lost."""
-        found = self._read("SELECT line FROM audit WHERE number > %s ORDER BY number LIMIT 1", (before,))
-        self._unconfirmed = None
-        if found != [(sent[0].line(),)]:
-            return 0
-        return sum(1 for _ in takewhile(lambda pair: pair[0] is pair[1], zip(entries, sent, strict=False)))
 
     def sweep(self, retention_days: int, max_mb: int) -> int:
         """Remove expired lines, then the oldest lines beyond `max_mb`. Return the number of the latter."""

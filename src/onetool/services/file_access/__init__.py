@@ -111,6 +111,7 @@ class Root:
         return file
 
     def open_folder(self, parts: Parts, flags: int = ENTER) -> OpenFolder:
+        parts = parts or [b"."]
         self._refuse_hidden(self.text(parts), self.path)
         with self._top(parts) as top:
             if HAS_DIR_FD:
@@ -162,14 +163,6 @@ class Root:
         if any(name != "." and name.startswith(".") for name in names):
             raise PathRefusedError("hidden")
 
-    def folder(self, parts: Parts) -> OpenFolder:
-        return self.open_folder(parts or [b"."])
-
-    def names(self, parts: Parts, most: int) -> list[str]:
-        """Return the first `most` names in a folder."""
-        with self.open_folder(parts, LIST) as folder, path_errors():
-            return [path_shown(os.fsencode(entry.name)) for entry in sorted_entries(folder, most)]
-
 
 class Roots:
     """The allowed folders, and the file operations below them."""
@@ -195,8 +188,8 @@ class Roots:
     def paths(self) -> list[str]:
         return [path_shown(os.fsencode(root.path)) for root in self._roots]
 
-    def read_file(self, path: str, most: int) -> Content:
-        """Return the first `most` bytes of a regular file."""
+    def read_file(self, path: str, max_bytes: int) -> Content:
+        """Return the first `max_bytes` bytes of a regular file."""
         file = self._open(path, Root.open)
         try:
             with path_errors():
@@ -204,9 +197,9 @@ class Roots:
                 if not stat.S_ISREG(status.st_mode):
                     raise PathRefusedError("is_a_directory" if stat.S_ISDIR(status.st_mode) else "not_a_file")
                 chunks: list[bytes] = []
-                while most > 0 and (chunk := os.read(file, min(most, CHUNK))):
+                while max_bytes > 0 and (chunk := os.read(file, min(max_bytes, CHUNK))):
                     chunks.append(chunk)
-                    most -= len(chunk)
+                    max_bytes -= len(chunk)
                 return Content(b"".join(chunks), status.st_size)
         finally:
             os.close(file)
@@ -236,23 +229,24 @@ class Roots:
             except PathRefusedError as refused:
                 if refused.reason != "not_found":
                     raise
-                with root.folder(parts[: end - 1]) as folder:
+                with root.open_folder(parts[: end - 1]) as folder:
                     make_folder(folder, parts[end - 1], self._private)
 
-    def list_folder(self, path: str, depth: int, most: int) -> list[FolderEntry]:
-        """Return at most `most` entries of a folder, `depth` levels deep, sorted by name within each folder."""
+    def list_folder(self, path: str, depth: int, limit: int) -> list[FolderEntry]:
+        """Return at most `limit` entries of a folder, `depth` levels deep, sorted by name within each folder."""
         entries: list[FolderEntry] = []
         with self._open(path, lambda root, parts: root.open_folder(parts, LIST)) as folder, path_errors():
-            list_into(entries, folder, "", depth, most, self._private)
+            list_into(entries, folder, "", depth, limit, self._private)
         return entries
 
-    def locate_missing(self, path: str, most: int) -> MissingPath | None:
+    def locate_missing(self, path: str, max_names: int) -> MissingPath | None:
         """Return where a path that was not found stops existing, in the first root that may contain it."""
         root, parts = next(self._candidates(path))
         start = [slashed(root.path)] if is_absolute(encoded(path)) else []
         for end in range(root.reach(parts), -1, -1):
             try:
-                names = root.names(parts[:end] or [b"."], most)
+                with root.open_folder(parts[:end], LIST) as folder, path_errors():
+                    names = [path_shown(os.fsencode(entry.name)) for entry in sorted_entries(folder, max_names)]
             except PathRefusedError:
                 continue
             return MissingPath(path_shown(b"/".join(start + parts[:end])) or ".", path_shown(parts[end]), names)
@@ -274,27 +268,25 @@ class Roots:
     @contextmanager
     def _folder_of(self, path: str) -> Iterator[tuple[OpenFolder, bytes]]:
         """Yield the open folder of a file to write, and its name. Prefer a root that already has the file."""
-        root, parts = self._folder_to_write(path)
-        with root.folder(parts[:-1]) as folder:
-            yield folder, parts[-1]
-
-    def _folder_to_write(self, path: str) -> tuple[Root, Parts]:
         missing: PathRefusedError | None = None
-        places: list[tuple[Root, Parts]] = []
+        target: tuple[Root, Parts] | None = None
         for root, parts in self._candidates(path):
             if parts[-1] in (b".", b".."):
                 raise PathRefusedError("is_a_directory")
             try:
-                with root.folder(parts[:-1]) as folder:
+                with root.open_folder(parts[:-1]) as folder:
                     if is_there(folder, parts[-1]):
-                        return root, parts
-                places.append((root, parts))
+                        target = root, parts
+                        break
+                target = target or (root, parts)
             except PathRefusedError as refused:
                 _raise_unless_missing(refused)
                 missing = missing or refused
-        if places:
-            return places[0]
-        raise missing or PathRefusedError("denied")
+        if target is None:
+            raise missing or PathRefusedError("denied")
+        root, parts = target
+        with root.open_folder(parts[:-1]) as folder:
+            yield folder, parts[-1]
 
     def _candidates(self, path: str) -> Iterator[tuple[Root, Parts]]:
         """Yield each root that may contain the path, and the names to open from there. Unescaped names come first."""

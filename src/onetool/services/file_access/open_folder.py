@@ -33,14 +33,14 @@ class FolderEntry(NamedTuple):
 
 
 def list_into(
-    entries: list[FolderEntry], folder: OpenFolder, prefix: str, depth: int, most: int, private: Private
+    entries: list[FolderEntry], folder: OpenFolder, prefix: str, depth: int, limit: int, private: Private
 ) -> None:
-    for found in sorted_entries(folder, most - len(entries)):
-        if len(entries) >= most:
+    for dir_entry in sorted_entries(folder, limit - len(entries)):
+        if len(entries) >= limit:
             return
-        entry = _described(found, prefix, private)
+        entry = _described(dir_entry, prefix, private)
         if entry is not None and entry.kind == "directory" and entry.error is None:
-            _list_folder_into(entries, entry, found.name, folder, depth - 1, most, private)
+            _list_folder_into(entries, entry, dir_entry.name, folder, depth - 1, limit, private)
         elif entry is not None:
             entries.append(entry)
 
@@ -51,7 +51,7 @@ def _list_folder_into(
     name: str,
     parent: OpenFolder,
     depth: int,
-    most: int,
+    limit: int,
     private: Private,
 ) -> None:
     """Add a folder, and its entries if `depth` allows. It is opened even if not, to report errors."""
@@ -68,7 +68,7 @@ def _list_folder_into(
         private.refuse_entry(name, folder.status())  # the folder may have been replaced since it was described
         private.refuse_marked(folder)
         if depth > 0:
-            list_into(entries, folder, f"{entry.path}/", depth, most, private)
+            list_into(entries, folder, f"{entry.path}/", depth, limit, private)
     except PathRefusedError as refused:
         entries[at] = entry._replace(error=refused.reason)
     except OSError as error:
@@ -77,20 +77,20 @@ def _list_folder_into(
         folder.close()
 
 
-def sorted_entries(folder: OpenFolder, most: int) -> "list[os.DirEntry[str]]":
-    """Return the first `most` entries by name, without holding more in memory."""
+def sorted_entries(folder: OpenFolder, limit: int) -> "list[os.DirEntry[str]]":
+    """Return the first `limit` entries by name, without holding more in memory."""
     with folder.scan() as scan:
-        return heapq.nsmallest(most, islice(scan, MAX_SCANNED), key=lambda entry: entry.name)
+        return heapq.nsmallest(limit, islice(scan, MAX_SCANNED), key=lambda entry: entry.name)
 
 
-def _described(found: "os.DirEntry[str]", prefix: str, private: Private) -> FolderEntry | None:
+def _described(entry: "os.DirEntry[str]", prefix: str, private: Private) -> FolderEntry | None:
     """Describe an entry; None if it no longer exists. Private entries get only name, kind and error."""
-    path = prefix + path_shown(os.fsencode(found.name))
+    path = prefix + path_shown(os.fsencode(entry.name))
     kind: Kind = "other"
     try:
-        kind = _kind(found)
-        status = found.stat(follow_symlinks=False)
-        private.refuse_entry(found.name, status)
+        kind = _kind(entry)
+        status = entry.stat(follow_symlinks=False)
+        private.refuse_entry(entry.name, status)
         size = status.st_size if kind == "file" else None
     except PathRefusedError as refused:
         return FolderEntry(path, kind, error=refused.reason)
@@ -101,12 +101,12 @@ def _described(found: "os.DirEntry[str]", prefix: str, private: Private) -> Fold
     return FolderEntry(path, kind, size)
 
 
-def _kind(found: "os.DirEntry[str]") -> Kind:
-    if found.is_symlink():
+def _kind(entry: "os.DirEntry[str]") -> Kind:
+    if entry.is_symlink():
         return "symlink"
-    if found.is_dir(follow_symlinks=False):
+    if entry.is_dir(follow_symlinks=False):
         return "directory"
-    return "file" if found.is_file(follow_symlinks=False) else "other"
+    return "file" if entry.is_file(follow_symlinks=False) else "other"
 
 
 # Writing in an open folder
@@ -156,7 +156,7 @@ def append(
                     continue  # deleted or replaced before it was opened: the data would be lost
                 if check is not None:
                     check(file, status)
-                _add(file, status.st_size, data, on_new_line)
+                _write_all(file, status.st_size, data, on_new_line)
                 return
     raise PathRefusedError("busy")
 
@@ -213,7 +213,7 @@ def _locked(file: int) -> Iterator[None]:
         unlock(file)
 
 
-def _add(file: int, size: int, data: bytes, on_new_line: bool) -> None:
+def _write_all(file: int, size: int, data: bytes, on_new_line: bool) -> None:
     if on_new_line and size and read_at(file, 1, size - 1) != b"\n":
         data = b"\n" + data
     written = 0

@@ -304,11 +304,14 @@ def page_of(
     lines found by then.
     """
     check_query(offset, limit, column)
-    found = _found_lines(lines, search, fuzzy, offset + limit) if search else _read(lines, offset, column, max_bytes)
+    if search:
+        found = _found_lines(lines, search, fuzzy, offset + limit)
+        skipped, first_column = min(offset - 1, sys.maxsize), column
+    else:
+        found = (line for line in enumerate(lines.since(offset - 1, column - 1, max_bytes + 1), offset - 1))
+        skipped, first_column = 0, 1
     with closing(found):
-        skipped = min(offset - 1, sys.maxsize) if search else 0
-        asked = _from(islice(found, skipped, None), column if search else 1)
-        page, has_more = _taken(asked, limit, max_bytes)
+        page, has_more = _taken(islice(found, skipped, None), limit, max_bytes, first_column)
     numbers: Further = {"numbers": [number + 1 for number, _ in page]} if search else {}
     begins: Further = {"column": column} if column > 1 else {}
     whole: Page = {
@@ -323,25 +326,16 @@ def page_of(
     return fitting(whole, max_bytes)
 
 
-def _read(lines: TextLines, offset: int, column: int, max_bytes: int) -> Generator[FoundLine]:
-    yield from enumerate(lines.since(offset - 1, column - 1, max_bytes + 1), offset - 1)
-
-
-def _from(found: Iterator[FoundLine], column: int) -> Iterator[FoundLine]:
-    """Yield the lines, the first of them from `column` on."""
-    for number, line in islice(found, 1):
-        yield number, line[column - 1 :]
-    yield from found
-
-
-def _taken(found: Iterator[FoundLine], limit: int, max_bytes: int) -> tuple[list[FoundLine], bool]:
-    """Return at most `limit` lines, and whether there are more. Stop at `max_bytes`."""
+def _taken(found: Iterator[FoundLine], limit: int, max_bytes: int, column: int) -> tuple[list[FoundLine], bool]:
+    """Return at most `limit` lines, the first from `column` on, and whether there are more. Stop at `max_bytes`."""
     page: list[FoundLine] = []
     size = 0
     try:
         for number, line in found:
             if len(page) == limit:
                 return page, True
+            if not page:
+                line = line[column - 1 :]
             page.append((number, line))
             size += written(line)
             if _is_too_much(size, max_bytes, page[0][1], len(page)):
@@ -388,7 +382,9 @@ def fitting(page: Page, max_bytes: int) -> Page:
     if count:
         sent, further = lines[:count], Next(offset=offset + count, column=1)
     else:
-        part = _part(line, max_bytes)
+        lengths = range(1, min(len(line), max_bytes) + 1)
+        fits = bisect_right(lengths, max_bytes, key=lambda length: written(line[:length]))
+        part = line[: max(1, fits)]
         sent, further = [part], Next(offset=offset, column=column + len(part))
     shorter: Page = {**page, "lines": sent, "returned": len(sent), "has_more": True, "cut": True, "next": further}
     if "numbers" in shorter:
@@ -399,12 +395,6 @@ def fitting(page: Page, max_bytes: int) -> Page:
 def _is_too_much(size: int, max_bytes: int, line: str, count: int) -> bool:
     """Return whether lines must be cut. At least one character is always sent, so that reading makes progress."""
     return size > max_bytes and (count > 1 or len(line) > 1)
-
-
-def _part(line: str, max_bytes: int) -> str:
-    """Return the beginning of a line that fits, at least one character."""
-    lengths = range(1, min(len(line), max_bytes) + 1)
-    return line[: max(1, bisect_right(lengths, max_bytes, key=lambda length: written(line[:length])))]
 
 
 def written(line: str) -> int:

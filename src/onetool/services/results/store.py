@@ -177,7 +177,7 @@ class ResultStore:
         """Look up a result. Raises HandleNotFoundError, ResultExpiredError, ToolFailure."""
         if not is_handle(handle):
             raise HandleNotFoundError(handle)
-        end = "coalesce(ended_at, at + %s)"  # nobody has the handle of an unfinished result
+        end = "coalesce(ended_at, at + %s)"  # callers don't have the handle of an unfinished result
         last = "coalesce((SELECT max(number) FROM result_pieces WHERE result_pieces.key = results.key), -1)"
         sql = f"SELECT size, lines, {last}, {end}, removed, {self._clock} FROM results WHERE key = %s"  # noqa: S608 - ours
         for size, lines, last_piece, ended_at, removed, now in self._read(sql, (self._ttl, _key(handle, owner))):
@@ -313,9 +313,9 @@ def _owner_key(owner: str) -> str:
 
 
 def _masked(handle: str, key: str, owner: str) -> str:
-    """Mask or unmask a handle: nobody can read handles from the database without knowing the owner."""
+    """Mask or unmask a handle. Without the owner, handles can't be read from the database."""
     pad = blake2b(_encoded(f"{key} {owner}"), digest_size=16, person=b"handle").digest()
-    return bytes(one ^ other for one, other in zip(bytes.fromhex(handle), pad, strict=True)).hex()
+    return bytes(left ^ right for left, right in zip(bytes.fromhex(handle), pad, strict=True)).hex()
 
 
 def _size(text: str) -> int:

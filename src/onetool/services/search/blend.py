@@ -126,7 +126,7 @@ class Ranking:
     ) -> list[tuple[ToolSpec | LazyTool, float]]:
         words, asked = self._words, query_words(query)
         meanings = self.meanings.similarities(query, words.keys)
-        values = naming(words, self._name, query, asked.telling) + fits(scores(words, asked), meanings)
+        values = naming(words, self._name, query, asked.keywords) + fits(scores(words, asked), meanings)
         there = self._there if allowed is None else self._there & self._mask(allowed)
         found = np.flatnonzero(there & (values > 0))
         chosen = found[smallest(-values[found], self._order[found], limit)].tolist()

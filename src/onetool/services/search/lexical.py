@@ -24,7 +24,7 @@ class Naming(IntEnum):
     EXACT = 6
 
 
-def naming(words: Words, name_of: Callable[[int], str], query: str, telling: Sequence[Group]) -> np.ndarray:
+def naming(words: Words, name_of: Callable[[int], str], query: str, keywords: Sequence[Group]) -> np.ndarray:
     """Return for each tool how the query names it, or 0. `name_of` returns the name of a slot."""
 
     def exact(name: str) -> list[int]:
@@ -32,11 +32,11 @@ def naming(words: Words, name_of: Callable[[int], str], query: str, telling: Seq
         return [slot for slot in found if name_of(slot) == name]
 
     found = np.zeros(words.size)
-    if telling:
-        others = _all(words.size, (_in_names(words, group) for group in telling[:-1]))
+    if keywords:
+        others = _all(words.size, (_in_names(words, group) for group in keywords[:-1]))
         if others.any():
-            found[others & mask(words.size, words.having_prefix(telling[-1][0], NAMES))] = Naming.PREFIX
-            found[others & _in_names(words, telling[-1])] = Naming.WORDS
+            found[others & mask(words.size, words.having_prefix(keywords[-1][0], NAMES))] = Naming.PREFIX
+            found[others & _in_names(words, keywords[-1])] = Naming.WORDS
     key = name_key(query)
     found[words.having(key, PARTS)] = Naming.PART
     mentioned = (name.strip(_AROUND) for name in query.split())
@@ -91,9 +91,9 @@ QueryTerm = tuple[Collection[str], float]
 
 def scores(words: Words, asked: QueryWords) -> np.ndarray:
     """Return the points of each tool; 0 if no word matches."""
-    found = _sum(words, _known(words, asked.telling))
+    found = _sum(words, _known(words, asked.keywords))
     if not found.any():
-        guesses = (words.mistyped(word, SCORED) for word, *_ in asked.telling[:MAX_GUESSED])
+        guesses = (words.mistyped(word, SCORED) for word, *_ in asked.keywords[:MAX_GUESSED])
         found = _sum(words, ((_stems(_nearest(one)), GUESS_WEIGHT) for one in guesses))
     everyday = [base for base in _stems(word for word, *_ in asked.everyday) if words.knows(base)]
     if everyday:
@@ -116,9 +116,9 @@ def _sum(words: Words, terms: Iterable[QueryTerm]) -> np.ndarray:
     return total
 
 
-def _known(words: Words, telling: Sequence[Group]) -> Iterator[QueryTerm]:
+def _known(words: Words, keywords: Sequence[Group]) -> Iterator[QueryTerm]:
     """Return the terms of the query. A long text is cut to MAX_TERMS, since each term costs time."""
-    every = (_terms(words, group, is_last=group is telling[-1]) for group in telling)
+    every = (_terms(words, group, is_last=group is keywords[-1]) for group in keywords)
     return islice(chain.from_iterable(every), MAX_TERMS)
 
 

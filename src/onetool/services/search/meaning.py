@@ -25,7 +25,7 @@ import numpy as np
 from onetool.core.registry import LazyTool, as_spec
 from onetool.core.spec import ToolSpec
 from onetool.services.search.files import read_arrays, write_arrays
-from onetool.services.search.words import EVERYDAY, said_of_parameters
+from onetool.services.search.words import EVERYDAY, parameter_texts
 
 Floats = np.ndarray[tuple[int, ...], np.dtype[np.float32]]
 Halves = np.ndarray[tuple[int, ...], np.dtype[np.float16]]
@@ -36,7 +36,7 @@ TABLE = Path(__file__).with_name("table")
 DIMENSIONS = 256
 
 QUERY_TOKENS, TOOL_TOKENS = 64, 128  # as in training; later parts of a text matter little
-TEXT_OF_TOKENS = 16  # characters of a text read per token
+CHARACTERS_PER_TOKEN = 16  # characters of a text read per token
 MAX_PIECES = 4  # of one query word; words with more are typos, keys or another language
 MAX_LETTERS = 40  # in a word; a name of many words may be written as one
 MAX_SPLIT_WORDS = 50_000  # words with cached pieces
@@ -97,36 +97,34 @@ class WordTable:
             return np.einsum("ij,j->i", vectors, vector)  # takes up to twice the time
         return np.matmul(vectors.reshape(-1, BLOCK, DIMENSIONS), vector).reshape(-1)
 
-    def tokens(self, text: str, most: int, pieces_each: int = MAX_LETTERS) -> Tokens:
-        """Return at most `most` tokens, of words with at most `pieces_each` pieces."""
+    def tokens(self, text: str, limit: int, max_pieces: int = MAX_LETTERS) -> Tokens:
+        """Return at most `limit` tokens, of words with at most `max_pieces` pieces."""
         rows, has_word = list[int](), False
-        for word in _WORD.findall(_plain(text[: most * TEXT_OF_TOKENS])):
+        text = text[: limit * CHARACTERS_PER_TOKEN].lower()
+        if not text.isascii():
+            text = _ACCENTS.sub("", unicodedata.normalize("NFKD", text))
+        for word in _WORD.findall(text):
             pieces = self._pieces(word)
-            if len(pieces) > pieces_each:
+            if len(pieces) > max_pieces:
                 continue
             rows += pieces
             has_word = has_word or (len(pieces) == 1 and word not in EVERYDAY)
-            if len(rows) >= most:
+            if len(rows) >= limit:
                 break
-        return Tokens(rows[:most], has_word)
+        return Tokens(rows[:limit], has_word)
 
     def _split(self, word: str) -> Iterator[int]:
         """Yield the longest known pieces from the left (WordPiece); nothing if a part is unknown."""
-        found, start = list[int](), 0
+        pieces, start = list[int](), 0
         while start < len(word):
             mark = "##" if start else ""
             ends = range(len(word), start, -1) if len(word) <= MAX_LETTERS else ()
             end = next((end for end in ends if mark + word[start:end] in self._rows), None)
             if end is None:
                 return
-            found.append(self._rows[mark + word[start:end]])
+            pieces.append(self._rows[mark + word[start:end]])
             start = end
-        yield from found
-
-
-def _plain(text: str) -> str:
-    """Return the text in lower case, without accents."""
-    return text.lower() if text.isascii() else _ACCENTS.sub("", unicodedata.normalize("NFKD", text.lower()))
+        yield from pieces
 
 
 _loading = Lock()
@@ -155,8 +153,8 @@ def tool_texts(spec: ToolSpec) -> tuple[str, str, str, str]:
     name = _CAMEL.sub(" ", spec.name)
     description = spec.description.strip()
     first = _SENTENCE.split(description[:1000], maxsplit=1)[0]
-    said = (name, *spec.tags, description, *said_of_parameters(spec.input_schema))
-    return f"{name} {first}", " ".join(said), name, " ".join(spec.examples)
+    texts = (name, *spec.tags, description, *parameter_texts(spec.input_schema))
+    return f"{name} {first}", " ".join(texts), name, " ".join(spec.examples)
 
 
 def tool_vector(table: WordTable, spec: ToolSpec) -> Halves:
@@ -253,9 +251,20 @@ class ToolMeanings:
         """Make or remove pending vectors. With many tools, use the cache file."""
         self._free += [self._row_of.pop(key) for key, tool in pending.items() if tool is None and key in self._row_of]
         # Sorted by key, roughly the order of slots, so that queries read memory sequentially.
-        every = [(self._row(key), pending[key]) for key in sorted(pending) if pending[key] is not None]
-        tools = {row: tool for row, tool in every if row is not None and tool is not None}
-        vectors = self._with_room(len(self._row_of) + len(self._free))
+        tools: dict[int, ToolSpec | LazyTool] = {}
+        for key in sorted(pending):
+            if (tool := pending[key]) is None:
+                continue
+            if key not in self._row_of:
+                row = self._free.pop() if self._free else len(self._row_of)
+                if row >= MAX_TOOLS:  # further tools are only found by their words
+                    continue
+                self._row_of[key] = row
+            tools[self._row_of[key]] = tool
+        vectors, size = self._vectors, len(self._row_of) + len(self._free)
+        if len(vectors) < size:  # grow, with room for more
+            vectors = np.zeros((-(-(size + max(FEW, size // 8)) // BLOCK) * BLOCK, DIMENSIONS), np.float32)
+            vectors[: len(self._vectors)] = self._vectors
         file = VectorFile(self._cache, table) if self._cache is not None and len(tools) >= MIN_CACHED else None
         known = {} if file is None else file.read()
         digests, new = dict[bytes, int](), 0
@@ -271,23 +280,6 @@ class ToolMeanings:
                 known | {digest: vectors[row] for digest, row in digests.items()}, MAX_CACHED_SHARE * len(vectors)
             )
         self._vectors, self._rows = vectors, ([], np.empty(0, int))
-
-    def _row(self, key: str) -> int | None:
-        """Return the row of a key. None if there are too many tools: then only words find it."""
-        if key not in self._row_of:
-            row = self._free.pop() if self._free else len(self._row_of)
-            if row >= MAX_TOOLS:
-                return None
-            self._row_of[key] = row
-        return self._row_of[key]
-
-    def _with_room(self, size: int) -> Floats:
-        old = self._vectors
-        if len(old) >= size:
-            return old
-        vectors = np.zeros((-(-(size + max(FEW, size // 8)) // BLOCK) * BLOCK, DIMENSIONS), np.float32)
-        vectors[: len(old)] = old
-        return vectors
 
 
 class VectorFile:

@@ -83,9 +83,11 @@ class TierSearch:
         if not asked:  # empty, or only punctuation, which no tool has
             return
         key = name_key(query, " ")
-        yield self._with_prefix(key)
+        words, ranks = self.words, np.full(self.words.size, NOT_FOUND)
+        lengths = words.lengths_with_prefix(key, TITLES)
+        np.minimum.at(ranks, words.having_prefix(key, TITLES), PREFIX + lengths - len(key))
+        yield ranks
         asked = list(dict.fromkeys(asked))[:MAX_WORDS]
-        words = self.words
         own, labels, texts = np.ones((3, words.size), bool)
         for word in asked:
             here = mask(words.size, words.having(word, NAMED))
@@ -100,12 +102,6 @@ class TierSearch:
         if len(asked) <= MAX_FUZZY:
             near = sum(map(self._near, asked))
             yield np.where(near < NOWHERE, FUZZY + near, NOT_FOUND)
-
-    def _with_prefix(self, key: str) -> np.ndarray:
-        ranks = np.full(self.words.size, NOT_FOUND)
-        lengths = self.words.lengths_with_prefix(key, TITLES)
-        np.minimum.at(ranks, self.words.having_prefix(key, TITLES), PREFIX + lengths - len(key))
-        return ranks
 
     def _near(self, word: str) -> np.ndarray:
         """Return the distance of each tool from a word.

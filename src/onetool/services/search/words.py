@@ -37,7 +37,7 @@ _ASCII_WORD = re.compile(r"[A-Za-z0-9]+")
 _ACCENTS = re.compile("[\u0300-\u036f]")
 _PART = re.compile(r"[0-9]+|[A-Z]+s?(?![a-z])|[A-Z]?[^A-Z0-9]+")
 _BETWEEN_PARTS = re.compile(r"[./:@]")
-MAX_KEPT = 40  # characters of a cached word: longer ones are mostly hashes and keys
+MAX_CACHED = 40  # characters of a cached word: longer ones are mostly hashes and keys
 MAX_GROUPS = 20_000
 
 
@@ -45,8 +45,11 @@ def word_groups(text: str) -> Iterator[Group]:
     for unspaced, word in _runs(text):
         if word:
             yield _groups[word]
+        elif len(unspaced) == 1:
+            yield (unspaced,)
         else:
-            yield from _pairs(unspaced)
+            for first, second in pairwise(unspaced):
+                yield (first + second, first, second)
 
 
 def split_words(text: str) -> list[str]:
@@ -73,35 +76,28 @@ def _runs(text: str) -> list[tuple[str, str]]:
     """Return the runs between spaces and punctuation, each as (unspaced text, word), one of which is empty."""
     if text.isascii():
         return [("", word) for word in _ASCII_WORD.findall(text, 0, MAX_TEXT)]
+    # Remove accents and compatibility forms. Compose again, since decomposing splits Korean syllables.
+    text = unicodedata.normalize("NFC", _ACCENTS.sub("", unicodedata.normalize("NFKD", text[:MAX_TEXT])))
     # Not compiled at import, which is slow: ASCII never needs this pattern. `re` caches it.
-    found = re.findall(RUNS, _plain(text[:MAX_TEXT]))
-    return [(unspaced, word) for unspaced, word in found if unspaced or len(word) > 1 or _counts(word)]
+    return [(unspaced, word) for unspaced, word in re.findall(RUNS, text) if unspaced or len(word) > 1 or _counts(word)]
 
 
-def _counts(sign: str) -> bool:
+def _counts(char: str) -> bool:
     """Return whether a character is a letter, digit, mark or symbol such as an emoji, not punctuation."""
-    return sign.isalnum() or unicodedata.category(sign)[0] == "M" or unicodedata.category(sign) == "So"
-
-
-def _plain(text: str) -> str:
-    """Remove accents and compatibility forms. Compose again, since decomposing splits Korean syllables."""
-    return unicodedata.normalize("NFC", _ACCENTS.sub("", unicodedata.normalize("NFKD", text)))
-
-
-def _split(word: str) -> Group:
-    whole = word.casefold()
-    if whole == word and word.isalpha():
-        return (whole,)
-    parts = _PART.findall(word)
-    return (whole, *(part.casefold() for part in parts[:MAX_PARTS])) if len(parts) > 1 else (whole,)
+    return char.isalnum() or unicodedata.category(char)[0] == "M" or unicodedata.category(char) == "So"
 
 
 class _Groups(dict[str, Group]):
     """A cache of groups by word: most words recur."""
 
     def __missing__(self, word: str) -> Group:
-        group = _split(word)
-        if len(word) <= MAX_KEPT:
+        whole = word.casefold()
+        group = (whole,)
+        if whole != word or not word.isalpha():
+            parts = _PART.findall(word)
+            if len(parts) > 1:
+                group = (whole, *(part.casefold() for part in parts[:MAX_PARTS]))
+        if len(word) <= MAX_CACHED:
             if len(self) >= MAX_GROUPS:
                 self.clear()
             self[word] = group
@@ -109,13 +105,6 @@ class _Groups(dict[str, Group]):
 
 
 _groups = _Groups()
-
-
-def _pairs(run: str) -> Iterator[Group]:
-    if len(run) == 1:
-        yield (run,)
-    for first, second in pairwise(run):
-        yield (first + second, first, second)
 
 
 # Words that don't help to identify a tool: English grammar, and phrases for requests.
@@ -151,16 +140,16 @@ MAX_WORDS = 64  # more than any description of a task
 class QueryWords(NamedTuple):
     """The words of a query, each once, in order."""
 
-    telling: list[Group]
+    keywords: list[Group]
     everyday: list[Group]
 
 
 def query_words(query: str) -> QueryWords:
     every = list(dict.fromkeys(word_groups(query)))
-    telling = [group for group in every if group[0] not in EVERYDAY][:MAX_WORDS]
-    if not telling:  # such as `now` or `get me`
+    keywords = [group for group in every if group[0] not in EVERYDAY][:MAX_WORDS]
+    if not keywords:  # such as `now` or `get me`
         return QueryWords(every[:MAX_WORDS], [])
-    return QueryWords(telling, [group for group in every if group[0] in EVERYDAY][:MAX_WORDS])
+    return QueryWords(keywords, [group for group in every if group[0] in EVERYDAY][:MAX_WORDS])
 
 
 # Stems of English words
@@ -190,27 +179,17 @@ def stem(word: str) -> str:
 
 @lru_cache(50_000)
 def _stemmed(word: str) -> str:
-    return _trimmed(_without_ending(_singular(word)))
-
-
-def _singular(word: str) -> str:
     if word.endswith(("sses", "shes", "ches", "xes", "zes")):
-        return word[:-2]
-    if word.endswith("s") and not word.endswith(("ss", "us", "is")):
-        return word[:-1]
-    return word
-
-
-def _without_ending(word: str) -> str:
-    for ending, instead, least in ENDINGS:
+        word = word[:-2]
+    elif word.endswith("s") and not word.endswith(("ss", "us", "is")):
+        word = word[:-1]
+    for ending, replacement, min_letters in ENDINGS:
         if word.endswith(ending):
-            rest = word[: -len(ending)] + instead
-            return rest if len(rest) >= least and not VOWELS.isdisjoint(rest) else word
-    return word
-
-
-def _trimmed(word: str) -> str:
-    """Remove letters that vary before an ending: creat(e), recommend(at)ion, run(n)ing, query/queries."""
+            rest = word[: -len(ending)] + replacement
+            if len(rest) >= min_letters and not VOWELS.isdisjoint(rest):
+                word = rest
+            break
+    # Remove letters that vary before an ending: creat(e), recommend(at)ion, run(n)ing, query/queries.
     if word[-1] == "e" and len(word) > MIN_STEM:
         word = word[:-1]
     if word.endswith("at") and len(word) > MIN_STEM + 3:
@@ -238,14 +217,14 @@ class ToolWords(NamedTuple):
 
 
 def tool_words(name: str, description: str, schema: Any, tags: Iterable[str]) -> ToolWords:
-    said = split_words(description)
-    parameters = split_words("\n".join(said_of_parameters(schema)))
+    described = split_words(description)
+    parameters = split_words("\n".join(parameter_texts(schema)))
     return ToolWords(
         split_words(name),
-        [word for word in said if word not in EVERYDAY],
+        [word for word in described if word not in EVERYDAY],
         [word for word in parameters if word not in EVERYDAY],
         split_words("\n".join(tags)),
-        [word for word in said if word in EVERYDAY],
+        [word for word in described if word in EVERYDAY],
     )
 
 
@@ -254,7 +233,7 @@ _MAPPINGS = (dict, Mapping)  # `dict` first: a fast check
 _NONE: Mapping[str, Any] = {}
 
 
-def said_of_parameters(schema: Any) -> Iterator[str]:
+def parameter_texts(schema: Any) -> Iterator[str]:
     """Yield the names and descriptions of parameters, outer ones first. Invalid schemas are accepted."""
     todo: deque[Any] = deque([schema])
     while todo:

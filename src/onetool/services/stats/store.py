@@ -110,8 +110,15 @@ class StatsStore:
             )
             work.execute(sql, (self._id, number))
             if work.row_count == 1:
+                # Many rows with one statement, since each statement acquires the GIL again.
                 for table, some in rows.items():
-                    insert_rows(work, table, some)
+                    columns = COLUMNS[table]
+                    width = len(columns.split())
+                    marks, step = f"({', '.join(['%s'] * width)})", MAX_PARAMETERS // width
+                    for start in range(0, len(some), step):
+                        part = some[start : start + step]
+                        sql = f"INSERT INTO stats_{table} ({columns}) VALUES {', '.join([marks] * len(part))}"  # noqa: S608
+                        work.execute(sql, [cell for row in part for cell in row])
 
         self._database.write(job, max_wait=max_wait)
         if sweep_before is not None:
@@ -173,17 +180,6 @@ def _translated(query: str, dialect: str) -> tuple[str, list[str]]:
     tables = {table: f"stats_{table}" for table in COLUMNS}
     sql = query.format_map({**tables, **DIALECTS[dialect]})
     return re.sub(r":(\w+)", "%s", sql), re.findall(r":(\w+)", sql)
-
-
-def insert_rows(work: Transaction, table: str, rows: Sequence[Row]) -> None:
-    """Insert many rows with one statement, since each statement acquires the GIL again."""
-    columns = COLUMNS[table]
-    width = len(columns.split())
-    one, step = f"({', '.join(['%s'] * width)})", MAX_PARAMETERS // width
-    for start in range(0, len(rows), step):
-        part = rows[start : start + step]
-        sql = f"INSERT INTO stats_{table} ({columns}) VALUES {', '.join([one] * len(part))}"  # noqa: S608 - our own words
-        work.execute(sql, [cell for row in part for cell in row])
 
 
 def _forget_part(work: Transaction, table: str, start: float, before: float) -> float:

@@ -188,32 +188,36 @@ MAX_ROWS = 1000  # listed tools, errors and clients: callers choose the names
 _NUMBERS = "count(*), sum(1 - ok), coalesce(sum(tokens_in), 0), coalesce(sum(tokens_out), 0), {spread}"
 _SUM = "CAST(coalesce(sum({}), 0) AS bigint)"  # the sum of bigint is a decimal number in PostgreSQL
 
-_NOTHING: Sequence[Any] = (0, 0, 0, 0, None)
-
 
 class CallFilter(msgspec.Struct, frozen=True):
-    """A filter for calls. `failed` selects failed calls, `there` calls of existing tools."""
+    """A filter for calls. `names` are tools, as JSON; `failed` selects failed calls, `exists` those of existing tools."""
 
     since: float | None = None
     tool: str | None = None
     caller: str | None = None
+    door: str | None = None
+    client: str | None = None
+    names: str | None = None
     failed: bool = False
-    there: bool = False
+    exists: bool = False
 
-    def query(self, reader: StatsReader, wanted: str, further: str = "", **more: Any) -> list[Row]:
-        """Query the selected calls. `wanted` and `further` are trusted SQL; untrusted values must be parameters."""
-        limits = {
+    def query(self, reader: StatsReader, columns: str, clauses: str = "", **parameters: Any) -> list[Row]:
+        """Query the selected calls. `columns` and `clauses` are trusted SQL; untrusted values must be parameters."""
+        conditions = {
             "at >= :since": self.since is not None,
             "tool = :tool": self.tool is not None,
             "caller = :caller": self.caller is not None,
+            "door = :door": self.door is not None,
+            "client = :client": self.client is not None,
+            "tool IN ({names})": self.names is not None,
             "ok = 0": self.failed,
-            "(source != '' OR coalesce(code, '') != 'tool_not_found')": self.there,
+            "(source != '' OR coalesce(code, '') != 'tool_not_found')": self.exists,
         }
-        selected = " AND ".join(limit for limit, holds in limits.items() if holds)
+        selected = " AND ".join(condition for condition, applies in conditions.items() if applies)
         where = f"WHERE {selected}" if selected else "{unordered}"
         return reader.rows(
-            f"SELECT {wanted} FROM {{calls}} {where} {further}",  # noqa: S608
-            {"since": self.since, "tool": self.tool, "caller": self.caller, "most": MAX_ROWS, **more},
+            f"SELECT {columns} FROM {{calls}} {where} {clauses}",  # noqa: S608
+            {**msgspec.structs.asdict(self), "limit": MAX_ROWS, **parameters},
         )
 
 
@@ -259,47 +263,43 @@ def summarize(
         "runs": saved["runs"],
         "calls_in_runs": in_runs,
         "tools": _tools(reader, selected),
-        "errors": _errors(reader, selected),
-        "doors": _counts(reader, selected, "door"),
-        "clients": [one for one in _counts(reader, selected, "client") if one["name"]],
-        "callers": [one for one in _counts(reader, selected, "caller") if one["name"]],
-        "series": _series(reader, selected, period.buckets(first, now)) if calls else [],
+        "errors": errors_of(reader, selected),
+        "doors": counts_of(reader, selected, "door"),
+        "clients": counts_of(reader, selected, "client"),
+        "callers": counts_of(reader, selected, "caller"),
+        "series": series_of(reader, selected, period.buckets(first, now)) if calls else [],
         "latency": msgspec.structs.asdict(read_spread(spread)),
     }
 
 
 def _tools(reader: StatsReader, selected: CallFilter) -> list[ToolRow]:
-    rows = msgspec.structs.replace(selected, there=True).query(
+    rows = msgspec.structs.replace(selected, exists=True).query(
         reader,
         f"tool, {{latest_source}}, max(at), {_NUMBERS}",
-        "GROUP BY tool ORDER BY count(*) DESC, tool LIMIT :most",
+        "GROUP BY tool ORDER BY count(*) DESC, tool LIMIT :limit",
     )
-    return [_tool(*row) for row in rows]
+    return [
+        {
+            "tool": tool,
+            "source": source,
+            "calls": calls,
+            "errors": errors,
+            "success_rate": _rate(calls, errors),
+            "median_ms": (durations := read_spread(spread)).p50 or 0.0,
+            "p95_ms": durations.p95 or 0.0,
+            "tokens_in": tokens_in,
+            "tokens_out": tokens_out,
+            "last_called": iso(last),
+        }
+        for tool, source, last, calls, errors, tokens_in, tokens_out, spread in rows
+    ]
 
 
-def _tool(
-    tool: str, source: str, last: float, calls: int, errors: int, tokens_in: int, tokens_out: int, spread: str
-) -> ToolRow:
-    durations = read_spread(spread)
-    return {
-        "tool": tool,
-        "source": source,
-        "calls": calls,
-        "errors": errors,
-        "success_rate": _rate(calls, errors),
-        "median_ms": durations.p50 or 0.0,
-        "p95_ms": durations.p95 or 0.0,
-        "tokens_in": tokens_in,
-        "tokens_out": tokens_out,
-        "last_called": iso(last),
-    }
-
-
-def _errors(reader: StatsReader, selected: CallFilter) -> list[ErrorRow]:
+def errors_of(reader: StatsReader, selected: CallFilter) -> list[ErrorRow]:
     rows = msgspec.structs.replace(selected, failed=True).query(
         reader,
         "tool, code, reason, count(*), max(at)",
-        "GROUP BY {tool}, code, reason ORDER BY 4 DESC, 1, 2 NULLS FIRST, 3 NULLS FIRST LIMIT :most",
+        "GROUP BY {tool}, code, reason ORDER BY 4 DESC, 1, 2 NULLS FIRST, 3 NULLS FIRST LIMIT :limit",
     )
     return [
         {"tool": tool, "code": code or "", "reason": reason, "count": count, "last": iso(last)}
@@ -307,30 +307,33 @@ def _errors(reader: StatsReader, selected: CallFilter) -> list[ErrorRow]:
     ]
 
 
-def _counts(reader: StatsReader, selected: CallFilter, column: str) -> list[Count]:
-    rows = selected.query(reader, f"{column}, count(*)", "GROUP BY 1 ORDER BY 2 DESC, 1 LIMIT :most")
-    return [{"name": name, "calls": calls} for name, calls in rows]
+def counts_of(reader: StatsReader, selected: CallFilter, column: str) -> list[Count]:
+    """Return the calls for each value of a column, without unnamed clients and callers."""
+    rows = selected.query(reader, f"{column}, count(*)", "GROUP BY 1 ORDER BY 2 DESC, 1 LIMIT :limit")
+    return [{"name": name, "calls": calls} for name, calls in rows if name or column == "door"]
 
 
-def _series(reader: StatsReader, selected: CallFilter, starts: range) -> list[Bucket]:
+def series_of(reader: StatsReader, selected: CallFilter, starts: range) -> list[Bucket]:
     """Return every bucket, including empty ones. The first has only the calls of the period."""
     rows = selected.query(reader, f"{{bucket}}, {_NUMBERS}", "GROUP BY 1", bucket=starts.step)
-    found: dict[int, Sequence[Any]] = {number * starts.step: rest for number, *rest in rows}
-    return [_bucket(start, *found.get(start, _NOTHING)) for start in starts]
-
-
-def _bucket(start: float, calls: int, errors: int, tokens_in: int, tokens_out: int, spread: str | None) -> Bucket:
-    durations = read_spread(spread)
-    return {
-        "start": iso(start),
-        "calls": calls,
-        "errors": errors,
-        "tokens_in": tokens_in,
-        "tokens_out": tokens_out,
-        "p50_ms": durations.p50,
-        "p95_ms": durations.p95,
-        "p99_ms": durations.p99,
-    }
+    figures: dict[int, Sequence[Any]] = {number * starts.step: rest for number, *rest in rows}
+    series: list[Bucket] = []
+    for start in starts:
+        calls, errors, tokens_in, tokens_out, spread = figures.get(start, (0, 0, 0, 0, None))
+        durations = read_spread(spread)
+        series.append(
+            {
+                "start": iso(start),
+                "calls": calls,
+                "errors": errors,
+                "tokens_in": tokens_in,
+                "tokens_out": tokens_out,
+                "p50_ms": durations.p50,
+                "p95_ms": durations.p95,
+                "p99_ms": durations.p99,
+            }
+        )
+    return series
 
 
 def _rate(calls: int, errors: int) -> float:

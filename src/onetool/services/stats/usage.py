@@ -4,15 +4,15 @@ Both have totals and a series of hours or days.
 """
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection
 from math import floor
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 from msgspec import Meta
 
 from onetool.services.stats.store import StatsReader, read_spread
-from onetool.services.stats.summary import DAY, HOUR, MAX_ROWS, iso, savings
+from onetool.services.stats.summary import DAY, HOUR, CallFilter, counts_of, errors_of, iso, savings, series_of
 
 MAX_HOURLY_DAYS = 2
 MAX_LAST = 20
@@ -24,6 +24,11 @@ class UsageLatency(msgspec.Struct, frozen=True, kw_only=True):
     p50: float | None = None
     p95: float | None = None
     p99: float | None = None
+
+    @classmethod
+    def read(cls, spread: str | None) -> "UsageLatency":
+        times = read_spread(spread)
+        return cls(p50=times.p50, p95=times.p95, p99=times.p99)
 
 
 class UsageBucket(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,26 +42,6 @@ class UsageBucket(msgspec.Struct, frozen=True, kw_only=True):
 
 
 # Of all tools
-
-_CHOSEN = """
-FROM {calls} WHERE at >= :since
-    AND (CAST(:tool AS text) IS NULL OR tool = :tool) AND (CAST(:source AS text) IS NULL OR door = :source)
-    AND (CAST(:client AS text) IS NULL OR client = :client) AND (CAST(:caller AS text) IS NULL OR caller = :caller)
-    AND (CAST(:names AS text) IS NULL OR tool IN ({names}))
-"""
-_TOTALS = f"SELECT count(*), coalesce(sum(1 - ok), 0), {{spread}} {_CHOSEN}"
-_SERIES = f"SELECT {{bucket}}, count(*), sum(1 - ok), {{spread}} {_CHOSEN} GROUP BY 1"
-_TOOLS = (
-    f"SELECT tool, count(*), sum(1 - ok), {{spread}} {_CHOSEN} "
-    "AND (source != '' OR coalesce(code, '') != 'tool_not_found') GROUP BY tool ORDER BY 2 DESC, 1 LIMIT :most"
-)
-_SOURCES = f"SELECT door, count(*) {_CHOSEN} GROUP BY 1 ORDER BY 2 DESC, 1 LIMIT :most"
-_CLIENTS = f"SELECT client, count(*) {_CHOSEN} AND client != '' GROUP BY 1 ORDER BY 2 DESC, 1 LIMIT :most"
-_CALLERS = f"SELECT caller, count(*) {_CHOSEN} AND caller != '' GROUP BY 1 ORDER BY 2 DESC, 1 LIMIT :most"
-_FAILURES = (
-    f"SELECT tool, code, reason, count(*), max(at) {_CHOSEN} "
-    "AND ok = 0 GROUP BY {tool}, code, reason ORDER BY 4 DESC, 1, 2 NULLS FIRST, 3 NULLS FIRST LIMIT :most"
-)
 
 
 class CountedTool(msgspec.Struct, frozen=True, kw_only=True):
@@ -113,52 +98,52 @@ class StatsFilter(msgspec.Struct, frozen=True, kw_only=True):
     caller: str | None = None
     allowed: Collection[str] | None = None
 
-    def parameters(self, now: float) -> dict[str, Any]:
-        allowed = None if self.allowed is None else json.dumps(sorted(self.allowed))
-        asked = {"tool": self.tool, "source": self.source, "client": self.client, "caller": self.caller}
-        return {**asked, "names": allowed, "since": now - self.days * DAY, "most": MAX_ROWS}
-
 
 def stats_overview(reader: StatsReader, wanted: StatsFilter, now: float, inline_bytes: int) -> StatsOverview:
-    asked = wanted.parameters(now)
-    ((calls, errors, spread),) = reader.rows(_TOTALS, asked)
-    latency, saved = read_spread(spread), None
-    if wanted.source is None and wanted.client is None and wanted.allowed is None:  # menus and runs don't record these
-        saved = savings(reader, asked["since"], wanted.tool, inline_bytes, wanted.caller)["context_saved"]
+    since = now - wanted.days * DAY
+    names = None if wanted.allowed is None else json.dumps(sorted(wanted.allowed))
+    selected = CallFilter(since, wanted.tool, wanted.caller, wanted.source, wanted.client, names)
+    ((calls, errors, spread),) = selected.query(reader, "count(*), coalesce(sum(1 - ok), 0), {spread}")
+    tools = msgspec.structs.replace(selected, exists=True).query(
+        reader, "tool, count(*), sum(1 - ok), {spread}", "GROUP BY tool ORDER BY 2 DESC, 1 LIMIT :limit"
+    )
+    saved: int | None = None
+    if wanted.source is None and wanted.client is None and names is None:  # menus and runs don't record these
+        saved = savings(reader, since, wanted.tool, inline_bytes, wanted.caller)["context_saved"]
     return StatsOverview(
         calls=calls,
         errors=errors,
-        latency=UsageLatency(p50=latency.p50, p95=latency.p95, p99=latency.p99),
+        latency=UsageLatency.read(spread),
         tokens_saved=saved,
-        series=tuple(_series(reader, _SERIES, asked, wanted.days, now)),
-        tools=tuple(_tool(*row) for row in reader.rows(_TOOLS, asked)),
-        sources=tuple(CountedCalls(name=name, calls=count) for name, count in reader.rows(_SOURCES, asked)),
-        clients=tuple(CountedCalls(name=name, calls=count) for name, count in reader.rows(_CLIENTS, asked)),
-        callers=tuple(CountedCalls(name=name, calls=count) for name, count in reader.rows(_CALLERS, asked)),
+        series=_series(reader, selected, wanted.days, now),
+        tools=tuple(
+            CountedTool(
+                name=name,
+                calls=count,
+                errors=failed,
+                p50=(times := read_spread(durations)).p50,
+                p95=times.p95,
+                p99=times.p99,
+            )
+            for name, count, failed, durations in tools
+        ),
+        sources=tuple(CountedCalls(**count) for count in counts_of(reader, selected, "door")),
+        clients=tuple(CountedCalls(**count) for count in counts_of(reader, selected, "client")),
+        callers=tuple(CountedCalls(**count) for count in counts_of(reader, selected, "caller")),
         failures=tuple(
-            CountedFailure(name=tool, code=code or "", message=reason or code or "", count=count, last_at=iso(last))
-            for tool, code, reason, count, last in reader.rows(_FAILURES, asked)
+            CountedFailure(
+                name=row["tool"],
+                code=row["code"],
+                message=row["reason"] or row["code"],
+                count=row["count"],
+                last_at=row["last"],
+            )
+            for row in errors_of(reader, selected)
         ),
     )
 
 
-def _tool(name: str, calls: int, errors: int, spread: str | None) -> CountedTool:
-    times = read_spread(spread)
-    return CountedTool(name=name, calls=calls, errors=errors, p50=times.p50, p95=times.p95, p99=times.p99)
-
-
 # Of one tool
-
-_OF_TOOL = "FROM {calls} WHERE tool IN ({names}) AND (CAST(:caller AS text) IS NULL OR caller = :caller)"
-_TOOL_TOTALS = f"SELECT count(*), coalesce(sum(1 - ok), 0), {{spread}} {_OF_TOOL} AND at >= :since"
-_TOOL_LAST_CALLED = f"SELECT max(at) {_OF_TOOL}"
-_TOOL_SERIES = f"SELECT {{bucket}}, count(*), sum(1 - ok), {{spread}} {_OF_TOOL} AND at >= :since GROUP BY 1"
-_TOOL_ERRORS = (
-    f"SELECT at, code, reason, client, caller {_OF_TOOL} AND at >= :since AND ok = 0 ORDER BY at DESC LIMIT :most"
-)
-_TOOL_RECENT = (
-    f"SELECT at, ok, duration_ms, door, client, caller {_OF_TOOL} AND at >= :since ORDER BY at DESC LIMIT :most"
-)
 
 
 class UsageFailure(msgspec.Struct, frozen=True, kw_only=True):
@@ -200,44 +185,45 @@ def tool_usage(
     reader: StatsReader, names: Collection[str], days: int, now: float, caller: str | None = None
 ) -> ToolUsage:
     """Return the usage of a tool, whose calls are recorded under `names`; with `caller`, only calls of this owner."""
-    asked = {"names": json.dumps(sorted(names)), "since": now - days * DAY, "most": MAX_LAST, "caller": caller}
-    ((calls, errors, spread),) = reader.rows(_TOOL_TOTALS, asked)
-    last = reader.rows(_TOOL_LAST_CALLED, asked)[0][0]
-    latency = read_spread(spread)
+    selected = CallFilter(now - days * DAY, caller=caller, names=json.dumps(sorted(names)))
+    failed, latest = msgspec.structs.replace(selected, failed=True), "ORDER BY at DESC LIMIT :limit"
+    ((calls, errors, spread),) = selected.query(reader, "count(*), coalesce(sum(1 - ok), 0), {spread}")
+    ((last,),) = msgspec.structs.replace(selected, since=None).query(reader, "max(at)")
     return ToolUsage(
         calls=calls,
         errors=errors,
         last_called_at=None if last is None else iso(last),
-        latency=UsageLatency(p50=latency.p50, p95=latency.p95, p99=latency.p99),
-        series=tuple(_series(reader, _TOOL_SERIES, asked, days, now)),
+        latency=UsageLatency.read(spread),
+        series=_series(reader, selected, days, now),
         last_errors=tuple(
             UsageFailure(
                 at=iso(at), code=code or "", message=reason or code or "", client=client or None, caller=caller or None
             )
-            for at, code, reason, client, caller in reader.rows(_TOOL_ERRORS, asked)
+            for at, code, reason, client, caller in failed.query(
+                reader, "at, code, reason, client, caller", latest, limit=MAX_LAST
+            )
         ),
         recent=tuple(
             UsageCall(
                 at=iso(at), ok=bool(ok), duration_ms=duration, source=door, client=client or None, caller=caller or None
             )
-            for at, ok, duration, door, client, caller in reader.rows(_TOOL_RECENT, asked)
+            for at, ok, duration, door, client, caller in selected.query(
+                reader, "at, ok, duration_ms, door, client, caller", latest, limit=MAX_LAST
+            )
         ),
     )
 
 
-# The series
-
-
-def _series(reader: StatsReader, query: str, asked: Mapping[str, Any], days: int, now: float) -> list[UsageBucket]:
-    """Return every bucket, including empty ones. The first has only the calls of the period."""
+def _series(reader: StatsReader, selected: CallFilter, days: int, now: float) -> tuple[UsageBucket, ...]:
     size = HOUR if days <= MAX_HOURLY_DAYS else DAY
-    found: dict[int, Sequence[Any]] = {
-        number * size: rest for number, *rest in reader.rows(query, {**asked, "bucket": size})
-    }
-    starts = range(floor(asked["since"] / size) * size, floor(now) + 1, size)
-    return [_bucket(start, *found.get(start, (0, 0, None))) for start in starts]
-
-
-def _bucket(start: float, calls: int, errors: int, spread: str | None) -> UsageBucket:
-    durations = read_spread(spread)
-    return UsageBucket(at=iso(start), calls=calls, errors=errors, p50=durations.p50, p95=durations.p95)
+    starts = range(floor((now - days * DAY) / size) * size, floor(now) + 1, size)
+    return tuple(
+        UsageBucket(
+            at=bucket["start"],
+            calls=bucket["calls"],
+            errors=bucket["errors"],
+            p50=bucket["p50_ms"],
+            p95=bucket["p95_ms"],
+        )
+        for bucket in series_of(reader, selected, starts)
+    )

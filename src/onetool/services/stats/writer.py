@@ -130,7 +130,15 @@ class Writer:
             masked = {table: self._redact(some) for table, some in rows.items()}
             self._store.write(number, masked, timeout, self._now() - self._retention if sweeps else None)
         except (DatabaseAwayError, ChangeUnknownError, StorageError, DamagedDatabaseError) as error:
-            self._keep(number, rows, error)
+            if isinstance(error, StorageError) and not self._has_warned:
+                self._has_warned = True
+                log.warning("stats are not kept: %s; rows wait in memory", error)
+            self.problem = str(error)
+            if isinstance(error, ChangeUnknownError) or self._unknown is not None:
+                self._unknown = (number, rows)  # it may have been written, so it keeps its number
+            else:
+                for table, some in rows.items():
+                    self.rows[table].extendleft(reversed(some))
             return False
         except NewerDatabaseError as error:
             self.give_up(str(error))
@@ -143,18 +151,6 @@ class Writer:
                 self._next_sweep = self._now() + SWEEP_SECONDS
         self._unknown = None
         return not self.is_off
-
-    def _keep(self, number: int, rows: Batch, error: DatabaseError) -> None:
-        """Keep rows for the next try. A batch that may have been written keeps its number."""
-        if isinstance(error, StorageError) and not self._has_warned:
-            self._has_warned = True
-            log.warning("stats are not kept: %s; rows wait in memory", error)
-        self.problem = str(error)
-        if isinstance(error, ChangeUnknownError) or self._unknown is not None:
-            self._unknown = (number, rows)
-            return
-        for table, some in rows.items():
-            self.rows[table].extendleft(reversed(some))
 
     def _drop(self, number: int) -> None:
         self.dropped += number
