@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from onetool.database.documents import Documents
     from onetool.services.page_links import PageLinks
 
-UNKNOWN = "The list of revoked tokens can't be read: the server's log says why."
-TWO = (
+REVOKED_UNKNOWN = "The list of revoked tokens can't be read: the server's log says why."
+SAME_NAME = (
     "Two tokens are called {0}, one in the config and one in the store: rename the token in http.tokens; "
     "or revoke both with `onetool tokens revoke {0}`, and add a new one."
 )
@@ -51,9 +51,7 @@ def is_loopback_name(host: str) -> bool:
 
 
 def local_role(http: "HttpConfig") -> Role | None:
-    """Return http.local; None if http.url names another machine, because proxied requests may seem to come from
-    here.
-    """
+    """Return http.local; None behind a proxy, where requests of others seem to come from this machine."""
     return None if is_behind_proxy(http) else http.local
 
 
@@ -106,18 +104,18 @@ class KnownTokens:
         """Return all tokens, now or in a `view` of the store. The table is rebuilt only if the store has changed."""
         view, table = view or self.store.view(), self._table
         if table is None or table.made_of is not view:
-            table = self._table = self._made(view)  # assigned at once: other threads read it
+            table = self._table = self._build(view)  # assigned at once: other threads read it
         return table
 
-    def _made(self, view: TokenView) -> TokenTable:
+    def _build(self, view: TokenView) -> TokenTable:
         """Build the table. Of two tokens with the same digest the config's wins; a revoked token wins over both."""
         names = {token.name for token in self._configured}
         found: dict[bytes, tuple[FoundToken, float | None]] = {}
         for token in view.state.tokens:
-            problem = TWO.format(token.name) if token.name in names else None
+            problem = SAME_NAME.format(token.name) if token.name in names else None
             found[token.digest] = FoundToken(token.principal, problem), token.expires
         for token in self._configured:
-            problem = UNKNOWN if view.problem or view.is_lost else None
+            problem = REVOKED_UNKNOWN if view.problem or view.is_lost else None
             found[token.digest] = FoundToken(token.principal, problem), token.expires
         for digest, gone in view.revoked.items():
             principal = found[digest][0].principal if digest in found else Principal(name=gone.name, owner=gone.name)

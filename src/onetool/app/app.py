@@ -146,9 +146,7 @@ class App:
         return self.catalog.search(query, limit, allowed, pack)
 
     def health(self, allowed: Collection[str] | None = None, *, with_findings: bool = True) -> dict[str, Any]:
-        """Return the state of the packs, servers and services. With an allow-list, only those of allowed tools are
-        named.
-        """
+        """Return the state of packs, servers and services; with an allow-list, only those of allowed tools."""
         from onetool.app.describe import health
 
         return health(allowed, self.catalog, self.runtime, self.findings if with_findings else tuple)
@@ -358,9 +356,7 @@ class App:
         self.close()
 
     async def _fresh_health(self, allowed: Collection[str] | None = None) -> dict[str, Any]:
-        """Return the health. An app that is not connected tries every server first; otherwise their last state is
-        used.
-        """
+        """Return the health. An app that is not connected tries every server first; others use the last known state."""
         if self.servers is not None and not self._is_connected:
             await self.servers.wait_connected()
         from asyncio import to_thread

@@ -140,7 +140,8 @@ class AskService:
 
     async def backend(self, options: AskOptions, session: ChatSession) -> ToolBackend:
         caller, catalog, config = self.caller, self._catalog, self.runtime.config
-        self._choose_tools(options, session)
+        if options.allowed is not None:  # patterns are kept, so that later questions also find tools added since
+            session.allow(options.allowed)
         if not (config.ask.with_tools if options.with_tools is None else options.with_tools):
             return NoToolsBackend(caller, catalog)
         approval = Approval(options.approve, catalog)
@@ -157,16 +158,8 @@ class AskService:
 
     def _allowed(self, options: AskOptions, session: ChatSession) -> Collection[str] | None:
         """Return the allowed tools: those of this question, else of the session, else of the config."""
-        self._choose_tools(options, session)
         chosen = self.runtime.config.ask.tools if session.allowed is None else session.allowed
         return allowed_by_both(options.within, self._catalog.registry.allowing(chosen))
-
-    def _choose_tools(self, options: AskOptions, session: ChatSession) -> None:
-        """Store the chosen tools in the session. It keeps patterns, so that later questions also find tools added
-        since.
-        """
-        if options.allowed is not None:
-            session.allow(options.allowed)
 
     def _tools(self, allowed: Collection[str] | None) -> Toolset:
         """Return the toolset of an allow-list, built and rendered once per snapshot."""
@@ -188,14 +181,8 @@ class AskService:
             return RunBackend(self.caller, self._catalog, listing, allowed, Approval("never", self._catalog)).toolset
         return self._tools(allowed)
 
-    def choice(self, provider: str | None) -> ModelChoice:
-        """Return the config's choice of model for this provider, or for the default provider."""
-        return self.model_choice(AskOptions(provider=provider))
-
     def model_choice(self, options: AskOptions) -> ModelChoice:
-        """Choose provider, model and address. The config's model and address apply only to the provider configured with
-        them.
-        """
+        """Choose provider, model and address. The config's model and address apply only to its own provider."""
         ask = self.runtime.config.ask
         provider = (options.provider or "").lower()
         ours = provider in ("", ask.provider or ("openai" if ask.base_url else provider))
@@ -339,13 +326,11 @@ class AskModels:
         self._service = service
 
     async def overview(self, within: Collection[str] | None) -> ModelOverview:
-        """Return all providers, and about how many tokens the tools cost. `within` are the tools that may be called;
-        None allows all.
-        """
+        """Return all providers, and about how many tokens the tools `within` cost; None means all tools."""
         service = self._service
         providers = await asyncio.gather(*map(self._provider, PROVIDERS))
         by_name = {one.id: one for one in providers}
-        choice = service.choice(None)
+        choice = service.model_choice(AskOptions())
         name = await asyncio.to_thread(lambda: chosen_provider(choice, keys_for(service.runtime.config, choice)))
         chosen, toolset = by_name[name or "ollama"], service.toolset(within)
         return ModelOverview(
@@ -357,7 +342,7 @@ class AskModels:
 
     async def listed(self, name: str) -> KnownProvider:
         """Return a provider with the models that it lists itself. A hosted provider without a key is not asked."""
-        known, choice = await self._provider(name), self._service.choice(name)
+        known, choice = await self._provider(name), self._choice(name)
         if not known.is_configured or _is_self_hosted(name, choice):  # those were just asked
             return known
         try:
@@ -367,7 +352,7 @@ class AskModels:
         return msgspec.structs.replace(known, models=tuple(dict.fromkeys(models)))
 
     async def _provider(self, name: str) -> KnownProvider:
-        choice, missing, error = self._service.choice(name), key_name(name), UNSET
+        choice, missing, error = self._choice(name), key_name(name), UNSET
         secret = keys_for(self._service.runtime.config, choice)
         is_there = has_key = bool(await asyncio.to_thread(secret, missing))
         models = [adapter(name).model]
@@ -388,6 +373,9 @@ class AskModels:
             needs=UNSET if is_there or missing == OLLAMA_SETTING else (key_need(name),),
             error=error,
         )
+
+    def _choice(self, provider: str) -> ModelChoice:
+        return self._service.model_choice(AskOptions(provider=provider))
 
     async def _names(self, choice: ModelChoice, seconds: float) -> list[str]:
         """List the models of a provider. Raises AskError."""

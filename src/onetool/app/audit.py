@@ -41,15 +41,15 @@ class AppAudit:
     def open(self) -> None:
         """Start the log, because the app is served from now on."""
         self._is_served = True
-        self._follow()
+        self._update()
 
     def set_config(self, config: "Config") -> None:
         self._config = config
-        self._follow()
+        self._update()
 
     def close(self) -> None:
         self._is_served = False
-        self._follow()
+        self._update()
 
     def before_close(self, flush: Callable[[], None]) -> None:
         """Call `flush` before a log is closed, so that the caller can record what it has only counted."""
@@ -94,7 +94,7 @@ class AppAudit:
         entry = log.run_begun(event)
         return lambda: log.write_entry(entry)
 
-    def _follow(self) -> None:
+    def _update(self) -> None:
         with self._lock:
             config, log = self._config, self.log
             database = self._database() if self._is_served and config.audit.mode != "none" else None
@@ -103,7 +103,7 @@ class AppAudit:
                 return
             for flush in self._before_close if log is not None else ():
                 flush()
-            self.log = None if database is None else _log_in(database, config)
+            self.log = None if database is None else _new_log(database, config)
         if log is not None:
             log.close()
 
@@ -181,31 +181,27 @@ def audit_mistakes(config: "Config") -> Iterator[Mistake]:
                 table.made_key()  # a transaction that writes nothing
     except (DatabaseError, ConfigError) as error:
         if config.database is None:  # problems of a shared database are reported separately
-            yield _mistake(config, error)
+            required = config.audit.mode == "required"
+            effect = "`onetool serve` refuses all calls" if required else "lines are lost"
+            message = f"the audit log can't be written: {error}; {effect}"
+            yield Mistake(message=message, key="audit", severity="error" if required else "warning")
         return
     for one in gaps:
         yield Mistake(message=f"{one.what}, until {one.time}", file=place, key="audit", severity="warning")
-
-
-def _mistake(config: "Config", error: Exception) -> Mistake:
-    required = config.audit.mode == "required"
-    then = "`onetool serve` refuses all calls" if required else "lines are lost"
-    message = f"the audit log can't be written: {error}; {then}"
-    return Mistake(message=message, key="audit", severity="error" if required else "warning")
 
 
 @contextmanager
 def _opened(config: "Config") -> "Generator[AuditLog]":
     """Open the log for a command. Raises ConfigError if the database can't be used."""
     with open_state(config) as database:
-        log = _log_in(database, config)
+        log = _new_log(database, config)
         try:
             yield log
         finally:
             log.close()
 
 
-def _log_in(database: "Database", config: "Config") -> "AuditLog":
+def _new_log(database: "Database", config: "Config") -> "AuditLog":
     from onetool.services.audit import AuditLog
 
     return AuditLog(database, config.audit)

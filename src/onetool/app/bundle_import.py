@@ -104,11 +104,11 @@ def _from_archive(app: App, data: bytes, options: ImportOptions) -> BundleImport
     is_renamed = here is not None and here.soft_deleted_at is None and here.slug != planned.bundle.slug
     if (planned.is_new or is_renamed) and (other := live_bundle(app.bundles, planned.bundle.slug)):
         wrong.append(f"there is a bundle {other['slug']} already ({other['id']}); give it another name: --as SLUG")
-    notes = [] if here is None or here.soft_deleted_at is None else _revived(app, planned.bundle)
+    notes = [] if here is None or here.soft_deleted_at is None else _restored_remarks(app, planned.bundle)
     return BundleImport(planned._replace(refused=[*planned.refused, *wrong]), unpacked.tools, [], notes, is_invalid)
 
 
-def _revived(app: App, bundle: Bundle) -> list[ImportRemark]:
+def _restored_remarks(app: App, bundle: Bundle) -> list[ImportRemark]:
     """Describe how restoring a deleted bundle affects a bundle that has taken its name since."""
     other = live_bundle(app.bundles, bundle.slug)
     if other is None:
@@ -130,7 +130,11 @@ def _from_openapi(app: App, data: bytes, options: ImportOptions) -> BundleImport
     live = live_bundle(app.bundles, document.slug)
     here = None if live is None else app.bundles.store.bundle(live["id"])
     stored = tools_of(app, here)
-    found = document.convert(_slugs_by_url(stored))
+    slugs: dict[str, list[str]] = {}  # of the stored tools, by the URL that they call, oldest first
+    for tool in sorted(stored, key=lambda tool: tool.created_at):
+        if tool.type == "http" and (request := http_of(tool).request) is not None:
+            slugs.setdefault(url_key(request.method, request.url_template), []).append(tool.slug)
+    found = document.convert(slugs)
     bundle, tools = assemble(found.bundle, found.tools, id=here.id if here else None)
     wrong = [(tool, ImportRemark(tool.slug, str(why))) for tool, why in app.bundles.invalid(tools)]
     tools = [tool for tool in tools if not any(tool is one for one, _ in wrong)]
@@ -143,15 +147,6 @@ def _from_openapi(app: App, data: bytes, options: ImportOptions) -> BundleImport
         [ImportRemark(*one) for one in found.notes],
         is_invalid=not tools,
     )
-
-
-def _slugs_by_url(tools: list[Tool]) -> dict[str, list[str]]:
-    """Return the slugs of HTTP tools by `url_key`, oldest first."""
-    found: dict[str, list[str]] = {}
-    for tool in sorted(tools, key=lambda tool: tool.created_at):
-        if tool.type == "http" and (request := http_of(tool).request) is not None:
-            found.setdefault(url_key(request.method, request.url_template), []).append(tool.slug)
-    return found
 
 
 def tools_of(app: App, bundle: Bundle | None) -> list[Tool]:
@@ -251,7 +246,11 @@ def read_curl(
     for name in names.keys() - given.keys():
         message = f"/secrets: the command has no secret {name!r} (expected {', '.join(given) or 'none'})"
         raise InvalidError(message, "/secrets")
-    chosen = {name: _checked_name(names[name]) for name in names}
+    for name in names.values():
+        if not SECRET_NAME.fullmatch(name):
+            message = f"/secrets: {name[:100]!r} is not a valid secret name (use letters, digits and _, like METEO_KEY)"
+            raise InvalidError(message, "/secrets")
+    chosen = dict(names)
     found = found._replace(tool=_renamed_placeholders(found.tool, _placeholders(chosen)))
     stored = {chosen[name]: given.pop(name) for name in chosen}
     scheme, authority, _ = split(found.tool["httpImpl"]["request"]["urlTemplate"])
@@ -277,7 +276,7 @@ def split_secrets(
     def is_same(name: str, value: str) -> bool:
         hosts = known.hosts(name)
         fits = reuse_for is not None and (not hosts or is_bound_to(reuse_for, hosts))
-        return fits and _value(known, name) == value
+        return fits and _any_value(known, name) == value
 
     names: dict[str, str] = {}
     for name, value in found.items():
@@ -296,7 +295,7 @@ def secrets_stored(known: Secrets, secrets: Mapping[str, str], host: str) -> Ite
     Existing secrets are never replaced. If another process has taken a name since it was chosen, nothing is stored; a
     second attempt chooses another name.
     """
-    new = {name: value for name, value in secrets.items() if _value(known, name) != value}
+    new = {name: value for name, value in secrets.items() if _any_value(known, name) != value}
     file = known.file
     if not new:
         yield []
@@ -332,18 +331,11 @@ def _is_taken(known: Secrets, name: str) -> bool:
         return False
 
 
-def _checked_name(name: str) -> str:
-    if not SECRET_NAME.fullmatch(name):
-        message = f"/secrets: {name[:100]!r} is not a valid secret name (use letters, digits and _, like METEO_KEY)"
-        raise InvalidError(message, "/secrets")
-    return name
-
-
 def _placeholders(names: Mapping[str, str]) -> dict[str, str]:
     return {f"${{{name}}}": f"${{{other}}}" for name, other in names.items() if other != name}
 
 
-def _value(known: Secrets, name: str) -> str | None:
+def _any_value(known: Secrets, name: str) -> str | None:
     """Return the value of a secret, including one bound to hosts: the value is compared, not sent."""
     return known.get(name, lambda _: True)
 

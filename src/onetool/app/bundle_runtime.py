@@ -24,7 +24,6 @@ from onetool.core.registry import Snapshot
 from onetool.core.spec import ToolSpec
 from onetool.http.errors import RequestRefusedError
 from onetool.sources.bundles.derived import DerivedBundles
-from onetool.sources.bundles.files.overlay import BuiltIn
 from onetool.sources.bundles.files.store import FileStore
 from onetool.sources.bundles.model import built_in_bundles, http_of, limits_of
 from onetool.sources.bundles.rate_limits import RateLimiter
@@ -38,7 +37,7 @@ from onetool.sources.packs import BUILTIN, builtin_tools
 if TYPE_CHECKING:
     from onetool.app.bundles import Functions
     from onetool.app.catalog import ToolCatalog
-    from onetool.app.runtime import CurrentRuntime, RunCode, Runtime
+    from onetool.app.runtime import CurrentRuntime, RunCode
     from onetool.http.definition import HttpImpl, ToolLimits
     from onetool.http.preview import PreviewRequest
     from onetool.http.upstream import OnResponse
@@ -66,25 +65,22 @@ def open_bundle_service(
     bundle_runtime = AppBundleRuntime(functions, current, run, catalog)
     names = [spec.name for spec in built_in]
     derived = DerivedBundles(offered, names)
-    store = _open_store(folder, built_in_bundles(built_in), derived, current.runtime)
-    limits = RateLimiter(lambda: current.runtime.databases.tool_rates())
-    factory = ToolFactory(bundle_runtime, limits)
-    return BundleService(store, factory, call, names, derived, bundle_runtime)
-
-
-def _open_store(folder: Path, built_in: BuiltIn, derived: DerivedBundles, runtime: "Runtime") -> BundleStore:
-    database = runtime.database
+    runtime = current.runtime
     options: dict[str, Any] = {
-        "built_in": built_in,
+        "built_in": built_in_bundles(built_in),
         "derived": derived,
         "max_tools": runtime.config.bundles.max_tools,
         "foreign": foreign_file,
     }
-    if database is None:
-        return FileStore(folder, database=runtime.state, **options)
-    from onetool.sources.bundles.database import DatabaseStore
+    if (database := runtime.database) is None:
+        store: BundleStore = FileStore(folder, database=runtime.state, **options)
+    else:
+        from onetool.sources.bundles.database import DatabaseStore
 
-    return DatabaseStore(database, cache_folder(runtime.config), **options)
+        store = DatabaseStore(database, cache_folder(runtime.config), **options)
+    limits = RateLimiter(lambda: current.runtime.databases.tool_rates())
+    factory = ToolFactory(bundle_runtime, limits)
+    return BundleService(store, factory, call, names, derived, bundle_runtime)
 
 
 def foreign_file(path: Path) -> Mistake | None:

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from onetool.core.registry import Further
     from onetool.services.search.postings import Words
     from onetool.sources.bundles.derived import KeptSettings
-    from onetool.sources.bundles.named import SeenState
     from onetool.sources.bundles.service import BundleService, Shown
 
 log = logging.getLogger("onetool.bundles")
@@ -67,7 +66,7 @@ class AppBundles:
         self._poller: StorePoller | None = None
         self._functions: Mapping[str, ToolSpec] = {}
         self._offered = Offered()
-        self._kept: KeptSettings | None = None  # the settings of other tools, as last read
+        self._settings: KeptSettings | None = None  # the settings of other tools, as last read
         self._retry_at = 0.0  # when to retry after bundles could not be read
         self._none_at = 0.0  # when "no bundles" was last checked
         self._is_closed = False
@@ -90,7 +89,7 @@ class AppBundles:
         service = self._service
         if service is not None:
             return service.loading.is_unchanged(at_once) or monotonic() < self._retry_at
-        return self._are_none(at_once) or monotonic() < self._retry_at
+        return self._have_none(at_once) or monotonic() < self._retry_at
 
     def why_behind(self) -> ToolFailure | None:
         """Return why tools stored by other processes may be missing; None if all are known. Never blocks."""
@@ -108,14 +107,12 @@ class AppBundles:
             return True
         try:
             service = self._service
-            return self._are_none(at_once) if service is None else service.loading.is_current(at_once)
+            return self._have_none(at_once) if service is None else service.loading.is_current(at_once)
         except BundleError:  # unknown: keep the loaded tools; a request for bundles gets the error
             return True
 
-    def _are_none(self, at_once: bool) -> bool:
-        """Return whether there are still no bundles. After closing there are none: a running call must not reopen
-        them.
-        """
+    def _have_none(self, at_once: bool) -> bool:
+        """Return whether there are still no bundles. A closed app has none: a running call must not reopen them."""
         if self._is_closed:
             return True
         if at_once or monotonic() - self._none_at >= FRESH:
@@ -158,7 +155,7 @@ class AppBundles:
         `waiting` are the packs of servers that have not listed their tools yet; their names are taken, too.
         """
         self._offered = offered
-        if not self._are_there():
+        if not self._may_exist():
             local = [offered.own, offered.packs, offered.declared]
             self._functions = _by_name(local)
             return [*local, offered.served]
@@ -167,32 +164,26 @@ class AppBundles:
             self._functions = _by_name([offered.own, offered.packs, offered.declared])  # the service needs them
         try:
             seen = self.service.loading.look()  # read first: a later change is then seen the next time
-            self._kept = self.service.store.settings()
+            self._settings = self.service.store.settings()
         except BundleError as error:  # keep the settings as last read
             wrong = error
         everything = (offered.own, offered.packs, offered.declared, offered.served)
-        *local, served = [_with_settings(one, self._kept) for one in everything]
+        *local, served = [_with_settings(one, self._settings) for one in everything]
         self._functions = _by_name(local)
         try:
-            loaded = self._loaded(waiting, seen) if wrong is None else self._problem(wrong)
+            if wrong is not None:
+                raise wrong
+            taken = {*waiting, *(spec.name.partition(".")[0] for spec in self._functions.values() if "." in spec.name)}
+            began, is_first = monotonic(), self.service.loading.count == 0
+            loaded = self.service.loading.load(taken, seen)
+            if is_first and self._config.database is None:  # changes in a database are taken over immediately
+                self._look_at = (now := monotonic()) + (now - began) * FIRST_SHARE
         except BundleError as error:
-            loaded = self._problem(error)
+            self._retry_at = monotonic() + RETRY_SECONDS
+            file = str(self._folder) if self._config.database is None else None
+            loaded = Catalogue(mistakes=(Mistake(message=f"{UNREAD}: {error}", file=file, key=FOLDER),))
         self._offered = replace(offered, bundles=loaded)
         return [*local, loaded, served]
-
-    def _loaded(self, waiting: Iterable[str], seen: "SeenState | None") -> Catalogue:
-        taken = {*waiting, *(spec.name.partition(".")[0] for spec in self._functions.values() if "." in spec.name)}
-        began, is_first = monotonic(), self.service.loading.count == 0
-        loaded = self.service.loading.load(taken, seen)
-        if is_first and self._config.database is None:  # changes in a database are taken over immediately
-            self._look_at = (now := monotonic()) + (now - began) * FIRST_SHARE
-        return loaded
-
-    def _problem(self, error: BundleError) -> Catalogue:
-        self._retry_at = monotonic() + RETRY_SECONDS
-        file = str(self._folder) if self._config.database is None else None
-        mistake = Mistake(message=f"{UNREAD}: {error}", file=file, key=FOLDER)
-        return Catalogue(mistakes=(mistake,))
 
     def count(self, event: "CallEvent") -> None:
         if self._service is not None:
@@ -224,7 +215,7 @@ class AppBundles:
 
     def warm(self) -> bool:
         """Open the bundles in advance, because that takes time and memory. Returns False if there are none."""
-        if not self._are_there():
+        if not self._may_exist():
             return False
         with suppress(BundleError):  # a request for bundles gets the error
             self.service.store.state()
@@ -236,12 +227,12 @@ class AppBundles:
             self._poller.close()
         self._close_service()
 
-    def _are_there(self) -> bool:
+    def _may_exist(self) -> bool:
         """Return whether there may be bundles."""
         return self._service is not None or self._config.database is not None or self._folder.is_dir()
 
     def _poll(self, refresh: Callable[[], None]) -> None:
-        if not self._are_there():
+        if not self._may_exist():
             return
         service = self.service
         if self._watched is not service and self._poller is not None:
@@ -313,8 +304,8 @@ class StorePoller:
         self._every = every
         self._closed = Event()
         self._woken = Event()
-        self._trouble = ""
-        self._thread = Thread(target=self._keep, name="onetool-bundles", daemon=True)
+        self._problem = ""
+        self._thread = Thread(target=self._run, name="onetool-bundles", daemon=True)
         self._thread.start()
 
     def wake(self) -> None:
@@ -326,7 +317,7 @@ class StorePoller:
         self._woken.set()
         self._thread.join(CLOSE_TIMEOUT)
 
-    def _keep(self) -> None:
+    def _run(self) -> None:
         pause = self._every
         while True:
             was_woken = self._woken.wait(pause)
@@ -334,14 +325,14 @@ class StorePoller:
                 return
             self._woken.clear()
             began = perf_counter()
-            trouble = ""
+            problem = ""
             try:
                 self._look()
             except Exception as error:  # noqa: BLE001 - a later check may succeed
-                trouble = f"{type(error).__name__}: {error}"
-            if trouble and trouble != self._trouble:
-                log.error("bundles can't be checked for changes at the moment: %s", trouble)
-            self._trouble = trouble
+                problem = f"{type(error).__name__}: {error}"
+            if problem and problem != self._problem:
+                log.error("bundles can't be checked for changes at the moment: %s", problem)
+            self._problem = problem
             cost = perf_counter() - began
             if self._closed.wait(min(cost * WOKEN_SHARE, self._every)):
                 return

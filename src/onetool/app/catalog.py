@@ -16,14 +16,13 @@ from msgspec.structs import replace
 from onetool.app.bundles import AppBundles
 from onetool.app.call_evidence import CallEvidence
 from onetool.app.config_lint import lint_config
-from onetool.app.learned_shapes import LearnedShapes, has_state
+from onetool.app.learned_shapes import LearnedShapes
 from onetool.core.errors import BadArguments, Mistake, ToolFailure, cut, message_of
 from onetool.core.json_data import freeze
 from onetool.core.principal import current_principal, owner
 from onetool.core.registry import (
     NO_PACKS,
     Catalogue,
-    LazyPacks,
     LazyTool,
     Prompt,
     Resource,
@@ -79,9 +78,7 @@ class ToolCatalog:
         pending_changes: Callable[[], list[Mistake]],
         untrusted: "Callable[[], Untrusted | None]",
     ) -> None:
-        """Create a catalogue. `pending_changes` returns the changes that a reload would load; `untrusted`, the ignored
-        folder.
-        """
+        """Create a catalogue. `pending_changes` returns what a reload would load; `untrusted`, the ignored folder."""
         self.registry = registry
         self.mistakes: tuple[Mistake, ...] = ()
         self.prompts: Mapping[str, Prompt] = freeze({})
@@ -96,7 +93,7 @@ class ToolCatalog:
         self._logged: set[str] = set()
         self._index: tuple[Snapshot | None, SearchIndex] | None = None
         self._evidence = CallEvidence()
-        self.shapes = LearnedShapes(lambda: current.runtime.documents("shapes"), lambda: has_state(self._config))
+        self.shapes = LearnedShapes(current)
         current.runtime.recorder.writers.append(self.shapes.write)
         self._serves = False
         self._closed = Event()
@@ -237,9 +234,7 @@ class ToolCatalog:
             log.warning("the search could not be prepared: %s: %s", type(error).__name__, error)
 
     def apply(self, config: "Config", own: Catalogue, read: Iterable[Catalogue]) -> Callable[[], None]:
-        """List the tools of another config. Returns a function that stops servers whose configuration has changed or is
-        gone.
-        """
+        """List the tools of another config. Returns a function that stops the servers that it changed or removed."""
         self._config = config
         packs, declared = read
         self._own, self._local = own, Offered(own, packs, declared)
@@ -309,9 +304,7 @@ class ToolCatalog:
             await to_thread(self._catch_up)
 
     async def wait_for_tool(self, name: str) -> None:
-        """Wait for the server of a missing tool until the server's tools are registered. The server may run in another
-        process.
-        """
+        """Wait until the server of a missing tool, perhaps in another process, has registered its tools."""
         packs = [name.partition(".")[0]]
         await self.wait_for_servers(packs)
         if self.servers is not None and self.servers.enabled_of(packs) and self.real_name(name) not in self.registry:
@@ -354,11 +347,15 @@ class ToolCatalog:
         with self._listing:
             listed = () if self.servers is None else self.servers.listings()  # read first, as it may change
             waiting = self.server_packs()  # their tools may not be known yet
-            offers = self._bundles.add_bundles(self._offered(), waiting)
+            offered = replace(self._local)  # a new object, so that everything derived from it is rebuilt
+            if self.servers is not None:
+                offered = replace(offered, served=self.servers.load(), servers=tuple(self.servers.enabled()))
+            offers = self._bundles.add_bundles(offered, waiting)
             tools, mistakes = united(offers)
             for spec in tools:
                 self.shapes.track(spec)
-            self.registry.replace(tools, self._bundles.versions(), _lazy(offers))
+            lazy = next((offer.lazy for offer in offers if offer.lazy), NO_PACKS)
+            self.registry.replace(tools, self._bundles.versions(), lazy)
             self._listed = listed
             self.prompts = add_first({}, ((one.name, one) for offer in offers for one in offer.prompts), mistakes)
             self.resources = add_first({}, ((one.uri, one) for offer in offers for one in offer.resources), mistakes)
@@ -373,11 +370,6 @@ class ToolCatalog:
                 tell()
             except Exception:
                 log.exception("a listener for changed tools failed; the others are called")
-
-    def _offered(self) -> Offered:
-        if self.servers is None:
-            return replace(self._local)  # a new object, so that everything derived from it is rebuilt
-        return replace(self._local, served=self.servers.load(), servers=tuple(self.servers.enabled()))
 
     # Why something is missing
 
@@ -422,9 +414,7 @@ class ToolCatalog:
         return result if why is None else replace(result, error=_with_reason(error, why))
 
     def names_in_code(self, code: str) -> set[str]:
-        """Return the names that code uses, including those in its aliases and snippets. Empty if there are no
-        servers.
-        """
+        """Return the names that code, its aliases and its snippets use. Empty if there are no servers."""
         if self.servers is None:
             return set()
         words = set(WORD.findall(code))
@@ -448,9 +438,7 @@ class ToolCatalog:
         return ToolFailure(f"{name} is an alias of {target}, and there is no tool {target}{near}", reason="refused")
 
     def _not_loaded(self) -> ToolFailure | None:
-        """Return pending changes as the reason for a missing tool. File names are included only for callers who may
-        edit.
-        """
+        """Return pending changes as the reason for a missing tool. Only callers who may edit get names of files."""
         if (behind := self._bundles.why_behind()) is not None:
             return behind
         if not (pending := self._pending_changes()):
@@ -461,9 +449,7 @@ class ToolCatalog:
 
 
 def _names_in_pack(pack: str, snapshot: Snapshot, allowed: Collection[str] | None) -> set[str]:
-    """Return the allowed tools of a pack, named as in the registry or in code. Raises BadArguments if there are
-    none.
-    """
+    """Return the allowed tools of a pack, named as in the registry or in code. Raises BadArguments if it has none."""
     words = {as_identifier(own): own for own in snapshot.packs()} | {own: own for own in snapshot.packs()}
     tools = snapshot.packs()[words[pack]].held.values() if pack in words else ()
     names = {tool.name for tool in tools if allowed is None or tool.name in allowed}
@@ -475,10 +461,6 @@ def _names_in_pack(pack: str, snapshot: Snapshot, allowed: Collection[str] | Non
 
 def _listed_text(tool: ToolSpec | LazyTool) -> object:
     return (tool.name, tool.description) if isinstance(tool, ToolSpec) else tool
-
-
-def _lazy(offers: Iterable[Catalogue]) -> LazyPacks:
-    return next((offer.lazy for offer in offers if offer.lazy), NO_PACKS)
 
 
 def _with_reason(error: "ToolError", why: ToolFailure) -> "ToolError":

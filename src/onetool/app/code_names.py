@@ -81,7 +81,15 @@ def code_names(catalogue: Snapshot, config: Config, allowed: Collection[str] | N
         functions=[_tool(word, word, spec) for word, spec in functions.items() if word not in config.aliases],
         builtins=sorted(word for word in BUILTINS if word[0] != "_" and word not in MISSING_BUILTINS),
         modules=sorted(MODULES),
-        snippets=[_snippet(*one) for one in visible_snippets(config.snippets, names, allowed).items()],
+        snippets=[
+            CodeSnippet(
+                name=name,
+                description=snippet.description,
+                usage=usage(name, snippet),
+                parameters=[CodeParameter(**one) for one in parameters(snippet)],
+            )
+            for name, snippet in visible_snippets(config.snippets, names, allowed).items()
+        ],
         aliases={word: spec.name for word, spec in functions.items() if word in config.aliases},
     )
 
@@ -120,13 +128,4 @@ def _parameter(name: str, schema: Mapping[str, Any]) -> CodeParameter:
         required=name in (schema.get("required") or ()),
         description=gist(str(facts.get("description") or "")),
         default=facts.get("default", UNSET),
-    )
-
-
-def _snippet(name: str, snippet: Any) -> CodeSnippet:
-    return CodeSnippet(
-        name=name,
-        description=snippet.description,
-        usage=usage(name, snippet),
-        parameters=[CodeParameter(**one) for one in parameters(snippet)],
     )

@@ -153,18 +153,16 @@ def _name_line(head: str, names: Iterable[str], room: int, see: str = "", mark: 
     if not every:
         return "", 0
     line, used, left = head, LINE_TOKENS, len(every)
-    for name in filter(_showable, every):
+    for name in every:
+        # Only short plain words. Combining marks are left out, because some are invisible.
+        if not 0 < len(name) <= MAX_NAME or not all(char in "_-" or char.isalnum() for char in name):
+            continue
         word = f" {mark}{name}"
         cost = most_tokens(word)
         if used + cost > room:
             break
         line, used, left = f"{line}{word}", used + cost, left - 1
     return (f"{line} … and {left} more{see}" if left else line), used
-
-
-def _showable(name: str) -> bool:
-    """Return whether a name is a short plain word. Combining marks are refused, because some are invisible."""
-    return 0 < len(name) <= MAX_NAME and all(char in "_-" or char.isalnum() for char in name)
 
 
 # `run` as a model sees it: one tool, with the names that its code can use.
@@ -175,17 +173,9 @@ def run_tool(
 ) -> dict[str, Any]:
     """Return the listing of `run`. In the menu `search`, the other two tools describe the tools."""
     limits = limits_line(config.run, config.results)
+    tool = {"name": "run", "title": "Run code over all tools", "inputSchema": RUN_SCHEMA}
     if in_search:
-        text = config.texts.run or f"{RUN_FOUND} {limits} {MARKS}"
-    else:
-        text = run_description(*_callable_names(catalog, config, allowed), text=config.texts.run, limits=limits)
-    return {"name": "run", "title": "Run code over all tools", "description": text, "inputSchema": RUN_SCHEMA}
-
-
-def _callable_names(
-    catalog: ToolCatalog, config: Config, allowed: Collection[str] | None
-) -> tuple[list[str], list[str], list[str]]:
-    """Return the names that code can use: packs, functions without a pack, and snippets."""
+        return {**tool, "description": config.texts.run or f"{RUN_FOUND} {limits} {MARKS}"}
     snapshot = catalog.current_snapshot()
     names, full = ScriptNames(snapshot, config.aliases), list[str]()
     if allowed is None:  # there may be very many bundles: it is enough to know that they have tools
@@ -196,7 +186,8 @@ def _callable_names(
     packs = names.words_of({*full, *(name.partition(".")[0] for name in shown if "." in name and snapshot.has(name))})
     functions = [word for word, spec in names.functions.items() if spec.name in shown]
     packs += [word for pack in catalog.server_packs(allowed) if (word := as_identifier(pack)) not in packs]
-    return packs, functions, list(snippets_for(snapshot, config, allowed))
+    snippets = snippets_for(snapshot, config, allowed)
+    return {**tool, "description": run_description(packs, functions, snippets, config.texts.run, limits)}
 
 
 def snippets_for(catalogue: Snapshot, config: Config, allowed: Collection[str] | None) -> Mapping[str, Snippet]:

@@ -55,16 +55,16 @@ def findings(
         ("untrusted", _untrusted(catalog)),
         ("config_warning", config.warnings),
         ("tool", (one for one in catalog.mistakes if not (says_same and is_unread_store(one)))),
-        ("requirement", _missing(tool_requirements(catalog))),
+        ("requirement", _missing_requirements(tool_requirements(catalog))),
         ("bundle", _bundle_mistakes(runtime, bundles)),
         ("audit", audit_mistakes(config)),
         ("database", of_database),
         ("cluster", () if config.cluster is None else config.cluster.unset()),
         ("not_loaded", (replace(one, message=f"Not loaded: {one.message}") for one in pending)),
         ("full_disk", _full_disks(runtime)),
-        ("lost", _lost(runtime)),
-        ("no_token", _closed(runtime)),
-        ("", (one for status in statuses for one in _server_mistakes(status))),
+        ("lost", _lost_records(runtime)),
+        ("no_token", _only_revoked_tokens(runtime)),
+        ("", _server_mistakes(statuses)),
     )
     found: dict[Mistake, str] = {}
     for reason, mistakes in by_reason:
@@ -101,7 +101,7 @@ def _full_disks(runtime: "Runtime") -> Iterator[Mistake]:
                 yield Mistake(message=message, key="disk", hint="remove files, or set ONETOOL_HOME to another disk")
 
 
-def _lost(runtime: "Runtime") -> Iterator[Mistake]:
+def _lost_records(runtime: "Runtime") -> Iterator[Mistake]:
     """Yield what could not be written since this process started."""
     for key, state in runtime.records_health().items():
         if state is not None:
@@ -109,7 +109,7 @@ def _lost(runtime: "Runtime") -> Iterator[Mistake]:
             yield Mistake(message=", ".join(words), key=key, severity="warning")
 
 
-def _closed(runtime: "Runtime") -> Iterator[Mistake]:
+def _only_revoked_tokens(runtime: "Runtime") -> Iterator[Mistake]:
     """Yield a warning if no valid token is left. Token support is loaded only if there may be tokens."""
     config = runtime.config
     if not config.http.tokens and not may_store_tokens(config):
@@ -124,12 +124,13 @@ def _closed(runtime: "Runtime") -> Iterator[Mistake]:
             yield Mistake(message=message, key="http.tokens", hint="onetool tokens add NAME", severity="warning")
 
 
-def _server_mistakes(status: "ServerStatus") -> Iterator[Mistake]:
-    """Yield the problems of a server. Only a process that has tried its servers knows them."""
+def _server_mistakes(statuses: "Iterable[ServerStatus]") -> Iterator[Mistake]:
+    """Yield the problems of servers. Only a process that has tried its servers knows them."""
     reasons = {"approve": "server_changed", "login": "server_login", "logs": "server_down"}
-    for message, hint in server_problems(status):
-        reason = reasons[hint.split()[2]]
-        yield Mistake(message=message, key=f"servers.{status.name}", hint=hint, severity="warning", reason=reason)
+    for status in statuses:
+        for message, hint in server_problems(status):
+            key, reason = f"servers.{status.name}", reasons[hint.split()[2]]
+            yield Mistake(message=message, key=key, hint=hint, severity="warning", reason=reason)
 
 
 def server_problems(status: "ServerStatus") -> list[tuple[str, str]]:
@@ -142,7 +143,7 @@ def server_problems(status: "ServerStatus") -> list[tuple[str, str]]:
     return [(message, f"onetool servers {command} {status.name}") for message, command in found]
 
 
-def _missing(report: Report) -> list[Mistake]:
+def _missing_requirements(report: Report) -> list[Mistake]:
     """Return warnings for missing requirements; each affects only its own tools."""
     return [
         Mistake(
@@ -187,8 +188,12 @@ def _of_bundle(runtime: "Runtime", bundles: "AppBundles", bundle: "Bundle", tool
             gone = tool.type in ("python", "go")  # works again once its function is back
             place = bundles.service.store.file_of(tool.id)
             yield Mistake(message=str(wrong), file=place, key=key, severity="warning" if gone else "error")
-        if written := _literal_credential(tool.http_impl):
-            message = f"auth.{written} is written into the tool, where everyone who gets its file can read it"
+        impl = tool.http_impl or {}
+        requests = [one.get("request") or {} for one in (impl, *(impl.get("requests") or ()))]
+        auths = [request.get("auth") or {} for request in requests]
+        literal = (name for auth in auths for name in CREDENTIALS if auth.get(name) and "${" not in auth[name])
+        if name := next(literal, None):
+            message = f"auth.{name} is written into the tool, where everyone who gets its file can read it"
             yield Mistake(message=message, key=key, hint="use a secret: ${NAME}", severity="warning")
     needs = requirements_of(runtime, [shown(tool) for tool in tools if tool.is_enabled] if bundle.is_enabled else [])
     for message, need in _lacking(runtime, needs):
@@ -209,13 +214,6 @@ def _lacking(runtime: "Runtime", needs: Requirements) -> "Iterator[tuple[str, Ne
     for one in needs.hosts:
         if one.need is not None:
             yield f"calls {one.host}, which is not allowed", one.need
-
-
-def _literal_credential(impl: dict[str, Any] | None) -> str | None:
-    """Return the first credential that is not a placeholder, if any."""
-    impl = impl or {}
-    auths = [(one.get("request") or {}).get("auth") or {} for one in (impl, *(impl.get("requests") or ()))]
-    return next((key for auth in auths for key in CREDENTIALS if auth.get(key) and "${" not in auth[key]), None)
 
 
 def requirements_of(runtime: "Runtime", tools: Iterable[Mapping[str, Any]]) -> Requirements:

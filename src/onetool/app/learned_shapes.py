@@ -24,7 +24,7 @@ from onetool.core.type_names import is_vague
 from onetool.database import DatabaseError
 
 if TYPE_CHECKING:
-    from onetool.config import Config
+    from onetool.app.runtime import CurrentRuntime
     from onetool.core.context import CallEvent
     from onetool.core.spec import ToolSpec
     from onetool.database.documents import Documents, Version
@@ -40,11 +40,10 @@ Entries = dict[str, dict[str, Any]]
 
 
 class LearnedShapes:
-    """The learned return shapes of all tools. Thread-safe. Opens `documents` only to write, or if `has_documents()`."""
+    """The learned return shapes of all tools. Thread-safe. Reading doesn't create a state database."""
 
-    def __init__(self, documents: "Callable[[], Documents]", has_documents: Callable[[], bool]) -> None:
-        self._documents = documents
-        self._has_documents = has_documents
+    def __init__(self, current: "CurrentRuntime") -> None:
+        self._current = current
         self._packs: dict[str, tuple[Version, Entries]] = {}
         self._changed: dict[str, LearnedValues] = {}  # by tool name
 
@@ -82,21 +81,18 @@ class LearnedShapes:
             packs.setdefault(values.pack, []).append(values)
         for pack, changed in packs.items():
             try:
-                self._write_pack(pack, changed)
+                with self._documents().locked(pack, LOCK_S) as held:
+                    entries = _entries(held.load().body)
+                    for values in changed:
+                        values.add(entries.pop(values.name, None))
+                        entries[values.name] = values.dump()  # at the end: the oldest entries are dropped first
+                    entries = dict([*entries.items()][-MAX_TOOLS:])
+                    self._packs[pack] = held.write(msgspec.json.encode(entries)), entries
             except (DatabaseError, ConfigError, TimeoutError):
                 return None if is_last else RETRY_S
             for values in changed:
                 self._changed.pop(values.name, None)
         return None
-
-    def _write_pack(self, pack: str, changed: "list[LearnedValues]") -> None:
-        with self._documents().locked(pack, LOCK_S) as held:
-            entries = _entries(held.load().body)
-            for values in changed:
-                values.add(entries.pop(values.name, None))  # moves it to the end: the oldest entries are dropped first
-                entries[values.name] = values.dump()
-            entries = dict([*entries.items()][-MAX_TOOLS:])
-            self._packs[pack] = held.write(msgspec.json.encode(entries)), entries
 
     def forget(self, pack: str) -> None:
         """Delete the stored shapes of a removed pack."""
@@ -104,10 +100,15 @@ class LearnedShapes:
             with suppress(DatabaseError, ConfigError):
                 self._documents().delete(pack)
 
+    def _documents(self) -> "Documents":
+        return self._current.runtime.documents("shapes")
+
+    def _has_documents(self) -> bool:
+        config = self._current.runtime.config
+        return config.database is not None or os.path.lexists(config.home / STATE_FILE)
+
     def entry(self, pack: str, name: str, version: "Version") -> "tuple[Version, dict[str, Any] | None]":
-        """Return the version of a pack's document and the stored entry of a tool; None for the entry if `version` is
-        current.
-        """
+        """Return the version of a pack's document and a tool's entry in it; no entry if `version` is current."""
         if not self._has_documents():
             return None, None
         try:
@@ -198,11 +199,6 @@ class LearnedValues(ObservedValues):
         shapes = [*([] if mine is None else [mine]), *(seen.shape for seen in callers.values())]
         shape = shared_shape(shapes, mine)
         return freeze(schema_of(shape)) or None
-
-
-def has_state(config: "Config") -> bool:
-    """Return whether a state database exists, because reading must not create one."""
-    return config.database is not None or os.path.lexists(config.home / STATE_FILE)
 
 
 def _is_on_loop() -> bool:

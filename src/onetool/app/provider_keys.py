@@ -117,9 +117,7 @@ def _users_key(config: Config, name: str, fits: Fits) -> str | None:
 
 
 def _is_other_address(config: Config, choice: ModelChoice) -> bool:
-    """Return whether the address is neither the provider's nor, for a config that the user named, in the local
-    network.
-    """
+    """Return whether the address is neither the provider's nor, for a config named by the user, a private one."""
     try:
         url = parse_url((choice.base_url or "").strip())
     except RequestRefusedError:

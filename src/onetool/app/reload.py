@@ -56,9 +56,7 @@ class Reloader:
         own: Catalogue,
         servers: Mapping[str, ServerSettings],
     ) -> None:
-        """Create a reloader. `servers` are added to those of every config. Only mistakes that the `catalog` doesn't
-        have yet make a reload fail.
-        """
+        """Create a reloader, which adds `servers` to every config and accepts mistakes that the `catalog` has."""
         self.error: ConfigError | None = None  # why the last reload failed
         self.count = 0  # full reloads
         self.kept: tuple[str, ...] = ()  # keys of the config that a reload may not change
@@ -68,7 +66,7 @@ class Reloader:
         self.untrusted: Untrusted | None = None  # the project folder that was found but is not used
         self._handlers, self._imports, self._own, self._servers = handlers, imports, own, servers
         self._catalog, self._apply = catalog, apply
-        self._files_to_mend: tuple[Path, ...] = ()  # the files with the mistakes of the last reload
+        self._files_to_fix: tuple[Path, ...] = ()  # the files with the mistakes of the last reload
         self._stamps: tuple[FolderSnapshot, FolderSnapshot] | None = None  # of settings and code
         self._failed: FolderSnapshot | None = None  # the files that the last `reload` failed with
         self._pending: list[Mistake] = []  # parts of the config that only `reload` loads
@@ -81,7 +79,7 @@ class Reloader:
         """Apply the first config."""
         read = self.read(self._config)
         self._packs = read[0]
-        self._put_in_force(self._config, read, found)
+        self._apply_config(self._config, read, found)
 
     def read(self, config: Config, *, again: bool = False) -> Read:
         """Read the packs and the declared tools of a config, without applying them."""
@@ -91,9 +89,7 @@ class Reloader:
         return packs, self._declared(config, packs)
 
     def reload(self) -> None:
-        """Reload everything. Raises ConfigError if the config can't be used or would break working tools; then nothing
-        changes.
-        """
+        """Reload everything or nothing. Raises ConfigError if the config can't be used or would break working tools."""
         if self._thread == get_ident():
             raise RuntimeError("this thread is already reloading")
         with self._asking:
@@ -137,9 +133,7 @@ class Reloader:
         return stamps
 
     def pending_changes(self) -> list[Mistake]:
-        """Return the changes that are not loaded yet, each with a hint how to load it, or the reason why it can't be
-        loaded.
-        """
+        """Return the changes that are not loaded yet, each with a hint how to load it, or why it can't be loaded."""
         mistakes = () if self.error is None else self.error.mistakes
         broken = {one.file: one for one in reversed(mistakes) if one.file}
         pending = [one for one in self._pending if one.file not in broken]
@@ -147,7 +141,10 @@ class Reloader:
         changed = {file: word for file, word in self._changed_files().items() if file not in named}
         pending += [Mistake(message=word, file=file, severity="warning") for file, word in changed.items()]
         hint = f"load it: {load_command()}"
-        return [*map(_unreadable, broken.values()), *(replace(one, hint=hint) for one in pending)]
+        for file, one in broken.items():
+            if one.line is not None:  # the mistake is in the text of the file
+                broken[file] = replace(one, message=f"can't be read: {one.message}")
+        return [*broken.values(), *(replace(one, hint=hint) for one in pending)]
 
     def is_concerned(self) -> bool:
         """Return whether a change may matter here. The trust of all folders is stored in a single file."""
@@ -156,7 +153,7 @@ class Reloader:
 
     def files(self) -> list[Path]:
         """Return the files whose changes cause a reload."""
-        return list(dict.fromkeys((*code_files(self._config), *self._setting_files(), *self._files_to_mend)))
+        return list(dict.fromkeys((*code_files(self._config), *self._setting_files(), *self._files_to_fix)))
 
     def close(self, timeout: float) -> None:
         """Apply no further reloads. Waits for a running reload, unless the reload itself closes the app."""
@@ -183,7 +180,7 @@ class Reloader:
         self.count += 1
         is_watched, self._stamps = self._stamps is not None, None
         self.untrusted = None  # so that it is logged again
-        self._put_in_force(config, read, found)
+        self._apply_config(config, read, found)
         if is_watched:
             self.take_stamps()
 
@@ -196,18 +193,18 @@ class Reloader:
             if snapshot(before) == before and (self.error is None or self._failed == snapshot(self._failed or ())):
                 return False
             settings = snapshot(self._setting_files())
-            found, config, waits = None, self._config, None
+            found, config, obstacle = None, self._config, None
             if config.path is not None and not (config.path.is_file() and config.path.stat().st_size):
-                waits = "it is gone or empty"
+                obstacle = "it is gone or empty"
             else:
                 found, config = self._read_config()
                 if found is not None and (found.whose, found.folder) != (self._config.whose, self._config.folder):
-                    waits = "new: it will replace the config in force"
+                    obstacle = "new: it will replace the config in force"
                 elif has_other_includes(config, self._config, changed_files(code, snapshot(code))):
-                    waits = "its includes have changed, so none of it is reloaded"
-            if waits is not None:
-                self.error, self._failed, self._files_to_mend, self._stamps = None, None, (), (settings, code)
-                self._pending = [Mistake(message=waits, file=str(config.path or config.folder), severity="warning")]
+                    obstacle = "its includes have changed, so none of it is reloaded"
+            if obstacle is not None:
+                self.error, self._failed, self._files_to_fix, self._stamps = None, None, (), (settings, code)
+                self._pending = [Mistake(message=obstacle, file=str(config.path or config.folder), severity="warning")]
                 if found is not None:
                     self._set_untrusted(found)
                 return False
@@ -217,11 +214,11 @@ class Reloader:
         if self._is_closed:
             return False
         self._pending, self._stamps = pending, (settings, code)
-        self._put_in_force(config, read, found)
+        self._apply_config(config, read, found)
         return True
 
-    def _put_in_force(self, config: Config, read: Read, found: Found | None) -> None:
-        self.error, self._failed, self._files_to_mend, self._config = None, None, (), config
+    def _apply_config(self, config: Config, read: Read, found: Found | None) -> None:
+        self.error, self._failed, self._files_to_fix, self._config = None, None, (), config
         self._set_untrusted(found)
         self._apply(config, read)
 
@@ -297,13 +294,8 @@ class Reloader:
             yield
         except (OSError, ConfigError) as error:
             self.error = error if isinstance(error, ConfigError) else ConfigError([Mistake(message=str(error))])
-            self._files_to_mend = tuple({Path(mistake.file) for mistake in self.error.mistakes if mistake.file})
+            self._files_to_fix = tuple({Path(mistake.file) for mistake in self.error.mistakes if mistake.file})
             raise self.error from None
-
-
-def _unreadable(mistake: Mistake) -> Mistake:
-    """Return why a changed file is not used. A mistake with a line was found in the text of the file."""
-    return mistake if mistake.line is None else replace(mistake, message=f"can't be read: {mistake.message}")
 
 
 def load_command() -> str:
@@ -344,15 +336,13 @@ class ConfigWatcher:
             )
 
     async def look_again(self) -> None:
-        """Reload the settings if watched files have changed, at most once a second. Concurrent callers wait for the
-        same check.
-        """
+        """Reload the settings if watched files have changed, at most once a second. Concurrent calls share a check."""
         if self._mode() is not None:
             from asyncio import to_thread
 
-            await to_thread(self._look)
+            await to_thread(self._reload_if_changed)
 
-    def _look(self) -> None:
+    def _reload_if_changed(self) -> None:
         with self._looking:
             if monotonic() - self._looked_at < POLL_S:
                 return

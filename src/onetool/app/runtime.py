@@ -167,9 +167,7 @@ class Runtime:
 
     @part
     def bare_engine(self) -> "Engine":
-        """The engine for code that calls no tools. It shares the workers of `engine`, but not the data cached per
-        catalogue.
-        """
+        """The engine for code that calls no tools. It shares the workers of `engine`, but none of its caches."""
         from onetool.script.engine import Engine
 
         workers = self.workers
@@ -199,9 +197,7 @@ class Runtime:
 
     @property
     def database(self) -> "Database | None":
-        """The database that replicas share; None if the app uses files and SQLite. Raises ConfigError if it can't be
-        used.
-        """
+        """The database of all replicas; None if the app uses files. Raises ConfigError if it can't be used."""
         return self.databases.get()
 
     @property
@@ -274,9 +270,7 @@ class Runtime:
         return None if newest is self else newest.http_context
 
     def share_with(self, to: "Runtime") -> None:
-        """Hand over services that are the same in both configs, so that stats aren't lost and no second worker is
-        started.
-        """
+        """Hand over services that are the same in both configs: stats aren't lost, and no second worker starts."""
         with self.lock:
             mine, theirs = self.config, to.config
             same = {"client"}
@@ -460,9 +454,7 @@ class Runtime:
         return {} if workers is None else workers.usage()
 
     def warm(self) -> None:
-        """Start in advance what the first run would have to wait for. Called in any thread; failures are only
-        logged.
-        """
+        """Start what the first run would have to wait for. Called in any thread; failures are only logged."""
         try:
             self.engine.warm()
         except Exception as error:  # noqa: BLE001 - the first run tries again and reports the error

@@ -67,7 +67,13 @@ class SecretRules:
         value = self.secrets.get_stored(name)
         for key, known in self._provider_keys:
             if name == key or (value and known is not None and known.is_in(value)):
-                self._check_provider_key(name, key, url)
+                places = key_urls(self._config, key)
+                if url.origin not in [place.origin for place in places]:
+                    raise RequestRefusedError(
+                        f"the secret {name} is {key}, a model provider's key: it is only for requests to "
+                        f"{', '.join(map(binding_for, places))}, and this one goes to {binding_for(url)}",
+                        [f"if the API has its own key, store it under a name other than {key}"],
+                    )
         hosts = self.secrets.hosts(name)
         if hosts and not is_bound_to(url, hosts):
             need = self.binding_need(name, [binding_for(url)])
@@ -125,16 +131,6 @@ class SecretRules:
     def _provider_keys(self) -> list[tuple[str, _KnownValue | None]]:
         found = ((name, provider_key(self._config, name)) for name in sorted(PROVIDER_KEYS))
         return [(name, _KnownValue(value) if value else None) for name, value in found]
-
-    def _check_provider_key(self, name: str, key: str, url: "Url") -> None:
-        places = key_urls(self._config, key)
-        if url.origin not in [place.origin for place in places]:
-            only = ", ".join(map(binding_for, places))
-            raise RequestRefusedError(
-                f"the secret {name} is {key}, a model provider's key: it is only for requests to {only}, and this one "
-                f"goes to {binding_for(url)}",
-                [f"if the API has its own key, store it under a name other than {key}"],
-            )
 
 
 def _used_by_server(config: "Config") -> "Iterator[tuple[str, Secret, *tuple[str, ...]]]":

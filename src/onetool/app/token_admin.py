@@ -140,10 +140,8 @@ def configured_tokens(config: Config) -> list[tuple[TokenConfig, str]]:
     """Return the tokens of the config, each with its file and line."""
     if not config.http.tokens or config.path is None:
         return []
-    places = [f"{_near(file)}:{line}" for file, line in token_places(config.path)]
+    places: list[str] = []
+    for file, line in token_places(config.path):
+        relative = os.path.relpath(file)
+        places.append(f"{file if relative.startswith('..') else relative}:{line}")
     return list(zip(config.http.tokens, places, strict=False))
-
-
-def _near(file: str) -> str:
-    shown = os.path.relpath(file)
-    return file if shown.startswith("..") else shown

@@ -120,15 +120,15 @@ class DirectBackend:
 
     def masked(self, name: str, args: Mapping[str, Any]) -> Mapping[str, Any]:
         spec = self.spec(name)
-        if spec is None or (meant := _call_target(spec, args)) is None:
+        if spec is None or (target := _call_target(spec, args)) is None:
             known = spec or self._catalog.registry.get(name)  # includes tools that may not be called
             return mask_arguments(args, known.secrets if known else frozenset())
-        return {"name": meant[0], "args": self.masked(*meant)}
+        return {"name": target[0], "args": self.masked(*target)}
 
     def kept(self, name: str, args: Mapping[str, Any], value: Any) -> Any:
         spec = self.spec(name)
-        if spec is not None and (meant := _call_target(spec, args)) is not None:
-            return self.kept(*meant, value)
+        if spec is not None and (target := _call_target(spec, args)) is not None:
+            return self.kept(*target, value)
         return kept_value(value, args, spec or self._catalog.registry.get(name))
 
     async def call(self, call: ToolCall) -> ToolResult:
@@ -136,12 +136,15 @@ class DirectBackend:
         if spec is None:  # a model can't call tools that it doesn't see; the result suggests similar ones
             return await self._caller.call(call, self._specs.keys())
         with nested_ask(self._attached):
-            if (meant := _call_target(spec, call.args)) is not None:
-                call = replace(call, name=meant[0], args=meant[1])
+            if (target := _call_target(spec, call.args)) is not None:
+                call = replace(call, name=target[0], args=target[1])
             return await self._caller.call(call, self._allowed, gate=self._approval.gate)
 
     async def content(self, result: ToolResult) -> str:
-        ran = RunResult(ok=result.ok, data=_for_model(result), error=result.error, meta=result.meta)
+        content, data = result.sent().content if isinstance(result, ServerResult) else [], result.data
+        if content and all(block["type"] == "text" for block in content):  # an MCP server sent only text
+            data = "\n".join(block["text"] for block in content)
+        ran = RunResult(ok=result.ok, data=data, error=result.error, meta=result.meta)
         return (await asyncio.to_thread(self._caller.runtime.reply, ran, read_on=self._read_on)).text
 
     def _read_on(self, handle: str, offset: int) -> str:
@@ -163,9 +166,7 @@ class RunBackend:
         watch: CallWatch | None = None,
         attached: FindFile | None = None,
     ) -> None:
-        """Create the backend. `listing` is the description of `run` for the model (see `describe.run_tool`); `watch`
-        receives the calls of its code.
-        """
+        """Create the backend. `listing` is from `describe.run_tool`; `watch` receives the calls of the code."""
         self._watch = watch
         self._attached = attached
         self._caller = caller
@@ -186,9 +187,7 @@ class RunBackend:
         return mask_arguments(args)
 
     def kept(self, name: str, args: Mapping[str, Any], value: Any) -> Any:
-        """Return the value that the session stores, unchanged: code can't contain secrets that the model doesn't
-        know.
-        """
+        """Return the value unchanged: code can't contain secrets that the model doesn't know."""
         return value
 
     async def call(self, call: ToolCall) -> ToolResult:
@@ -215,18 +214,8 @@ class RunBackend:
         return reply.text or "(nothing was printed, and the last line has no value)"
 
 
-def _for_model(result: ToolResult) -> Any:
-    """Return the value for a model. If an MCP server sent only text, the text is returned."""
-    content = result.sent().content if isinstance(result, ServerResult) else []
-    if not content or any(block["type"] != "text" for block in content):
-        return result.data
-    return "\n".join(block["text"] for block in content)
-
-
 def _call_target(spec: ToolSpec, args: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]] | None:
-    """Return the tool and the arguments that a call of `ot.call` stands for, so that approval and masking apply to that
-    tool.
-    """
+    """Return the tool and arguments that a call of `ot.call` stands for: approval and masking apply to that tool."""
     name, inner = args.get("name"), args.get("args") or {}
     if (
         spec.name != OT_CALL
@@ -253,9 +242,7 @@ GO_ON = "do not try it again: go on without it, or say in your answer what you w
 
 
 class Approval:
-    """The approval of a model's calls. `denied` are the tools that were refused, in order; `not_run` the ids of those
-    calls.
-    """
+    """The approval of a model's calls. `denied` are the refused tools, in order; `not_run`, the ids of the calls."""
 
     def __init__(self, approve: Approve, catalog: ToolCatalog) -> None:
         self._approve: Approve = approve
@@ -281,15 +268,13 @@ class Approval:
                 self.denied.append(spec.name)
                 self.not_run.add(call.id)
         if is_denied:
-            return ToolFailure(self._refusal_text(spec), reason="denied", hints=[GO_ON])
+            why = f"the person did not allow this call of {spec.name}"
+            if self._approve == "never":
+                why = f"{spec.name} may change things, and nobody has allowed that here"
+            return ToolFailure(why, reason="denied", hints=[GO_ON])
         await self._catalog.refresh(at_once=True)  # the tool may have been disabled while waiting for approval
         now = self._catalog.registry.get(spec.name)
         if now is not None and now.enabled:
             return None
         self.not_run.add(call.id)
         return ToolFailure(f"{spec.name} was switched off before it was approved", reason="denied", hints=[GO_ON])
-
-    def _refusal_text(self, spec: ToolSpec) -> str:
-        if self._approve == "never":
-            return f"{spec.name} may change things, and nobody has allowed that here"
-        return f"the person did not allow this call of {spec.name}"

@@ -48,7 +48,13 @@ class Endpoint:
         self._url = url._replace(target=url.target.rstrip("/"))  # paths added to it begin with a slash
         self.text = self._url.text
         self.setting = setting
-        self.hosts = _hosts(self._url, with_key)
+        if url.scheme == "https" or not with_key:
+            self.hosts = AllowedHosts([HostRule(url.authority, allow_private=True)])
+        else:
+            # Connections are pooled by their rule. The trailing dot makes this rule differ although the host is the
+            # same, so a connection that was opened without a key is never reused with one.
+            host = url.authority if is_address(url.host) else f"{url.host}.:{url.port}"
+            self.hosts = _PrivateHosts([HostRule(host, allow_private=True)])
 
     def url(self, path: str) -> Url:
         return self._url._replace(target=self._url.target + escape_unsafe(path))
@@ -61,15 +67,6 @@ class Endpoint:
     def is_loopback(self) -> bool:
         host = self._url.host
         return host in ("localhost", "::1") or host.endswith(".localhost") or (is_address(host) and host[:4] == "127.")
-
-
-def _hosts(url: Url, with_key: bool) -> AllowedHosts:
-    if url.scheme == "https" or not with_key:
-        return AllowedHosts([HostRule(url.authority, allow_private=True)])
-    # Connections are pooled by their rule. The trailing dot makes this rule differ although the host is the same, so a
-    # connection that was opened without a key is never reused with one.
-    host = url.authority if is_address(url.host) else f"{url.host}.:{url.port}"
-    return _PrivateHosts([HostRule(host, allow_private=True)])
 
 
 class _PrivateHosts(AllowedHosts):
@@ -162,7 +159,6 @@ class ProviderErrors:
         )
 
     def _hints(self, error: ModelError, models: list[str]) -> Iterator[str]:
-        """Yield hints about what to do."""
         if error.wait:
             yield f"the provider asks to wait {_duration(error.wait)}"
         match error.reason:
@@ -175,7 +171,15 @@ class ProviderErrors:
                 else:
                     yield f"{name} is not set: `onetool auth set {provider}` stores a key"
             case "model_not_found":
-                yield from self._about_model(models)
+                family = f"{self._model.partition('-')[0]}-"  # gpt-, claude-: the prefix of a provider's default model
+                known = (name for name in PROVIDERS if (adapter(name).model or "").startswith(family))
+                some = ", ".join(models[:MAX_NAMES]) + (", …" if len(models) > MAX_NAMES else "")
+                if models:
+                    yield f"choose another with --model: {did_you_mean(self._model, models) or some}"
+                else:
+                    yield "choose another with --model, or ask.model in the config"
+                if (provider := next(known, None)) not in (None, self._adapter.name) and self._is_own:
+                    yield f"{self._model} is a model of another provider: --provider {provider}"
             case "overloaded" if not error.wait:
                 yield f"the request went to {self._endpoint.text}; try again later, or use another model"
             case "unreachable" if error.status is None:
@@ -199,19 +203,6 @@ class ProviderErrors:
     @property
     def _is_own(self) -> bool:
         return self._endpoint.text == self._adapter.base_url
-
-    def _about_model(self, models: list[str]) -> Iterator[str]:
-        wanted = self._model
-        family = f"{wanted.partition('-')[0]}-"  # gpt-, claude-: the prefix of the provider's default model
-        provider = next((name for name in PROVIDERS if (adapter(name).model or "").startswith(family)), None)
-        if models:
-            question = did_you_mean(wanted, models)
-            some = ", ".join(models[:MAX_NAMES]) + (", …" if len(models) > MAX_NAMES else "")
-            yield f"choose another with --model: {question or some}"
-        else:
-            yield "choose another with --model, or ask.model in the config"
-        if provider is not None and provider != self._adapter.name and self._is_own:
-            yield f"{wanted} is a model of another provider: --provider {provider}"
 
 
 def _duration(seconds: float) -> str:

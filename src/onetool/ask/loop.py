@@ -126,7 +126,14 @@ async def run_calls(
         for group in _groups(calls, backend):
             for call in group:
                 yield CallStarted(call=public_call(call, backend))
-            tasks |= _start_group(group, backend, session)
+            running: dict[str, asyncio.Task[CallOutcome]] = {}  # equal calls of a pure tool share one task
+            for call in group:
+                spec = backend.spec(call.name)
+                is_pure = spec is not None and spec.pure and call.malformed is None
+                key = (call_key(call.name, call.args) if is_pure else None) or call.id
+                if key not in running:
+                    running[key] = asyncio.create_task(_run_call(call, spec, backend, session))
+                tasks[call.id] = running[key]
             for call in group:
                 given = await tasks[call.id]
                 session.append(_result_message(call, given, backend))
@@ -183,23 +190,6 @@ def _groups(calls: Sequence[Call], backend: ToolBackend) -> Iterator[list[Call]]
         yield together
 
 
-def _start_group(
-    group: list[Call], backend: ToolBackend, session: ChatSession
-) -> "dict[str, asyncio.Task[CallOutcome]]":
-    running: dict[str, asyncio.Task[CallOutcome]] = {}
-    tasks: dict[str, asyncio.Task[CallOutcome]] = {}
-    for call in group:
-        spec = backend.spec(call.name)
-        key = call_key(call.name, call.args) if spec is not None and spec.pure and call.malformed is None else None
-        task = running.get(key) if key else None
-        if task is None:
-            task = asyncio.create_task(_run_call(call, spec, backend, session))
-        if key:
-            running[key] = task
-        tasks[call.id] = task
-    return tasks
-
-
 async def _run_call(call: Call, spec: ToolSpec | None, backend: ToolBackend, session: ChatSession) -> CallOutcome:
     meta = {"tool": call.name, "source": SOURCE, "duration_ms": 0.0}
     value = session.cached(call.name, call.args) if spec is not None and spec.pure else UNSET
@@ -247,7 +237,8 @@ class AskLoop:
         self._backend = backend
         self._session = session
         self._prompts = PromptBuilder(task, model, backend.toolset, session)
-        self._taken = {call.id for said in session.messages if isinstance(said, Assistant) for call in said.calls}
+        replies = (message for message in session.messages if isinstance(message, Assistant))
+        self._taken = {call.id for reply in replies for call in reply.calls}  # ids of calls
         self._before = len(session.messages)
         self._calls: list[ToolCall] = []
         self._results: list[Executed] = []
@@ -305,8 +296,8 @@ class AskLoop:
             if is_last:
                 yield Notice(text=f"the limit of {most} steps is reached: asking the model for an answer without tools")
             reply = ModelReply()
-            async with aclosing(self._ask_model(step, may_call=not is_last)) as said:
-                async for event in said:
+            async with aclosing(self._ask_model(step, may_call=not is_last)) as events:
+                async for event in events:
                     if isinstance(event, ModelReply):
                         reply = event
                     else:
@@ -334,32 +325,32 @@ class AskLoop:
 
     async def _ask_model(self, step: int, may_call: bool) -> AsyncGenerator[Event | ModelReply, None]:
         """Ask the model once. Yield its text as it arrives, then the reply, after writing it to the session."""
-        said: list[str] = []
+        texts: list[str] = []  # streamed so far
         reply: ModelReply | None = None
         while reply is None:
             prompt = await self._prompts.build(may_call)
             if news := self._prompts.notice():
                 yield Notice(text=news)
             try:
-                async with aclosing(self._model.ask(prompt, self._task.stream)) as heard:
-                    async for one in heard:
-                        if isinstance(one, ModelReply):
-                            reply = one
-                        elif isinstance(one, TextDelta):
-                            said.append(one.text)
-                            yield Text(text=one.text, step=step)
-                        elif isinstance(one, ThoughtDelta):
-                            yield Thinking(text=one.text, step=step)
+                async with aclosing(self._model.ask(prompt, self._task.stream)) as outputs:
+                    async for output in outputs:
+                        if isinstance(output, ModelReply):
+                            reply = output
+                        elif isinstance(output, TextDelta):
+                            texts.append(output.text)
+                            yield Text(text=output.text, step=step)
+                        elif isinstance(output, ThoughtDelta):
+                            yield Thinking(text=output.text, step=step)
                         else:
-                            yield Notice(text=f"{one.why}; trying again in {one.seconds:.1f} s")
+                            yield Notice(text=f"{output.why}; trying again in {output.seconds:.1f} s")
             except ModelError as error:
-                if said or not self._prompts.shorten(error):
+                if texts or not self._prompts.shorten(error):
                     raise
             finally:
-                if said and reply is None:
-                    self._session.append(Assistant(text=self._backend.clean("".join(said)), broken_off=True))
+                if texts and reply is None:
+                    self._session.append(Assistant(text=self._backend.clean("".join(texts)), broken_off=True))
         written = self._write_reply(reply, may_call)
-        if written.text and not said:  # the reply wasn't streamed
+        if written.text and not texts:  # the reply wasn't streamed
             yield Text(text=written.text, step=step)
         if len(reply.calls) > MAX_CALLS:
             yield Notice(text=f"{len(reply.calls):,} calls in one step: only the first {MAX_CALLS} are run")
@@ -369,8 +360,8 @@ class AskLoop:
         """Write the reply to the session, with unique call ids, unless it is empty. Return it as written."""
         self._steps += 1
         self._usage += reply.usage
-        takes = may_call and reply.stop != "refused"
-        calls = with_ids(reply.calls[:MAX_CALLS], self._taken) if takes else ()
+        is_allowed = may_call and reply.stop != "refused"
+        calls = with_ids(reply.calls[:MAX_CALLS], self._taken) if is_allowed else ()
         text = self._backend.clean(reply.text)
         if text or calls:
             kept = tuple(  # without secrets
@@ -379,8 +370,7 @@ class AskLoop:
                 )
                 for call in calls
             )
-            said = Assistant(text=text, calls=kept, provider=self._model.provider, kept=reply.kept)
-            self._session.append(said)
+            self._session.append(Assistant(text=text, calls=kept, provider=self._model.provider, kept=reply.kept))
         return msgspec.structs.replace(reply, text=text, calls=calls)
 
 

@@ -214,8 +214,8 @@ _MARKED = re.compile(r'<result id="(\w+)">\n(.*)\n</result \1>', re.DOTALL)
 
 def system_prompt(own: str | None, with_tools: bool, with_data: bool = False) -> str:
     """Return the system prompt. `own` replaces the default text, but not the rule for data."""
-    said = own if own is not None else SYSTEM_TEXT if with_tools else ""
-    return "\n\n".join(filter(None, (said.strip(), DATA_RULE if with_tools or with_data else "")))
+    text = own if own is not None else SYSTEM_TEXT if with_tools else ""
+    return "\n\n".join(filter(None, (text.strip(), DATA_RULE if with_tools or with_data else "")))
 
 
 def mark_as_data(content: str, word: str = "") -> str:

@@ -175,12 +175,24 @@ def _host(env: Mapping[str, str]) -> str:
 
 
 async def _first_model(make: Callable[[str], ModelClient], names: list[str]) -> ModelClient:
+    """Return the first model; from Ollama, the first model that can call tools, if any reports this."""
     some = make("")
     if not names:
         raise _no_model_error(some, "its list is empty")
-    if some.provider == "ollama" and len(names) > 1:
-        return make(await _first_with_tools(some, names[:MAX_PROBED]))
-    return make(names[0])
+    if some.provider != "ollama" or len(names) == 1:
+        return make(names[0])
+
+    async def can_call_tools(name: str) -> bool:
+        try:
+            shown: Any = await some.fetch(ProviderRequest("/api/show", {"model": name}), PROBE_TOTAL)
+        except ModelError:
+            return False
+        able = shown.get("capabilities") if isinstance(shown, dict) else None
+        return isinstance(able, list) and "tools" in able
+
+    names = names[:MAX_PROBED]
+    answers = await asyncio.gather(*map(can_call_tools, names))
+    return make(next((name for name, able in zip(names, answers, strict=True) if able), names[0]))
 
 
 def _no_model_error(some: ModelClient, why: str) -> NoModelError:
@@ -188,18 +200,3 @@ def _no_model_error(some: ModelClient, why: str) -> NoModelError:
     if some.provider == "ollama":
         hints = ["`ollama pull qwen3` downloads a model that can call tools"]
     return NoModelError(f"no model is configured, and none was found at {some.base_url}: {why}", "no_model", hints)
-
-
-async def _first_with_tools(model: ModelClient, names: list[str]) -> str:
-    """Return the first model that can call tools; the first model if none reports this."""
-
-    async def can(name: str) -> bool:
-        try:
-            shown: Any = await model.fetch(ProviderRequest("/api/show", {"model": name}), PROBE_TOTAL)
-        except ModelError:
-            return False
-        able = shown.get("capabilities") if isinstance(shown, dict) else None
-        return isinstance(able, list) and "tools" in able
-
-    answers = await asyncio.gather(*map(can, names))
-    return next((name for name, able in zip(names, answers, strict=True) if able), names[0])

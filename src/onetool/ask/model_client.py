@@ -8,8 +8,10 @@ what has arrived.
 import asyncio
 import codecs
 from codecs import BOM_UTF8
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from contextlib import aclosing, contextmanager, suppress
+from random import random
+from time import time
 from typing import Any, Literal
 
 import msgspec
@@ -121,13 +123,6 @@ async def each_stream_value(
             yield event_value(text)
 
 
-def encode_body(body: Mapping[str, Any]) -> bytes:
-    try:
-        return msgspec.json.encode(body)
-    except UnicodeEncodeError:
-        return msgspec.json.encode(replace_all_surrogates(body))
-
-
 # Time-outs: before the answer starts, during it, and after it is complete
 
 
@@ -195,7 +190,7 @@ class ModelClient:
         silence: float = SILENCE,
         setting: str = SETTING,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
-        chance: Callable[[], float] | None = None,
+        chance: Callable[[], float] = random,
     ) -> None:
         self.provider, self.name = adapter.name, model
         key = (key or "").strip() or None
@@ -211,7 +206,7 @@ class ModelClient:
         self._errors = ProviderErrors(adapter, model, self._endpoint, key)
         self._headers = [*HEADERS, *adapter.headers(key)]
         self._timeout, self._tries, self._silence = timeout, tries, silence
-        self._sleep, self._random = sleep, chance or _random
+        self._sleep, self._chance = sleep, chance
 
     def __repr__(self) -> str:
         return f"Model({self.provider}, {self.name}, {self._endpoint.text})"
@@ -229,9 +224,9 @@ class ModelClient:
         while True:
             try:
                 async with aclosing(self._try(http_request, request, prompt, stream, until)) as received:
-                    async for one in received:
+                    async for output in received:
                         has_output = True
-                        yield one
+                        yield output
                 return
             except ModelError as error:
                 failed = error
@@ -287,8 +282,8 @@ class ModelClient:
             kind = answer.headers.get("content-type", "").partition(";")[0].strip().lower()
             if pieces is not None and _is_success(answer) and kind not in ("application/json", "text/html"):
                 async with aclosing(self._streamed(pieces, prompt, until)) as received:
-                    async for one in received:
-                        yield one
+                    async for output in received:
+                        yield output
                 return
             if pieces is not None:
                 answer.body = await self._rest(answer, pieces)
@@ -334,27 +329,27 @@ class ModelClient:
 
     async def _rest(self, answer: HttpResponse, pieces: BodyStream) -> bytes:
         """Return a body that isn't an event stream. An error's body may be cut."""
-        found, most = bytearray(), MAX_BYTES if _is_success(answer) else MAX_ERROR_BYTES
+        body, limit = bytearray(), MAX_BYTES if _is_success(answer) else MAX_ERROR_BYTES
         async with aclosing(aiter(pieces)) as coming:
             async for piece in coming:
-                found += piece
-                if len(found) > most:
+                body += piece
+                if len(body) > limit:
                     break
-        return bytes(found)
+        return bytes(body)
 
     def _body(self, answer: HttpResponse, request: ProviderRequest) -> Any:
         """Return the body's JSON. Raises ModelError for an error status, or a body that isn't JSON."""
         if 300 <= answer.status < 400:
             raise self._errors.redirected(answer, request.path)
-        is_fine = _is_success(answer)
-        said = answer.body if is_fine else self._errors.without_key(answer.body)
+        is_success = _is_success(answer)
+        data = answer.body if is_success else self._errors.without_key(answer.body)
         try:
-            body = json_of(said.removeprefix(BOM_UTF8))
+            body = json_of(data.removeprefix(BOM_UTF8))
         except (msgspec.MsgspecError, JsonTooCostlyError, UnicodeError):
-            if is_fine:
+            if is_success:
                 raise self._errors.not_json(answer) from None
-            body = said.decode("utf-8", "replace")
-        if is_fine:
+            body = data.decode("utf-8", "replace")
+        if is_success:
             return body
         with self._reading():
             error = self._adapter.failure(answer.status, body)
@@ -382,7 +377,11 @@ class ModelClient:
         url = self._endpoint.url(request.path)
         if request.body is None:
             return HttpRequest("GET", url, [one for one in headers if one not in BODY_HEADERS], b"")
-        return HttpRequest("POST", url, headers, encode_body(request.body), idempotent=True)
+        try:
+            body = msgspec.json.encode(request.body)
+        except UnicodeEncodeError:
+            body = msgspec.json.encode(replace_all_surrogates(request.body))
+        return HttpRequest("POST", url, headers, body, idempotent=True)
 
     # Retries
 
@@ -390,14 +389,8 @@ class ModelClient:
         """Return the seconds until the next try; None if there is none."""
         if tries >= self._tries or not error.again or error.reason == "quota" or (error.wait or 0) > MAX_WAIT:
             return None
-        pause = max(error.wait or 0.0, longest_pause(tries + 1) * (1 + self._random()) / 2)
+        pause = max(error.wait or 0.0, longest_pause(tries + 1) * (1 + self._chance()) / 2)
         return pause if pause < until - asyncio.get_running_loop().time() else None
-
-
-def _random() -> float:
-    import random  # only needed after a failure
-
-    return random.random()  # noqa: S311 - only spreads retries
 
 
 def _is_success(answer: HttpResponse) -> bool:
@@ -410,6 +403,4 @@ def _retry_after(answer: HttpResponse) -> float | None:
         return float(exact[:12]) / 1000
     if "retry-after" not in answer.headers:
         return None
-    from time import time
-
     return retry_after(answer, time())

@@ -142,9 +142,7 @@ class _Reader:
             more = self._comma()
 
     def _comma(self) -> bool:
-        """Consume a comma and return whether there was one. If not, stay: comments before a bracket belong to its
-        gap.
-        """
+        """Consume a comma and return whether there was one. If not, leave comments before a bracket to its gap."""
         back, known = self.at, len(self.comments)
         self.skip()
         if self.take(","):
@@ -184,7 +182,13 @@ def put_file(file: Path, change: Callable[[str], str], *, private: bool) -> bool
             data = new.encode()
         except UnicodeEncodeError:
             raise EditError("a path in the entry is not UTF-8 text, but the file must be") from None
-        _write(file, before, data, 0o600 if private else 0o666)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with draft_of(file, data, 0o600 if private else 0o666) as draft:
+            if before is not None:
+                draft.chmod(stat.S_IMODE(file.stat().st_mode))
+            if _bytes_of(file) != before:  # clients write their files too
+                raise EditError("another program has just changed it; try again")
+            draft.replace(file)
         return True
 
 
@@ -211,13 +215,3 @@ def _bytes_of(file: Path) -> bytes | None:
     if not stat.S_ISREG(mode):  # checked first, because opening a pipe would block
         raise EditError("it is not a regular file")
     return file.read_bytes()
-
-
-def _write(file: Path, before: bytes | None, data: bytes, mode: int) -> None:
-    file.parent.mkdir(parents=True, exist_ok=True)
-    with draft_of(file, data, mode) as draft:
-        if before is not None:
-            draft.chmod(stat.S_IMODE(file.stat().st_mode))
-        if _bytes_of(file) != before:  # clients write their files too
-            raise EditError("another program has just changed it; try again")
-        draft.replace(file)

@@ -22,7 +22,7 @@ def without_new_code(new: Config, old: Config) -> tuple[Config, list[Mistake]]:
     """Return the new config with the code and the access rules of the old one, and the changes that stay pending."""
     waiting: list[Mistake] = []
     for key, message in _looser_access(new, old):
-        waiting.append(_waits(new, key, message))
+        waiting.append(_pending(new, key, message))
         part = key.partition(".")[0]
         new = replace(new, **{part: getattr(old, part)})
     servers: dict[str, ServerSettings] = {}
@@ -32,17 +32,17 @@ def without_new_code(new: Config, old: Config) -> tuple[Config, list[Mistake]]:
         if block.command is None or not block.enabled or is_known:
             servers[name] = block
             continue
-        waiting.append(_waits(new, f"servers.{name}", "its command is new or has changed"))
+        waiting.append(_pending(new, f"servers.{name}", "its command is new or has changed"))
         if before is not None:
             servers[name] = before
     if new.packs != old.packs:
-        waiting.append(_waits(new, "packs", "the list of packs has changed"))
+        waiting.append(_pending(new, "packs", "the list of packs has changed"))
     if new.project_packs != old.project_packs:
         folder = new.project_packs or old.project_packs
         state = "removed, or no longer trusted" if new.project_packs is None else "new"
         waiting.append(Mistake(message=state, file=str(folder), severity="warning"))
     if new.watch and not old.watch:
-        waiting.append(_waits(new, "watch", "watch: true is new"))
+        waiting.append(_pending(new, "watch", "watch: true is new"))
     watch = old.watch if new.watch else new.watch
     kept = {"packs": old.packs, "project_packs": old.project_packs, "watch": watch}
     return replace(new, servers=servers, **kept), waiting
@@ -73,14 +73,14 @@ def has_other_includes(new: Config, old: Config, changed: Iterable[str]) -> bool
 
 def _program(block: ServerSettings) -> tuple[object, ...]:
     """Return what decides which program runs: arguments and environment as written, with ${NAME}."""
-    env = {name: _written(value) for name, value in block.env.items()}
+    env = {name: _as_written(value) for name, value in block.env.items()}
     command = None if block.command is None else str(block.command)
-    return command, block.cwd, [*map(_written, block.args)], env, block.inherit, block.url
+    return command, block.cwd, [*map(_as_written, block.args)], env, block.inherit, block.url
 
 
-def _written(text: str) -> str:
+def _as_written(text: str) -> str:
     return text.shown if isinstance(text, Secret) and "${" in text.shown else str(text)
 
 
-def _waits(config: Config, key: str, message: str) -> Mistake:
+def _pending(config: Config, key: str, message: str) -> Mistake:
     return Mistake(message=message, file=str(config.path) if config.path else None, key=key, severity="warning")

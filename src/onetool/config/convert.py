@@ -12,7 +12,7 @@ and the limits of `Annotated[int, Meta(ge=1)]`. A new settings struct needs no n
 
 import math
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -95,7 +95,15 @@ def empty_for(wanted: Any) -> list[Node] | dict[str, Node] | None:
 def describe_type(wanted: Any) -> str:
     """Describe the expected type, for example "a whole number"."""
     choices = [choice.type for choice in choices_of(wanted) if choice.type is not NoneType]
-    words = list(dict.fromkeys(word for choice in choices for word in _words_for(choice)))
+    described: list[str] = []
+    for choice in choices:
+        if get_origin(choice) is Literal:
+            described += map(str, get_args(choice))
+        elif choice in _WORDS:
+            described.append(_WORDS[choice])
+        else:
+            described += (f"a {kind}" for kind in sorted(accepted_kinds(choice)))
+    words = list(dict.fromkeys(described))
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} or {words[-1]}"
 
 
@@ -124,16 +132,6 @@ def broken_limit(value: Any, limits: tuple[msgspec.Meta, ...]) -> str | None:
         if limit.gt is not None and value <= limit.gt:
             return f"be more than {limit.gt}"
     return None
-
-
-def _words_for(wanted: Any) -> list[str]:
-    if get_origin(wanted) is Literal:
-        return [str(value) for value in get_args(wanted)]
-    if wanted in _WORDS:
-        return [_WORDS[wanted]]
-    return [
-        {"list": "a list", "mapping": "a mapping", "text": "a text"}[kind] for kind in sorted(accepted_kinds(wanted))
-    ]
 
 
 def _shortened(text: str) -> str:
@@ -244,7 +242,12 @@ def _advice(node: Node, wanted: Any) -> str | None:
 def _read_as(node: Node, wanted: Any, findings: Findings) -> Any:
     origin = get_origin(wanted)
     if origin is Literal:
-        return _literal(node, wanted, findings)
+        known = get_args(wanted)
+        if node.value in known:
+            return known[known.index(node.value)]
+        hint = did_you_mean(node.value, map(str, known)) if isinstance(node.value, str) else None
+        findings.error(node, f"expected {describe_type(wanted)}, got {describe_value(node, wanted)}", hint)
+        return BAD
     if origin in (list, tuple):
         items = [convert(item, get_args(wanted)[0], findings) for item in node.value]
         if BAD in items:
@@ -252,18 +255,13 @@ def _read_as(node: Node, wanted: Any, findings: Findings) -> Any:
         return tuple(items) if origin is tuple else items
     if origin is dict:
         return _dict(node, get_args(wanted)[1], findings)
-    if wanted in _SCALARS:
-        return _SCALARS[wanted](node, findings)
-    return _struct(node, wanted, findings)
-
-
-def _literal(node: Node, wanted: Any, findings: Findings) -> Any:
-    known = get_args(wanted)
-    if node.value in known:
-        return known[known.index(node.value)]
-    hint = did_you_mean(node.value, map(str, known)) if isinstance(node.value, str) else None
-    findings.error(node, f"expected {describe_type(wanted)}, got {describe_value(node, wanted)}", hint)
-    return BAD
+    if wanted in (str, int, bool, NoneType):
+        return node.value
+    if wanted is Secret:
+        return node.value if isinstance(node.value, Secret) else Secret(node.value)
+    if wanted is float:
+        return _number(node, findings)
+    return _path(node, findings) if wanted is Path else _struct(node, wanted, findings)
 
 
 def _dict(node: Node, wanted: Any, findings: Findings) -> Any:
@@ -309,18 +307,3 @@ def _path(node: Node, findings: Findings) -> Any:
         findings.error(node, "this is not a path", "write the name of a file or a folder")
         return BAD
     return Path(node.file).parent / os.path.expanduser(node.value)
-
-
-def _as_it_is(node: Node, _: Findings) -> Any:
-    return node.value
-
-
-_SCALARS: dict[Any, Callable[[Node, Findings], Any]] = {
-    str: _as_it_is,
-    int: _as_it_is,
-    bool: _as_it_is,
-    NoneType: _as_it_is,
-    float: _number,
-    Path: _path,
-    Secret: lambda node, _: node.value if isinstance(node.value, Secret) else Secret(node.value),
-}

@@ -27,7 +27,7 @@ from onetool.config.yaml_nodes import ANY_PLACEHOLDER, ConfigFileError, node_of,
 
 SERVERS, HOSTS = "servers", "allowedHosts"
 MAX_WIDTH = 100  # a longer list gets one line per item
-BY_HAND = "Its YAML layout can't be edited automatically; edit it by hand"
+NOT_EDITABLE = "Its YAML layout can't be edited automatically; edit it by hand"
 
 Changes = dict[tuple[Any, ...], Any]  # by path; all in the same section
 
@@ -53,20 +53,20 @@ def put_servers(text: str, servers: Mapping[str, Any]) -> str:
             raise ConfigFileError(f"Server {name}: {FILE_REFUSED}")
     known = servers.keys() & _data_of(text)[SERVERS].keys()
     for name in known:
-        text = _edited(text, {(SERVERS, name): servers[name]})
+        text = _edit(text, {(SERVERS, name): servers[name]})
     new = {(SERVERS, name): block for name, block in servers.items() if name not in known}
-    return _edited(text, new) if new else text
+    return _edit(text, new) if new else text
 
 
 def drop_server(text: str, name: str) -> str:
-    return _edited(text, {(SERVERS, name): _REMOVED})
+    return _edit(text, {(SERVERS, name): _REMOVED})
 
 
 def rename_server(text: str, name: str, new: str) -> str:
     """Return the text with another name for this server, in the same place."""
     if new in _data_of(text)[SERVERS]:
         raise ConfigFileError(f"a server named {new} already exists")
-    return _edited(text, {(SERVERS, name): _NewKey(new)})
+    return _edit(text, {(SERVERS, name): _NewKey(new)})
 
 
 def server_block(text: str, name: str) -> Any:
@@ -77,10 +77,10 @@ def switch_server(text: str, name: str, on: bool) -> str:
     """Return the text with this server enabled or disabled, by the keys of its block or else by a new `enabled`."""
     block = _data_of(text)[SERVERS].get(name)
     if not isinstance(block, dict):
-        raise ConfigFileError(BY_HAND)
+        raise ConfigFileError(NOT_EDITABLE)
     changes = {key: value for key, value in (("enabled", on), ("disabled", not on)) if key in block}
     for key, value in (changes or {"enabled": on}).items():
-        text = _edited(text, {(SERVERS, name, key): value})
+        text = _edit(text, {(SERVERS, name, key): value})
     return text
 
 
@@ -88,42 +88,42 @@ def put_host(text: str, host: str, private: bool) -> str:
     """Return the text with this host added at the end. Other entries of the host are removed."""
     text = drop_host(text, host)
     entry = {"host": host, "allowPrivate": True} if private else host
-    return _edited(text, {(HOSTS, len(_data_of(text)[HOSTS])): entry})
+    return _edit(text, {(HOSTS, len(_data_of(text)[HOSTS])): entry})
 
 
 def drop_host(text: str, host: str) -> str:
     hosts = [entry.get("host") if isinstance(entry, dict) else entry for entry in _data_of(text)[HOSTS]]
     for at in reversed([at for at, one in enumerate(hosts) if str(one).lower() == host.lower()]):
-        text = _edited(text, {(HOSTS, at): _REMOVED})
+        text = _edit(text, {(HOSTS, at): _REMOVED})
     return text
 
 
 def servers_yaml(servers: Mapping[str, Any]) -> str:
     """Return the servers as YAML, to look at or to paste."""
-    return "".join(_dumped(_written({SERVERS: servers})))
+    return "".join(_yaml_lines(_for_ruamel({SERVERS: servers})))
 
 
-def _edited(text: str, changes: Changes) -> str:
+def _edit(text: str, changes: Changes) -> str:
     """Return the text with these values set or removed. Raises ConfigFileError if the text can't be edited."""
     section = next(iter(changes))[0]
     expected = _data_of(text)
     _change(expected, changes, lambda value: value)
     with suppress(YAMLError, LookupError, RecursionError):
-        loaded = _yaml().load(_covered(text))
+        loaded = _yaml().load(_without_placeholders(text))
         data = CommentedMap() if loaded is None else loaded
         _drop_comment_lines(data)
         if section in data and not data[section]:
             data[section] = CommentedMap()
-        before = [] if loaded is None else _dumped(data)
-        data[section] = data.get(section) or _written([] if section == HOSTS else {})
-        _change(data, changes, _written)
+        before = [] if loaded is None else _yaml_lines(data)
+        data[section] = data.get(section) or _for_ruamel([] if section == HOSTS else {})
+        _change(data, changes, _for_ruamel)
         if not data[section] and data[section].fa.flow_style() is False:
             data[section] = None
-        for new in _merged([*io.StringIO(text)], before, _dumped(data)):
+        for new in _merged([*io.StringIO(text)], before, _yaml_lines(data)):
             with suppress(ConfigFileError):
                 if _data_of(new) == expected:
                     return new
-    raise ConfigFileError(BY_HAND)
+    raise ConfigFileError(NOT_EDITABLE)
 
 
 def _data_of(text: str) -> dict[str, Any]:
@@ -150,22 +150,18 @@ def _change(data: Any, changes: Changes, written: Callable[[Any], Any]) -> None:
         if value is _REMOVED:
             del node[last]
         elif isinstance(value, _NewKey):
-            _rename_key(node, last, written(str(value)))
+            at, key, content = list(node).index(last), written(str(value)), node.pop(last)
+            if isinstance(node, CommentedMap):
+                comment = node.ca.items.pop(last, None)
+                node.insert(at, key, content)
+                if comment is not None:
+                    node.ca.items[key] = comment
+            else:
+                node[key] = content
         elif isinstance(node, list):
             node.append(written(value))
         else:
             node[last] = written(value)
-
-
-def _rename_key(node: Any, old: Any, new: Any) -> None:
-    at, value = list(node).index(old), node.pop(old)
-    if isinstance(node, CommentedMap):
-        comment = node.ca.items.pop(old, None)
-        node.insert(at, new, value)
-        if comment is not None:
-            node.ca.items[new] = comment
-    else:
-        node[new] = value
 
 
 def _merged(old: list[str], before: list[str], after: list[str]) -> Iterator[str]:
@@ -173,8 +169,8 @@ def _merged(old: list[str], before: list[str], after: list[str]) -> Iterator[str
 
     ruamel.yaml writes `before` and `after` without the comments and blank lines of the old text, which stay.
     """
-    begin = _same(before, after)
-    end = len(before) - _same(before[begin:][::-1], after[begin:][::-1])
+    begin = _count_equal(before, after)
+    end = len(before) - _count_equal(before[begin:][::-1], after[begin:][::-1])
     places = _places(before, old)
     notes = {at for at, line in enumerate(old) if _NOTE.fullmatch(line)} - {*places.values()}
     newline = "\r\n" if old and old[0].endswith("\r\n") else "\n"
@@ -222,15 +218,13 @@ def _places(before: list[str], old: list[str]) -> dict[int, int]:
     return places
 
 
-def _same(some: list[str], others: list[str]) -> int:
+def _count_equal(some: list[str], others: list[str]) -> int:
     """Return the number of equal lines at the beginning."""
     return next((at for at, one in enumerate(some) if others[at : at + 1] != [one]), len(some))
 
 
 def _keys(lines: list[str]) -> tuple[list[int], list[Any]]:
-    """Return the numbers of lines with data, and for each a key made of its text and its parents, so that few keys are
-    equal.
-    """
+    """Return the numbers of lines with data, and a key for each: its text and its parents, so that few are equal."""
     numbers, keys, parents = list[int](), list[Any](), [(-1.0, 0)]
     for at, line in enumerate(lines):
         if not _NOTE.fullmatch(line):
@@ -255,7 +249,7 @@ def _yaml(indent: int = 2) -> YAML:
     return yaml
 
 
-def _dumped(data: CommentedMap) -> list[str]:
+def _yaml_lines(data: CommentedMap) -> list[str]:
     """Return the data as lines of YAML, indented like its servers."""
     blocks = [one for one in (data.get(SERVERS), *data.values()) if isinstance(one, CommentedMap) and one]
     indent = next((one.lc.col for one in blocks if one.fa.flow_style() is False and one.lc.col), 2)
@@ -265,15 +259,13 @@ def _dumped(data: CommentedMap) -> list[str]:
     return [*io.StringIO(text)]
 
 
-def _covered(text: str) -> str:
+def _without_placeholders(text: str) -> str:
     """Mask what our reader repairs: `${NAME}` in braces, and escaped surrogates."""
     return re.sub(r"\\(u[dD][89a-fA-F])", "\ue002\\1", ANY_PLACEHOLDER.sub("\ue000\\1\ue001", text))
 
 
 def _drop_comment_lines(node: Any) -> None:
-    """Drop all comments except those at the ends of lines, because ruamel.yaml moves the others with the value above
-    them.
-    """
+    """Drop all comments but those at the ends of lines: ruamel.yaml moves the others with the value above them."""
     if isinstance(node, CommentedMap | CommentedSeq):
         node.ca.end = []
         for key, child in node.items() if isinstance(node, CommentedMap) else enumerate(node):
@@ -286,12 +278,14 @@ def _drop_comment_lines(node: Any) -> None:
                 tokens[at] = CommentToken(f"{comment}\n", CommentMark(0)) if comment else None
 
 
-def _written(value: Any) -> Any:
+def _for_ruamel(value: Any) -> Any:
     """Return the value for ruamel.yaml, with short lists on one line and quotes around strings of ambiguous type."""
     if isinstance(value, Mapping):
-        return CommentedMap((_written(name), _written(member)) for name, member in value.items())
+        return CommentedMap((_for_ruamel(name), _for_ruamel(member)) for name, member in value.items())
     if isinstance(value, list | tuple):
-        items = CommentedSeq(Quoted(_covered(one)) if isinstance(one, str) else _written(one) for one in value)
+        items = CommentedSeq(
+            Quoted(_without_placeholders(one)) if isinstance(one, str) else _for_ruamel(one) for one in value
+        )
         if len(json.dumps(value)) <= MAX_WIDTH:
             items.fa.set_flow_style()
         return items
@@ -299,5 +293,5 @@ def _written(value: Any) -> Any:
         if not isinstance(value, str):
             return value
         if isinstance(plain_value(value), str) and yaml_1_1_advice(value) is None and value.isprintable():
-            return _covered(value)
-    return Quoted(_covered(value))
+            return _without_placeholders(value)
+    return Quoted(_without_placeholders(value))

@@ -44,7 +44,7 @@ def find(
     home: Path | None = None,
 ) -> Found:
     """Find the named config, else the nearest from this folder upwards, else the user's own, else none."""
-    home = home or _persons_home(env)
+    home = home or _own_home(env)
     cwd = cwd or Path.cwd()
     store = TrustStore(home / FOLDER)
     named, by = (explicit, "--config") if explicit is not None else (env.get("ONETOOL_CONFIG"), "ONETOOL_CONFIG")
@@ -55,7 +55,16 @@ def find(
     folder = _project_folder(cwd, home, store)
     if folder is None:
         return _own(home, store)
-    return _trusted(folder, home, store, env)
+    config = folder / NAME if os.path.isfile(folder / NAME) else None
+    trusted = _ownership_problem(folder, config, home, store) or trusted_parts(
+        folder, config, store, env, home / FOLDER
+    )
+    if isinstance(trusted, Untrusted):
+        return msgspec.structs.replace(_own(home, store), untrusted=trusted)
+    own = None if config else _own(home, store)
+    if own and own.config:  # packs of a project without a config are used together with the user's own config
+        return msgspec.structs.replace(own, project_packs=folder / "packs")
+    return Found(config=config, folder=folder, whose="project", trusted=trusted)
 
 
 def find_config(
@@ -77,7 +86,7 @@ def nearest_folder(env: Mapping[str, str] = os.environ) -> Path:
 def state_home(config: Path | None, env: Mapping[str, str]) -> Path:
     """Return the state folder: ONETOOL_HOME, else beside the config, else the user's own. Raises ConfigError."""
     if env.get("ONETOOL_HOME"):
-        home = Path.cwd() / _expanded(env["ONETOOL_HOME"], user_home(env))
+        home = Path.cwd() / _expand_home(env["ONETOOL_HOME"], user_home(env))
         for place in (home, *home.parents):  # the folder may be created later, but not below a file
             if place.is_dir():
                 break
@@ -104,13 +113,11 @@ def user_config() -> Path:
 
 def own_folder(env: Mapping[str, str] = os.environ) -> Path:
     """Return the folder of the user's own config and trust."""
-    return _persons_home(env) / FOLDER
+    return _own_home(env) / FOLDER
 
 
-def _persons_home(env: Mapping[str, str]) -> Path:
-    """Return the home of the user's own config; NOWHERE without a home, because anyone may own the working
-    directory.
-    """
+def _own_home(env: Mapping[str, str]) -> Path:
+    """Return the home of the user's own config; NOWHERE without one, as anyone may own the working directory."""
     return _home(env) or NOWHERE
 
 
@@ -129,13 +136,13 @@ def trust_store(env: Mapping[str, str] = os.environ) -> TrustStore:
 
 def project_here(cwd: Path | None = None, env: Mapping[str, str] = os.environ) -> Path | None:
     """Return the `.onetool` of the current project, trusted or not."""
-    home = _persons_home(env)
+    home = _own_home(env)
     return _project_folder(cwd or Path.cwd(), home, TrustStore(home / FOLDER))
 
 
 def project_files() -> list[Path]:
     """Return the configs and pack folders that would make a folder from here upwards a project. They may not exist."""
-    home = _persons_home(os.environ)
+    home = _own_home(os.environ)
     try:
         folders = list(_project_folders(Path.cwd(), home, TrustStore(home / FOLDER)))
     except OSError:  # the current folder was deleted
@@ -152,24 +159,19 @@ def _project_folder(cwd: Path, home: Path, store: TrustStore) -> Path | None:
 
 
 def _is_above_a_mount(place: Path, cwd: Path) -> bool:
-    """Return whether there is a mount between two folders. A bind mount has the same device: only the system's list
-    shows it.
-    """
+    """Return whether there is a mount between two folders. A bind mount, with the same device, is only in MOUNTS."""
     above, here = os.path.realpath(place), Path(os.path.realpath(cwd))
     between = [str(folder) for folder in (here, *here.parents) if len(str(folder)) > len(above)]
     if not between:
         return False
     try:
         with open(MOUNTS, "rb") as stream:
-            points = {_unescaped(line.split(b" ")[4]) for line in stream if line.count(b" ") > 4}  # see proc(5)
+            points = {line.split(b" ")[4] for line in stream if line.count(b" ") > 4}  # see proc(5)
     except OSError:  # not on this system: devices are compared instead
         return False
+    # A space is written as the octal escape \040.
+    points = {name.decode("unicode_escape").encode("latin-1") if b"\\" in name else name for name in points}
     return any(os.fsencode(folder) in points for folder in between)
-
-
-def _unescaped(name: bytes) -> bytes:
-    """Decode octal escapes: `\\040` is a space."""
-    return name if b"\\" not in name else name.decode("unicode_escape").encode("latin-1")
 
 
 def _project_folders(cwd: Path, home: Path, store: TrustStore) -> Iterator[Path]:
@@ -196,22 +198,7 @@ def _project_folders(cwd: Path, home: Path, store: TrustStore) -> Iterator[Path]
         last = here
 
 
-def _trusted(folder: Path, home: Path, store: TrustStore, env: Mapping[str, str]) -> Found:
-    """Return a project's folder if it is trusted, else the user's own with the untrusted one noted.
-
-    Packs of a project without a config are used together with the user's own config.
-    """
-    config = folder / NAME if os.path.isfile(folder / NAME) else None
-    trusted = _why_not(folder, config, home, store) or trusted_parts(folder, config, store, env, home / FOLDER)
-    if isinstance(trusted, Untrusted):
-        return msgspec.structs.replace(_own(home, store), untrusted=trusted)
-    own = None if config else _own(home, store)
-    if own and own.config:
-        return msgspec.structs.replace(own, project_packs=folder / "packs")
-    return Found(config=config, folder=folder, whose="project", trusted=trusted)
-
-
-def _why_not(folder: Path, config: Path | None, home: Path, store: TrustStore) -> Untrusted | None:
+def _ownership_problem(folder: Path, config: Path | None, home: Path, store: TrustStore) -> Untrusted | None:
     """Return the reason to ignore a folder because of its owner or its parent's mode."""
     wrong = next(
         (wrong for path in (folder, config) if path and (wrong := ownership_mistake(path, home, store.owners))), None
@@ -231,7 +218,7 @@ def _own(home: Path, store: TrustStore) -> Found:
 
 
 def _named(named: str | Path, by: str, cwd: Path, home: Path) -> Path:
-    path = cwd / _expanded(named, home)
+    path = cwd / _expand_home(named, home)
     try:
         path.stat()
     except (FileNotFoundError, NotADirectoryError):
@@ -244,6 +231,6 @@ def _named(named: str | Path, by: str, cwd: Path, home: Path) -> Path:
     return path
 
 
-def _expanded(named: str | Path, home: Path) -> Path:
+def _expand_home(named: str | Path, home: Path) -> Path:
     path = Path(named)
     return home.joinpath(*path.parts[1:]) if path.parts[:1] == ("~",) else path

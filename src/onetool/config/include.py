@@ -56,12 +56,10 @@ class Files:
         self._may_read = may_read
         self.roots: list[Node] = []
         self.paths: list[Path] = []
-        self._read_already: set[str] = set()
+        self._identities: set[str] = set()  # of the files read so far
 
     def add(self, path: Path, entry: Node | None = None, trail: tuple[str, ...] = ()) -> None:
-        """Read a file and the files that it includes. `entry` is the node that named it, `trail` the chain of including
-        files.
-        """
+        """Read a file and its includes. `entry` is the node that named it, `trail` the chain of including files."""
         identity = os.path.realpath(path)
         if entry and identity in trail:
             circle = " -> ".join([*trail[trail.index(identity) :], identity])
@@ -70,27 +68,24 @@ class Files:
             self.findings.error(
                 entry, f"includes are nested more than {MAX_DEPTH} files deep", "include the file further up"
             )
-        elif identity not in self._read_already and self._may_read(path):
-            self._read_already.add(identity)
+        elif identity not in self._identities and self._may_read(path):
+            self._identities.add(identity)
             self.paths.append(path)
-            self._read(path, entry, (*trail, identity))
-
-    def _read(self, path: Path, entry: Node | None, trail: tuple[str, ...]) -> None:
-        try:
-            root = read_yaml(path)
-        except ConfigFileError as refused:
-            self.findings.add([mistake_of(refused, path, entry)])
-            return
-        self.findings.add(root.mistakes)
-        if root.value is None or isinstance(root.value, dict):
-            self.roots.append(replace(root, value=root.value or {}))
-            entries = self.roots[-1].value.get("include")
-            paths = convert(entries, tuple[Path, ...], self.findings) if entries else ()
-            if entries and paths is not BAD:
-                for included, place in zip(entries.value or (), paths, strict=True):
-                    self.add(Path(os.path.normpath(place)), included, trail)
-        elif root.value is not BROKEN:
-            report_mismatch(root, dict, self.findings)
+            try:
+                root = read_yaml(path)
+            except ConfigFileError as refused:
+                self.findings.add([mistake_of(refused, path, entry)])
+                return
+            self.findings.add(root.mistakes)
+            if root.value is None or isinstance(root.value, dict):
+                self.roots.append(replace(root, value=root.value or {}))
+                entries = self.roots[-1].value.get("include")
+                paths = convert(entries, tuple[Path, ...], self.findings) if entries else ()
+                if entries and paths is not BAD:
+                    for included, place in zip(entries.value or (), paths, strict=True):
+                        self.add(Path(os.path.normpath(place)), included, (*trail, identity))
+            elif root.value is not BROKEN:
+                report_mismatch(root, dict, self.findings)
 
 
 def mistake_of(refused: ConfigFileError, path: Path, entry: Node | None) -> Mistake:
@@ -111,27 +106,27 @@ def merge_roots(roots: list[Node], file: str, findings: Findings) -> Node:
                 unknown_key(node, key, Keys, findings)
             elif key != "include":
                 found.setdefault(key, []).append(node)
-    together = {key: _merged(nodes, fields[key].type, findings) for key, nodes in found.items()}
+    together = {key: _merge(nodes, fields[key].type, findings) for key, nodes in found.items()}
     return Node(value=together, file=file, line=1)
 
 
-def _merged(nodes: list[Node], wanted: Any, findings: Findings) -> Node:
+def _merge(nodes: list[Node], wanted: Any, findings: Findings) -> Node:
     if len(nodes) == 1:
         return nodes[0]
     kind = get_origin(wanted) or wanted
     if kind is tuple:
-        items = [item for node in _of_kind(list, nodes, wanted, findings) for item in node.value]
+        items = [item for node in _nodes_of_kind(list, nodes, wanted, findings) for item in node.value]
         return replace(nodes[0], value=items)
     if kind is dict:
         entries: dict[str, Node] = {}
-        for node in _of_kind(dict, nodes, wanted, findings):
+        for node in _nodes_of_kind(dict, nodes, wanted, findings):
             for key, entry in node.value.items():
-                _only_one([entries.setdefault(key, entry), entry], findings)
+                _require_one([entries.setdefault(key, entry), entry], findings)
         return replace(nodes[0], value=entries)
-    return _only_one(nodes, findings)
+    return _require_one(nodes, findings)
 
 
-def _only_one(nodes: list[Node], findings: Findings) -> Node:
+def _require_one(nodes: list[Node], findings: Findings) -> Node:
     first = nodes[0]
     for node in nodes[1:]:
         if node is not first:
@@ -141,7 +136,7 @@ def _only_one(nodes: list[Node], findings: Findings) -> Node:
     return first
 
 
-def _of_kind(kind: type, nodes: list[Node], wanted: Any, findings: Findings) -> list[Node]:
+def _nodes_of_kind(kind: type, nodes: list[Node], wanted: Any, findings: Findings) -> list[Node]:
     """Return the nodes of this kind, and report the others as mistakes."""
     for node in nodes:
         if isinstance(node.value, kind):
@@ -163,7 +158,9 @@ LATE_KEYS = {"cluster"}
 # `${…}` in these keys is literal text.
 LITERAL_KEYS = {"tools", "snippets", "aliases", "prompts", "allowedHosts"}
 
-_OTHER = re.compile(r"\$\{[^{}]{0,100}\}")  # bounded: otherwise a text of nothing but `${` would take quadratic time
+_UNSUPPORTED = re.compile(
+    r"\$\{[^{}]{0,100}\}"
+)  # bounded: otherwise a text of nothing but `${` would take quadratic time
 
 
 def resolve(root: Node, secrets: Secrets | None, findings: Findings, kept_here: Collection[str] = frozenset()) -> Node:
@@ -204,9 +201,7 @@ class _Filler:
         self.is_late = is_late
 
     def node(self, node: Node, fits: Fits | None = None) -> Node:
-        """Fill in secrets below a node. `fits` is for values sent in requests, and returns whether given hosts receive
-        them.
-        """
+        """Fill in secrets below a node. `fits` returns whether given hosts receive the value; None: it is not sent."""
         if isinstance(node.value, dict):
             return replace(node, value={key: self.node(item, fits) for key, item in node.value.items()})
         if isinstance(node.value, list):
@@ -220,40 +215,36 @@ class _Filler:
         url = node.value.get("url") if isinstance(node.value, dict) else None
         if url is None or not isinstance(url.value, str):
             return self.node(node)
-        fits = self._goes_to(url.value)
-        return replace(
-            node,
-            value={key: self.node(item, fits if _goes_along(key, item) else None) for key, item in node.value.items()},
-        )
+        secrets, text = self.secrets, url.value
 
-    def _goes_to(self, url: str) -> Fits:
-        secrets = self.secrets
+        def secret_or_name(match: "re.Match[str]") -> str:
+            return (secrets.get(match[1], lambda _: True) if secrets else None) or match[0]
 
         def fits(hosts: tuple[str, ...]) -> bool:
             from onetool.http.allowed_hosts import is_bound_to  # most configs have no secrets bound to hosts
             from onetool.http.errors import RequestRefusedError
             from onetool.http.url import parse_url
 
-            def known(match: "re.Match[str]") -> str:
-                return (secrets.get(match[1], lambda _: True) if secrets else None) or match[0]
-
             try:
-                return is_bound_to(parse_url(PLACEHOLDER.sub(known, url)), hosts)
+                return is_bound_to(parse_url(PLACEHOLDER.sub(secret_or_name, text)), hosts)
             except RequestRefusedError:
                 return False
 
-        return fits
+        values = {
+            key: self.node(item, fits if _is_sent_to_url(key, item) else None) for key, item in node.value.items()
+        }
+        return replace(node, value=values)
 
     def _text(self, node: Node, text: str, fits: Fits | None) -> Node:
         names = list(dict.fromkeys(ANY_PLACEHOLDER.findall(text)))
-        for other in _OTHER.findall(ANY_PLACEHOLDER.sub("", text)):
+        for other in _UNSUPPORTED.findall(ANY_PLACEHOLDER.sub("", text)):
             self.findings.warn(node, f"{other} is not replaced", "only ${NAME} is replaced, by the secret of that name")
         if not names:
             return node
         if self.secrets is None:
             return replace(node, value=BROKEN)
         values: dict[str, str | None] = {}
-        tell = self.findings.warn if self.spares else self.findings.error
+        report = self.findings.warn if self.spares else self.findings.error
         for name in names:
             if name.startswith(FILE):
                 try:
@@ -261,7 +252,7 @@ class _Filler:
                 except SecretFileError as error:
                     if self.is_late:
                         return replace(node, value=UnsetSecret(text, name, node.mistake(str(error))), written=text)
-                    tell(node, str(error), error.hint)
+                    report(node, str(error), error.hint)
                     values[name] = None
                 continue
             try:
@@ -271,27 +262,22 @@ class _Filler:
                     unset = node.mistake(f"{name} is not set on this machine")
                     return replace(node, value=UnsetSecret(text, name, unset), written=text)
                 if values[name] is None:
-                    self._missing(node, name, self.secrets)
+                    file = self.secrets.file
+                    place = f"add it to {file}" if file else "set a file with `secrets: secrets.yaml` and add it there"
+                    hint = f"run: onetool auth set {name}; or set the environment variable {name}, or {place}"
+                    # A server must not get a secret of a similar name: it would be another service's token.
+                    near = None if self.spares else did_you_mean(name, self.secrets.names())
+                    report(node, f"the secret {name} is not set", f"{near} Otherwise {hint}" if near else hint)
             except SecretHostError as bound:
                 values[name] = None
-                tell(node, str(bound), bound.hints[0])
+                report(node, str(bound), bound.hints[0])
         if None in values.values():
             return node if self.spares else replace(node, value=BROKEN)
         filled = ANY_PLACEHOLDER.sub(lambda match: values[match[1]] or "", text)
         return replace(node, value=Secret(filled, shown=text), written=text)
 
-    def _missing(self, node: Node, name: str, secrets: Secrets) -> None:
-        file = (
-            f"add it to {secrets.file}" if secrets.file else "set a file with `secrets: secrets.yaml` and add it there"
-        )
-        hint = f"run: onetool auth set {name}; or set the environment variable {name}, or {file}"
-        # For a server, a secret of a similar name would be another service's token, sent to the wrong party.
-        near = None if self.spares else did_you_mean(name, secrets.names())
-        tell = self.findings.warn if self.spares else self.findings.error
-        tell(node, f"the secret {name} is not set", f"{near} Otherwise {hint}" if near else hint)
 
-
-def _goes_along(key: str, node: Node) -> bool:
+def _is_sent_to_url(key: str, node: Node) -> bool:
     """Return whether a key of a server is sent to its URL and nowhere else. Credentials of a login are not."""
     if key != "auth" or not isinstance(node.value, dict):
         return key in ("url", "headers", "auth")
@@ -303,9 +289,7 @@ def _goes_along(key: str, node: Node) -> bool:
 
 
 class HostBoundSecret(msgspec.Struct, frozen=True, kw_only=True):
-    """A secret that is bound to hosts, written as in `allowedHosts`. A host means https unless it begins with
-    http://.
-    """
+    """A secret bound to hosts, written as in `allowedHosts`. A host means https unless it begins with http://."""
 
     value: Secret
     hosts: tuple[str, ...]

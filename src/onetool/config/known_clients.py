@@ -15,9 +15,7 @@ from onetool.core.system import IS_WINDOWS, settings_folder
 
 
 class OneToolEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """A way to reach OneTool. `token` names the environment variable with the token: an entry never contains a
-    secret.
-    """
+    """A way to reach OneTool. `token` names an environment variable: an entry never contains a secret."""
 
     command: str = ""
     args: tuple[str, ...] = ()
@@ -83,9 +81,7 @@ def dump_json(data: Any, unit: str, indent: str = "") -> str:
 
 
 def _below(*parts: str, moved_by: str | None = None, moved: tuple[str, ...] = ()) -> Callable[[Path, Env], Path]:
-    """Return a function for a file below the user's home, or for `moved` below the folder in an environment
-    variable.
-    """
+    """Return a function for a file below the user's home, or for `moved` below the folder in a variable."""
 
     def file(home: Path, env: Env) -> Path:
         folder = env.get(moved_by) if moved_by else None
@@ -189,10 +185,6 @@ def _known(name: str) -> ClientFiles:
     )
 
 
-def _in_settings(*parts: str) -> Callable[[Path, Env], tuple[Path, ...]]:
-    return lambda home, env: (settings_folder(home, env).joinpath(*parts),)
-
-
 def _in_home(*files: str) -> Callable[[Path, Env], tuple[Path, ...]]:
     return lambda home, _env: tuple(home.joinpath(*file.split("/")) for file in files)
 
@@ -224,7 +216,10 @@ CLIENT_FILES = {
     "zed": ClientFiles(title="Zed", project=(".zed/settings.json",), user=_zed),
     "cline": ClientFiles(
         title="Cline",
-        user=_in_settings("Code/User/globalStorage/saoudrizwan.claude-dev/settings/cline_mcp_settings.json"),
+        user=lambda home, env: (
+            settings_folder(home, env)
+            / "Code/User/globalStorage/saoudrizwan.claude-dev/settings/cline_mcp_settings.json",
+        ),
     ),
     "kiro": ClientFiles(title="Kiro", project=(".kiro/settings/mcp.json",), user=_in_home(".kiro/settings/mcp.json")),
     "lmstudio": ClientFiles(title="LM Studio", user=_in_home(".lmstudio/mcp.json")),

@@ -55,8 +55,8 @@ def load_config(at: Found | Path | None, *, env: Mapping[str, str] = os.environ)
     findings = Findings()
     root, included = read_files(path, findings)
     secrets = _secrets(root.value.pop("secrets", None), found, home, env, findings)
-    values = read_fields(resolve(root, secrets, findings, _kept_here(found, root)), Keys, findings)
-    values["servers"] = _placed(values.get("servers"), root.value.get("servers"), path, found.trusted)
+    values = read_fields(resolve(root, secrets, findings, _names_stored_here(found, root)), Keys, findings)
+    values["servers"] = _with_folders(values.get("servers"), root.value.get("servers"), path, found.trusted)
     _refuse_prompts_elsewhere(root, values.get("prompts"), found, findings)
     if secrets is not None:
         _refuse_links(secrets.files, found, findings)
@@ -208,7 +208,7 @@ def _refuse_links(files: list[Path], found: Found, findings: Findings) -> list[P
     return links
 
 
-def _placed(servers: Any, written: Node | None, config: Path, trusted: Trusted | None) -> Any:
+def _with_folders(servers: Any, written: Node | None, config: Path, trusted: Trusted | None) -> Any:
     """Set the working folder of servers to that of their config: the current folder may contain other programs."""
     if not isinstance(servers, dict) or written is None:  # there are none, or their mistakes were reported
         return servers or {}
@@ -224,17 +224,13 @@ def _placed(servers: Any, written: Node | None, config: Path, trusted: Trusted |
                 if not os.path.isabs(os.path.expanduser(path)):  # relative to the config's folder
                     path = os.path.normpath(os.path.join(os.path.relpath(Path(cwd.file).parent, config.parent), path))
                 server = PlacedServer(**values, written_cwd=path)
-            server = server if trusted is None else _guarded(server, name, place_of(config), trusted)
+            if trusted is not None:  # a project's server may start only the program that was trusted
+                if name not in trusted.own_modules and python_module((server.command or "", *server.args)) is not None:
+                    server = replace(server, env={**server.env, SAFE_PATH: Secret("1", shown="1")})
+                if (started := (trusted.programs or {}).get(name)) is not None:
+                    server = replace(server, project=str(place_of(config)), trusted=started.program)
         placed[name] = server
     return placed
-
-
-def _guarded(server: PlacedServer, name: str, project: Path, trusted: Trusted) -> PlacedServer:
-    """Return a project's server restricted to the program that was trusted."""
-    if name not in trusted.own_modules and python_module((server.command or "", *server.args)) is not None:
-        server = replace(server, env={**server.env, SAFE_PATH: Secret("1", shown="1")})
-    started = (trusted.programs or {}).get(name)
-    return server if started is None else replace(server, project=str(project), trusted=started.program)
 
 
 def _check_state(home: Path, env: Mapping[str, str]) -> None:
@@ -247,10 +243,8 @@ def _check_state(home: Path, env: Mapping[str, str]) -> None:
     require_ownership(parts, user_home(env), trust_store(env).owners)
 
 
-def _kept_here(found: Found, root: Node) -> frozenset[str]:
-    """Return the names that a project's servers get only if stored with the project: provider keys and the HTTP
-    token.
-    """
+def _names_stored_here(found: Found, root: Node) -> frozenset[str]:
+    """Return the secrets that a project's servers get only if stored with it: provider keys and the HTTP token."""
     if found.whose != "project":
         return frozenset()
     from onetool.config.include import names_in

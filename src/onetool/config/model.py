@@ -110,9 +110,7 @@ Algorithm = Literal["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256
 
 
 class JwtConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """JWTs of an authorization server, accepted in addition to tokens. A JWT without a matching scope or claim may do
-    nothing.
-    """
+    """JWTs of an authorization server, besides tokens. Without a matching scope or claim, they may do nothing."""
 
     issuer: Name
     audience: Name | tuple[Name, ...] | None = None  # None: http.url, which is always accepted
@@ -379,19 +377,6 @@ class HttpConfig(msgspec.Struct, frozen=True, kw_only=True):
     def problems(self) -> Iterator[tuple[str, str, str | None]]:
         if self.token and not all("!" <= char <= "~" for char in self.token):
             yield "token", "must consist of ASCII letters, digits and signs without spaces, to fit into a header", None
-        yield from self._access_problems()
-        for host in self.hosts:
-            if not re.fullmatch(r"(\[[0-9a-fA-F:.]+\]|[\w.-]+)(:\d{1,5})?", host):
-                yield (
-                    "hosts",
-                    f"{host!r} is not a host",
-                    "write a name or an address, with or without a port: example.com",
-                )
-        for origin in self.origins:
-            if not re.fullmatch(r"[a-z][a-z0-9+.-]*://(\[[0-9a-fA-F:.]+\]|[\w.-]+)(:\d{1,5})?/?", origin.lower()):
-                yield "origins", f"{origin!r} is not an origin", "write scheme and host: https://example.com"
-
-    def _access_problems(self) -> Iterator[tuple[str, str, str | None]]:
         names = [one.name for one in self.tokens]
         for name in sorted({name for name in names if names.count(name) > 1}):
             yield "tokens", f"two tokens have the name {name!r}", "rename one: stored data belongs to a name"
@@ -404,6 +389,16 @@ class HttpConfig(msgspec.Struct, frozen=True, kw_only=True):
             yield "url", f"{self.url!r} is not the address of a server", "write https://tools.example.com"
         if self.jwt is not None and not self.jwt.audience and not self.url:
             yield "jwt", "the audience of JWTs for this server is unknown", "set audience, or http.url"
+        for host in self.hosts:
+            if not re.fullmatch(r"(\[[0-9a-fA-F:.]+\]|[\w.-]+)(:\d{1,5})?", host):
+                yield (
+                    "hosts",
+                    f"{host!r} is not a host",
+                    "write a name or an address, with or without a port: example.com",
+                )
+        for origin in self.origins:
+            if not re.fullmatch(r"[a-z][a-z0-9+.-]*://(\[[0-9a-fA-F:.]+\]|[\w.-]+)(:\d{1,5})?/?", origin.lower()):
+                yield "origins", f"{origin!r} is not an origin", "write scheme and host: https://example.com"
 
 
 class Keys(msgspec.Struct, frozen=True, kw_only=True, rename={"allowed_hosts": "allowedHosts"}):

@@ -64,9 +64,7 @@ class Findings:
 
 
 def in_order(mistakes: Iterable[Mistake]) -> tuple[Mistake, ...]:
-    """Sort mistakes by place and remove duplicates: an anchor that is used three times repeats its mistake three
-    times.
-    """
+    """Sort mistakes by place and remove duplicates, which an anchor that is used several times causes."""
     once: dict[tuple[object, ...], Mistake] = {}
     for mistake in mistakes:
         once.setdefault((mistake.file, mistake.line, mistake.message), mistake)

@@ -35,7 +35,7 @@ from onetool.core.errors import ConfigError
 from onetool.core.file_facts import MAX_DIGEST_BYTES, digest_of, stamp_of
 from onetool.core.redaction import mask_credentials, sounds_secret
 from onetool.sources.mcp_servers.program import ServerProgram
-from onetool.sources.packs.importing import PackPart, parts_of
+from onetool.sources.packs.importing import parts_of
 
 MAX_FILES = 2_000  # of packs: more than a person writes
 PACKS = "packs"  # beside the config
@@ -58,31 +58,25 @@ def packs_at(paths: Iterable[Path], project: Path) -> Packs:
         if "${" in str(path):  # the secret decides which folder this is, so it can't be examined
             lines[f"{LINE}{path}"], is_all = "", False
             continue
-        for part in _parts(path):
-            if part.place and not part.is_folder:
-                lines[_line(part.place, project)] = ""
-            if not part.is_folder and part.path.name != ".gitkeep":
-                files.append(part.path)
-            if len(files) > MAX_FILES:
-                line = f"more than {MAX_FILES:,} files of packs, up to {path}: not all of them are looked at"
-                return Packs(lines={**lines, line: ""}, files=files[:MAX_FILES], is_all=False)
+        with suppress(OSError):  # the loader reports it
+            for part in parts_of(path):
+                if part.place and not part.is_folder:
+                    lines[_pack_line(part.place, project)] = ""
+                if not part.is_folder and part.path.name != ".gitkeep":
+                    files.append(part.path)
+                if len(files) > MAX_FILES:
+                    line = f"more than {MAX_FILES:,} files of packs, up to {path}: not all of them are looked at"
+                    return Packs(lines={**lines, line: ""}, files=files[:MAX_FILES], is_all=False)
     return Packs(lines=lines, files=files, is_all=is_all)
 
 
 def own_line(folder: Path) -> str:
     """Return the line about packs in a project's own folder, whether or not there are any."""
-    return _line(os.path.realpath(folder / PACKS), folder.parent)
+    return _pack_line(os.path.realpath(folder / PACKS), folder.parent)
 
 
-def _line(place: str, project: Path) -> str:
+def _pack_line(place: str, project: Path) -> str:
     return f"{LINE}{place}{'' if is_inside(Path(place), project) else ' (outside of the project)'}"
-
-
-def _parts(path: Path) -> Iterable[PackPart]:
-    try:
-        yield from parts_of(path)
-    except OSError:  # the loader reports it
-        return
 
 
 # The reach of a config. Its lines are stored in `trust.json`, so their wording can't change.
@@ -127,10 +121,6 @@ class Reach(msgspec.Struct, frozen=True, kw_only=True):
         parts = (("runs", self.runs), ("dials", self.dials), ("reads", self.reads), ("secrets", self.secrets))
         return {f"{part}: {line}": digest for part, lines in parts for line, digest in lines.items()}
 
-    def is_like(self, other: "Reach") -> bool:
-        """Return whether a person would see the same in both."""
-        return self.seen() == other.seen()
-
     def seen(self) -> Any:
         """Return everything that a person sees, as plain data."""
         return msgspec.to_builtins((self.pinned(), self.packs, self.wants, self.programs))
@@ -161,7 +151,14 @@ def reach_of(folder: Path, config: Path | None) -> Reach:
     Stamps are taken before a file is read, so that a concurrent write counts as a change.
     """
     project = folder.parent
-    root, stamps = _read(config)
+    root: dict[str, Node] = {}
+    stamps: dict[str, str] = {}  # of all files of the config
+    if config is not None:
+        findings = Findings()
+        merged, _ = read_files(config, findings, lambda file: bool(stamps.setdefault(str(file), stamp_of(file))))
+        if findings.errors:
+            raise ConfigError(findings.errors)
+        root = merged.value
     data = plain_data(root)
     named = {key: list(paths_in(root[key])) for key in ("packs", "prompts", "secrets") if key in root}
     named = {key: paths for key, paths in named.items() if paths}
@@ -172,6 +169,9 @@ def reach_of(folder: Path, config: Path | None) -> Reach:
     paths = list(dict.fromkeys([folder / PACKS, *named.get("packs", [])]))
     packs = packs_at(paths, project)
     programs = _programs(data, root, project, secrets)
+    names = {
+        f"{name} for {place}": "" for place, text in _texts_with_secrets(data) for name in PLACEHOLDER.findall(text)
+    }
     wants: set[str] = set()
     for file in packs.files:
         with suppress(OSError):
@@ -181,12 +181,12 @@ def reach_of(folder: Path, config: Path | None) -> Reach:
         runs={**_servers(data, "command"), **packs.lines},
         dials={**_servers(data, "url"), **_hosts(data), **_addresses(data), **_audit(data), **_settings(data)},
         reads={
-            **_outside({**named, "include": included, "packs": paths}, project),
+            **_paths_outside({**named, "include": included, "packs": paths}, project),
             **_roots(data),
             **_topics(root),
             **_secret_files(data, data["secrets"] if secrets is None else _read_values(secrets)),
         },
-        secrets={**_names(data), **_values(data, secrets)},
+        secrets={**names, **_values(data, secrets)},
         packs={str(file): digest_of(file) for file in packs.files},
         places=tuple(map(str, paths)),
         is_all=packs.is_all,
@@ -200,18 +200,6 @@ def reach_of(folder: Path, config: Path | None) -> Reach:
 # Parts of the config
 
 
-def _read(config: Path | None) -> tuple[dict[str, Node], dict[str, str]]:
-    """Return the keys of all files together, as written, and the stamps of these files."""
-    stamps: dict[str, str] = {}
-    if config is None:
-        return {}, stamps
-    findings = Findings()
-    root, _ = read_files(config, findings, lambda file: bool(stamps.setdefault(str(file), stamp_of(file))))
-    if findings.errors:
-        raise ConfigError(findings.errors)
-    return root.value, stamps
-
-
 def plain_data(root: dict[str, Node]) -> dict[str, Any]:
     """Return the values without their positions. Mistakes are reported when the config is loaded."""
     return {key: plain(node, Findings()) for key, node in root.items()}
@@ -221,7 +209,7 @@ def _servers(data: dict[str, Any], kind: str) -> dict[str, str]:
     """Return the servers that are started (`command`) or connected to (`url`); unclear ones count as started."""
     servers = data.get("servers") or {}
     if not isinstance(servers, dict):
-        return _whole("servers", servers) if kind == "command" else {}
+        return _unexpected("servers", servers) if kind == "command" else {}
     found: dict[str, str] = {}
     for name, block in servers.items():
         is_url = isinstance(block, dict) and "url" in block and "command" not in block
@@ -233,7 +221,7 @@ def _servers(data: dict[str, Any], kind: str) -> dict[str, str]:
 def _hosts(data: dict[str, Any]) -> dict[str, str]:
     hosts = data.get("allowedHosts") or []
     if not isinstance(hosts, list):
-        return _whole("allowedHosts", hosts)
+        return _unexpected("allowedHosts", hosts)
     found: dict[str, str] = {}
     for one in hosts:
         entry = one if isinstance(one, dict) else {"host": one}
@@ -245,7 +233,7 @@ def _hosts(data: dict[str, Any]) -> dict[str, str]:
 def _addresses(data: dict[str, Any]) -> dict[str, str]:
     """Return the addresses that questions to a model are sent to, and those that we listen on."""
     ask, http = data.get("ask") or {}, data.get("http") or {}
-    found = {} if isinstance(ask, dict) else _whole("ask", ask)
+    found = {} if isinstance(ask, dict) else _unexpected("ask", ask)
     for key, what in SHARED.items():
         if data.get(key):  # without its text, which may be an address with a password
             endpoint = data[key].get("endpoint") if key == "otel" and isinstance(data[key], dict) else None
@@ -256,18 +244,18 @@ def _addresses(data: dict[str, Any]) -> dict[str, str]:
     if isinstance(ask, dict) and ask.get("system"):
         found[ASK_SYSTEM] = _digest(ask["system"])
     if not isinstance(http, dict):
-        return {**found, **_whole("http", http)}
+        return {**found, **_unexpected("http", http)}
     found |= {f"http.{key}: {text_of(http[key])}": _digest(http[key]) for key in LISTENS if http.get(key)}
-    found |= _let_in(http)
+    found |= _credentials(http)
     return {**found, ACCESS_LINE: _digest(http["token"])} if http.get("token") else found
 
 
-def _let_in(http: dict[str, Any]) -> dict[str, str]:
+def _credentials(http: dict[str, Any]) -> dict[str, str]:
     """Return lines for the accepted tokens and JWTs, with their rights."""
     tokens, jwt = http.get("tokens") or [], http.get("jwt")
     if not isinstance(tokens, list):
         tokens = [tokens]
-    found = {f"http.tokens: {_holder(one)}": _digest(one) for one in tokens}
+    found = {f"http.tokens: {_describe_token(one)}": _digest(one) for one in tokens}
     if jwt:
         issuer = text_of(jwt.get("issuer")) if isinstance(jwt, dict) else text_of(jwt)
         may = f", also with the role admin, {ALL}" if "admin" in texts_in(jwt) else ""
@@ -275,7 +263,7 @@ def _let_in(http: dict[str, Any]) -> dict[str, str]:
     return found
 
 
-def _holder(token: Any) -> str:
+def _describe_token(token: Any) -> str:
     """Describe a token by its name, role and tools."""
     if not isinstance(token, dict):
         return text_of(token)
@@ -299,7 +287,7 @@ def _settings(data: dict[str, Any]) -> dict[str, str]:
     """Return lines for the settings of packs: the user's own packs may send keys to an address in them."""
     settings = data.get("settings") or {}
     if not isinstance(settings, dict):
-        return _whole("settings", settings)
+        return _unexpected("settings", settings)
     return {f"settings.{pack}": _digest(values) for pack, values in settings.items()}
 
 
@@ -326,27 +314,20 @@ def _roots(data: dict[str, Any]) -> dict[str, str]:
     return {f"folder {text_of(root)}": "" for root in (roots if isinstance(roots, list) else [roots]) if root != "."}
 
 
-def _outside(named: dict[str, list[Path]], project: Path) -> dict[str, str]:
+def _paths_outside(named: dict[str, list[Path]], project: Path) -> dict[str, str]:
     """Return lines for files and packs outside the project that its config names."""
     outside = ((key, path) for key, paths in named.items() for path in paths if not is_inside(path, project))
     return {f"{key} {path if '${' in str(path) else os.path.realpath(path)}": "" for key, path in outside}
 
 
-def _names(data: dict[str, Any]) -> dict[str, str]:
-    """Return lines for the names of secrets, each with the place where it is used."""
-    return {f"{name} for {place}": "" for place, text in _filled(data) for name in PLACEHOLDER.findall(text)}
-
-
 def _secret_files(data: dict[str, Any], own: dict[str, Any]) -> dict[str, str]:
-    """Return a line for each file that contains a secret, with the place where it is used. `own` are the project's
-    secrets.
-    """
-    texts = [one for one in _filled(data) if one[0] != "secrets"]
+    """Return a line for each file with a secret, and the place that uses it. `own` are the project's secrets."""
+    texts = [one for one in _texts_with_secrets(data) if one[0] != "secrets"]
     texts += ((f"the secret {name}", text) for name, value in own.items() for text in texts_in(value))
     return {f"secret in {path} for {place}": "" for place, text in texts for path in FILE_PLACEHOLDER.findall(text)}
 
 
-def _filled(data: dict[str, Any]) -> Iterator[tuple[str, str]]:
+def _texts_with_secrets(data: dict[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield every text whose placeholders are filled in, with its place."""
     for key, value in data.items():
         if key not in LITERAL_KEYS:
@@ -364,7 +345,7 @@ def _values(data: dict[str, Any], file: Path | None) -> dict[str, str]:
     own = data.get("secrets")
     values = own if isinstance(own, dict) else None
     found: dict[str, str] = {}
-    for key, text in _deciding(data):
+    for key, text in _deciding_texts(data):
         for name in PLACEHOLDER.findall(text):
             values = values if values is not None else _read_values(file)
             if name in values and (not sounds_secret(key) or ADDRESS in text or ADDRESS in text_of(values[name])):
@@ -372,29 +353,29 @@ def _values(data: dict[str, Any], file: Path | None) -> dict[str, str]:
     return found
 
 
-def _deciding(data: dict[str, Any]) -> Iterator[tuple[str, str]]:
+def _deciding_texts(data: dict[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield strings that decide what is run, connected to or read, each with its key."""
     servers = data.get("servers")
     for block in servers.values() if isinstance(servers, dict) else ():
         if isinstance(block, dict):
-            yield from _with_keys({key: block.get(key) for key in ("command", "args", "cwd", "url", "env", "auth")})
+            yield from _texts_by_key({key: block.get(key) for key in ("command", "args", "cwd", "url", "env", "auth")})
     for key in ("packs", "include", "prompts", "secrets", "fs", "topics", "settings", "ask", "audit", *SHARED):
-        yield from _with_keys(data.get(key) if not (key == "secrets" and isinstance(data.get(key), dict)) else None)
+        yield from _texts_by_key(data.get(key) if not (key == "secrets" and isinstance(data.get(key), dict)) else None)
     http = data.get("http")
-    yield from _with_keys({key: http.get(key) for key in LISTENS + LETS_IN} if isinstance(http, dict) else http)
+    yield from _texts_by_key({key: http.get(key) for key in LISTENS + LETS_IN} if isinstance(http, dict) else http)
 
 
-def _with_keys(value: Any, key: str = "") -> Iterator[tuple[str, str]]:
+def _texts_by_key(value: Any, key: str = "") -> Iterator[tuple[str, str]]:
     """Yield every text in a value, with the nearest key above it."""
     if isinstance(value, str):
         yield key, value
     elif isinstance(value, dict):
         for name, item in value.items():
             yield str(name), str(name)
-            yield from _with_keys(item, str(name))
+            yield from _texts_by_key(item, str(name))
     elif isinstance(value, list):
         for item in value:
-            yield from _with_keys(item, key)
+            yield from _texts_by_key(item, key)
 
 
 def _read_values(file: Path | None) -> dict[str, Any]:
@@ -439,7 +420,7 @@ def _details(data: dict[str, Any], programs: dict[str, ServerProgram]) -> dict[s
 # Digests
 
 
-def _whole(key: str, value: Any) -> dict[str, str]:
+def _unexpected(key: str, value: Any) -> dict[str, str]:
     return {f"{key}: {text_of(value)}": _digest(value)}
 
 

@@ -180,7 +180,7 @@ def trusted_parts(
         new = [*new_reach(pin, reach, strict), *new_programs(programs, now)]
         if not new and (programs is None or pin.get("files") != reach.files):
             kept = pin.get("programs") or {}
-            _know_files(folder, store, {"files": reach.files, "places": reach.places, "programs": kept})
+            _store_stamps(folder, store, {"files": reach.files, "places": reach.places, "programs": kept})
     if new:
         return Untrusted(folder=folder, config=config, new=tuple(new))
     moved: list[str] = []
@@ -213,7 +213,7 @@ def programs_of(pin: Mapping[str, Any]) -> "dict[str, ServerProgram] | None":
     return None
 
 
-def _know_files(folder: Path, store: TrustStore, now: Mapping[str, Any]) -> None:
+def _store_stamps(folder: Path, store: TrustStore, now: Mapping[str, Any]) -> None:
     """Store these file stamps, so that the next start need not parse the files."""
     real = os.path.realpath(folder)
 
@@ -257,9 +257,7 @@ def new_reach(pin: Mapping[str, Any], reach: "Reach", strict: bool) -> list[str]
 def trust_folder(
     folder: Path, reach: "Reach", store: TrustStore, *, packs: bool = False, names: tuple[str, ...] = ()
 ) -> None:
-    """Pin what a folder reaches. `packs` also trusts packs that are added later; `names` are further secrets that it
-    may use.
-    """
+    """Pin what a folder reaches. `packs` trusts later packs, too; `names` are further secrets that it may use."""
     from datetime import UTC, datetime
 
     from onetool.config.reach import own_line

@@ -42,25 +42,10 @@ class ConfigFileError(Exception):
 def read_text(path: Path) -> str:
     """Return the file as text: UTF-8, with or without a byte order mark, and of limited size."""
     try:
-        text = _bytes_of(path).decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise ConfigFileError("the file is not UTF-8 text", line=line_of(error), hint="save it as UTF-8") from None
-    found = _UNPRINTABLE.search(text)
-    if found:
-        where = f"column {found.start() - text.rfind(chr(10), 0, found.start())}"
-        message = f"the character U+{ord(found[0]):04X} in {where} is not allowed in YAML"
-        line = text.count("\n", 0, found.start()) + 1
-        raise ConfigFileError(message, line=line, hint="remove it, or write it as an escape in quotes")
-    return text
-
-
-def _bytes_of(path: Path) -> bytes:
-    try:
         if not path.is_file():  # checked first, because opening a pipe or a device would block
             path.stat()
-            raise ConfigFileError(
-                f"{path} is {'a folder' if path.is_dir() else 'not a regular file'}: expected a YAML file"
-            )
+            kind = "a folder" if path.is_dir() else "not a regular file"
+            raise ConfigFileError(f"{path} is {kind}: expected a YAML file")
         with path.open("rb") as file:
             data = file.read(MAX_BYTES + 1)
     except FileNotFoundError:
@@ -71,7 +56,17 @@ def _bytes_of(path: Path) -> bytes:
         raise ConfigFileError(f"can't read {path}: {error.strerror or error}") from None
     if len(data) > MAX_BYTES:
         raise ConfigFileError(f"{path} is larger than {MAX_BYTES // 1024 // 1024} MiB")
-    return data
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ConfigFileError("the file is not UTF-8 text", line=line_of(error), hint="save it as UTF-8") from None
+    found = _UNPRINTABLE.search(text)
+    if found:
+        where = f"column {found.start() - text.rfind(chr(10), 0, found.start())}"
+        message = f"the character U+{ord(found[0]):04X} in {where} is not allowed in YAML"
+        line = text.count("\n", 0, found.start()) + 1
+        raise ConfigFileError(message, line=line, hint="remove it, or write it as an escape in quotes")
+    return text
 
 
 # Repairs
@@ -155,9 +150,7 @@ _OLD_NUMBER = re.compile(
 
 
 def tagged_value(text: str, tag: str) -> Scalar:
-    """Return the value of a scalar with this tag. Raises ConfigFileError for an invalid one, without quoting the
-    text.
-    """
+    """Return the value of a scalar with this tag. Raises ConfigFileError, without quoting the text."""
     if tag == TEXT:
         # The C parser refuses a lone surrogate; the Python parser leaves pairs apart.
         if text.isascii():
@@ -342,9 +335,7 @@ def node_of(text: str, file: str, base: type | None = None) -> Node:
 
 
 class _Reader:
-    """Converts the YAML nodes of one file. Aliases are expanded each time, so the number of nodes is limited here,
-    too.
-    """
+    """Converts the YAML nodes of one file. Aliases are expanded each time, so their nodes count again."""
 
     def __init__(self, file: str) -> None:
         self.file = file
@@ -359,16 +350,13 @@ class _Reader:
             raise too_deep(line)
         self.depth += 1
         try:
-            return self._node(raw, path, line)
+            if isinstance(raw, yaml.MappingNode) and raw.tag == MAPPING:
+                return self._mapping(raw, path, line)
+            if isinstance(raw, yaml.SequenceNode) and raw.tag == LIST:
+                items = [self.node(item, (*path, index), _line_of_node(item)) for index, item in enumerate(raw.value)]
+                return Node(value=items, file=self.file, line=line, path=path)
         finally:
             self.depth -= 1
-
-    def _node(self, raw: yaml.Node, path: KeyPath, line: int) -> Node:
-        if isinstance(raw, yaml.MappingNode) and raw.tag == MAPPING:
-            return self._mapping(raw, path, line)
-        if isinstance(raw, yaml.SequenceNode) and raw.tag == LIST:
-            items = [self.node(item, (*path, index), _line_of_node(item)) for index, item in enumerate(raw.value)]
-            return Node(value=items, file=self.file, line=line, path=path)
         if not isinstance(raw, yaml.ScalarNode):
             return self._broken(path, line, unknown_tag())
         try:
@@ -404,22 +392,17 @@ class _Reader:
                 mistakes.append(Mistake(message=message, file=self.file, line=at.line, key=first.key, hint=hint))
             else:
                 entries[name] = self.node(value, (*path, name), at.line)
+        # `<<: *base` and `<<: [*one, *two]` add missing keys, so that the mapping's own keys win.
         for source in merges:
-            mistakes += self._merge(source, entries, path)
+            for base in source.value if isinstance(source, yaml.SequenceNode) else [source]:
+                merged = self.node(base, path, _line_of_node(base))
+                if isinstance(merged.value, dict):
+                    mistakes += merged.mistakes
+                    for name, node in merged.value.items():
+                        entries.setdefault(name, node)
+                else:
+                    mistakes.append(merged.mistake("'<<' can merge only mappings", 'quote the key: "<<"'))
         return Node(value=entries, file=self.file, line=line, path=path, mistakes=tuple(mistakes))
-
-    def _merge(self, source: yaml.Node, entries: dict[str, Node], path: KeyPath) -> list[Mistake]:
-        """Apply `<<: *base` or `<<: [*one, *two]`: add missing keys, so that the mapping's own keys win."""
-        mistakes: list[Mistake] = []
-        for raw in source.value if isinstance(source, yaml.SequenceNode) else [source]:
-            merged = self.node(raw, path, _line_of_node(raw))
-            if isinstance(merged.value, dict):
-                mistakes += merged.mistakes
-                for name, node in merged.value.items():
-                    entries.setdefault(name, node)
-            else:
-                mistakes.append(merged.mistake("'<<' can merge only mappings", 'quote the key: "<<"'))
-        return mistakes
 
     def _broken(self, path: KeyPath, line: int, why: ConfigFileError) -> Node:
         node = Node(value=BROKEN, file=self.file, line=line, path=path)

@@ -41,7 +41,7 @@ def test_whatever_was_said_is_read_up_to_the_cut(said, data):
     whole = b"".join(lines)
     cut = whole[: data.draw(st.integers(1, len(whole)))] + data.draw(st.sampled_from(TAILS))
     read = read_session("x", cut)
-    messages = [one.message for one in read.said]
+    messages = [one.message for one in read.messages]
     assert paired(messages)
     found = without_results(messages)
     assert found == without_results(said)[: len(found)]
@@ -55,7 +55,7 @@ def test_whatever_was_said_is_read_up_to_the_cut(said, data):
 )
 def test_records_of_anything(some, lines):
     data = some + b"".join(lines)
-    before = [one.message for one in read_session("x", data).said]
+    before = [one.message for one in read_session("x", data).messages]
     assert paired(before)
     added = b"".join(message_line(one, 1.0)[0] for one in NEW)
-    assert [one.message for one in read_session("x", data + b"\n" + added).said] == [*before, *NEW]
+    assert [one.message for one in read_session("x", data + b"\n" + added).messages] == [*before, *NEW]

@@ -80,11 +80,15 @@ def error_from_body(data: dict[str, Any]) -> ModelError | None:
     if not data.get("error") and str(data.get("object")).lower() != "error":
         return None
     error_text = _read(data)
-    return _error(
-        _status(error_text),
-        error_text,
-        f"the model's API broke off with an error: {error_text.message or '(no words)'}",
-    )
+    words = f"{error_text.code} {error_text.kind}"
+    if error_text.code.isdecimal() and 400 <= int(error_text.code[:9]) < 600:
+        status = int(error_text.code)
+    elif "rate_limit" in words:
+        status = 429
+    else:
+        status = 500 if "server" in words or "overloaded" in words else 400
+    message = error_text.message or "(no words)"
+    return _error(status, error_text, f"the model's API broke off with an error: {message}")
 
 
 def _read(body: Any) -> _ErrorText:
@@ -99,16 +103,6 @@ def _read(body: Any) -> _ErrorText:
     message = body_text(f"{words}: {body_text(raw)}" if raw and isinstance(words, str) else words)
     code, kind = (str(error.get(key) or "").lower() for key in ("code", "type"))
     return _ErrorText(message, code, kind, error)
-
-
-def _status(error_text: _ErrorText) -> int:
-    """Return the HTTP status that corresponds to an error in a stream."""
-    if error_text.code.isdecimal() and 400 <= int(error_text.code[:9]) < 600:
-        return int(error_text.code)
-    words = f"{error_text.code} {error_text.kind}"
-    if "rate_limit" in words:
-        return 429
-    return 500 if "server" in words or "overloaded" in words else 400
 
 
 def _error(status: int, error_text: _ErrorText, message: str) -> ModelError:
@@ -342,7 +336,14 @@ class ReplySoFar:
         """Read one event, or the whole answer. Only the first choice is used."""
         if error := error_from_body(data):
             raise error
-        self._count(data.get("usage"))
+        if isinstance(usage := data.get("usage"), dict) and usage:
+            details = usage.get("prompt_tokens_details")
+            cached = details.get("cached_tokens") if isinstance(details, dict) else None
+            self._usage = Usage(
+                input=a_count(usage.get("prompt_tokens")),
+                output=a_count(usage.get("completion_tokens")),
+                cached=a_count(cached) or a_count(usage.get("prompt_cache_hit_tokens")),  # the latter: DeepSeek
+            )
         choices = a_list(data.get("choices"), "choices")
         if not choices:
             return []
@@ -413,17 +414,6 @@ class ReplySoFar:
             self._thoughts_limit.take(as_json(extra))
             self._extra = extra
 
-    def _count(self, usage: Any) -> None:
-        if not isinstance(usage, dict) or not usage:
-            return
-        details = usage.get("prompt_tokens_details")
-        cached = details.get("cached_tokens") if isinstance(details, dict) else None
-        self._usage = Usage(
-            input=a_count(usage.get("prompt_tokens")),
-            output=a_count(usage.get("completion_tokens")),
-            cached=a_count(cached) or a_count(usage.get("prompt_cache_hit_tokens")),  # the latter: DeepSeek
-        )
-
 
 def _content(content: Any) -> Iterator[Delta]:
     """Yield the deltas of a text, or of a list of parts, as sent by Mistral's reasoning models."""
@@ -457,7 +447,12 @@ class _Details:
                 and piece.get("index") is not None
                 and all(piece.get(key) == last.get(key) for key in ("type", "index"))
             ):
-                self._add(piece, last)
+                for key, value in piece.items():
+                    if key in GROWING_MEMBERS and isinstance(value, str) and isinstance(before := last.get(key), str):
+                        self._grown.setdefault(key, [before]).append(value)
+                    elif value is not None:
+                        last[key] = value
+                        self._grown.pop(key, None)
             else:
                 self._end()
                 self._all.append(dict(piece) if isinstance(piece, dict) else piece)
@@ -465,14 +460,6 @@ class _Details:
     def read(self) -> list[Any]:
         self._end()
         return self._all
-
-    def _add(self, piece: dict[str, Any], last: dict[str, Any]) -> None:
-        for key, value in piece.items():
-            if key in GROWING_MEMBERS and isinstance(value, str) and isinstance(before := last.get(key), str):
-                self._grown.setdefault(key, [before]).append(value)
-            elif value is not None:
-                last[key] = value
-                self._grown.pop(key, None)
 
     def _end(self) -> None:
         for key, parts in self._grown.items():

@@ -142,8 +142,8 @@ class AnthropicHistory:
                     for file in message.files
                     if file.data is not None
                 ]
-                said = with_files(message)
-                self._add("user", [*blocks, text_block(said)] if said.strip() else blocks)
+                text = with_files(message)
+                self._add("user", [*blocks, text_block(text)] if text.strip() else blocks)
         _fingerprints.append((prompt, self.fingerprint))
 
     @property
@@ -176,11 +176,6 @@ class AnthropicHistory:
             elif what and what.strip():  # the API refuses blank texts
                 blocks.append(text_block(what))
         return blocks
-
-
-def fingerprint_of(prompt: ModelPrompt) -> str:
-    known = next((fingerprint for one, fingerprint in tuple(_fingerprints) if one is prompt), None)
-    return known or AnthropicHistory(prompt).fingerprint
 
 
 def text_block(text: str) -> dict[str, Any]:
@@ -337,15 +332,20 @@ def reply_of(
         elif block.get("type") in _THOUGHTS:
             thought = {key: room_for_kept.take(value) for key, value in block.items() if isinstance(value, str)}
             order.append({"thought": thought})
-    has_thoughts = any("thought" in piece for piece in order)
+    kept: Mapping[str, Any] = {}
+    if any("thought" in piece for piece in order):
+        known = (fingerprint for request, fingerprint in tuple(_fingerprints) if request is prompt)
+        kept = {"after": next(known, None) or AnthropicHistory(prompt).fingerprint, "order": order}
     stop, why = _stop(ending, bool(calls))
+    cached = a_count(usage.get("cache_read_input_tokens"))
+    fresh = a_count(usage.get("input_tokens")) + a_count(usage.get("cache_creation_input_tokens"))
     return ModelReply(
         text="".join(texts),
         calls=tuple(calls),
         stop=stop,
         why=why,
-        usage=_usage(usage),
-        kept={"after": fingerprint_of(prompt), "order": order} if has_thoughts else {},
+        usage=Usage(input=fresh + cached, output=a_count(usage.get("output_tokens")), cached=cached),
+        kept=kept,
     )
 
 
@@ -357,14 +357,8 @@ def _stop(ending: dict[str, Any], has_calls: bool) -> tuple[Stop, str]:
     if stop != "refused":
         return stop, reason if stop == "other" else ""
     details = an_object(ending.get("stop_details"), "stop_details")
-    said = (details.get("category"), details.get("explanation"))
-    return stop, ": ".join(body_text(word) for word in (reason, *said) if isinstance(word, str) and word)
-
-
-def _usage(usage: dict[str, Any]) -> Usage:
-    cached = a_count(usage.get("cache_read_input_tokens"))
-    fresh = a_count(usage.get("input_tokens")) + a_count(usage.get("cache_creation_input_tokens"))
-    return Usage(input=fresh + cached, output=a_count(usage.get("output_tokens")), cached=cached)
+    parts = (reason, details.get("category"), details.get("explanation"))
+    return stop, ": ".join(body_text(word) for word in parts if isinstance(word, str) and word)
 
 
 # The adapter
@@ -397,8 +391,17 @@ class Anthropic:
             "max_tokens": prompt.max_tokens or MAX_TOKENS,
             "messages": messages,
             "stream": stream,
-            **_tools_member(prompt),
         }
+        if prompt.offers_tools:
+            body["tools"] = prompt.tools.written(NAME)
+        elif not prompt.tools:  # then the API requires declarations of the tools called before
+            names = prompt.tools.names(NAME)
+            called = [call.name for reply in prompt.messages if isinstance(reply, Assistant) for call in reply.calls]
+            gone = [
+                {"name": name, "description": "No longer available.", "input_schema": {"type": "object"}}
+                for name in dict.fromkeys(map(names.to_provider, called))
+            ]
+            body |= {"tools": gone, "tool_choice": {"type": "none"}} if gone else {}
         if prompt.system.strip():  # cached together with the tools, which precede it
             body["system"] = [{**text_block(prompt.system), "cache_control": CACHED}]
         if prompt.temperature is not None:
@@ -426,16 +429,3 @@ class Anthropic:
 
 
 ADAPTER = Anthropic()
-
-
-def _tools_member(prompt: ModelPrompt) -> dict[str, Any]:
-    """Return the tools, or none if calls are not allowed. Without tools, declare those called before."""
-    if prompt.tools:
-        return {"tools": prompt.tools.written(NAME)} if prompt.may_call else {}
-    names = prompt.tools.names(NAME)
-    called = [call.name for said in prompt.messages if isinstance(said, Assistant) for call in said.calls]
-    gone = [
-        {"name": name, "description": "No longer available.", "input_schema": {"type": "object"}}
-        for name in dict.fromkeys(map(names.to_provider, called))
-    ]
-    return {"tools": gone, "tool_choice": {"type": "none"}} if gone else {}

@@ -75,21 +75,9 @@ def only_item(body: Any) -> Any:
     return body[0] if isinstance(body, list) and len(body) == 1 else body
 
 
-def blocked_error(feedback: dict[str, Any]) -> ModelError:
-    """Return the error for a prompt that the API blocked."""
-    parts = (feedback["blockReason"], feedback.get("blockReasonMessage"))
-    why = ": ".join(body_text(word) for word in parts if isinstance(word, str) and word)
-    return ModelError(f"the model's API blocked the question: {why or '(no reason)'}", "refused")
-
-
 def error_from_status(status: int, body: Any) -> ModelError:
     """Return the error for a response whose status is not 2xx."""
     return _error(status, only_item(body), f"the model's API answered {status}")
-
-
-def error_from_body(body: dict[str, Any]) -> ModelError:
-    """Return the error that was sent instead of an answer or during it."""
-    return _error(None, body, "the model's API broke off with an error")
 
 
 def _error(status: int | None, body: Any, begins: str) -> ModelError:
@@ -163,10 +151,12 @@ class GeminiStreamReader:
     def feed(self, event: Any) -> Iterable[Delta]:
         event = an_object(only_item(event), "an answer")
         if "error" in event:
-            raise error_from_body(event)
+            raise _error(None, event, "the model's API broke off with an error")
         feedback = an_object(event.get("promptFeedback"), "promptFeedback")
         if feedback.get("blockReason"):
-            raise blocked_error(feedback)
+            parts = (feedback["blockReason"], feedback.get("blockReasonMessage"))
+            why = ": ".join(body_text(word) for word in parts if isinstance(word, str) and word)
+            raise ModelError(f"the model's API blocked the question: {why or '(no reason)'}", "refused")
         usage = an_object(event.get("usageMetadata"), "usageMetadata")
         self._usage |= {key: value for key, value in usage.items() if value is not None}
         candidates = a_list(event.get("candidates"), "candidates")
@@ -178,12 +168,12 @@ class GeminiStreamReader:
         if self._ending and self._parts and not finish:
             return ()  # after the end; if each piece or the first has a finish reason, the answer continues
         content = an_object(candidate.get("content"), "content")
-        heard: list[Delta] = []
+        deltas: list[Delta] = []
         for part in a_list(content.get("parts"), "parts"):
-            heard += self._add(an_object(part, "a part"))
+            deltas += self._add(an_object(part, "a part"))
         if finish:
             self._ending = candidate
-        return heard
+        return deltas
 
     @property
     def is_complete(self) -> bool:
@@ -210,12 +200,17 @@ class GeminiStreamReader:
                 order.append({"thought": text, **kept})
         is_signed = any("signature" in piece for piece in order)
         stop, why = _stop(self._ending, bool(calls))
+        usage = self._usage
         return ModelReply(
             text="".join(texts),
             calls=tuple(calls),
             stop=stop,
             why=why,
-            usage=_usage(self._usage),
+            usage=Usage(
+                input=a_count(usage.get("promptTokenCount")) + a_count(usage.get("toolUsePromptTokenCount")),
+                output=a_count(usage.get("candidatesTokenCount")) + a_count(usage.get("thoughtsTokenCount")),
+                cached=a_count(usage.get("cachedContentTokenCount")),
+            ),
             kept={"model": self._prompt.model, "order": order} if is_signed else {},
         )
 
@@ -260,14 +255,6 @@ def _stop(ending: dict[str, Any], has_calls: bool) -> tuple[Stop, str]:
     return stop, ": ".join(body_text(word) for word in parts if isinstance(word, str) and word)
 
 
-def _usage(usage: dict[str, Any]) -> Usage:
-    return Usage(
-        input=a_count(usage.get("promptTokenCount")) + a_count(usage.get("toolUsePromptTokenCount")),
-        output=a_count(usage.get("candidatesTokenCount")) + a_count(usage.get("thoughtsTokenCount")),
-        cached=a_count(usage.get("cachedContentTokenCount")),
-    )
-
-
 # The adapter
 
 
@@ -298,7 +285,7 @@ class Gemini:
         if settings := {key: value for key, value in settings.items() if value is not None}:
             body["generationConfig"] = settings
         verb = "streamGenerateContent?alt=sse" if stream else "generateContent"
-        return ProviderRequest(f"/v1beta/models/{quote(_model_id(prompt.model), safe='')}:{verb}", body)
+        return ProviderRequest(f"/v1beta/models/{quote(prompt.model.removeprefix('models/'), safe='')}:{verb}", body)
 
     def reply(self, body: Any, prompt: ModelPrompt) -> ModelReply:
         reader = GeminiStreamReader(prompt)
@@ -312,7 +299,7 @@ class Gemini:
 
     def models(self, body: Any) -> list[str]:
         return [
-            _model_id(model["name"])
+            model["name"].removeprefix("models/")
             for model in listed_models(body or {"models": []}, "models")  # an empty list is left out
             if isinstance(model.get("name"), str)
             and isinstance(model.get("supportedGenerationMethods"), list)
@@ -321,11 +308,6 @@ class Gemini:
 
 
 ADAPTER = Gemini()
-
-
-def _model_id(model: str) -> str:
-    """Return the model's id without the prefix `models/`, which the list of models uses."""
-    return model.removeprefix("models/")
 
 
 # The contents of a request
@@ -369,7 +351,8 @@ def _parts(message: Message, prompt: ModelPrompt) -> list[dict[str, Any]]:
             elif what or signed:
                 parts.append({"text": replace_surrogates(what or ""), **signed})
         calls = [part for part in parts if "functionCall" in part]
-        if calls and not any(SIGNATURE in part for part in calls) and not _UNSIGNED.match(_model_id(prompt.model)):
+        is_signed = any(SIGNATURE in part for part in calls)
+        if calls and not is_signed and not _UNSIGNED.match(prompt.model.removeprefix("models/")):
             calls[0][SIGNATURE] = NO_SIGNATURE
         return parts
     if isinstance(message, Result):

@@ -67,7 +67,8 @@ class Ollama:
         return [("Authorization", f"Bearer {key}")] if key else []
 
     def request(self, prompt: ModelPrompt, stream: bool) -> ProviderRequest:
-        messages = list(_messages(prompt))
+        messages = [{"role": "system", "content": replace_surrogates(prompt.system)}] if prompt.system else []
+        messages += [_message(message, prompt) for message in merge_turns(prompt.messages)]
         options: dict[str, Any] = {"num_ctx": prompt.context_tokens or _window(prompt, messages)}
         if prompt.temperature is not None:
             options["temperature"] = prompt.temperature
@@ -160,24 +161,16 @@ class LineReader:
             self._text.append(self._text_limit.take(text))
             yield TextDelta(text)
         for item in a_list(message.get("tool_calls"), "message.tool_calls"):
-            self._calls.append(self._call(an_object(item, "a tool call")))
-
-    def _call(self, item: dict[str, Any]) -> Call:
-        function = an_object(item.get("function"), "the function of a tool call")
-        name = a_name(function.get("name"))
-        args, malformed = arguments(function.get("arguments"))
-        real = self._prompt.tools.names(NAME).from_provider(name) or name
-        return Call(id=a_text(item.get("id"), "the id of a call"), name=real, args=args, malformed=malformed)
+            call = an_object(item, "a tool call")
+            function = an_object(call.get("function"), "the function of a tool call")
+            name = a_name(function.get("name"))
+            args, malformed = arguments(function.get("arguments"))
+            name = self._prompt.tools.names(NAME).from_provider(name) or name
+            id = a_text(call.get("id"), "the id of a call")
+            self._calls.append(Call(id=id, name=name, args=args, malformed=malformed))
 
 
 # The messages of a request
-
-
-def _messages(prompt: ModelPrompt) -> Iterator[dict[str, Any]]:
-    if prompt.system:
-        yield {"role": "system", "content": replace_surrogates(prompt.system)}
-    for message in merge_turns(prompt.messages):
-        yield _message(message, prompt)
 
 
 def _message(message: Message, prompt: ModelPrompt) -> dict[str, Any]:
@@ -186,19 +179,17 @@ def _message(message: Message, prompt: ModelPrompt) -> dict[str, Any]:
         pictures = [file.data for file in message.files if file.data is not None]
         return {"role": "user", "content": with_files(message)} | ({"images": pictures} if pictures else {})
     if isinstance(message, Result):  # older versions match by name
-        told = {"tool_name": names.to_provider(message.name), "tool_call_id": message.call}
-        return {"role": "tool", "content": replace_surrogates(message.content), **told}
+        call = {"tool_name": names.to_provider(message.name), "tool_call_id": message.call}
+        return {"role": "tool", "content": replace_surrogates(message.content), **call}
     fields: dict[str, Any] = {"role": "assistant", "content": replace_surrogates(message.text)}
     if message.provider == NAME and message.kept.get("model") == prompt.model and "thinking" in message.kept:
         fields["thinking"] = message.kept["thinking"]
     if message.calls:
-        fields["tool_calls"] = [_call(call, names.to_provider(call.name)) for call in message.calls]
+        fields["tool_calls"] = calls = []
+        for call in message.calls:
+            args = msgspec.Raw(as_json({} if call.malformed else call.args).encode())
+            calls.append({"id": call.id, "function": {"name": names.to_provider(call.name), "arguments": args}})
     return fields
-
-
-def _call(call: Call, name: str) -> dict[str, Any]:
-    args = {} if call.malformed else call.args
-    return {"id": call.id, "function": {"name": name, "arguments": msgspec.Raw(as_json(args).encode())}}
 
 
 # The context window

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from onetool.ask.messages import Call, Message, ModelPrompt, ModelReply, Result, User
+from onetool.ask.messages import Message, ModelPrompt, ModelReply, Result, User
 from onetool.ask.providers import ProviderRequest
 from onetool.ask.providers._openai_replies import (
     KEPT_CALL_MEMBERS,
@@ -75,11 +75,11 @@ class OpenAI:
         return ProviderRequest("/chat/completions", body)
 
     def reply(self, body: Any, prompt: ModelPrompt) -> ModelReply:
-        heard = ReplySoFar(prompt)
-        heard.take(an_object(body, "the answer"))
-        if heard.is_empty:
+        reply = ReplySoFar(prompt)
+        reply.take(an_object(body, "the answer"))
+        if reply.is_empty:
             raise garbled_error(f"there is no message in it: {body_text(body)}")
-        return heard.reply()
+        return reply.reply()
 
     def models_request(self) -> ProviderRequest:
         return ProviderRequest("/models")
@@ -142,17 +142,15 @@ def _message(message: Message, prompt: ModelPrompt) -> dict[str, Any]:
     is_own = message.provider == NAME and message.kept.get("model") == prompt.model
     fields: dict[str, Any] = {"role": "assistant", "content": replace_surrogates(message.text) or None}
     if message.calls:
-        fields["tool_calls"] = [_call(call, prompt, is_own) for call in message.calls]
+        fields["tool_calls"] = calls = []
+        for call in message.calls:
+            name = prompt.tools.names(NAME).to_provider(call.name)
+            function = {"name": name, "arguments": "{}" if call.malformed else as_json(call.args)}
+            kept = {key: call.kept[key] for key in KEPT_CALL_MEMBERS if key in call.kept} if is_own else {}
+            calls.append({"id": _id(call.id, prompt), "type": "function", "function": function, **kept})
     if is_own:
         fields |= {key: message.kept[key] for key in KEPT_MEMBERS if key in message.kept}
     return fields
-
-
-def _call(call: Call, prompt: ModelPrompt, is_own: bool) -> dict[str, Any]:
-    name = prompt.tools.names(NAME).to_provider(call.name)
-    function = {"name": name, "arguments": "{}" if call.malformed else as_json(call.args)}
-    kept = {key: call.kept[key] for key in KEPT_CALL_MEMBERS if key in call.kept} if is_own else {}
-    return {"id": _id(call.id, prompt), "type": "function", "function": function, **kept}
 
 
 def _id(id: str, prompt: ModelPrompt) -> str:

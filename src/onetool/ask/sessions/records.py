@@ -226,8 +226,8 @@ MAX_LINES = 50_000  # more than any conversation; reading them takes some millis
 
 
 class SessionContent(msgspec.Struct, frozen=True, kw_only=True):
-    begun: SessionHeader | None  # None if the first line was cut off
-    said: list[TimedMessage]  # repaired
+    header: SessionHeader | None  # None if the first line was cut off
+    messages: list[TimedMessage]  # repaired: every call has a result
     ended: list[TurnEnded]
     damaged: int  # lines that can't be read
     allowed: tuple[str, ...] | None = None  # the last allowed tools
@@ -240,8 +240,8 @@ class SessionContent(msgspec.Struct, frozen=True, kw_only=True):
 
 def read_session(id: str, data: bytes, goes_on: bool = False) -> SessionContent:
     """Read a session. `goes_on`: a turn is under way."""
-    begun: SessionHeader | None = None
-    said: list[TimedMessage] = []
+    header: SessionHeader | None = None
+    messages: list[TimedMessage] = []
     ended: list[TurnEnded] = []
     damaged = 0
     allowed: tuple[str, ...] | None = None
@@ -264,7 +264,7 @@ def read_session(id: str, data: bytes, goes_on: bool = False) -> SessionContent:
                     problem = f"the session {id} was written by a later OneTool ({versions})"
                     hints = ["update OneTool", "or start another session with --new-session"]
                     raise SessionError(problem, "session", hints)
-                begun = begun or first
+                header = header or first
             case (TurnEnded() as end, _):
                 ended.append(end)
             case (Allowed() as given, _):
@@ -272,9 +272,9 @@ def read_session(id: str, data: bytes, goes_on: bool = False) -> SessionContent:
             case (Titled() as named, _):
                 title = named.title
             case (message, at):
-                said.append(TimedMessage(message, at))
-    whole = repair(said, goes_on)
-    return SessionContent(begun=begun, said=whole, ended=ended, damaged=damaged, allowed=allowed, title=title)
+                messages.append(TimedMessage(message, at))
+    messages = repair(messages, goes_on)
+    return SessionContent(header=header, messages=messages, ended=ended, damaged=damaged, allowed=allowed, title=title)
 
 
 # An entry of a list, and the transcript
@@ -319,27 +319,27 @@ class Transcript(msgspec.Struct, frozen=True, kw_only=True):
 
     def lacks_answer(self, index: int) -> bool:
         """Return whether this message is the last after a question without being an answer."""
-        said, following = self.messages[index], self.messages[index + 1 : index + 2]
-        if isinstance(said, UserCall) or (following and not isinstance(following[0], User | UserCall)):
+        message, following = self.messages[index], self.messages[index + 1 : index + 2]
+        if isinstance(message, UserCall) or (following and not isinstance(following[0], User | UserCall)):
             return False
-        if isinstance(said, Assistant):
-            return not said.text
-        return not (isinstance(said, Result) and said.content == UNDER_WAY)
+        if isinstance(message, Assistant):
+            return not message.text
+        return not (isinstance(message, Result) and message.content == UNDER_WAY)
 
 
 def transcript(id: str, data: bytes, modified: float, goes_on: bool) -> Transcript:
-    read = read_session(id, data, goes_on)
+    content = read_session(id, data, goes_on)
     return Transcript(
         id=id,
-        created=read.begun.created if read.begun else modified,
+        created=content.header.created if content.header else modified,
         modified=modified,
-        messages=tuple(one.message for one in read.said),
-        times=tuple(one.at for one in read.said),
-        turns=sum(isinstance(one.message, User) for one in read.said),
-        usage=read.usage,
-        damaged=read.damaged,
-        provider=read.ended[-1].provider if read.ended else "",
-        model=read.ended[-1].model if read.ended else "",
-        title=(read.begun.title if read.begun else "") if read.title is None else read.title,
-        ended=tuple(read.ended),
+        messages=tuple(one.message for one in content.messages),
+        times=tuple(one.at for one in content.messages),
+        turns=sum(isinstance(one.message, User) for one in content.messages),
+        usage=content.usage,
+        damaged=content.damaged,
+        provider=content.ended[-1].provider if content.ended else "",
+        model=content.ended[-1].model if content.ended else "",
+        title=(content.header.title if content.header else "") if content.title is None else content.title,
+        ended=tuple(content.ended),
     )

@@ -69,15 +69,15 @@ class SessionSummary(msgspec.Struct, frozen=True):
         return SessionSummary(size, count, self.first or b"".join(lines[:1]), ended, titled, questions)
 
     def info(self, id: str, modified: float) -> SessionInfo:
-        begun, ended, titled = map(read_record, (self.first, self.ended, self.titled))
-        begun = begun if isinstance(begun, SessionHeader) else SessionHeader()
+        header, ended, titled = map(read_record, (self.first, self.ended, self.titled))
+        header = header if isinstance(header, SessionHeader) else SessionHeader()
         ended = ended if isinstance(ended, TurnEnded) else TurnEnded()
         return SessionInfo(
             id=id,
-            created=begun.created or modified,
+            created=header.created or modified,
             modified=modified,
             turns=ended.turns + self.questions,
-            title=titled.title if isinstance(titled, Titled) else ended.title or begun.title,
+            title=titled.title if isinstance(titled, Titled) else ended.title or header.title,
             provider=ended.provider,
             model=ended.model,
             usage=ended.total,

@@ -48,11 +48,11 @@ class ChatSession:
         self._title = UNSET if content.title is None else content.title
         self._writer = writer
         self._now = now
-        self._has_first_line = content.begun is not None
+        self._has_first_line = content.header is not None
         self._unwritten = b""  # written with the next message: a session without messages is not stored
         self._calls: dict[str, Call] = {}
         self._values: dict[str, Any] = {}
-        for message, _ in content.said:
+        for message, _ in content.messages:
             self._take(message)
 
     def append(self, message: SessionMessage) -> None:

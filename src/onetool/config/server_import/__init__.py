@@ -119,7 +119,7 @@ class ConfigTarget:
 
         With `renew`, a trusted project stays trusted, because the user has made the change.
         """
-        change = partial(self._changed, change, secrets or {})
+        change = partial(self._change_and_store, change, secrets or {})
         renewed = trust_renewed(self.file.absolute(), trust_store(), own_folder(), tuple(secrets or ()))
         try:
             with (
@@ -151,38 +151,35 @@ class ConfigTarget:
     def check(self, change: Change, secrets: Mapping[str, str]) -> None:
         """Raise ConfigUnchangedError if `write` would. Writes nothing."""
         try:
-            self._tried(change, secrets, self.text())
+            self._checked(change, secrets, self.text())
         except EditError as why:
             raise ConfigUnchangedError(f"{self.file} was not changed: {why}.") from None
 
-    def _changed(self, change: Change, secrets: Mapping[str, str], text: str) -> str:
-        new = self._tried(change, secrets, text)
+    def _change_and_store(self, change: Change, secrets: Mapping[str, str], text: str) -> str:
+        new = self._checked(change, secrets, text)
         for name, value in secrets.items():  # before the config, which needs them
             if self.secrets.file is None:
                 raise EditError(SECRETS_IN_CONFIG)
             put_secret(self.secrets.file, name, value, partial(check_kept, name, value))
         return new
 
-    def _tried(self, change: Change, secrets: Mapping[str, str], text: str) -> str:
+    def _checked(self, change: Change, secrets: Mapping[str, str], text: str) -> str:
         """Return the changed text. Raises EditError if the config could not be loaded."""
         try:
             new = change(text if self.file.exists() else starter_config(example=False))
         except ConfigFileError as why:
             raise EditError(f"line {why.line}: {why.message}" if why.line else why.message) from None
-        _must_load(self.file, new, secrets, {name for name, one in self.config.servers.items() if one.mistakes})
+        broken = {name for name, one in self.config.servers.items() if one.mistakes}  # before the change
+        # The draft is beside the file, where relative paths are valid.
+        with draft_of(self.file.absolute(), new.encode(errors="surrogatepass"), sync=False) as draft:
+            try:
+                servers = load_config(draft, env={**os.environ, **secrets}).servers
+                if mistakes := [one for name, of in servers.items() if name not in broken for one in of.mistakes]:
+                    raise ConfigError(mistakes)
+            except ConfigError as error:
+                found = "\n".join(str(mistake) for mistake in error.mistakes).replace(str(draft), str(self.file))
+                raise EditError(f"the changed config would not be valid:\n{found}") from None
         return new
-
-
-def _must_load(file: Path, text: str, secrets: Mapping[str, str], broken: Collection[str]) -> None:
-    """Load a text from beside its file, where relative paths are valid. `broken` servers had mistakes before."""
-    with draft_of(file.absolute(), text.encode(errors="surrogatepass"), sync=False) as draft:
-        try:
-            servers = load_config(draft, env={**os.environ, **secrets}).servers
-            if found := [mistake for name, one in servers.items() if name not in broken for mistake in one.mistakes]:
-                raise ConfigError(found)
-        except ConfigError as error:
-            found = "\n".join(str(mistake) for mistake in error.mistakes).replace(str(draft), str(file))
-            raise EditError(f"the changed config would not be valid:\n{found}") from None
 
 
 @contextmanager
@@ -291,14 +288,14 @@ class Planner:
                 if name not in self.plan.kept:
                     self.plan.kept.append(name)
             else:
-                self._take(name, raw, found)
+                self._add_block(name, raw, found)
 
     def done(self) -> ServerImportPlan:
         used = {name for block in self.plan.servers.values() for name in placeholders(block)}
         self.plan.secrets = {name: value for name, value in self.collector.new.items() if name in used}
         return self.plan
 
-    def _take(self, name: str, raw: Any, found: ClientServers) -> None:
+    def _add_block(self, name: str, raw: Any, found: ClientServers) -> None:
         try:
             if elsewhere := self.target.elsewhere(name):
                 raise SkipServer(f"it is defined in the included file {elsewhere}; change it there")

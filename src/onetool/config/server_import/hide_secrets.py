@@ -26,9 +26,7 @@ def variable_name(text: str) -> str:
 
 
 class Variables:
-    """Replaces the variables in the texts of one block. Variables that our config doesn't support are added to
-    `notes`.
-    """
+    """Replaces the variables in the texts of one block. `notes` name those that our config doesn't support."""
 
     def __init__(self, folder: Path, inputs: Mapping[str, Mapping[str, Any]], secrets: "SecretCollector") -> None:
         self.notes: list[str] = []
@@ -46,9 +44,9 @@ class Variables:
     def ours(self, text: str) -> str:
         if bare := _BARE.match(text):  # Gemini's short form, only as a whole text
             return f"${{{bare[1]}}}"
-        return _ANY.sub(lambda found: self._one(found[0]), text)
+        return _ANY.sub(lambda found: self._replaced(found[0]), text)
 
-    def _one(self, written: str) -> str:
+    def _replaced(self, written: str) -> str:
         inside = written.lstrip("$")[1:-1]
         if inside in self._fixed:
             return self._fixed[inside]
@@ -108,9 +106,7 @@ class SecretCollector:
     """Collects secrets to store, under unused names or names with the same value."""
 
     def __init__(self, secrets: Secrets, reuse: bool = True) -> None:
-        """Create a collector. Without `reuse`, the chosen names don't reveal whether a value is known to callers who
-        may not read secrets.
-        """
+        """Create a collector. Without `reuse`, names don't reveal to callers whether a value is a known secret."""
         self._secrets = secrets
         self._reuse = reuse
         self.new: dict[str, Secret] = {}
@@ -179,10 +175,19 @@ class _Hider:
         for key, hide in (("env", self._variable), ("headers", self._header)):
             if key in block:
                 hidden[key] = {name: hide(name, value) for name, value in block[key].items()}
-        if "auth" in block:
-            hidden["auth"] = self._auth(block["auth"])
+        if isinstance(auth := block.get("auth"), str):
+            hidden["auth"] = auth if auth == "oauth" else self._credential("token", auth)
+        elif auth is not None:
+            hidden["auth"] = {
+                name: self._credential(name, value) if name in ("token", "client_secret") else value
+                for name, value in auth.items()
+            }
         if "args" in block:
-            hidden["args"] = self._args(block["args"])
+            hidden["args"] = args = []
+            for arg in block["args"]:
+                before = args[-1] if args else ""
+                flag = before.lstrip("-") if before.startswith("-") and "=" not in before else ""
+                args.append(self._arg(flag, arg))
         if "url" in block:
             hidden["url"] = self._url(block["url"])
         return hidden
@@ -201,36 +206,18 @@ class _Hider:
             found = _SCHEME.match(value)
             scheme, bare = (found[1], found[2]) if found else ("", value)
             return scheme + self.collector.placeholder_for(f"{self.own}_TOKEN", self.server, bare)
-        return self._named(name, value)
+        return self._placeholder(name, value)
 
     def _is_secret(self, name: str, value: str) -> bool:
         return is_secret(name, value) or (name in self.keep and bool(value.strip()) and "${" not in value)
 
-    def _auth(self, auth: Any) -> Any:
-        if isinstance(auth, str):
-            return auth if auth == "oauth" else self._credential("token", auth)
-        return {
-            name: self._credential(name, value) if name in ("token", "client_secret") else value
-            for name, value in auth.items()
-        }
-
     def _credential(self, name: str, value: str) -> str:
-        return self._beside(name, value) if "${" in value else self._named(name, value)
-
-    def _args(self, args: list[str]) -> list[str]:
-        hidden: list[str] = []
-        for arg in args:
-            before = hidden[-1] if hidden else ""
-            flag = before.lstrip("-") if before.startswith("-") and "=" not in before else ""
-            hidden.append(self._arg(flag, arg))
-        return hidden
+        return self._around_placeholders(name, value) if "${" in value else self._placeholder(name, value)
 
     def _arg(self, flag: str, arg: str) -> str:
-        """Hide the secret in `--api-key VALUE`, `--api-key=VALUE`, `NAME=VALUE`, `Header: VALUE`, or a value that looks
-        like one.
-        """
+        """Hide the secret in `--api-key VALUE`, `--api-key=VALUE`, `NAME=VALUE`, `Header: VALUE`, or a bare value."""
         if len(flag) > 1 and not arg.startswith("-") and _sounds_secret(flag) and is_secret(flag, arg):
-            return self._named(flag, arg)
+            return self._placeholder(flag, arg)
         found = _FLAG.match(arg) or _ASSIGNED.match(arg) or _HEADER.match(arg)
         name, start = (found[1], found.start(2)) if found else (flag, 0)
         if not _VALUE.match(arg[start:]):  # perhaps code
@@ -239,7 +226,7 @@ class _Hider:
             if _WITH_PASSWORD.match(found[2]):
                 return arg[: found.start(2)] + self._without_password(found[2])
             if is_secret(found[1], found[2]):
-                return arg[: found.start(2)] + self._named(found[1], found[2])
+                return arg[: found.start(2)] + self._placeholder(found[1], found[2])
             return arg[: found.start(2)] + self._in_json(found[1], found[2])
         if found := _ASSIGNED.match(arg):
             return arg[: found.start(2)] + self._variable(found[1], found[2])
@@ -248,16 +235,16 @@ class _Hider:
         if _WITH_PASSWORD.match(arg):
             return self._without_password(arg)
         if is_secret("", arg):
-            return self._named("token", arg)
+            return self._placeholder("token", arg)
         return self._in_json(flag, arg)
 
     def _without_password(self, url: str) -> str:
         found = _WITH_PASSWORD.match(url)
         if found is None or "${" in found[2]:
             return url
-        return found[1] + self._named("password", found[2]) + url[found.end() :]
+        return found[1] + self._placeholder("password", found[2]) + url[found.end() :]
 
-    def _beside(self, name: str, value: str) -> str:
+    def _around_placeholders(self, name: str, value: str) -> str:
         """Return a value with placeholders for the secrets around a `${…}` in it."""
         if "${" not in value:
             return value
@@ -271,7 +258,9 @@ class _Hider:
             word = found[0]
             is_long = sum(map(str.isalnum, word)) > 2 and word.lower() not in _NO_SECRET
             return (
-                self._named(label, word) if _KNOWN_BY_THEIR_LOOKS.match(word) or (sounds_secret and is_long) else word
+                self._placeholder(label, word)
+                if _KNOWN_BY_THEIR_LOOKS.match(word) or (sounds_secret and is_long)
+                else word
             )
 
         scheme = found[0] if (found := _USUAL_SCHEME.match(value)) else ""
@@ -285,7 +274,7 @@ class _Hider:
         Strings keep their escapes, so that filling in the secrets restores the same text.
         """
         if not isinstance(data_in(value), dict | list):
-            return value if may_be_code else self._beside(name, value)
+            return value if may_be_code else self._around_placeholders(name, value)
         key = name
 
         def hidden(found: re.Match[str]) -> str:
@@ -303,16 +292,18 @@ class _Hider:
         start, mark, query = url.partition("?")
         scheme, slashes, rest = start.partition("://")
         host, *path = rest.split("/")
-        path = [self._named("key", part) if _LONG_WORD.match(part) else part for part in path]
+        path = [self._placeholder("key", part) if _LONG_WORD.match(part) else part for part in path]
         pairs: list[str] = []
         for pair in query.split("&"):
             name, equals, value = pair.partition("=")
             pairs.append(
-                name + equals + (self._named(name, value) if is_secret(name, value) else self._beside(name, value))
+                name
+                + equals
+                + (self._placeholder(name, value) if is_secret(name, value) else self._around_placeholders(name, value))
             )
         return scheme + slashes + "/".join([host, *path]) + mark + "&".join(pairs)
 
-    def _named(self, name: str, value: str) -> str:
+    def _placeholder(self, name: str, value: str) -> str:
         """Hide a value under the server's name and this one, for example DOCS_API_KEY for X-API-Key of `docs`."""
         wanted = variable_name(name).removeprefix("X_")
         name = wanted if wanted.startswith(f"{self.own}_") else f"{self.own}_{wanted}"

@@ -83,7 +83,11 @@ def servers_in(data: Any, file: Path, folder: Path) -> ClientServers:
         raise JsoncError('it contains a server without a name: write {"name": {…}}')
     if not servers and not any(key in data for key in SECTIONS):
         servers = {name: block for name, block in data.items() if _is_block(block)}
-    return ClientServers(file=file, folder=folder, servers=servers, inputs=_inputs(data))
+    inside = data.get("mcp")
+    listed = data.get("inputs") or (inside.get("inputs") if isinstance(inside, dict) else None)
+    asked = [one for one in listed if isinstance(one, dict) and one.get("id")] if isinstance(listed, list) else []
+    inputs = {str(one["id"]): one for one in asked}
+    return ClientServers(file=file, folder=folder, servers=servers, inputs=inputs)
 
 
 def _sections(data: dict[str, Any], folder: Path) -> Iterator[dict[str, Any]]:
@@ -113,13 +117,6 @@ def _blocks(found: Any) -> dict[str, Any]:
 
 def _is_block(block: Any) -> bool:
     return isinstance(block, dict) and any(isinstance(block.get(key), str | list | dict) for key in START)
-
-
-def _inputs(data: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    inside = data.get("mcp")
-    found = data.get("inputs") or (inside.get("inputs") if isinstance(inside, dict) else None)
-    listed = found if isinstance(found, list) else []
-    return {str(one["id"]): one for one in listed if isinstance(one, dict) and one.get("id")}
 
 
 def _json(text: str) -> Any:
@@ -206,9 +203,7 @@ class SkipServer(Exception):  # noqa: N818 - an answer, not a fault
 def translated(
     raw: Any, variables: Variables, folder: Path, *, old_url: bool = False
 ) -> tuple[dict[str, Any], list[str]]:
-    """Return the block for our config, and notes on what was dropped. `old_url` means that `url` stands for the
-    transport SSE.
-    """
+    """Return the block for our config, and notes on what was dropped. `old_url`: `url` means the transport SSE."""
     if not isinstance(raw, Mapping):
         raise SkipServer("it is not a mapping")
     if names_secret_file(raw):
@@ -343,9 +338,10 @@ def _auth(value: Any, key: str) -> Any:
     """Read a login with OAuth in any client's spelling, or a value of our config."""
     if isinstance(value, str):
         return value
-    given = {
-        re.sub(r"(?<=[a-z])(?=[A-Z])", "_", str(name)).lower(): item for name, item in _mapping(value, key).items()
-    }
+    value = {} if value is True else value
+    if not isinstance(value, Mapping):
+        raise SkipServer(f"its {key} must be a mapping")
+    given = {re.sub(r"(?<=[a-z])(?=[A-Z])", "_", str(name)).lower(): item for name, item in value.items()}
     if given.get("enabled") is False:
         return None
     if "callback_port" in given:
@@ -354,14 +350,6 @@ def _auth(value: Any, key: str) -> Any:
     texts = {name: " ".join(map(str, item)) if isinstance(item, list) else _text(item, key)
              for name in keys if (item := given.get(name)) not in (None, "")}  # fmt: skip
     return {"type": "oauth", **texts}
-
-
-def _mapping(value: Any, key: str) -> Mapping[Any, Any]:
-    if value is True:
-        return {}
-    if not isinstance(value, Mapping):
-        raise SkipServer(f"its {key} must be a mapping")
-    return value
 
 
 def _is_true(value: Any, key: str) -> bool:

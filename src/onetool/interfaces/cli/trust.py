@@ -63,7 +63,7 @@ def _trust(folder: Path, store: TrustStore, yes: bool) -> None:
     echo(visible(f"Folder: {folder}"))
     reach = _shown(folder, config, store)
     confirm("Trust it?", yes, "trust it", "changed")
-    while not yes and not reach.is_like(reach_of(folder, config)):
+    while not yes and reach.seen() != reach_of(folder, config).seen():
         echo("The folder has changed in the meantime. Now:")
         reach = _shown(folder, config, store)
         confirm("Trust it?", yes, "trust it", "changed")
