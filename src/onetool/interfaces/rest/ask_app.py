@@ -14,7 +14,7 @@ import msgspec
 
 from onetool.app.allow_lists import Offered
 from onetool.app.ask import KnownProvider, ModelOverview
-from onetool.ask.errors import AskError
+from onetool.ask.errors import AskError, SessionError
 from onetool.ask.events import Answer, CallEnded, Done, Event, Started
 from onetool.ask.sessions.records import LAST, SESSION_ID
 from onetool.core.call import ServerResult, ToolCall
@@ -330,6 +330,12 @@ class AskApp(RestApp):
         self._context = AskContext(app, allowed)
         self._context.questions = questions or OpenQuestions(app, replica="" if cluster is None else cluster.id)
         self._context.cluster = cluster
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> RestResponse | None:
+        try:
+            return await super()._answer(scope, receive, send)
+        except SessionError as error:
+            raise ask_sessions.session_error(error) from None
 
     async def _refuse(self, scope: Scope, refused: HttpError, send: Send) -> None:
         if (log := scope.get("log")) is not None:

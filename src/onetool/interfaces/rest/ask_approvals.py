@@ -25,10 +25,9 @@ from onetool.core.text import escape_invisible, has_controls, skeleton, suspicio
 from onetool.http.asgi import encode
 from onetool.interfaces.rest import ASK_PATH
 from onetool.interfaces.rest.invoke import sse_event
-from onetool.interfaces.rest.problem import RestError, error_from_store
+from onetool.interfaces.rest.problem import RestError
 from onetool.interfaces.rest.request import NO_CONTENT, RestContext, RestRequest, RestResponse, json_body
 from onetool.interfaces.rest.route import RestRoute
-from onetool.sources.bundles.errors import InvalidError
 from onetool.sources.bundles.validation import converted
 
 if TYPE_CHECKING:
@@ -219,11 +218,7 @@ async def approve_call(request: RestRequest) -> RestResponse | None:
     if await is_elsewhere(request):
         return None
     question = open_question(request)  # first, so that others learn nothing about the expected body
-    body = await json_body(request)
-    try:
-        answer = converted(body, ApprovalAnswer)
-    except InvalidError as error:
-        raise error_from_store(error) from None
+    answer = converted(await json_body(request), ApprovalAnswer)
     question.decide(request.path[1], answer.approve)
     return NO_CONTENT
 

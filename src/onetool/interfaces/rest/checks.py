@@ -28,15 +28,13 @@ from onetool.http.asgi import encode
 from onetool.interfaces.rest.imports import reloaded
 from onetool.interfaces.rest.problem import RestError
 from onetool.interfaces.rest.query import DRY_RUN
-from onetool.interfaces.rest.request import RestRequest, RestResponse, json_body
+from onetool.interfaces.rest.request import RestRequest, RestResponse
 from onetool.interfaces.rest.route import RestRoute
 from onetool.interfaces.rest.servers import changed_error, digest_of
 from onetool.sources.bundles.errors import InvalidError
-from onetool.sources.bundles.validation import converted
 
 if TYPE_CHECKING:
     from onetool.app import App
-    from onetool.cluster.members import Members
     from onetool.config.reach import Reach
 
 log = logging.getLogger("onetool.serve")
@@ -95,7 +93,19 @@ async def get_check(request: RestRequest) -> RestResponse:
     await context.app.catalog.refresh(at_once=True)
     found = context.clean(msgspec.to_builtins(await asyncio.to_thread(_check, context.app)), None)
     if context.members is not None:  # addresses are not secrets, even if they come from the environment
-        found["replicas"] = msgspec.to_builtins(_replicas(context.members))
+        found["replicas"] = [
+            msgspec.to_builtins(
+                ReplicaReport(
+                    id=one.id,
+                    address=one.address,
+                    version=one.version,
+                    since=utc_text(one.since),
+                    is_draining=one.is_draining,
+                    is_this=one.id == context.members.id,
+                )
+            )
+            for one in context.members.alive()
+        ]
     return RestResponse(200, encode(found))
 
 
@@ -127,20 +137,6 @@ def _database(app: "App", wrong: Iterable[Mistake]) -> DatabaseReport | UnsetTyp
     return DatabaseReport(reached=why is None, missing_migrations=lacks, why=why)
 
 
-def _replicas(members: "Members") -> list[ReplicaReport]:
-    return [
-        ReplicaReport(
-            id=one.id,
-            address=one.address,
-            version=one.version,
-            since=utc_text(one.since),
-            is_draining=one.is_draining,
-            is_this=one.id == members.id,
-        )
-        for one in members.alive()
-    ]
-
-
 def _finding(mistake: Mistake) -> CheckFinding:
     place = ":".join(str(part) for part in (mistake.file, mistake.line) if part is not None)
     about = f"{mistake.key}: " if place and mistake.key else ""
@@ -169,11 +165,9 @@ class TrustState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @RestRoute("GET", "/trust", "Server", role="edit", gives=TrustState)
-async def get_trust(request: RestRequest) -> RestResponse:
+def get_trust(request: RestRequest) -> RestResponse:
     """Get whether the project's folder is trusted, and what it reaches."""
-    context = request.context
-    found = await asyncio.to_thread(_trust_state, context.app)
-    return context.response(found)
+    return request.context.response(_trust_state(request.context.app))
 
 
 def _trust_state(app: "App") -> TrustState:
@@ -207,17 +201,13 @@ class TrustRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     gives="TrustReport",
     errors=(409,),
 )
-async def trust_folder(request: RestRequest) -> RestResponse:
+def trust_folder(request: RestRequest, asked: TrustRequest) -> RestResponse:
     """Trust the folder of a project.
 
     With the `digest` of a dry run, a folder that has changed since is refused with 409. No tool can call this.
     """
-    asked = converted(await json_body(request), TrustRequest)
+    app, dry_run = request.context.app, request.query["dryRun"]
     request.scope["admission"].task = None  # the new config may not know this caller; answer nevertheless
-    return await asyncio.to_thread(_trust, request.context.app, asked, request.query["dryRun"])
-
-
-def _trust(app: "App", asked: TrustRequest, dry_run: bool) -> RestResponse:
     folder = _folder(asked.folder)
     try:
         reach = reach_at(folder)
@@ -235,10 +225,8 @@ def _trust(app: "App", asked: TrustRequest, dry_run: bool) -> RestResponse:
             raise RestError(503, "unavailable", f"Trust can't be stored: {error.strerror}.") from None
         log.info("Trusted over REST: %s", folder)
         warnings = reloaded(app.reload) if app.untrusted is not None else []
-    return RestResponse(
-        200,
-        encode({"dryRun": dry_run, "folder": str(folder), **found, "warnings": warnings, "digest": digest}),
-    )
+    report = {"dryRun": dry_run, "folder": str(folder), **found, "warnings": warnings, "digest": digest}
+    return RestResponse(200, encode(report))
 
 
 def _folder(named: str) -> Path:
