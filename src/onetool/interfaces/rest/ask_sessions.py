@@ -12,7 +12,7 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from onetool.ask.errors import SessionError
-from onetool.ask.messages import Assistant, Call, File, Result, SessionMessage, Usage, User, UserCall, unmark
+from onetool.ask.messages import Assistant, Call, Result, SessionMessage, Usage, User, UserCall, unmark
 from onetool.ask.sessions import SessionInfo, Transcript
 from onetool.ask.sessions.markdown import markdown, utc_time
 from onetool.ask.sessions.records import LAST, UNDER_WAY, TurnEnd, TurnEnded, check_id, short_title
@@ -122,10 +122,6 @@ class UserCallResult(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     error: ToolError | UnsetType = UNSET
 
 
-def session_summary(one: SessionInfo) -> SessionListItem:
-    return SessionListItem(**_summary(one))
-
-
 def _summary(one: SessionInfo | Transcript) -> dict[str, Any]:
     """Return the fields that a list and the conversation itself share."""
     return {
@@ -144,27 +140,26 @@ def _iso(seconds: float) -> str | None:
     return when.isoformat(timespec="milliseconds").replace("+00:00", "Z") if when else None
 
 
-def session_document(read: Transcript, whole: bool = False) -> SessionDocument:
-    """Build the conversation; with `whole`, nothing is shortened and files have their content."""
-    messages = tuple(_entries(read, whole))
-    return SessionDocument(**_summary(read), usage=read.usage, damaged=read.damaged, messages=messages)
-
-
-def _entries(read: Transcript, whole: bool) -> Iterator[SessionEntry]:
-    ends, said = _ends(read), list(zip(read.messages, read.times, strict=True))
-    for place, (message, at) in enumerate(said):
+def _entries(transcript: Transcript, whole: bool) -> Iterator[SessionEntry]:
+    """Yield the messages; with `whole`, nothing is shortened and files have their content."""
+    ends, messages = _ends(transcript), list(zip(transcript.messages, transcript.times, strict=True))
+    for index, (message, at) in enumerate(messages):
         when = _iso(at)
         if isinstance(message, User):
-            files = tuple(_file(one, whole) for one in message.files)
-            yield SessionEntry(role="user", at=when, text=message.text, files=files, **_how(ends.get(place)))
+            contents = [{"text": one.text, "data": one.data} if whole else {} for one in message.files]
+            files = tuple(
+                AttachedFile(name=one.name, kind=one.kind, **content)
+                for one, content in zip(message.files, contents, strict=True)
+            )
+            yield SessionEntry(role="user", at=when, text=message.text, files=files, **_end_fields(ends.get(index)))
         elif isinstance(message, UserCall):
             called = Call(id="", name=message.name, args=message.args)
             yield SessionEntry(role="user", at=when, text="", calls=(_call(called, message, whole),))
         elif isinstance(message, Assistant):
-            after = place + 1 + len(message.calls)  # the results of the calls follow in order
-            results = [one for one, _ in said[place + 1 : after]]
-            calls = tuple(_call(one, came, whole) for one, came in zip(message.calls, results, strict=True))
-            end = ends.get(after - 1)
+            next_index = index + 1 + len(message.calls)  # the results of the calls follow in order
+            results = [result for result, _ in messages[index + 1 : next_index]]
+            calls = tuple(_call(one, result, whole) for one, result in zip(message.calls, results, strict=True))
+            end = ends.get(next_index - 1)
             yield SessionEntry(
                 role="assistant",
                 at=when,
@@ -172,55 +167,50 @@ def _entries(read: Transcript, whole: bool) -> Iterator[SessionEntry]:
                 calls=calls,
                 broken_off=message.broken_off,
                 **({} if end is None else {"usage": end.usage, "provider": end.provider, "model": end.model}),
-                **_how(end),
+                **_end_fields(end),
             )
 
 
-def _how(end: TurnEnded | None) -> dict[str, Any]:
+def _end_fields(end: TurnEnded | None) -> dict[str, Any]:
     """Return the fields that describe how a turn ended, if known."""
     return {} if end is None else {"end": end.how, "why": end.why or UNSET}
 
 
-def _ends(read: Transcript) -> dict[int, TurnEnded]:
-    """Map the positions of messages to the ends of turns that follow them."""
-    found: dict[int, TurnEnded] = {}
-    place = -1
-    for end in read.ended:
-        while place + 1 < len(read.times) and read.times[place + 1] <= end.at:
-            place += 1
-        found[place] = end
-    return found
+def _ends(transcript: Transcript) -> dict[int, TurnEnded]:
+    """Return the ends of turns by the index of the message before."""
+    ends: dict[int, TurnEnded] = {}
+    index = -1
+    for end in transcript.ended:
+        while index + 1 < len(transcript.times) and transcript.times[index + 1] <= end.at:
+            index += 1
+        ends[index] = end
+    return ends
 
 
-def _file(file: File, whole: bool) -> AttachedFile:
-    content = {"text": file.text, "data": file.data} if whole else {}
-    return AttachedFile(name=file.name, kind=file.kind, **content)
-
-
-def _call(call: Call, came: SessionMessage, whole: bool) -> SessionCall:
-    assert isinstance(came, Result | UserCall)  # noqa: S101 - for the type checker: reading repaired it
-    result, written = unmark(came.content)[0], encode(call.args)
+def _call(call: Call, outcome: SessionMessage, whole: bool) -> SessionCall:
+    assert isinstance(outcome, Result | UserCall)  # noqa: S101 - for the type checker: reading repaired it
+    result, args = unmark(outcome.content)[0], encode(call.args)
     text = call.malformed
-    if text is None and len(written) > MAX_ARGS and not whole:
-        text = written.decode()
-    most = None if whole else MAX_RESULT
+    if text is None and len(args) > MAX_ARGS and not whole:
+        text = args.decode()
+    limit = None if whole else MAX_RESULT
     return SessionCall(
         id=call.id or None,
         name=call.name,
         args=call.args if text is None else None,
-        args_text=UNSET if text is None else text[:most],
-        state=_state(came),
-        result=result[:most],
+        args_text=UNSET if text is None else text[:limit],
+        state=_state(outcome),
+        result=result[:limit],
         is_cut=not whole and max(len(result), len(text or "")) > MAX_RESULT,
     )
 
 
-def _state(came: Result | UserCall) -> CallState:
-    if came.ok:
+def _state(outcome: Result | UserCall) -> CallState:
+    if outcome.ok:
         return "ok"
-    if isinstance(came, Result) and came.not_run:
+    if isinstance(outcome, Result) and outcome.not_run:
         return "not_run"
-    return "running" if came.content == UNDER_WAY else "failed"
+    return "running" if outcome.content == UNDER_WAY else "failed"
 
 
 # The handlers
@@ -237,7 +227,9 @@ def list_sessions(request: RestRequest) -> RestResponse:
     """List the caller's conversations, newest first."""
     before = read_page_token(request, ListPlace)
     found, end = request.context.app.sessions.page(before, request.query["pageSize"])
-    page = SessionPage(sessions=tuple(map(session_summary, found)), next_page_token=page_token(request, end))
+    page = SessionPage(
+        sessions=tuple(SessionListItem(**_summary(one)) for one in found), next_page_token=page_token(request, end)
+    )
     return RestResponse(200, encode(_clean(request, page)))
 
 
@@ -268,7 +260,7 @@ def rename_session(request: RestRequest, wanted: SessionTitle) -> RestResponse:
     sessions = request.context.app.sessions
     id = sessions.info(_session_id(request)).id  # `last` may mean another session afterwards
     sessions.rename(id, request.context.app.runtime.redact(wanted.title))
-    return RestResponse(200, encode(_clean(request, session_summary(sessions.info(id)))))
+    return RestResponse(200, encode(_clean(request, SessionListItem(**_summary(sessions.info(id))))))
 
 
 @RestRoute("DELETE", SESSION, "Questions", own=True, status=(204,), errors=(404, 409))
@@ -317,7 +309,8 @@ def _attachment(id: str, suffix: str) -> tuple[bytes, bytes]:
 
 def _document(request: RestRequest, whole: bool) -> dict[str, Any]:
     read = request.context.app.sessions.read(_session_id(request))
-    return _clean(request, session_document(read, whole))
+    messages = tuple(_entries(read, whole))
+    return _clean(request, SessionDocument(**_summary(read), usage=read.usage, damaged=read.damaged, messages=messages))
 
 
 def _clean(request: RestRequest, data: Any) -> Any:

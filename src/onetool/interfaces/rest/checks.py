@@ -7,7 +7,6 @@ the role admin, like changes to servers.
 import asyncio
 import logging
 import os
-from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -110,31 +109,24 @@ async def get_check(request: RestRequest) -> RestResponse:
 
 
 def _check(app: "App") -> CheckReport:
-    wrong = app.findings()
-    if app.config.cluster is not None and is_reached(app.config, wrong):
+    mistakes = app.findings()
+    if app.config.cluster is not None and is_reached(app.config, mistakes):
         from onetool.cluster.report import inspect_replicas
 
         of_replicas = (replace(one, reason="cluster") for one in inspect_replicas(app.config)[1])
-        wrong = tuple(dict.fromkeys((*wrong, *of_replicas)))
-    return CheckReport(
-        ok=all(one.severity != "error" for one in wrong),
-        findings=[*map(_finding, wrong)],
-        database=_database(app, wrong),
-    )
-
-
-def _database(app: "App", wrong: Iterable[Mistake]) -> DatabaseReport | UnsetType:
-    """Report on the database. `wrong` has the problems that a new connection found."""
-    if app.config.database is None or (database := app.database) is None:
-        return UNSET
-    why = next((one.message for one in wrong if one.key == "database" and one.severity == "error"), None)
-    lacks: list[str] = []
-    if why is None:
-        try:
-            lacks = missing(database)
-        except DatabaseError as error:  # the connection was lost just now
-            why = str(error)
-    return DatabaseReport(reached=why is None, missing_migrations=lacks, why=why)
+        mistakes = tuple(dict.fromkeys((*mistakes, *of_replicas)))
+    report: DatabaseReport | UnsetType = UNSET
+    if app.config.database is not None and app.database is not None:
+        why = next((one.message for one in mistakes if one.key == "database" and one.severity == "error"), None)
+        migrations: list[str] = []
+        if why is None:
+            try:
+                migrations = missing(app.database)
+            except DatabaseError as error:  # the connection was lost just now
+                why = str(error)
+        report = DatabaseReport(reached=why is None, missing_migrations=migrations, why=why)
+    ok = all(one.severity != "error" for one in mistakes)
+    return CheckReport(ok=ok, findings=[*map(_finding, mistakes)], database=report)
 
 
 def _finding(mistake: Mistake) -> CheckFinding:
@@ -167,20 +159,26 @@ class TrustState(msgspec.Struct, frozen=True, kw_only=True):
 @RestRoute("GET", "/trust", "Server", role="edit", gives=TrustState)
 def get_trust(request: RestRequest) -> RestResponse:
     """Get whether the project's folder is trusted, and what it reaches."""
-    return request.context.response(_trust_state(request.context.app))
-
-
-def _trust_state(app: "App") -> TrustState:
+    app = request.context.app
+    folder, message, command, reaches, digest = app.config.folder, None, None, list[str](), None
     if (untrusted := app.untrusted) is not None:
-        reaches, digest = ([], None) if untrusted.mistake is not None else _reaches(untrusted.folder)
-        about = {"folder": str(untrusted.folder), "message": str(untrusted), "command": untrusted.command}
-        return TrustState(**about, trusted=False, reaches=reaches, digest=digest)
-    folder = app.config.folder
-    if app.config.whose != "project" or folder is None:
-        return TrustState(folder=None, trusted=False, reaches=[], message=None, command=None, digest=None)
-    reaches, digest = _reaches(folder)
-    about = {"folder": str(folder), "message": None, "command": "onetool trust --revoke"}
-    return TrustState(**about, trusted=True, reaches=reaches, digest=digest)
+        folder, message, command = untrusted.folder, str(untrusted), untrusted.command
+        if untrusted.mistake is None:
+            reaches, digest = _reaches(folder)
+    elif app.config.whose != "project":
+        folder = None
+    elif folder is not None:
+        command = "onetool trust --revoke"
+        reaches, digest = _reaches(folder)
+    state = TrustState(
+        folder=None if folder is None else str(folder),
+        trusted=folder is not None and untrusted is None,
+        reaches=reaches,
+        message=message,
+        command=command,
+        digest=digest,
+    )
+    return request.context.response(state)
 
 
 class TrustRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -143,8 +143,16 @@ def put_examples(request: RestRequest, data: Any) -> RestResponse:
     """
     service, wanted = request.context.bundles, conditions(request.headers)
     bundle_id, slug, version = request.path
-    if lasting_owner():
-        return with_etag(*_put_own_examples(request, data))
+    if whose := lasting_owner():
+        tool, spec = service.tool_and_spec(bundle_id, slug, version)
+        common, tag = service.get_examples(bundle_id, slug, version)
+        # The client read the tool's examples, too, and sends them back: leave them out.
+        own = read_own_examples(data, (*common, *request.context.clean_examples({"examples": common})["examples"]))
+        refuse_secrets(own, spec.input_schema)
+        request.context.app.runtime.own_examples.put(
+            whose, tool.id, own, lambda before: wanted.expected_tag(lambda: examples_tag(tag, before))
+        )
+        return with_etag(*_examples(request))
     match = wanted.expected_tag(lambda: service.get_tool(bundle_id, slug, version)[1])
     found, tag = service.put_examples(bundle_id, slug, version, data, match)
     return with_etag({"examples": found}, tag)
@@ -159,20 +167,6 @@ def _examples(request: RestRequest, visibility: Visibility = EVERYTHING) -> tupl
     tool, _ = service.get_tool(*request.path, visibility=visibility)
     own = request.context.app.runtime.own_examples.of(whose, tool["id"])
     return shown_examples(common, own), examples_tag(tag, own)
-
-
-def _put_own_examples(request: RestRequest, data: Any) -> tuple[dict[str, Any], str]:
-    """Store the caller's own examples. Leave out the tool's, which the client read and sends back."""
-    service, wanted = request.context.bundles, conditions(request.headers)
-    bundle_id, slug, version = request.path
-    tool, spec = service.tool_and_spec(bundle_id, slug, version)
-    common, tag = service.get_examples(bundle_id, slug, version)
-    own = read_own_examples(data, (*common, *request.context.clean_examples({"examples": common})["examples"]))
-    refuse_secrets(own, spec.input_schema)
-    request.context.app.runtime.own_examples.put(
-        lasting_owner(), tool.id, own, lambda before: wanted.expected_tag(lambda: examples_tag(tag, before))
-    )
-    return _examples(request)
 
 
 # Drafts: checks before something is stored or sent
