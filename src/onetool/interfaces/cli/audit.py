@@ -16,12 +16,11 @@ from onetool.app.database import STATE_FILE
 from onetool.config import Found, find
 from onetool.config.find import state_home
 from onetool.config.load import has_database, load_config
-from onetool.core.errors import OneToolError
 from onetool.database import DatabaseError
 from onetool.database.sqlite import SqliteDatabase
 from onetool.interfaces.cli.inputs import STDIN, read_text
-from onetool.interfaces.cli.options import complete_tool, data_options, find_here
-from onetool.interfaces.cli.output import counted, echo, print_text, printable, stdout, styled
+from onetool.interfaces.cli.options import complete_tool, completion, data_options, find_here
+from onetool.interfaces.cli.output import counted, echo, print_note, print_text, printable, stdout, styled
 from onetool.services.audit import AuditRecord, AuditTable
 from onetool.services.audit.record import AuditFilter, read_moment
 
@@ -29,7 +28,6 @@ USUAL = 50  # lines at a terminal
 USUAL_TO_FOLLOW = 10
 MAX_LIMIT = 100_000
 POLL_S = 0.3
-LAST_NAMES = 2000  # lines that completion searches
 KINDS = ("call", "change", "login", "approval", "refusal", "admin", "gap")  # a test compares them with the log's
 OUTCOMES = ("ok", "error", "begun", "invalid_args", "tool_not_found", "execution_error", "timeout", "denied")
 COLUMNS = ("time (UTC)", "who", "from", "via", "kind", "what", "outcome", "ms")
@@ -51,18 +49,16 @@ class TimeOption(click.ParamType[float]):
         return found
 
 
-def complete_who(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
-    """Return the names in the last lines."""
-    try:
-        with _opened(find(ctx.find_root().params.get("config"))) as log:
-            found = log.page(AuditFilter(), LAST_NAMES).records
-    except OneToolError:
-        return []
-    return sorted({one.who for one in found if one.who and one.who.startswith(incomplete)})
+@completion
+def complete_who(config: str | None) -> list[str]:
+    with _opened(find(config)) as log:
+        found = log.page(AuditFilter(), 2000).records
+    return sorted({one.who for one in found if one.who})
 
 
-def complete_outcome(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
-    return [one for one in OUTCOMES if one.startswith(incomplete)]
+@completion
+def complete_outcome(_config: str | None) -> tuple[str, ...]:
+    return OUTCOMES
 
 
 @click.command()
@@ -86,7 +82,6 @@ def complete_outcome(_ctx: click.Context, _param: click.Parameter, incomplete: s
 )
 @click.option("--follow", "-f", is_flag=True, help="Keep running, and print new lines as they arrive.")
 @data_options
-@click.pass_context
 def audit(ctx: click.Context, args: str | None, limit: int | None, follow: bool, as_json: bool, **wanted: Any) -> None:
     """Show the audit log of `onetool serve`.
 
@@ -139,7 +134,7 @@ def _follow(log: AuditTable, only: AuditFilter, key: bytes, start: int, printer:
             is_reported = False
         except DatabaseError as error:
             if not is_reported:
-                click.echo(printable(f"The audit log can't be read now: {error}."), err=True)
+                print_note(f"The audit log can't be read now: {error}.")
             is_reported = True
         stdout().flush()
         time.sleep(POLL_S)
@@ -247,4 +242,4 @@ def _reported() -> Generator[None]:
         yield
     except DatabaseError as error:
         message = f"The audit log can't be read: {error}. `onetool db` shows the state of the database."
-        raise click.ClickException(printable(message)) from None
+        raise click.ClickException(message) from None

@@ -34,7 +34,7 @@ def is_url(name: str) -> bool:
 
 
 def read_bytes(name: str) -> bytes:
-    refusal = click.ClickException(printable(f"{name} is not a regular file. To read from a pipe, use -"))
+    refusal = click.ClickException(f"{name} is not a regular file. To read from a pipe, use -")
     return _read(
         name, MAX_INPUT_BYTES, lambda name: open_regular_file(name, refusal), click.ClickException, click.ClickException
     )
@@ -94,7 +94,7 @@ def read_data(name: str) -> Any:
     try:
         return translate.read_data(text, ".json" if text.lstrip()[:1] in ("{", "[", "/") else ".yaml")
     except JsoncError as why:
-        raise click.ClickException(printable(f"{shown_name(name)}: {why}.")) from None
+        raise click.ClickException(f"{shown_name(name)}: {why}.") from None
 
 
 def fetch_url(app: "App", address: str) -> bytes:
@@ -106,7 +106,7 @@ def fetch_url(app: "App", address: str) -> bytes:
     try:
         return asyncio.run(fetch_document(app, address))
     except OneToolError as error:
-        raise click.ClickException(printable(error)) from None
+        raise click.ClickException(str(error)) from None
 
 
 def shown_name(name: str) -> str:

@@ -25,7 +25,7 @@ from onetool.core.context import paused_for_caller
 from onetool.core.os_files import private
 from onetool.core.state_folders import make_home
 from onetool.core.threads import Threads
-from onetool.interfaces.cli.output import printable
+from onetool.interfaces.cli.output import print_note, printable
 
 LOOK = 0.05  # seconds between two checks whether a question was withdrawn
 WITHDRAW_TIMEOUT = 1.0  # seconds for a question to be taken back
@@ -119,7 +119,7 @@ class _Form:
 
             with suppress(termios.error):  # discard what was typed before the question was shown
                 termios.tcflush(self._keyboard, termios.TCIFLUSH)
-        click.echo(printable(self._question.message), err=True)
+        print_note(self._question.message)
         required = self._question.schema.get("required", ())
         filled: dict[str, Any] = {}
         for name, field in self._question.schema["properties"].items():

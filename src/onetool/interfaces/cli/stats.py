@@ -37,7 +37,6 @@ NEEDED = 4  # columns that are shown, however narrow the terminal
 )
 @click.option("--open", "show", is_flag=True, help="Open that page in the browser.")
 @data_options
-@click.pass_context
 def stats(
     ctx: click.Context,
     period: str,
@@ -107,27 +106,6 @@ def _print_summary(summary: "Summary") -> None:
         echo(f"{printable(title)}\nNo calls{later or ' yet'}.")
         return
     print_table(title, ("", ""), _in_short(summary))
-    _print_tools(summary)
-    if callers := summary["callers"]:
-        rows = [(row["name"], whole(row["calls"])) for row in callers[:MAX_TOOLS]]
-        _print_aligned(counted(len(callers), "caller"), ("caller", "calls"), rows)
-    _print_errors(summary)
-
-
-def _in_short(summary: "Summary") -> list[tuple[str, str]]:
-    runs = f" ({whole(summary['calls_in_runs'])} in {counted(summary['runs'], 'run')})" if summary["runs"] else ""
-    latency = ", ".join(f"{name} {duration(value)}" for name, value in summary["latency"].items())
-    return [
-        ("calls", f"{whole(summary['total_calls'])}{runs}"),
-        ("success rate", percent(summary["success_rate"])),
-        ("context saved", saved(summary["context_saved"], f"{whole(summary['context_saved'])} tokens (estimated)")),
-        ("time saved", saved(summary["time_saved_ms"], f"{duration(summary['time_saved_ms'])} (estimated)")),
-        ("tokens", f"{whole(summary['tokens_in'])} in, {whole(summary['tokens_out'])} out (estimated)"),
-        ("latency", latency),
-    ]
-
-
-def _print_tools(summary: "Summary") -> None:
     tools = summary["tools"]
     heads = ("tool", "calls", "failed", "success", "last called (UTC)", "median", "p95", "tokens in", "tokens out")
     rows = [
@@ -147,18 +125,30 @@ def _print_tools(summary: "Summary") -> None:
     _print_aligned(counted(len(tools), "tool"), heads, rows)
     if len(tools) > MAX_TOOLS:
         echo(f"… and {len(tools) - MAX_TOOLS:,} more: --json and --html have all of them.\n")
+    if callers := summary["callers"]:
+        rows = [(row["name"], whole(row["calls"])) for row in callers[:MAX_TOOLS]]
+        _print_aligned(counted(len(callers), "caller"), ("caller", "calls"), rows)
+    if errors := summary["errors"]:
+        rows = [
+            (row["tool"], whole(row["count"]), _minute(row["last"]), row["reason"] or row["code"])
+            for row in errors[:MAX_ERRORS]
+        ]
+        is_cut = len(errors) > MAX_ERRORS
+        title = f"Errors: {MAX_ERRORS} of {len(errors):,} kinds (--json has all)" if is_cut else "Errors"
+        _print_aligned(title, ("tool", "number", "last (UTC)", "code"), rows)
 
 
-def _print_errors(summary: "Summary") -> None:
-    errors = summary["errors"]
-    if not errors:
-        return
-    rows = [
-        (row["tool"], whole(row["count"]), _minute(row["last"]), row["reason"] or row["code"])
-        for row in errors[:MAX_ERRORS]
+def _in_short(summary: "Summary") -> list[tuple[str, str]]:
+    runs = f" ({whole(summary['calls_in_runs'])} in {counted(summary['runs'], 'run')})" if summary["runs"] else ""
+    latency = ", ".join(f"{name} {duration(value)}" for name, value in summary["latency"].items())
+    return [
+        ("calls", f"{whole(summary['total_calls'])}{runs}"),
+        ("success rate", percent(summary["success_rate"])),
+        ("context saved", saved(summary["context_saved"], f"{whole(summary['context_saved'])} tokens (estimated)")),
+        ("time saved", saved(summary["time_saved_ms"], f"{duration(summary['time_saved_ms'])} (estimated)")),
+        ("tokens", f"{whole(summary['tokens_in'])} in, {whole(summary['tokens_out'])} out (estimated)"),
+        ("latency", latency),
     ]
-    title = "Errors" if len(errors) <= MAX_ERRORS else f"Errors: {MAX_ERRORS} of {len(errors):,} kinds (--json has all)"
-    _print_aligned(title, ("tool", "number", "last (UTC)", "code"), rows)
 
 
 def _minute(iso: str) -> str:

@@ -147,7 +147,6 @@ def read_options(given: dict[str, Any]) -> dict[str, Any]:
 @click.option("--file", "-f", "names", metavar="FILE", multiple=True, shell_complete=_complete_file, help=HELP["files"])
 @model_options
 @data_options
-@click.pass_context
 def ask(ctx: click.Context, words: tuple[str, ...], names: tuple[str, ...], as_json: bool, **given: Any) -> None:
     """Ask a model that can use your tools. Prints the answer. The exit code is 1 if there is none.
 
@@ -184,7 +183,6 @@ def _approval(wanted: str | None) -> str:
 @click.command(cls=WithToolsCommand)
 @model_options
 @config_option
-@click.pass_context
 def chat(ctx: click.Context, **given: Any) -> None:
     """Chat with a model that can use your tools; Ctrl-C stops an answer, Ctrl-D ends the chat.
 

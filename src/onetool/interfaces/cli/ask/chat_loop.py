@@ -29,7 +29,7 @@ from onetool.interfaces.cli.ask.runner import (
     AskRunner,
     end_heeded,
 )
-from onetool.interfaces.cli.output import echo, printable, stdout, styled
+from onetool.interfaces.cli.output import echo, print_note, printable, stdout, styled
 from onetool.interfaces.cli.person import LineEditor, at_terminal, let_tools_ask
 from onetool.interfaces.cli.run import print_data
 from onetool.interfaces.cli.sessions import print_sessions
@@ -266,7 +266,7 @@ class ChatLoop:
 
     def _show(self, result: ToolResult) -> int:
         for warning in result.meta.get("warnings", ()):
-            click.echo(printable(f"Warning: {warning}"), err=True)
+            print_note(f"Warning: {warning}")
         if result.ok and not stdout().isatty():
             print_data(result.to_dict()["data"], as_json=False)
         else:

@@ -32,11 +32,10 @@ from onetool.interfaces.cli.bundles.references import (
 )
 from onetool.interfaces.cli.bundles.share import export, import_bundle
 from onetool.interfaces.cli.options import config_option, data_options, open_app
-from onetool.interfaces.cli.output import counted, echo, print_json, print_table, printable, wants_json
+from onetool.interfaces.cli.output import counted, echo, print_json, print_note, print_table, printable, wants_json
 
 if TYPE_CHECKING:
     from onetool.app import App
-    from onetool.database.documents import Documents
     from onetool.http.oauth import ToolLogin
     from onetool.sources.bundles.service import Shown
 
@@ -59,7 +58,6 @@ SHORT_KEYS = ("slug", "version", "displayName", "description", "type", "isEnable
 @click.command("list")
 @click.option("--all", "everything", is_flag=True, help="Include disabled and deleted bundles.")
 @data_options
-@click.pass_context
 def list_bundles(ctx: click.Context, everything: bool, as_json: bool) -> None:
     """List the bundles and their numbers of tools."""
     bundles = open_app(ctx, imports=False).bundles
@@ -79,7 +77,6 @@ def list_bundles(ctx: click.Context, everything: bool, as_json: bool) -> None:
 @click.command()
 @click.argument("place", metavar="BUNDLE[/TOOL[@VERSION]]", type=ReferenceType(), shell_complete=complete_ref)
 @data_options
-@click.pass_context
 def show(ctx: click.Context, place: ToolReference, as_json: bool) -> None:
     """Show a bundle with its tools, or one tool with what it calls, its arguments, and what it needs."""
     app = open_app(ctx)
@@ -105,7 +102,6 @@ def show(ctx: click.Context, place: ToolReference, as_json: bool) -> None:
     help="The maximum number of results.",
 )
 @data_options
-@click.pass_context
 def search(ctx: click.Context, query: tuple[str, ...], everything: bool, limit: int, as_json: bool) -> None:
     """Find tools of bundles by name or text. Matches at the start of a name come first."""
     bundles = open_app(ctx).bundles
@@ -192,7 +188,8 @@ def print_facts(app: "App", bundle: "Shown", tool: Mapping[str, Any]) -> None:
             value = ", ".join(map(str, value))
         if value not in (None, ""):
             rows.append((key, value))
-    print_table("", ("", ""), [("name", tool["name"]), *rows, *_limits(tool)])
+    limits = [(name, f"{value:,}" if isinstance(value, int) else str(value)) for name, value in tool["limits"].items()]
+    print_table("", ("", ""), [("name", tool["name"]), *rows, *limits])
     _print_implementation(tool)
     if arguments := list(argument_rows(tool["argSchema"])):
         print_table("Arguments", ("argument", "type", "", "what it is"), arguments)
@@ -231,11 +228,6 @@ def _print_implementation(tool: Mapping[str, Any]) -> None:
     print_json(next(tool[key] for key in IMPLEMENTATIONS if tool.get(key) is not None), as_json=False)
 
 
-def _limits(tool: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    for name, value in tool["limits"].items():
-        yield name, f"{value:,}" if isinstance(value, int) else str(value)
-
-
 # `login` and `logout`: the user's login for HTTP tools with the grant authorizationCode
 
 
@@ -250,7 +242,6 @@ class BundleLogin(NamedTuple):
 @click.command()
 @click.argument("place", metavar="BUNDLE[/TOOL]", type=ReferenceType(), shell_complete=complete_ref)
 @config_option
-@click.pass_context
 def login(ctx: click.Context, place: ToolReference) -> None:
     """Log in in the browser for the HTTP tools of a bundle, or for one of them.
 
@@ -268,39 +259,31 @@ def login(ctx: click.Context, place: ToolReference) -> None:
         try:
             scope = asyncio.run(work)
         except OneToolError as error:
-            raise click.ClickException(printable(f"{bundle['slug']}: {app.runtime.redact(str(error))}")) from None
+            raise click.ClickException(f"{bundle['slug']}: {app.runtime.redact(str(error))}") from None
         rights = f" ({scope})" if scope else ""
         tools = ", ".join(sorted(one.tools))
-        click.echo(printable(f"Logged in for {bundle['slug']}{rights}. It is for {tools}."), err=True)
+        print_note(f"Logged in for {bundle['slug']}{rights}. It is for {tools}.")
 
 
 @click.command()
 @click.argument("place", metavar="BUNDLE[/TOOL]", type=ReferenceType(), shell_complete=complete_ref)
 @config_option
-@click.pass_context
 def logout(ctx: click.Context, place: ToolReference) -> None:
     """Forget all logins for a bundle, or the login of one tool and of the tools that share it."""
     from onetool.http.login import forget
+    from onetool.http.oauth import stored_logins
 
-    bundle, logins, names = _stored(open_app(ctx, imports=False), place)
+    app = open_app(ctx, imports=False)
+    logins = app.runtime.documents("logins")
+    if place.tool is None:  # found by name: the tools may have changed since the login, or lack a secret
+        bundle = find_bundle(app.bundles, place.bundle)
+        names = stored_logins(logins, bundle["id"])
+    else:
+        bundle, needed = _logins(app, place)
+        names = [one.login.store.name for one in needed]
     if not [name for name in names if forget(logins, name)]:
         raise click.ClickException(f"There is no login for {place}.")
     click.echo(f"The login for {bundle['slug']} is forgotten.", err=True)
-
-
-def _stored(app: "App", place: ToolReference) -> "tuple[Shown, Documents, list[str]]":
-    """Return the bundle, the stored logins, and the names of the logins that the bundle or its tool has.
-
-    A bundle's logins are found by name: its tools may have changed since the login, or lack a secret.
-    """
-    from onetool.http.oauth import stored_logins
-
-    logins = app.runtime.documents("logins")
-    if place.tool is not None:
-        bundle, found = _logins(app, place)
-        return bundle, logins, [one.login.store.name for one in found]
-    bundle = find_bundle(app.bundles, place.bundle)
-    return bundle, logins, stored_logins(logins, bundle["id"])
 
 
 def _logins(app: "App", place: ToolReference) -> "tuple[Shown, list[BundleLogin]]":
@@ -315,7 +298,7 @@ def _logins(app: "App", place: ToolReference) -> "tuple[Shown, list[BundleLogin]
             needed = list(_logins_of(app, tool))
         except OneToolError as error:  # a secret is not set
             if is_wanted:
-                raise click.ClickException(printable("; ".join([str(error), *getattr(error, "hints", ())]))) from None
+                raise click.ClickException("; ".join([str(error), *getattr(error, "hints", ())])) from None
             continue
         for login, address in needed:
             known = found.setdefault(login.key, BundleLogin(login, [], []))
@@ -345,23 +328,7 @@ def _logins_of(app: "App", tool: "Shown") -> Iterator[tuple["ToolLogin", str]]:
 
 
 for command in (
-    list_bundles,
-    show,
-    search,
-    create,
-    add,
-    add_curl,
-    save,
-    edit,
-    copy,
-    rename,
-    enable,
-    disable,
-    delete,
-    restore,
-    export,
-    import_bundle,
-    login,
-    logout,
+    *(list_bundles, show, search, create, add, add_curl, save, edit, copy, rename),
+    *(enable, disable, delete, restore, export, import_bundle, login, logout),
 ):
     bundles.add_command(command)

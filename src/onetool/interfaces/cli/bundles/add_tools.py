@@ -24,13 +24,11 @@ from onetool.interfaces.cli.bundles.references import (
     allow_hosts_option,
     allowing,
     complete_ref,
-    print_note,
-    print_outcome,
     print_requirements,
 )
 from onetool.interfaces.cli.inputs import STDIN, read_data, read_text
 from onetool.interfaces.cli.options import data_options, open_app
-from onetool.interfaces.cli.output import print_json, warn_if_short
+from onetool.interfaces.cli.output import print_json, print_note, print_outcome, warn_if_short
 from onetool.script.names import BUILTINS, ScriptNames
 from onetool.script.parse import CodeScan, read
 from onetool.services.secrets import Secrets
@@ -129,7 +127,6 @@ tool_argument = click.argument(
 @create_option
 @allow_hosts_option
 @data_options
-@click.pass_context
 def add(ctx: click.Context, place: ToolReference, file: str, create: bool, allow: bool, as_json: bool) -> None:
     """Add a tool from a file (JSON or YAML). The content is the same as in the REST API. The default VERSION is 1."""
     app = open_app(ctx)
@@ -147,7 +144,6 @@ def add(ctx: click.Context, place: ToolReference, file: str, create: bool, allow
 @allow_hosts_option
 @click.option("--dry-run", is_flag=True, help="Print the tool, but do not store it.")
 @data_options
-@click.pass_context
 def add_curl(
     ctx: click.Context,
     place: ToolReference,
@@ -217,7 +213,6 @@ def _parse_arguments(_ctx: click.Context, param: click.Parameter, given: tuple[s
 @create_option
 @click.option("--dry-run", is_flag=True, help="Check and print the tool, but do not store it.")
 @data_options
-@click.pass_context
 def save(
     ctx: click.Context,
     place: ToolReference,
