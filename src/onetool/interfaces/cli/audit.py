@@ -88,7 +88,7 @@ def audit(ctx: click.Context, args: str | None, limit: int | None, follow: bool,
     Each line says who called or changed what, from where, and with what outcome. Arguments are stored as a keyed hash
     only: --args finds the calls with arguments that you know.
     """
-    with _opened(find_here(ctx)) as log, _reported():
+    with _opened(find_here(ctx)) as log, _report_errors():
         only = AuditFilter(**wanted, args=None if args is None else _hash_of(args, log))
         if limit is None and (follow or (stdout().isatty() and not as_json)):
             limit = USUAL_TO_FOLLOW if follow else USUAL
@@ -237,7 +237,7 @@ def _opened(found: Found) -> Generator[AuditTable]:
 
 
 @contextmanager
-def _reported() -> Generator[None]:
+def _report_errors() -> Generator[None]:
     try:
         yield
     except DatabaseError as error:

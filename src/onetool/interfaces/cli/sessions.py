@@ -23,7 +23,6 @@ from onetool.core.call import ToolCall
 from onetool.core.errors import cut
 from onetool.core.limits import DAY
 from onetool.core.redaction import mask_arguments
-from onetool.database import Database
 from onetool.database.sqlite import SqliteDatabase
 from onetool.interfaces.cli.ask.wording import call_line, readable
 from onetool.interfaces.cli.options import completion, config_option, data_options, find_here
@@ -195,22 +194,19 @@ def delete(ctx: click.Context, ids: tuple[str, ...], days: int | None, everythin
 
 
 def _sessions(config: str | None) -> SessionStore:
-    database = _open_database(config)
-    if context := click.get_current_context(silent=True):
-        context.find_root().call_on_close(database.close)
-    return SessionStore(database)
-
-
-def _open_database(explicit: str | None) -> Database:
     """Open the database with the state. Reads the config only if it may name a database. Raises ConfigError."""
-    found = find(explicit)
+    found = find(config)
     has_database = found.config is not None
     with suppress(OSError):  # `load_config` reports why
         text = found.config.read_bytes() if found.config else b""
         has_database = any(word in text for word in DATABASE_WORDS)
-    if not has_database:
-        return SqliteDatabase(state_home(find_config(explicit), os.environ) / STATE_FILE, makes_folder=True)
-    return AppDatabase(load_config(found)).state()
+    if has_database:
+        database = AppDatabase(load_config(found)).state()
+    else:
+        database = SqliteDatabase(state_home(find_config(config), os.environ) / STATE_FILE, makes_folder=True)
+    if context := click.get_current_context(silent=True):
+        context.find_root().call_on_close(database.close)
+    return SessionStore(database)
 
 
 def _read(ctx: click.Context, id: str) -> Transcript:

@@ -226,23 +226,21 @@ def read_pairs(given: Mapping[str, str], spec: ToolSpec | None) -> dict[str, Any
     """Parse the arguments: text where the tool's schema says string, else JSON. Without a tool, keep them as text."""
     if spec is None:  # the call reports the unknown tool
         return dict(given)
-    return {key: _argument(key, value, spec) for key, value in given.items()}
-
-
-def _argument(key: str, value: str, spec: ToolSpec) -> Any:
     properties: Mapping[str, Any] = spec.input_schema.get("properties") or {}
-    if key not in properties and not takes_others(spec) and not spec.lenient:
-        known = did_you_mean(key, properties) or f"it takes {', '.join(spec.order) or 'none'}"
-        raise _wrong(f"{spec.name} has no argument {key[:MAX_NAME]!r}; {known}.")
-    wants_text = is_text(key, spec)
-    if wants_text:
-        return value
-    try:
-        return strict_decoder().decode(value)
-    except ValueError as error:
-        if wants_text is None or spec.prepare is not None or spec.lenient:
-            return value
-        raise _wrong(f"{key}: expected JSON, got {value[:60]!r} ({error}).") from None
+    args: dict[str, Any] = {}
+    for key, value in given.items():
+        if key not in properties and not takes_others(spec) and not spec.lenient:
+            known = did_you_mean(key, properties) or f"it takes {', '.join(spec.order) or 'none'}"
+            raise _wrong(f"{spec.name} has no argument {key[:MAX_NAME]!r}; {known}.")
+        wants_text = is_text(key, spec)
+        args[key] = value
+        if not wants_text:
+            try:
+                args[key] = strict_decoder().decode(value)
+            except ValueError as error:
+                if wants_text is False and spec.prepare is None and not spec.lenient:
+                    raise _wrong(f"{key}: expected JSON, got {value[:60]!r} ({error}).") from None
+    return args
 
 
 def _wrong(message: str) -> click.BadParameter:

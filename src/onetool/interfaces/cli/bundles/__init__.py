@@ -62,7 +62,11 @@ def list_bundles(ctx: click.Context, everything: bool, as_json: bool) -> None:
     """List the bundles and their numbers of tools."""
     bundles = open_app(ctx, imports=False).bundles
     counts = Counter(tool["bundleID"] for tool in all_tools(bundles))
-    chosen = [bundle for bundle in all_bundles(bundles) if everything or is_live(bundle)]
+    chosen = [
+        bundle
+        for bundle in all_bundles(bundles)
+        if everything or (bundle["isEnabled"] and bundle["softDeletedAt"] is None)
+    ]
     chosen.sort(key=lambda bundle: bundle["isBuiltIn"])  # the user's own first
     found = [{**bundle, "tools": counts[bundle["id"]]} for bundle in chosen]
     if wants_json(as_json):
@@ -84,11 +88,12 @@ def show(ctx: click.Context, place: ToolReference, as_json: bool) -> None:
     if place.tool is None:
         _show_bundle(app, bundle, as_json)
         return
-    tool = facts(app, bundle, find_tool(app.bundles, bundle, place))
+    tool = find_tool(app.bundles, bundle, place)
     if wants_json(as_json):
-        print_json(tool)
+        needs = requirements_of(app.runtime, [tool]).shown()
+        print_json({"bundle": bundle["slug"], **tool, "needs": needs})
     else:
-        print_facts(app, bundle, tool)
+        _show_tool(app, bundle, tool)
 
 
 @click.command()
@@ -118,10 +123,6 @@ def search(ctx: click.Context, query: tuple[str, ...], everything: bool, limit: 
         return
     rows = [(f"{one['bundle']}/{one['slug']}@{one['version']}", state(one), title(one)) for one in found]
     print_table(f"{len(rows)} found", ("tool", "state", "what it does"), rows)
-
-
-def is_live(bundle: "Shown") -> bool:
-    return bundle["isEnabled"] and bundle["softDeletedAt"] is None
 
 
 def state(thing: "Shown") -> str:
@@ -170,12 +171,7 @@ KEYS = ("description", "type", "tags", "isEnabled", "disabledReason", "isBuiltIn
         "callCount", "lastCalledAt", "id")  # fmt: skip
 
 
-def facts(app: "App", bundle: "Shown", tool: "Shown") -> dict[str, Any]:
-    """Return the tool as REST shows it, with its bundle and what it needs."""
-    return {"bundle": bundle["slug"], **tool, "needs": requirements_of(app.runtime, [tool]).shown()}
-
-
-def print_facts(app: "App", bundle: "Shown", tool: Mapping[str, Any]) -> None:
+def _show_tool(app: "App", bundle: "Shown", tool: Mapping[str, Any]) -> None:
     tool = {**tool, **tool.get("inherited", {})}
     heading = f"{bundle['slug']}/{tool['slug']}@{tool['version']}  {tool['displayName']}"
     echo(click.style(printable(heading), bold=True))
@@ -190,8 +186,25 @@ def print_facts(app: "App", bundle: "Shown", tool: Mapping[str, Any]) -> None:
             rows.append((key, value))
     limits = [(name, f"{value:,}" if isinstance(value, int) else str(value)) for name, value in tool["limits"].items()]
     print_table("", ("", ""), [("name", tool["name"]), *rows, *limits])
-    _print_implementation(tool)
-    if arguments := list(argument_rows(tool["argSchema"])):
+    for number, one in enumerate(tool.get("preProcessors") or ()):
+        echo(printable(f"preProcessors[{number}]:\n{one['code']}"))
+    if (script := tool.get("scriptImpl")) is not None:
+        echo(printable(script["code"]))
+    else:
+        http = tool.get("httpImpl") or {}
+        for step in http.get("requests") or ([http] if http else []):
+            request, name = step.get("request", {}), f"{step['name']}: " if "name" in step else ""
+            condition = f"  when {step['when']}" if step.get("when") else ""
+            echo(printable(f"{name}{request.get('method', 'GET')} {request.get('urlTemplate', '')}{condition}"))
+        print_json(next(tool[key] for key in IMPLEMENTATIONS if tool.get(key) is not None), as_json=False)
+    schema = tool["argSchema"]
+    arguments: list[tuple[str, str, str, str]] = []
+    for name, one in (schema.get("properties") or {}).items():
+        resolved = resolve_definition(one, schema) if isinstance(one, Mapping) else {}
+        default = f"= {resolved['default']!r}" if "default" in resolved else "optional"
+        how = "required" if name in (schema.get("required") or ()) else default
+        arguments.append((name, type_name(one, schema), how, resolved.get("description") or ""))
+    if arguments:
         print_table("Arguments", ("argument", "type", "", "what it is"), arguments)
     else:
         echo("It takes no arguments.")
@@ -202,30 +215,6 @@ def print_facts(app: "App", bundle: "Shown", tool: Mapping[str, Any]) -> None:
     if needed:
         print_table("What it needs", ("", "", ""), needed)
     print_requirements(app, needs)
-
-
-def argument_rows(schema: Mapping[str, Any]) -> Iterator[tuple[str, str, str, str]]:
-    required = schema.get("required") or ()
-    for name, one in (schema.get("properties") or {}).items():
-        resolved = resolve_definition(one, schema) if isinstance(one, Mapping) else {}
-        default = f"= {resolved['default']!r}" if "default" in resolved else "optional"
-        how = "required" if name in required else default
-        yield name, type_name(one, schema), how, resolved.get("description") or ""
-
-
-def _print_implementation(tool: Mapping[str, Any]) -> None:
-    """Print what the tool does when it is called."""
-    for number, one in enumerate(tool.get("preProcessors") or ()):
-        echo(printable(f"preProcessors[{number}]:\n{one['code']}"))
-    if (script := tool.get("scriptImpl")) is not None:
-        echo(printable(script["code"]))
-        return
-    if (http := tool.get("httpImpl")) is not None:
-        for step in http.get("requests") or [http]:
-            request, name = step.get("request", {}), f"{step['name']}: " if "name" in step else ""
-            condition = f"  when {step['when']}" if step.get("when") else ""
-            echo(printable(f"{name}{request.get('method', 'GET')} {request.get('urlTemplate', '')}{condition}"))
-    print_json(next(tool[key] for key in IMPLEMENTATIONS if tool.get(key) is not None), as_json=False)
 
 
 # `login` and `logout`: the user's login for HTTP tools with the grant authorizationCode

@@ -31,7 +31,6 @@ from onetool.interfaces.cli.options import data_options, open_app
 from onetool.interfaces.cli.output import print_json, print_note, print_outcome, warn_if_short
 from onetool.script.names import BUILTINS, ScriptNames
 from onetool.script.parse import CodeScan, read
-from onetool.services.secrets import Secrets
 
 ANY = "any"
 KINDS = ("string", "integer", "number", "boolean", "array", "object")
@@ -110,10 +109,6 @@ def _default(text: str, schema: Mapping[str, Any]) -> Any:
     return value
 
 
-def secrets_of(ctx: click.Context) -> Secrets:
-    return load_secrets(find(ctx.find_root().obj))
-
-
 # add, add-curl
 
 tool_argument = click.argument(
@@ -162,7 +157,7 @@ def add_curl(
     """
     from onetool.app.bundle_import import read_curl, secrets_stored
 
-    app, known = open_app(ctx), secrets_of(ctx)
+    app, known = open_app(ctx), load_secrets(find(ctx.find_root().obj))
     text = read_text(STDIN) if command == (STDIN,) else command[0] if len(command) == 1 else shlex.join(command)
     tool, secrets, notes, host, _ = read_curl(text, str(place.tool), description, known)
     for note in notes:

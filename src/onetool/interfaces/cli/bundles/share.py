@@ -136,7 +136,7 @@ def import_bundle(
     needs = requirements_of(app.runtime, map(shown, bundle_import.tools))
     if allow and not dry_run and not bundle_import.plan.refused:
         needs = allowing(ctx, needs)
-    _tell(app, bundle_import, needs, dry_run, as_json)
+    _report(app, bundle_import, needs, dry_run, as_json)
     ctx.exit(1 if bundle_import.plan.refused else 0)
 
 
@@ -156,34 +156,31 @@ def _write(file: Path, data: bytes, force: bool) -> None:
 # Reporting an import
 
 
-def _tell(app: "App", bundle_import: "BundleImport", needs: "Requirements", dry_run: bool, as_json: bool) -> None:
+def _report(app: "App", bundle_import: "BundleImport", needs: "Requirements", dry_run: bool, as_json: bool) -> None:
+    plan = bundle_import.plan
     if wants_json(as_json):
-        print_json(_facts(bundle_import, dry_run) | {"needs": needs.shown()})
+        facts: dict[str, Any] = {
+            "bundle": {"id": plan.bundle.id, "slug": plan.bundle.slug},
+            "imported": not dry_run and not plan.refused,
+            "isNew": plan.is_new,
+            "changes": [row._asdict() for row in plan.rows],
+            "refused": plan.refused,
+            "skipped": [one._asdict() for one in bundle_import.skipped],
+            "notes": [one._asdict() for one in bundle_import.notes],
+            "needs": needs.shown(),
+        }
+        print_json(facts)
     else:
         _print(bundle_import, dry_run)
-    for reason in bundle_import.plan.refused:
+    for reason in plan.refused:
         print_note(f"Not imported: {reason}")
-    if bundle_import.plan.refused:
-        plan = bundle_import.plan
+    if plan.refused:
         if any(row.what == "clash" for row in plan.rows) or (not plan.is_new and plan.bundle.is_built_in):
             print_note("To import it as a separate bundle: --as SLUG")
         return
     if used := [one.name for one in needs.secrets if one.source is not None]:
         print_note(f"Its tools will use secrets that are set: {', '.join(used)}")
     print_requirements(app, needs)
-
-
-def _facts(bundle_import: "BundleImport", dry_run: bool) -> dict[str, Any]:
-    plan = bundle_import.plan
-    return {
-        "bundle": {"id": plan.bundle.id, "slug": plan.bundle.slug},
-        "imported": not dry_run and not plan.refused,
-        "isNew": plan.is_new,
-        "changes": [row._asdict() for row in plan.rows],
-        "refused": plan.refused,
-        "skipped": [one._asdict() for one in bundle_import.skipped],
-        "notes": [one._asdict() for one in bundle_import.notes],
-    }
 
 
 def _print(bundle_import: "BundleImport", dry_run: bool) -> None:
