@@ -24,14 +24,14 @@ from onetool.interfaces.cli.output import counted, echo, print_note, print_text,
 from onetool.services.audit import AuditRecord, AuditTable
 from onetool.services.audit.record import AuditFilter, read_moment
 
-USUAL = 50  # lines at a terminal
-USUAL_TO_FOLLOW = 10
+DEFAULT_LINES = 50  # lines at a terminal
+DEFAULT_LINES_FOLLOWED = 10
 MAX_LIMIT = 100_000
 POLL_S = 0.3
 KINDS = ("call", "change", "login", "approval", "refusal", "admin", "gap")  # a test compares them with the log's
 OUTCOMES = ("ok", "error", "begun", "invalid_args", "tool_not_found", "execution_error", "timeout", "denied")
 COLUMNS = ("time (UTC)", "who", "from", "via", "kind", "what", "outcome", "ms")
-NARROWEST = (19, 8, 9, 4, 8, 24, 12, 0)  # minimum widths of the columns
+MIN_WIDTHS = (19, 8, 9, 4, 8, 24, 12, 0)  # of the columns
 WHAT, OUTCOME, MS = 5, 6, 7
 
 
@@ -78,7 +78,7 @@ def complete_outcome(_config: str | None) -> tuple[str, ...]:
     "--limit",
     type=click.IntRange(1, MAX_LIMIT),
     metavar="N",
-    help=f"At most N lines, the newest; {USUAL} at a terminal.",
+    help=f"At most N lines, the newest; {DEFAULT_LINES} at a terminal.",
 )
 @click.option("--follow", "-f", is_flag=True, help="Keep running, and print new lines as they arrive.")
 @data_options
@@ -91,7 +91,7 @@ def audit(ctx: click.Context, args: str | None, limit: int | None, follow: bool,
     with _opened(find_here(ctx)) as log, _report_errors():
         only = AuditFilter(**wanted, args=None if args is None else _hash_of(args, log))
         if limit is None and (follow or (stdout().isatty() and not as_json)):
-            limit = USUAL_TO_FOLLOW if follow else USUAL
+            limit = DEFAULT_LINES_FOLLOWED if follow else DEFAULT_LINES
         key, end = log.key(), log.end()
         printer = Printer(as_json)
         if limit is None:
@@ -159,7 +159,7 @@ class Printer:
             rows = [_cells(record) for record in records]
             head = [] if self._has_head else [COLUMNS]
             columns = zip(*head, *rows, strict=True)
-            widths = [max(least, *map(len, cells)) for least, cells in zip(NARROWEST, columns, strict=True)]
+            widths = [max(least, *map(len, cells)) for least, cells in zip(MIN_WIDTHS, columns, strict=True)]
             for row in head:
                 cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
                 echo(styled("  ".join(cells).rstrip(), bold=True))

@@ -1,7 +1,7 @@
 """Reads what a user passes to a command: the bytes of a file, of standard input or of a URL, and JSON or YAML data.
 
-Standard input may be a pipe that nobody writes to: an editor or a scheduler can keep one open. At a terminal, the user
-is told that the command waits. Elsewhere, data must arrive within some seconds, unless `-` asks for it.
+Standard input may be a pipe without a writer: an editor or a scheduler can keep one open. At a terminal, a line says
+that the command waits. Elsewhere, data must arrive within some seconds, unless `-` asks for it.
 """
 
 import errno
@@ -116,7 +116,7 @@ def shown_name(name: str) -> str:
 # Standard input
 
 INPUT_TIMEOUT = 5.0  # seconds, without a terminal
-QUIET = 1.5  # seconds, until the user is told
+QUIET = 1.5  # seconds, until a line says that the command waits
 
 
 def is_piped() -> bool:
@@ -151,5 +151,5 @@ def read(limit: int) -> bytes:
 def _ready(seconds: float) -> bool:
     try:
         return bool(select.select([sys.stdin.fileno()], [], [], seconds)[0])
-    except (OSError, ValueError):  # not every system can tell
+    except (OSError, ValueError):  # not every system supports this
         return True

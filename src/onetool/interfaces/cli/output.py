@@ -162,10 +162,10 @@ def warn_if_short(name: str, value: str) -> None:
 
 def tell_running_servers(file: "Path", *, is_code: bool = False) -> None:
     """Print when running servers use a change of this file. `is_code`: the change starts a program."""
-    way = "SIGHUP or ot.reload()"
-    when = f"reads it by itself; {RELOAD_NOTE} ({way})"
+    reload = "SIGHUP or ot.reload()"
+    when = f"reads it by itself; {RELOAD_NOTE} ({reload})"
     if is_code:
-        when = f"starts it after a reload ({way}), and by itself only with `watch: true`"
+        when = f"starts it after a reload ({reload}), and by itself only with `watch: true`"
     print_note(f"A running server that uses {file} {when}.")
 
 

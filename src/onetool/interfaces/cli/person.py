@@ -165,7 +165,7 @@ class _Form:
         """Wait for a moment, and return whether there is something to read."""
         try:
             return bool(select.select([self._keyboard], [], [], 0.05)[0])
-        except (OSError, ValueError):  # not every system can tell
+        except (OSError, ValueError):  # not every system supports this
             return True
 
 
@@ -206,7 +206,7 @@ class LineEditor:
         self._history = history
         self._complete = complete
         self._indent = indent
-        self._new: list[str] = []  # lines to keep
+        self._new: list[str] = []  # lines to add to the history file
         self.is_live = sys.stdin.isatty()
         self._readline: ModuleType | None = None
         with suppress(ImportError):

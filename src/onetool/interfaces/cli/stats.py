@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 PERIODS = ("day", "week", "month", "all")  # a test compares them with the periods of the stats
 MAX_TOOLS = 30
 MAX_ERRORS = 5
-WORDS = ("tool", "code", "caller")  # headings of text columns
-GAP = 3  # between two columns
-NEEDED = 4  # columns that are shown, however narrow the terminal
+TEXT_HEADINGS = ("tool", "code", "caller")
+GAP = 3  # spaces between two columns
+MIN_COLUMNS = 4  # shown even if the terminal is too narrow
 
 
 @click.command()
@@ -102,8 +102,8 @@ def _print_summary(summary: "Summary") -> None:
     if summary["caller"] is not None:
         title += f" ({summary['caller'] or 'the command line'})"
     if not summary["total_calls"]:
-        later = "" if summary["period"] == "all" else " in this time; --period all looks further back"
-        echo(f"{printable(title)}\nNo calls{later or ' yet'}.")
+        when = " yet" if summary["period"] == "all" else " in this time; --period all looks further back"
+        echo(f"{printable(title)}\nNo calls{when}.")
         return
     print_table(title, ("", ""), _in_short(summary))
     tools = summary["tools"]
@@ -162,10 +162,10 @@ def _print_aligned(title: str, heads: Sequence[str], rows: Sequence[Sequence[str
     columns: list[list[str]] = []
     room = Console(file=stdout()).width
     for cells in zip(heads, *rows, strict=True):
-        wide = max(map(len, cells))
-        room -= wide + GAP
-        if room < 0 and len(columns) >= NEEDED:
+        width = max(map(len, cells))
+        room -= width + GAP
+        if room < 0 and len(columns) >= MIN_COLUMNS:
             break
-        columns.append([cell if cells[0] in WORDS else cell.rjust(wide) for cell in cells])
+        columns.append([cell if cells[0] in TEXT_HEADINGS else cell.rjust(width) for cell in cells])
     heads, *rows = zip(*columns, strict=True)
     print_table(title, heads, rows)

@@ -124,7 +124,7 @@ class OpenQuestion:
 
 
 def approval_warnings(name: str, args: Any, names: Iterable[str]) -> list[str]:
-    """Describe what people would overlook: similar-looking tool names, words of mixed alphabets, hidden characters."""
+    """Describe details that are easy to overlook: lookalike tool names, words of mixed alphabets, hidden characters."""
     text = f"{name} {json.dumps(args, ensure_ascii=False, default=str)}"
     looks = skeleton(name)
     twins = (one for one in names if one != name and skeleton(one) == looks)
@@ -143,7 +143,7 @@ class OpenQuestions:
     def __init__(
         self, app: "App", now: Callable[[], float] = time.time, later: Later | None = None, replica: str = ""
     ) -> None:
-        """Keep open questions. Ids of questions begin with `replica`, the id of this replica among several."""
+        """Keep open questions. Their ids begin with `replica`, the id of this replica if there are several."""
         self._app = app
         self._now = now
         self._later = later

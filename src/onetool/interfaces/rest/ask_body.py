@@ -163,7 +163,7 @@ STATUS_OF_REASON: dict[str, int] = {
     "refused": 422,
 }
 OF_DATABASE = ("database_away", "change_unknown")
-PROVIDER_STATUS = 502  # everything else: the provider failed or could not be reached
+PROVIDER_STATUS = 502  # all other reasons: the provider failed or could not be reached
 ABOUT_SESSIONS = ("busy", "exists", "not_found")
 
 

@@ -240,7 +240,7 @@ def _folder(named: str) -> Path:
 
 
 def _reaches(folder: Path) -> tuple[list[str], str | None]:
-    """Return what a config reaches, as lines such as `runs: …` and `reads: …`, and its digest.
+    """Return everything that a config reaches, as lines such as `runs: …` and `reads: …`, and its digest.
 
     For a config that can't be used, return its errors and no digest.
     """

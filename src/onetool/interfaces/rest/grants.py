@@ -125,7 +125,7 @@ def set_secret(request: RestRequest, asked: SecretGrant) -> RestResponse:
 
 @contextmanager
 def _grant(request: RestRequest) -> Iterator[None]:
-    """Respond even if the new config no longer accepts the caller's token, and translate errors about values."""
+    """Translate errors about values. The caller gets the response even if the new config revokes its token."""
     request.scope["admission"].task = None
     try:
         yield

@@ -226,7 +226,7 @@ EXAMPLE_TOOL: dict[str, Any] = {
 async def list_tools(request: RestRequest) -> RestResponse:
     """List tools of all bundles."""
     query, service, visibility = request.query, request.context.bundles, await request.context.visibility()
-    await service.keep_in_step()  # what a tool is called in code depends on the others
+    await service.keep_in_step()  # the name of a tool in code depends on other tools
     chosen = ListQuery(query["tags"], query["bundleIDs"], query["includeDisabled"])
     size = query["recommendedPageSize"]
 
@@ -251,7 +251,7 @@ async def search_tools(request: RestRequest) -> RestResponse:
     Prefixes of names come before whole words, and these before similar words; then the newest first.
     """
     query, service, visibility = request.query, request.context.bundles, await request.context.visibility()
-    await service.keep_in_step()  # what a tool is called in code depends on the others
+    await service.keep_in_step()  # the name of a tool in code depends on other tools
     chosen = (query["q"], query["includeDisabled"])
     more = _clean(request, lambda position, count: service.search(*chosen, position, count, visibility))
     return await list_page(request, "tools", query["pageSize"], more, Rank)

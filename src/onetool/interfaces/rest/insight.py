@@ -153,7 +153,7 @@ def list_audit(request: RestRequest) -> RestResponse:
     return RestResponse(200, encode(msgspec.to_builtins(found)))
 
 
-# Stored large results, each only for the caller who caused it
+# Large results are stored, each for the caller whose call returned it
 
 
 RESULTS_PER_PAGE = 100
@@ -201,7 +201,7 @@ def list_results(request: RestRequest) -> RestResponse:
     store, words, token = request.context.app.runtime.results, request.query["q"].casefold(), request.query["pageToken"]
     with _result_errors():
         kept = store.kept(owner())
-        if token is not None and not any(one.handle == token for one in kept):  # moves behind the token's result
+        if token is not None and not any(one.handle == token for one in kept):  # `any` moves `kept` behind that result
             raise bad_page_token()
         found = (
             one for one in kept if any(words in text.casefold() for text in (one.name or "", one.head, one.handle))
