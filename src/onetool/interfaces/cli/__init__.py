@@ -13,7 +13,7 @@ import click
 
 from onetool._version import __version__
 from onetool.core.errors import ConfigError, OneToolError
-from onetool.interfaces.cli.output import stdout
+from onetool.interfaces.cli.output import printable, stdout
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -68,6 +68,13 @@ class LazyGroup(click.Group):
             if name.startswith(incomplete)
         ]
         return [*found, *click.Command.shell_complete(self, ctx, incomplete)]
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except click.ClickException as error:
+            vars(error)["message"] = printable(error.message)  # messages may quote anything
+            raise
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
         if args[0] not in self.commands_in and not ctx.resilient_parsing:  # click would look only at what is loaded

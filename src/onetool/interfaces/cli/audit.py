@@ -16,24 +16,22 @@ from onetool.app.database import STATE_FILE
 from onetool.config import Found, find
 from onetool.config.find import state_home
 from onetool.config.load import has_database, load_config
-from onetool.core.errors import OneToolError
 from onetool.database import DatabaseError
 from onetool.database.sqlite import SqliteDatabase
 from onetool.interfaces.cli.inputs import STDIN, read_text
-from onetool.interfaces.cli.options import complete_tool, data_options, find_here
-from onetool.interfaces.cli.output import counted, echo, print_text, printable, stdout, styled
+from onetool.interfaces.cli.options import complete_tool, completion, data_options, find_here
+from onetool.interfaces.cli.output import counted, echo, print_note, print_text, printable, stdout, styled
 from onetool.services.audit import AuditRecord, AuditTable
 from onetool.services.audit.record import AuditFilter, read_moment
 
-USUAL = 50  # lines at a terminal
-USUAL_TO_FOLLOW = 10
+DEFAULT_LINES = 50  # lines at a terminal
+DEFAULT_LINES_FOLLOWED = 10
 MAX_LIMIT = 100_000
 POLL_S = 0.3
-LAST_NAMES = 2000  # lines that completion searches
 KINDS = ("call", "change", "login", "approval", "refusal", "admin", "gap")  # a test compares them with the log's
 OUTCOMES = ("ok", "error", "begun", "invalid_args", "tool_not_found", "execution_error", "timeout", "denied")
 COLUMNS = ("time (UTC)", "who", "from", "via", "kind", "what", "outcome", "ms")
-NARROWEST = (19, 8, 9, 4, 8, 24, 12, 0)  # minimum widths of the columns
+MIN_WIDTHS = (19, 8, 9, 4, 8, 24, 12, 0)  # of the columns
 WHAT, OUTCOME, MS = 5, 6, 7
 
 
@@ -51,18 +49,16 @@ class TimeOption(click.ParamType[float]):
         return found
 
 
-def complete_who(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
-    """Return the names in the last lines."""
-    try:
-        with _opened(find(ctx.find_root().params.get("config"))) as log:
-            found = log.page(AuditFilter(), LAST_NAMES).records
-    except OneToolError:
-        return []
-    return sorted({one.who for one in found if one.who and one.who.startswith(incomplete)})
+@completion
+def complete_who(config: str | None) -> list[str]:
+    with _opened(find(config)) as log:
+        found = log.page(AuditFilter(), 2000).records
+    return sorted({one.who for one in found if one.who})
 
 
-def complete_outcome(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
-    return [one for one in OUTCOMES if one.startswith(incomplete)]
+@completion
+def complete_outcome(_config: str | None) -> tuple[str, ...]:
+    return OUTCOMES
 
 
 @click.command()
@@ -82,21 +78,20 @@ def complete_outcome(_ctx: click.Context, _param: click.Parameter, incomplete: s
     "--limit",
     type=click.IntRange(1, MAX_LIMIT),
     metavar="N",
-    help=f"At most N lines, the newest; {USUAL} at a terminal.",
+    help=f"At most N lines, the newest; {DEFAULT_LINES} at a terminal.",
 )
 @click.option("--follow", "-f", is_flag=True, help="Keep running, and print new lines as they arrive.")
 @data_options
-@click.pass_context
 def audit(ctx: click.Context, args: str | None, limit: int | None, follow: bool, as_json: bool, **wanted: Any) -> None:
     """Show the audit log of `onetool serve`.
 
     Each line says who called or changed what, from where, and with what outcome. Arguments are stored as a keyed hash
     only: --args finds the calls with arguments that you know.
     """
-    with _opened(find_here(ctx)) as log, _reported():
+    with _opened(find_here(ctx)) as log, _report_errors():
         only = AuditFilter(**wanted, args=None if args is None else _hash_of(args, log))
         if limit is None and (follow or (stdout().isatty() and not as_json)):
-            limit = USUAL_TO_FOLLOW if follow else USUAL
+            limit = DEFAULT_LINES_FOLLOWED if follow else DEFAULT_LINES
         key, end = log.key(), log.end()
         printer = Printer(as_json)
         if limit is None:
@@ -139,7 +134,7 @@ def _follow(log: AuditTable, only: AuditFilter, key: bytes, start: int, printer:
             is_reported = False
         except DatabaseError as error:
             if not is_reported:
-                click.echo(printable(f"The audit log can't be read now: {error}."), err=True)
+                print_note(f"The audit log can't be read now: {error}.")
             is_reported = True
         stdout().flush()
         time.sleep(POLL_S)
@@ -164,7 +159,7 @@ class Printer:
             rows = [_cells(record) for record in records]
             head = [] if self._has_head else [COLUMNS]
             columns = zip(*head, *rows, strict=True)
-            widths = [max(least, *map(len, cells)) for least, cells in zip(NARROWEST, columns, strict=True)]
+            widths = [max(least, *map(len, cells)) for least, cells in zip(MIN_WIDTHS, columns, strict=True)]
             for row in head:
                 cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
                 echo(styled("  ".join(cells).rstrip(), bold=True))
@@ -242,9 +237,9 @@ def _opened(found: Found) -> Generator[AuditTable]:
 
 
 @contextmanager
-def _reported() -> Generator[None]:
+def _report_errors() -> Generator[None]:
     try:
         yield
     except DatabaseError as error:
         message = f"The audit log can't be read: {error}. `onetool db` shows the state of the database."
-        raise click.ClickException(printable(message)) from None
+        raise click.ClickException(message) from None

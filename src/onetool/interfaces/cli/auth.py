@@ -47,7 +47,6 @@ def auth() -> None: ...
 )
 @click.option("--secret", "is_own", is_flag=True, help="NAME is the secret's own name, not a provider.")
 @config_option
-@click.pass_context
 def set_secret(ctx: click.Context, name: str, in_keyring: bool, hosts: tuple[str, ...], is_own: bool) -> None:
     """Store a secret, typed or from standard input.
 
@@ -56,13 +55,19 @@ def set_secret(ctx: click.Context, name: str, in_keyring: bool, hosts: tuple[str
     """
     if in_keyring and hosts:
         raise click.UsageError("The keyring can't store hosts: leave out --keyring or --host.")
-    secret, file, known = _secret_name(name, is_own), _file(ctx), _secrets(ctx)
+    secret = _secret_name(name, is_own)
+    known, file = _secrets(ctx)
     if not (secret.isupper() or is_own or hosts or known.where(secret) or is_in_config(find_here(ctx).config, secret)):
         raise click.BadParameter(
             f"{name!r} is not a model provider ({', '.join(PROVIDERS)}){or_rather(name.lower(), PROVIDERS) or '.'} "
             f"To store a secret of that name: onetool auth set {name} --secret"
         )
-    value = _value(secret, known.get_stored(secret) if hosts else None)
+    stored = known.get_stored(secret) if hosts else None  # an empty input keeps this value
+    if sys.stdin.isatty():
+        question = secret if stored is None else f"{secret} (Enter keeps its value)"
+        value = click.prompt(question, hide_input=True, err=True, default=stored, show_default=False)
+    else:
+        value = sys.stdin.read().strip("\r\n") or stored or ""
     if not value and hosts:
         raise click.ClickException(f"{secret} is not stored yet, so there is no value to keep: type one.")
     if not value.strip() or not value.isprintable():
@@ -89,12 +94,11 @@ def set_secret(ctx: click.Context, name: str, in_keyring: bool, hosts: tuple[str
 
 @auth.command("list")
 @data_options
-@click.pass_context
 def list_secrets(ctx: click.Context, as_json: bool) -> None:
     """List secrets, their sources and the hosts that they are bound to, not values."""
     from onetool.app.grants import secret_rows  # it loads HTTP, which the other commands don't need
 
-    rows = secret_rows(_secrets(ctx))
+    rows = secret_rows(load_secrets(find_here(ctx)))
     if wants_json(as_json):
         print_json([{key: value for key, value in to_builtins(row).items() if key != "use"} for row in rows])
         return
@@ -105,10 +109,10 @@ def list_secrets(ctx: click.Context, as_json: bool) -> None:
 @auth.command()
 @click.argument("name")
 @config_option
-@click.pass_context
 def remove(ctx: click.Context, name: str) -> None:
     """Remove a secret."""
-    secret, file = _secret_name(name), _file(ctx)
+    secret = _secret_name(name)
+    _, file = _secrets(ctx)
     try:
         gone = drop_secret(file, secret, partial(check_kept, secret, None)) | _drop_from_keyring(secret)
     except (OSError, ValueError) as error:
@@ -128,24 +132,12 @@ def _secret_name(name: str, is_own: bool = False) -> str:
     return name
 
 
-def _secrets(ctx: click.Context) -> Secrets:
-    """Load the secrets without the app: the config may need the secret that is being set."""
-    return load_secrets(find_here(ctx))
-
-
-def _file(ctx: click.Context) -> Path:
-    secrets = _secrets(ctx)
+def _secrets(ctx: click.Context) -> tuple[Secrets, Path]:
+    """Load the secrets and their file without the app: the config may need the secret that is being set."""
+    secrets = load_secrets(find_here(ctx))
     if secrets.file is None:
         raise click.ClickException(SECRETS_IN_CONFIG)
-    return secrets.file
-
-
-def _value(secret: str, stored: str | None) -> str:
-    """Read a value; an empty input keeps the `stored` value."""
-    if sys.stdin.isatty():
-        words = secret if stored is None else f"{secret} (Enter keeps its value)"
-        return click.prompt(words, hide_input=True, err=True, default=stored, show_default=False)
-    return sys.stdin.read().strip("\r\n") or stored or ""
+    return secrets, secrets.file
 
 
 def _put_into_keyring(secret: str, value: str) -> None:
@@ -155,10 +147,8 @@ def _put_into_keyring(secret: str, value: str) -> None:
     try:
         keyring.set_password(KEYRING_SERVICE, secret, value)
     except Exception as error:  # noqa: BLE001 - each backend has errors of its own
-        message = (
-            f"The system's keyring refused it ({type(error).__name__}). Leave out --keyring to use the secrets file."
-        )
-        raise click.ClickException(message) from None
+        hint = "Leave out --keyring to use the secrets file."
+        raise click.ClickException(f"The system's keyring refused it ({type(error).__name__}). {hint}") from None
 
 
 def _drop_from_keyring(secret: str) -> bool:

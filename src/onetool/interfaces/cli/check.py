@@ -1,5 +1,6 @@
 """`onetool check`: lists everything that is wrong with the config and the tools."""
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import click
@@ -14,13 +15,11 @@ from onetool.interfaces.cli.output import echo, print_json, print_mistakes, prin
 
 if TYPE_CHECKING:
     from onetool.app import App
-    from onetool.app.database_state import DatabaseState
     from onetool.cluster.report import ReplicaRow
 
 
 @click.command()
 @data_options
-@click.pass_context
 def check(ctx: click.Context, as_json: bool) -> None:
     """Check the config and every tool. Exit code 1 when something is wrong."""
     import logging
@@ -40,8 +39,7 @@ def check(ctx: click.Context, as_json: bool) -> None:
     if wants_json(as_json):
         print_json([msgspec.to_builtins(mistake) for mistake in mistakes])
     else:
-        state = _database_state(app, mistakes)
-        print_mistakes(_summary(app, state), mistakes)
+        print_mistakes(_summary(app, mistakes), mistakes)
         rows = [
             (tool, found["name"], found["status"], found["version"], found["install"])
             for tool, needs in report.items()
@@ -57,19 +55,12 @@ def check(ctx: click.Context, as_json: bool) -> None:
     ctx.exit(1 if any(mistake.severity == "error" for mistake in mistakes) else 0)
 
 
-def _summary(app: "App | None", state: "DatabaseState | None") -> str:
+def _summary(app: "App | None", mistakes: tuple[Mistake, ...]) -> str:
     if app is None:
         return "The config can't be used."
     place = app.config.path or "no config file: the defaults are in force"
-    database = f"\nDatabase: PostgreSQL {state.server}, reached" if state else ""
+    database = ""
+    if is_reached(app.config, mistakes):
+        with suppress(DatabaseError):  # lost since the check
+            database = f"\nDatabase: PostgreSQL {read_state(app.config).server}, reached"
     return f"Config: {place}\nTools: {len(app.catalog.registry)}{database}"
-
-
-def _database_state(app: "App | None", mistakes: tuple[Mistake, ...]) -> "DatabaseState | None":
-    """Return the state of the database; None without a database, or if it can't be reached, which is a mistake."""
-    if app is None or not is_reached(app.config, mistakes):
-        return None
-    try:
-        return read_state(app.config)
-    except DatabaseError:  # lost since the check
-        return None

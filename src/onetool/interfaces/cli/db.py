@@ -32,6 +32,7 @@ from onetool.interfaces.cli.output import (
     counted,
     echo,
     print_json,
+    print_outcome,
     print_table,
     printable,
     show_progress,
@@ -46,7 +47,6 @@ NO_KEY = "not encrypted for other replicas: cluster.key is not set here ({}); se
 
 @click.group(invoke_without_command=True)
 @data_options
-@click.pass_context
 def db(ctx: click.Context, as_json: bool) -> None:
     """Show and copy what OneTool has stored; set up a database that several machines share.
 
@@ -90,7 +90,6 @@ def db(ctx: click.Context, as_json: bool) -> None:
 
 @db.command()
 @data_options
-@click.pass_context
 def init(ctx: click.Context, as_json: bool) -> None:
     """Check that the database can be reached, and create its tables. Without a database, create state.db.
 
@@ -121,7 +120,6 @@ def init(ctx: click.Context, as_json: bool) -> None:
 
 @db.command()
 @data_options
-@click.pass_context
 def migrate(ctx: click.Context, as_json: bool) -> None:
     """Run the missing migrations. `onetool serve` also runs them when it starts.
 
@@ -133,15 +131,12 @@ def migrate(ctx: click.Context, as_json: bool) -> None:
         return
     with _reached(config) as database:
         done = run_migrations(database)
-    if wants_json(as_json):
-        print_json({"done": done})
-    else:
-        echo(f"Done: {', '.join(done)}." if done else "Nothing to do: no migration is missing.")
+    text = f"Done: {', '.join(done)}." if done else "Nothing to do: no migration is missing."
+    print_outcome({"done": done}, text, as_json)
 
 
 @db.command()
 @data_options
-@click.pass_context
 def rekey(ctx: click.Context, as_json: bool) -> None:
     """Encrypt with cluster.key all documents that are encrypted with one of cluster.accepted_keys."""
     config = _config(ctx)
@@ -150,15 +145,12 @@ def rekey(ctx: click.Context, as_json: bool) -> None:
     config.cluster.require("key")
     with _reached(config) as database:
         sealed = seal_anew(database, config)
-    if wants_json(as_json):
-        print_json({"sealed": sealed})
-    else:
-        echo(f"{counted(sealed, 'document')} encrypted with cluster.key. No document needs another key now.")
+    text = f"{counted(sealed, 'document')} encrypted with cluster.key. No document needs another key now."
+    print_outcome({"sealed": sealed}, text, as_json)
 
 
 @db.command()
 @data_options
-@click.pass_context
 def reload(ctx: click.Context, as_json: bool) -> None:
     """Make all replicas reload their config, packs and secrets. Each replica logs the outcome."""
     config = _config(ctx)
@@ -167,10 +159,8 @@ def reload(ctx: click.Context, as_json: bool) -> None:
     with _reached(config) as database:
         database.write(lambda work: work.notify(RELOAD, token_hex(4)))
         replicas = [one.id for one in alive_replicas(database, config)]
-    if wants_json(as_json):
-        print_json({"replicas": replicas})
-    else:
-        echo(f"{counted(len(replicas), 'replica')} told to reload: {', '.join(replicas) or 'none is alive'}.")
+    text = f"{counted(len(replicas), 'replica')} told to reload: {', '.join(replicas) or 'none is alive'}."
+    print_outcome({"replicas": replicas}, text, as_json)
 
 
 # Copies
@@ -187,7 +177,6 @@ def _make_required_log(config: Config) -> None:
 @click.argument("source", metavar="[FOLDER|FILE]", type=click.Path(exists=True, path_type=Path), required=False)
 @click.option("--force", is_flag=True, help="Replace existing entries of the same name.")
 @data_options
-@click.pass_context
 @noted(prepare=_make_required_log)
 def import_command(ctx: click.Context, source: Path | None, force: bool, as_json: bool) -> None:
     """Copy a backup into the database: an export, a copy of state.db, or the home of the config.
@@ -219,7 +208,6 @@ def import_command(ctx: click.Context, source: Path | None, force: bool, as_json
 @click.argument("folder", type=click.Path(file_okay=False, path_type=Path))
 @click.option("--inside-roots", is_flag=True, help="Allow a folder below fs.roots, where tools read files.")
 @data_options
-@click.pass_context
 @noted()
 def export_command(ctx: click.Context, folder: Path, inside_roots: bool, as_json: bool) -> None:
     """Copy everything into an empty folder, outside of fs.roots: onetool db export ../onetool-home.
@@ -300,12 +288,10 @@ def _print_file(config: Config, as_json: bool, *, makes: bool = False) -> None:
             database.write(lambda work: None)
             database.settle_loss()
         state = file_state(database)
-    if wants_json(as_json):
-        print_json(msgspec.to_builtins(state))
-    elif state.exists:
-        echo(f"{state.file} is up to date (schema {state.schema}).")
-    else:
-        echo(f"{state.file} does not exist yet: it is created when something is first stored.")
+    text = f"{state.file} does not exist yet: it is created when something is first stored."
+    if state.exists:
+        text = f"{state.file} is up to date (schema {state.schema})."
+    print_outcome(msgspec.to_builtins(state), text, as_json)
 
 
 def print_replicas(replicas: Iterable[dict[str, Any]]) -> None:

@@ -26,7 +26,6 @@ def hosts() -> None:
 @click.argument("names", metavar="HOST...", nargs=-1, required=True)
 @click.option("--private", is_flag=True, help="Let the name resolve to addresses of this machine or its network.")
 @config_option
-@click.pass_context
 def allow(ctx: click.Context, names: tuple[str, ...], private: bool) -> None:
     """Allow hosts. Each is a name such as api.example.com, localhost:9000 or *.example.com, or a URL.
 
@@ -43,7 +42,6 @@ def allow(ctx: click.Context, names: tuple[str, ...], private: bool) -> None:
 
 @hosts.command("list")
 @data_options
-@click.pass_context
 def list_hosts(ctx: click.Context, as_json: bool) -> None:
     """List the allowed hosts."""
     found = [{"host": one.host, "allowPrivate": one.allow_private} for one in load_config(find_here(ctx)).allowed_hosts]
@@ -59,7 +57,6 @@ def list_hosts(ctx: click.Context, as_json: bool) -> None:
 @hosts.command()
 @click.argument("names", metavar="HOST...", nargs=-1, required=True)
 @config_option
-@click.pass_context
 def remove(ctx: click.Context, names: tuple[str, ...]) -> None:
     """Remove hosts from the config. Tools can't call them any more."""
     from onetool.config.edit import drop_host
@@ -69,14 +66,12 @@ def remove(ctx: click.Context, names: tuple[str, ...]) -> None:
     for name in names:
         if name.lower() not in there:
             rather = or_rather(name, there.values()) or "; see: onetool hosts list"
-            raise click.ClickException(printable(f"{name} is not among the allowed hosts{rather}"))
+            raise click.ClickException(f"{name} is not among the allowed hosts{rather}")
     for name in names:
         before = target.text()
         target.write(partial(drop_host, host=name))
         if target.text() == before:
-            raise click.ClickException(
-                printable(f"{name} is defined in a file that the config includes: remove it there.")
-            )
+            raise click.ClickException(f"{name} is defined in a file that the config includes: remove it there.")
         click.echo(printable(f"Removed {name} from {target.file}."))
 
 
@@ -87,7 +82,7 @@ def host_argument(text: str) -> tuple[str, bool]:
     try:
         return read_host(text)
     except ValueError as error:
-        raise click.BadParameter(printable(f"{error}."), param_hint="HOST") from None
+        raise click.BadParameter(f"{error}.", param_hint="HOST") from None
 
 
 def config_for_hosts(ctx: click.Context) -> "ConfigTarget":

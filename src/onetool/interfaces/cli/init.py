@@ -36,7 +36,6 @@ NO_URL = ""  # --http by itself
 )
 @click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path), default=Path())
 @config_option
-@click.pass_context
 def init(
     ctx: click.Context,
     folder: Path,

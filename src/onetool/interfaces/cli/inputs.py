@@ -1,7 +1,7 @@
 """Reads what a user passes to a command: the bytes of a file, of standard input or of a URL, and JSON or YAML data.
 
-Standard input may be a pipe that nobody writes to: an editor or a scheduler can keep one open. At a terminal, the user
-is told that the command waits. Elsewhere, data must arrive within some seconds, unless `-` asks for it.
+Standard input may be a pipe without a writer: an editor or a scheduler can keep one open. At a terminal, a line says
+that the command waits. Elsewhere, data must arrive within some seconds, unless `-` asks for it.
 """
 
 import errno
@@ -34,7 +34,7 @@ def is_url(name: str) -> bool:
 
 
 def read_bytes(name: str) -> bytes:
-    refusal = click.ClickException(printable(f"{name} is not a regular file. To read from a pipe, use -"))
+    refusal = click.ClickException(f"{name} is not a regular file. To read from a pipe, use -")
     return _read(
         name, MAX_INPUT_BYTES, lambda name: open_regular_file(name, refusal), click.ClickException, click.ClickException
     )
@@ -94,7 +94,7 @@ def read_data(name: str) -> Any:
     try:
         return translate.read_data(text, ".json" if text.lstrip()[:1] in ("{", "[", "/") else ".yaml")
     except JsoncError as why:
-        raise click.ClickException(printable(f"{shown_name(name)}: {why}.")) from None
+        raise click.ClickException(f"{shown_name(name)}: {why}.") from None
 
 
 def fetch_url(app: "App", address: str) -> bytes:
@@ -106,7 +106,7 @@ def fetch_url(app: "App", address: str) -> bytes:
     try:
         return asyncio.run(fetch_document(app, address))
     except OneToolError as error:
-        raise click.ClickException(printable(error)) from None
+        raise click.ClickException(str(error)) from None
 
 
 def shown_name(name: str) -> str:
@@ -116,7 +116,7 @@ def shown_name(name: str) -> str:
 # Standard input
 
 INPUT_TIMEOUT = 5.0  # seconds, without a terminal
-QUIET = 1.5  # seconds, until the user is told
+QUIET = 1.5  # seconds, until a line says that the command waits
 
 
 def is_piped() -> bool:
@@ -151,5 +151,5 @@ def read(limit: int) -> bytes:
 def _ready(seconds: float) -> bool:
     try:
         return bool(select.select([sys.stdin.fileno()], [], [], seconds)[0])
-    except (OSError, ValueError):  # not every system can tell
+    except (OSError, ValueError):  # not every system supports this
         return True

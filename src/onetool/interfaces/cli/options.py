@@ -31,16 +31,21 @@ class OneOf(click.Choice[str]):
         return " ".join(filter(None, (super().get_invalid_choice_message(value, ctx), rather and rather.capitalize())))
 
 
-def data_options(command: F) -> F:
-    """Add the options of every command that prints data."""
-    command = click.option("--json", "as_json", is_flag=True, help="Print JSON and nothing else.")(command)
-    return config_option(command)
+def data_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options of every command that prints data, and pass the context."""
+    as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON and nothing else.")
+    return config_option(as_json(command))
 
 
-def config_option(command: F) -> F:
-    return click.option(
-        "--config", metavar="FILE", expose_value=False, callback=_keep_config, help="The config to use."
-    )(command)
+def config_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the option for the config, and pass the context."""
+
+    def keep(ctx: click.Context, _param: click.Parameter, value: str | None) -> None:
+        if value is not None:
+            ctx.find_root().obj = value
+
+    option = click.option("--config", metavar="FILE", expose_value=False, callback=keep, help="The config to use.")
+    return option(click.pass_context(command))
 
 
 def envelope_option(command: F) -> F:
@@ -58,27 +63,6 @@ def allow_option(command: F) -> F:
         shell_complete=complete_tools,
         help="Allow only these tools: names and patterns (time.*), separated by commas.",
     )(command)
-
-
-def menu_option(command: F) -> F:
-    """Add the option for what MCP clients see."""
-    help = "What clients see: run (one tool that runs code), search, or direct. The default is the config's."
-    return click.option("--menu", type=click.Choice(MENUS), help=help)(command)
-
-
-def watch_option(command: F) -> F:
-    """Add the option for reloading changed files."""
-    return click.option("--watch", is_flag=True, help="Reload everything when files change, not only settings.")(
-        command
-    )
-
-
-def ignore_hang_up() -> None:
-    """Ignore SIGHUP until the server can handle it as a reload."""
-    import signal  # makes enums, which takes a hundredth of a short command
-
-    if hasattr(signal, "SIGHUP"):
-        signal.signal(signal.SIGHUP, signal.SIG_IGN)
 
 
 def open_app(
@@ -174,6 +158,20 @@ def noted(
     return decorate
 
 
+def completion(
+    names: Callable[[str | None], Iterable[str]],
+) -> Callable[[click.Context, click.Parameter, str], list[str]]:
+    """Make a completion from a function that returns names for the given config. Errors mean that there are none."""
+
+    def complete(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
+        try:
+            return [name for name in names(ctx.find_root().params.get("config")) if name.startswith(incomplete)]
+        except OneToolError:
+            return []
+
+    return complete
+
+
 def complete_tool(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
     """Complete tool names."""
     return _beginning(incomplete, _known_tools(ctx))
@@ -205,11 +203,6 @@ def positive(_ctx: click.Context, _param: click.Parameter, value: float | None) 
     if value is not None and not value > 0:  # so that `nan` is refused too
         raise click.BadParameter(f"expected a number of seconds above 0, got {value:g}.")
     return value
-
-
-def _keep_config(ctx: click.Context, _param: click.Parameter, value: str | None) -> None:
-    if value is not None:
-        ctx.find_root().obj = value
 
 
 def split_names(_ctx: click.Context, _param: click.Parameter, values: tuple[str, ...]) -> list[str] | None:

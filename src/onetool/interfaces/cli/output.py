@@ -88,6 +88,19 @@ def _console() -> "Console":
     return Console(file=stdout(), color_system=None if is_plain() else "auto")
 
 
+def print_note(text: Any) -> None:
+    """Print a line for the user on standard error."""
+    click.echo(printable(text), err=True)
+
+
+def print_outcome(data: Any, text: str, as_json: bool) -> None:
+    """Print what was done: as text at a terminal, as data for a program."""
+    if wants_json(as_json):
+        print_json(data)
+    else:
+        echo(printable(text))
+
+
 def to_json(data: Any) -> str:
     """Encode as JSON; by the standard library if msgspec refuses a value (a huge number, a lone surrogate)."""
     try:
@@ -101,17 +114,16 @@ def to_json(data: Any) -> str:
 
 def print_text(text: str) -> None:
     """Print JSON or text for a program. Characters that the output's encoding lacks are escaped as in JSON."""
-    encoding = stdout().encoding or "utf-8"
-    codecs.register_error("json", _escaped)
-    echo(text.encode(encoding, "json").decode(encoding))
-
-
-def _escaped(error: UnicodeError) -> tuple[str, int]:
-    if not isinstance(error, UnicodeEncodeError):
-        raise error
     import json
 
-    return json.dumps(error.object[error.start : error.end])[1:-1], error.end
+    def escape(error: UnicodeError) -> tuple[str, int]:
+        if not isinstance(error, UnicodeEncodeError):
+            raise error
+        return json.dumps(error.object[error.start : error.end])[1:-1], error.end
+
+    encoding = stdout().encoding or "utf-8"
+    codecs.register_error("json", escape)
+    echo(text.encode(encoding, "json").decode(encoding))
 
 
 def counted(number: int, thing: str) -> str:
@@ -124,7 +136,7 @@ def printable(value: Any) -> str:
     return "".join(char if char.isprintable() or char == "\n" else "�" for char in text)
 
 
-# Mistakes
+# Questions and mistakes
 
 
 def is_interactive() -> bool:
@@ -145,18 +157,16 @@ def confirm(question: str, yes: bool, to_do: str, done: str) -> None:
 def warn_if_short(name: str, value: str) -> None:
     """Warn about a secret that is too short to be masked reliably."""
     if is_too_short(value):
-        click.echo(
-            f"Warning: {name} has fewer than {UNMISTAKABLE} characters, so it can't be masked reliably.", err=True
-        )
+        print_note(f"Warning: {name} has fewer than {UNMISTAKABLE} characters, so it can't be masked reliably.")
 
 
 def tell_running_servers(file: "Path", *, is_code: bool = False) -> None:
     """Print when running servers use a change of this file. `is_code`: the change starts a program."""
-    way = "SIGHUP or ot.reload()"
-    when = f"reads it by itself; {RELOAD_NOTE} ({way})"
+    reload = "SIGHUP or ot.reload()"
+    when = f"reads it by itself; {RELOAD_NOTE} ({reload})"
     if is_code:
-        when = f"starts it after a reload ({way}), and by itself only with `watch: true`"
-    click.echo(printable(f"A running server that uses {file} {when}."), err=True)
+        when = f"starts it after a reload ({reload}), and by itself only with `watch: true`"
+    print_note(f"A running server that uses {file} {when}.")
 
 
 def print_mistakes(summary: str, mistakes: Sequence[Mistake]) -> None:

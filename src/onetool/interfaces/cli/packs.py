@@ -4,7 +4,6 @@ import os
 from contextlib import nullcontext
 from keyword import iskeyword
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 import msgspec
@@ -15,9 +14,6 @@ from onetool.interfaces.cli.output import print_json, print_mistakes, wants_json
 from onetool.interfaces.cli.trust import renew_trust
 from onetool.sources.packs import BUILTIN
 from onetool.sources.packs.importing import check_packs
-
-if TYPE_CHECKING:
-    pass
 
 
 @click.group(no_args_is_help=True)
@@ -33,7 +29,7 @@ def packs() -> None:
     help="The folder to write to; .onetool/packs by default.",
 )
 @config_option
-def new(name: str, folder: Path | None) -> None:
+def new(_ctx: click.Context, name: str, folder: Path | None) -> None:
     """Write a pack with one tool, and its test."""
     if not name.isidentifier() or iskeyword(name) or name.startswith(("_", "test_")):
         raise click.BadParameter(f"{name!r} can't be a pack's name; use a word like weather.")
@@ -41,7 +37,9 @@ def new(name: str, folder: Path | None) -> None:
         raise click.BadParameter(f"{name!r} is the name of a pack that comes with OneTool.")
     elsewhere = folder is not None
     folder = folder or Path(".onetool") / "packs"
-    files = {folder / file: text for file, text in pack_files(name).items()}
+    words = {"name": name, "title": name.replace("_", " ").capitalize()}
+    pack, test = folder / f"{name}.py", folder / f"test_{name}.py"
+    files = {pack: PACK.format(**words), test: TEST.format(**words)}
     for file in files:
         if os.path.lexists(file):
             raise click.ClickException(f"{file} already exists; nothing was written.")
@@ -52,7 +50,6 @@ def new(name: str, folder: Path | None) -> None:
                 file.write_text(text, encoding="utf-8")
     except OSError as error:
         raise click.ClickException(f"Can't write into {folder}: {error.strerror}.") from None
-    pack, test = files
     click.echo(f"Wrote {pack} and {test}. Try:")
     if elsewhere:
         click.echo(f"  packs: [{folder.absolute()}]   in the config, so that it is found")
@@ -63,7 +60,6 @@ def new(name: str, folder: Path | None) -> None:
 @packs.command()
 @click.argument("path", type=click.Path(exists=True, path_type=Path))
 @data_options
-@click.pass_context
 def check(ctx: click.Context, path: Path, as_json: bool) -> None:
     """Check a pack for errors and unclear tools. Reports what would fail, and what a model could not understand."""
     app = open_app(ctx)
@@ -121,9 +117,3 @@ def test_greet():
         assert tools.result("{name}.greet", name=" ").error.message == "there is nobody to greet"
         assert tools.result("{name}.greet").error.code == "invalid_args"
 """
-
-
-def pack_files(name: str) -> dict[str, str]:
-    """Return file names and texts: first the pack, then its test."""
-    words = {"name": name, "title": name.replace("_", " ").capitalize()}
-    return {f"{name}.py": PACK.format(**words), f"test_{name}.py": TEST.format(**words)}

@@ -10,7 +10,7 @@ from onetool.config import Config, load_config
 from onetool.core.os_files import replace_file
 from onetool.core.state_folders import PAGE_FILE, make_home
 from onetool.interfaces.cli.options import config_option, find_here, noted
-from onetool.interfaces.cli.output import echo, printable
+from onetool.interfaces.cli.output import echo
 
 NO_SERVER = (
     "No running server uses {}{}. Start one: onetool serve. If other machines can reach the server, "
@@ -23,7 +23,6 @@ LINK_NOTE = "Open the page as its owner (the link works once, within ten minutes
 @click.option("--port", type=click.IntRange(1, 65535), metavar="N", help="The port, if several servers run.")
 @click.option("--open", "opens", is_flag=True, help="Open the link in a browser instead of printing it.")
 @config_option
-@click.pass_context
 @noted()
 def page(ctx: click.Context, port: int | None, opens: bool) -> None:
     """Print a link that opens the page of a running server.
@@ -35,9 +34,7 @@ def page(ctx: click.Context, port: int | None, opens: bool) -> None:
     with open_page_links(config) as links:
         servers = {url: id for url, id in links.servers().items() if port is None or url.endswith(f":{port}")}
         if not servers:
-            raise click.ClickException(
-                printable(NO_SERVER.format(config.home, "" if port is None else f" on port {port}"))
-            )
+            raise click.ClickException(NO_SERVER.format(config.home, "" if port is None else f" on port {port}"))
         if len(servers) > 1:
             raise click.ClickException(f"Several servers run: choose one with --port ({', '.join(sorted(servers))}).")
         [(url, server)] = servers.items()

@@ -11,8 +11,8 @@ import asyncio
 import os
 import select
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from threading import Event
 from types import ModuleType
@@ -25,9 +25,8 @@ from onetool.core.context import paused_for_caller
 from onetool.core.os_files import private
 from onetool.core.state_folders import make_home
 from onetool.core.threads import Threads
-from onetool.interfaces.cli.output import printable
+from onetool.interfaces.cli.output import print_note, printable
 
-LOOK = 0.05  # seconds between two checks whether a question was withdrawn
 WITHDRAW_TIMEOUT = 1.0  # seconds for a question to be taken back
 STDIN, TERMINAL = 0, "/dev/tty"
 
@@ -119,7 +118,7 @@ class _Form:
 
             with suppress(termios.error):  # discard what was typed before the question was shown
                 termios.tcflush(self._keyboard, termios.TCIFLUSH)
-        click.echo(printable(self._question.message), err=True)
+        print_note(self._question.message)
         required = self._question.schema.get("required", ())
         filled: dict[str, Any] = {}
         for name, field in self._question.schema["properties"].items():
@@ -141,7 +140,7 @@ class _Form:
                 if "default" in field or not required:
                     return field.get("default")
                 raise Declined("decline")
-            value = _read(text, field.get("type"))
+            value = _parse_answer(text, field.get("type"))
             problems = check.check({name: value})
             if not problems:
                 return value
@@ -151,7 +150,7 @@ class _Form:
         """Read a typed line. `input` is not used: the interpreter could not exit while `input` waits."""
         typed = b""
         while not typed.endswith(b"\n"):
-            while not _is_typed(self._keyboard):
+            while not self._has_input():
                 if self.withdrawn.is_set():
                     click.echo("\n  withdrawn: no answer is needed any more", err=True)
                     raise Declined("cancel")
@@ -162,13 +161,12 @@ class _Form:
             typed += part
         return typed.decode(errors="replace").strip()
 
-
-def _is_typed(keyboard: int) -> bool:
-    """Return whether there is something to read; wait for a moment."""
-    try:
-        return bool(select.select([keyboard], [], [], LOOK)[0])
-    except (OSError, ValueError):  # not every system can tell
-        return True
+    def _has_input(self) -> bool:
+        """Wait for a moment, and return whether there is something to read."""
+        try:
+            return bool(select.select([self._keyboard], [], [], 0.05)[0])
+        except (OSError, ValueError):  # not every system supports this
+            return True
 
 
 def _choices(field: Mapping[str, Any]) -> str:
@@ -180,7 +178,7 @@ def _choices(field: Mapping[str, Any]) -> str:
     return f"{more} [{printable(str(field['default']))}]" if "default" in field else more
 
 
-def _read(text: str, kind: Any) -> Any:
+def _parse_answer(text: str, kind: Any) -> Any:
     """Parse a text as this type; return it unchanged if it isn't of this type."""
     if kind == "boolean":
         return {"y": True, "yes": True, "true": True, "n": False, "no": False, "false": False}.get(text.lower(), text)
@@ -208,7 +206,7 @@ class LineEditor:
         self._history = history
         self._complete = complete
         self._indent = indent
-        self._new: list[str] = []  # lines to keep
+        self._new: list[str] = []  # lines to add to the history file
         self.is_live = sys.stdin.isatty()
         self._readline: ModuleType | None = None
         with suppress(ImportError):
@@ -228,8 +226,14 @@ class LineEditor:
             if not line:
                 raise EOFError
             return line.rstrip("\n")
-        with self._prefilled(start):
+        readline = self._readline
+        if readline is None or not start:
             return input(prompt)
+        readline.set_startup_hook(lambda: readline.insert_text(start))
+        try:
+            return input(prompt)
+        finally:
+            readline.set_startup_hook(None)
 
     def remember(self, line: str) -> None:
         """Add a line to the history of this process."""
@@ -279,15 +283,3 @@ class LineEditor:
         readline.set_auto_history(False)
         for line in self._read_history():
             readline.add_history(line)
-
-    @contextmanager
-    def _prefilled(self, text: str) -> Iterator[None]:
-        readline = self._readline
-        if readline is None or not text:
-            yield
-            return
-        readline.set_startup_hook(lambda: readline.insert_text(text))
-        try:
-            yield
-        finally:
-            readline.set_startup_hook(None)

@@ -21,6 +21,7 @@ from onetool.interfaces.cli.options import allow_option, data_options, envelope_
 from onetool.interfaces.cli.output import (
     echo,
     print_json,
+    print_note,
     print_text,
     printable,
     show_progress,
@@ -47,7 +48,6 @@ if TYPE_CHECKING:
 @envelope_option
 @allow_option
 @data_options
-@click.pass_context
 def run(
     ctx: click.Context,
     code: str | None,
@@ -84,7 +84,7 @@ def run(
     permitted = app.catalog.registry.allowing(allowed)
     result = asyncio.run(app.run(text, permitted, source="cli", live=print_live, progress=progress))
     for warning in result.meta.get("warnings", ()):
-        click.echo(printable(f"Warning: {warning}"), err=True)
+        print_note(f"Warning: {warning}")
     if envelope:
         print_envelope(result.to_dict(), as_yaml, as_json)
         app.runtime.record_reply(result, [result.to_dict()])

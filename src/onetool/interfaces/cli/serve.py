@@ -14,26 +14,32 @@ from click.shell_completion import CompletionItem
 from onetool.config import Config
 from onetool.core.errors import ConfigError, OneToolError
 from onetool.core.system import IS_WINDOWS
-from onetool.interfaces.cli.options import (
-    allow_option,
-    config_option,
-    ignore_hang_up,
-    menu_option,
-    open_app,
-    watch_option,
-)
-from onetool.interfaces.cli.output import echo, printable, stdout
+from onetool.interfaces.cli.options import MENUS, allow_option, config_option, open_app
+from onetool.interfaces.cli.output import echo, stdout
 from onetool.services.logs import make_log_non_blocking
 from onetool.sources.mcp_servers.settings import PlacedServer
 
 HOST_HELP = "The address to listen on. The default is the config's: 127.0.0.1."
 DRAIN_HELP = "Seconds to keep accepting requests after SIGTERM. The default is 5 in a cluster, else 0."
 PORT_HELP = "The port. The default is the config's: 8765. With 0 the system chooses."
+MENU_HELP = "What clients see: run (one tool that runs code), search, or direct. The default is the config's."
+WATCH_HELP = "Reload everything when files change, not only settings."
 NAME_HELP = "The name of the server after --. The default is the name of the package that the command starts."
 OPEN_HELP = "Open the page in a browser, as its owner."
 WORKERS_HELP = "The number of processes, to use several cores. The default is 1, or ONETOOL_WORKERS."
 
-name_option = click.option("--name", metavar="NAME", help=NAME_HELP)
+
+def serving_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options that `serve` and `mcp` share, and pass the context."""
+    for option in (
+        config_option,
+        click.option("--name", metavar="NAME", help=NAME_HELP),
+        click.option("--watch", is_flag=True, help=WATCH_HELP),
+        allow_option,
+        click.option("--menu", type=click.Choice(MENUS), help=MENU_HELP),
+    ):
+        command = option(command)
+    return command
 
 
 class ServingCommand(click.Command):
@@ -73,12 +79,7 @@ class ServingCommand(click.Command):
 )
 @click.option("--open", "opens", is_flag=True, help=OPEN_HELP)
 @click.option("--drain-s", type=click.FloatRange(0, 3600), metavar="N", envvar="ONETOOL_DRAIN_S", help=DRAIN_HELP)
-@menu_option
-@allow_option
-@watch_option
-@name_option
-@config_option
-@click.pass_context
+@serving_options
 def serve(
     ctx: click.Context,
     host: str | None,
@@ -99,7 +100,7 @@ def serve(
     MCP is at /mcp. The server listens on this machine only. Any other host needs a credential: http.token or
     http.jwt in the config, or a token made by `onetool tokens add`.
     """
-    ignore_hang_up()
+    _ignore_hang_up()
     early_stop = EarlyStop()
     if host == "":
         raise click.BadParameter("must not be empty; leave it out to listen on this machine only.", param_hint="--host")
@@ -120,6 +121,12 @@ def serve(
     early_stop.listen()  # while the app closes: the server has removed its own handler
     if ended_by == signal.SIGINT:
         raise KeyboardInterrupt
+
+
+def _ignore_hang_up() -> None:
+    """Ignore SIGHUP until the server can handle it as a reload."""
+    if hasattr(signal, "SIGHUP"):
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
 
 
 def _serve_with_workers(
@@ -175,7 +182,7 @@ def _servers_of(words: list[str] | None, name: str | None) -> dict[str, PlacedSe
     try:
         return server_of(words, name)
     except ConfigError as error:
-        raise click.UsageError(printable(str(error))) from None
+        raise click.UsageError(str(error)) from None
 
 
 def _printer(config: Config, url: str, servers: dict[str, PlacedServer], opens: bool) -> Callable[[str], None]:
@@ -240,12 +247,7 @@ class EarlyStop:
 
 
 @click.command(cls=ServingCommand)
-@menu_option
-@allow_option
-@watch_option
-@name_option
-@config_option
-@click.pass_context
+@serving_options
 def mcp(
     ctx: click.Context,
     menu: str | None,
@@ -264,10 +266,14 @@ def mcp(
     import asyncio
     import gc
 
-    ignore_hang_up()
+    _ignore_hang_up()
     if sys.stdin.isatty():
         click.echo("MCP clients start this command; it waits for their messages. Ctrl-D ends it.", err=True)
-    source = _claim_stdin()
+    # Tools and their children must read nothing from standard input: move it to another descriptor.
+    source = os.dup(0)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
     app = open_app(ctx, allowed, watch=watch, servers=_servers_of(server, name))
     app.follow_settings()
     from onetool.app.telemetry import start_telemetry
@@ -292,12 +298,3 @@ def mcp(
     gc.freeze()  # objects made so far stay; from now on, garbage is collected as usual
     gc.set_threshold(700, 10, 10)
     asyncio.run(run())
-
-
-def _claim_stdin() -> int:
-    """Move standard input to another descriptor, so that tools and their children read nothing from it."""
-    source = os.dup(0)
-    nothing = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(nothing, 0)
-    os.close(nothing)
-    return source

@@ -4,15 +4,15 @@ No tools are loaded. The config is read only if it may name a database: only the
 """
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from time import time
-from typing import Any, NoReturn
+from typing import Any
 
 import click
 
 from onetool.app.database import STATE_FILE, AppDatabase
-from onetool.ask.errors import AskError, SessionError
+from onetool.ask.errors import SessionError
 from onetool.ask.messages import Assistant, SessionMessage, User, UserCall, unmark
 from onetool.ask.sessions import SessionInfo, SessionStore, Transcript
 from onetool.ask.sessions.markdown import markdown, utc_time
@@ -20,18 +20,18 @@ from onetool.ask.sessions.records import LAST, NO_ANSWER, UNDER_WAY, check_id
 from onetool.config import load_config
 from onetool.config.find import find, find_config, state_home
 from onetool.core.call import ToolCall
-from onetool.core.errors import OneToolError, cut
+from onetool.core.errors import cut
 from onetool.core.limits import DAY
 from onetool.core.redaction import mask_arguments
-from onetool.database import Database
 from onetool.database.sqlite import SqliteDatabase
 from onetool.interfaces.cli.ask.wording import call_line, readable
-from onetool.interfaces.cli.options import config_option, data_options, find_here
+from onetool.interfaces.cli.options import completion, config_option, data_options, find_here
 from onetool.interfaces.cli.output import (
     confirm,
     counted,
     echo,
     print_json,
+    print_note,
     print_table,
     printable,
     stdout,
@@ -43,18 +43,13 @@ MAX_RESULT = 300  # characters of a tool's result that are shown
 USUAL = 20  # sessions in a list, at a terminal
 COLUMNS = ("session", "last used", "questions", "model", "begins with")
 GAP = 3  # spaces between two columns
-SHORTEST_TITLE = 12  # characters
 DATABASE_WORDS = (b"database", b"include")  # a config without these has no database
 NO_SESSIONS = 'There are no sessions yet. Begin one: onetool ask "What time is it?"'
 
 
-def complete_session(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
-    """Complete session ids, newest first."""
-    try:
-        ids = ["last", *(one.id for one in _sessions(ctx.find_root().params.get("config")).list())]
-    except OneToolError:
-        return []
-    return [id for id in ids if id.startswith(incomplete)]
+@completion
+def complete_session(config: str | None) -> list[str]:
+    return [LAST, *(one.id for one in _sessions(config).list())]  # newest first
 
 
 def check_session(id: str, new: bool = False) -> str:
@@ -62,7 +57,7 @@ def check_session(id: str, new: bool = False) -> str:
     try:
         return id if id == LAST and not new else check_id(id)
     except SessionError as error:
-        raise click.UsageError(printable(f"{error}.")) from None
+        raise click.UsageError(f"{error}.") from None
 
 
 def _checked(_ctx: click.Context, _param: click.Parameter, value: str | tuple[str, ...]) -> str | tuple[str, ...]:
@@ -97,13 +92,15 @@ def sessions() -> None:
 @sessions.command("list")
 @click.option("--limit", type=click.IntRange(min=1), metavar="N", help=f"At most N sessions; {USUAL} at a terminal.")
 @data_options
-@click.pass_context
 def list_sessions(ctx: click.Context, limit: int | None, as_json: bool) -> None:
     """List the sessions, newest first."""
     find_here(ctx)
     found = _sessions(ctx.find_root().obj).list()
     if wants_json(as_json):
-        print_json([_info(one) for one in found[:limit]])
+        import msgspec
+
+        rows = [msgspec.to_builtins(one) for one in found[:limit]]
+        print_json([{**row, "created": _iso(row["created"]), "modified": _iso(row["modified"])} for row in rows])
     elif not found:
         echo(NO_SESSIONS)
     else:
@@ -115,12 +112,18 @@ def list_sessions(ctx: click.Context, limit: int | None, as_json: bool) -> None:
 @sessions.command()
 @id_argument
 @data_options
-@click.pass_context
 def show(ctx: click.Context, id: str, as_json: bool) -> None:
     """Show the messages and tool calls of a session."""
     transcript = _read(ctx, id)
     if wants_json(as_json):
-        print_json(_shown(transcript))
+        import msgspec
+
+        facts = msgspec.to_builtins(transcript)
+        times = facts.pop("times")
+        del facts["ended"]  # its sum is in it
+        messages = [{**message, "at": _iso(at)} for message, at in zip(facts.pop("messages"), times, strict=True)]
+        moments = {"created": _iso(transcript.created), "modified": _iso(transcript.modified)}
+        print_json({**facts, **moments, "messages": messages})
         return
     for place, (message, at) in enumerate(zip(transcript.messages, transcript.times, strict=True)):
         _print(message, at, transcript.model or "model")
@@ -136,7 +139,6 @@ def show(ctx: click.Context, id: str, as_json: bool) -> None:
 @click.option("-o", "--output", metavar="FILE", help="Write to this file instead of standard output.")
 @click.option("--force", is_flag=True, help="Replace an existing file.")
 @config_option
-@click.pass_context
 def export(ctx: click.Context, id: str, output: str | None, force: bool) -> None:
     """Write a session as Markdown."""
     text = markdown(_read(ctx, id))
@@ -148,10 +150,10 @@ def export(ctx: click.Context, id: str, output: str | None, force: bool) -> None
         with os.fdopen(os.open(output, flags, 0o600), "w", encoding="utf-8") as file:  # a session may be private
             file.write(text)
     except FileExistsError:
-        raise click.ClickException(printable(f"{output} already exists; --force replaces it.")) from None
+        raise click.ClickException(f"{output} already exists; --force replaces it.") from None
     except OSError as error:
-        raise click.ClickException(printable(f"Can't write {output}: {error.strerror}.")) from None
-    click.echo(printable(f"Wrote {output}."), err=True)
+        raise click.ClickException(f"Can't write {output}: {error.strerror}.") from None
+    print_note(f"Wrote {output}.")
 
 
 @sessions.command()
@@ -160,7 +162,6 @@ def export(ctx: click.Context, id: str, output: str | None, force: bool) -> None
 @click.option("--all", "everything", is_flag=True, help="Delete all sessions.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @config_option
-@click.pass_context
 def delete(ctx: click.Context, ids: tuple[str, ...], days: int | None, everything: bool, yes: bool) -> None:
     """Delete sessions permanently. Give IDs, --older-than or --all."""
     ways = bool(ids) + (days is not None) + everything
@@ -176,44 +177,36 @@ def delete(ctx: click.Context, ids: tuple[str, ...], days: int | None, everythin
         return
     what = chosen[0] if len(chosen) == 1 else counted(len(chosen), "session")
     confirm(f"Delete {what} permanently?", yes, "delete", "deleted")
-    ctx.exit(0 if _deleted(sessions, chosen) else 1)
-
-
-def _deleted(sessions: SessionStore, ids: list[str]) -> bool:
-    """Delete the sessions; report each failure. Returns whether all are deleted."""
-    gone = 0
-    for id in ids:
+    deleted = 0
+    for id in chosen:
         try:
             sessions.delete(id)
-            gone += 1
+            deleted += 1
         except SessionError as error:
-            click.echo(_words(error), err=True)
-    if gone:
+            print_note(_with_hints(error))
+    if deleted:
         sessions.shrink()
-    click.echo(f"Deleted {counted(gone, 'session')}.", err=True)
-    return gone == len(ids)
+    click.echo(f"Deleted {counted(deleted, 'session')}.", err=True)
+    ctx.exit(0 if deleted == len(chosen) else 1)
 
 
 # Finding sessions
 
 
 def _sessions(config: str | None) -> SessionStore:
-    database = _open_database(config)
-    if context := click.get_current_context(silent=True):
-        context.find_root().call_on_close(database.close)
-    return SessionStore(database)
-
-
-def _open_database(explicit: str | None) -> Database:
     """Open the database with the state. Reads the config only if it may name a database. Raises ConfigError."""
-    found = find(explicit)
+    found = find(config)
     has_database = found.config is not None
     with suppress(OSError):  # `load_config` reports why
         text = found.config.read_bytes() if found.config else b""
         has_database = any(word in text for word in DATABASE_WORDS)
-    if not has_database:
-        return SqliteDatabase(state_home(find_config(explicit), os.environ) / STATE_FILE, makes_folder=True)
-    return AppDatabase(load_config(found)).state()
+    if has_database:
+        database = AppDatabase(load_config(found)).state()
+    else:
+        database = SqliteDatabase(state_home(find_config(config), os.environ) / STATE_FILE, makes_folder=True)
+    if context := click.get_current_context(silent=True):
+        context.find_root().call_on_close(database.close)
+    return SessionStore(database)
 
 
 def _read(ctx: click.Context, id: str) -> Transcript:
@@ -221,15 +214,11 @@ def _read(ctx: click.Context, id: str) -> Transcript:
     try:
         return _sessions(ctx.find_root().obj).read(id)
     except SessionError as error:
-        _refuse(error)
+        raise click.ClickException(_with_hints(error)) from None
 
 
-def _refuse(error: AskError) -> NoReturn:
-    raise click.ClickException(_words(error)) from None
-
-
-def _words(error: AskError) -> str:
-    return printable("\n  ".join([str(error), *error.hints]))
+def _with_hints(error: SessionError) -> str:
+    return "\n  ".join([str(error), *error.hints])
 
 
 # Printing
@@ -237,34 +226,14 @@ def _words(error: AskError) -> str:
 
 def print_sessions(found: Sequence[SessionInfo], limit: int = USUAL) -> None:
     """Print the first sessions as a table."""
-    print_table(counted(len(found), "session"), COLUMNS, _rows(found[:limit]))
-
-
-def _rows(found: Sequence[SessionInfo]) -> list[tuple[Any, ...]]:
-    """Return the rows of a table, with titles cut to the space that the other columns leave."""
     from shutil import get_terminal_size
 
-    facts = [(one.id, _moment(one.modified), one.turns, one.model if one.answered else NO_ANSWER) for one in found]
+    shown = found[:limit]
+    facts = [(one.id, _moment(one.modified), one.turns, one.model if one.answered else NO_ANSWER) for one in shown]
     widths = [max(len(str(cell)) for cell in column) for column in zip(COLUMNS[:-1], *facts, strict=True)]
-    room = get_terminal_size().columns - sum(widths) - GAP * len(COLUMNS)
-    return [(*row, cut(one.title, max(SHORTEST_TITLE, room))) for row, one in zip(facts, found, strict=True)]
-
-
-def _info(one: SessionInfo) -> dict[str, Any]:
-    import msgspec
-
-    return {**msgspec.to_builtins(one), "created": _iso(one.created), "modified": _iso(one.modified)}
-
-
-def _shown(transcript: Transcript) -> dict[str, Any]:
-    import msgspec
-
-    facts = msgspec.to_builtins(transcript)
-    times = facts.pop("times")
-    del facts["ended"]  # its sum is in it
-    messages = [{**message, "at": _iso(at)} for message, at in zip(facts.pop("messages"), times, strict=True)]
-    moments = {"created": _iso(transcript.created), "modified": _iso(transcript.modified)}
-    return {**facts, **moments, "messages": messages}
+    room = get_terminal_size().columns - sum(widths) - GAP * len(COLUMNS)  # left for the titles
+    rows = [(*row, cut(one.title, max(12, room))) for row, one in zip(facts, shown, strict=True)]
+    print_table(counted(len(found), "session"), COLUMNS, rows)
 
 
 def _print(message: SessionMessage, at: float, model: str) -> None:
@@ -278,23 +247,18 @@ def _print(message: SessionMessage, at: float, model: str) -> None:
             ending = " (broken off)" if message.broken_off else ""
             echo(styled(printable(f"\n{model}{ending}"), bold=True))
             echo(readable(message.text))
-        for line in _calls(message):
-            echo(styled(line, fg="cyan"))
+        for call in message.calls:
+            try:
+                line = call_line(ToolCall(call.id, call.name, mask_arguments(call.args)))
+            except RecursionError:  # nested too deeply to look for secrets
+                line = printable(f"{call.name}(…)")
+            echo(styled(f"  → {line}", fg="cyan"))
     else:
         if isinstance(message, UserCall):
             echo(styled(f"\nYou, {_moment(at)}", bold=True))
         short = cut(" ".join(unmark(message.content)[0].split()), MAX_RESULT)
         is_bad = not message.ok and message.content != UNDER_WAY
         echo(styled(printable(f"  {message.name}: {short}"), fg="red" if is_bad else None, dim=not is_bad))
-
-
-def _calls(message: Any) -> Iterator[str]:
-    for call in message.calls:
-        try:
-            shown = call_line(ToolCall(call.id, call.name, mask_arguments(call.args)))
-        except RecursionError:  # nested too deeply to look for secrets
-            shown = printable(f"{call.name}(…)")
-        yield f"  → {shown}"
 
 
 def _moment(seconds: float) -> str:

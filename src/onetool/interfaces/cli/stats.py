@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 PERIODS = ("day", "week", "month", "all")  # a test compares them with the periods of the stats
 MAX_TOOLS = 30
 MAX_ERRORS = 5
-WORDS = ("tool", "code", "caller")  # headings of text columns
-GAP = 3  # between two columns
-NEEDED = 4  # columns that are shown, however narrow the terminal
+TEXT_HEADINGS = ("tool", "code", "caller")
+GAP = 3  # spaces between two columns
+MIN_COLUMNS = 4  # shown even if the terminal is too narrow
 
 
 @click.command()
@@ -37,7 +37,6 @@ NEEDED = 4  # columns that are shown, however narrow the terminal
 )
 @click.option("--open", "show", is_flag=True, help="Open that page in the browser.")
 @data_options
-@click.pass_context
 def stats(
     ctx: click.Context,
     period: str,
@@ -103,31 +102,10 @@ def _print_summary(summary: "Summary") -> None:
     if summary["caller"] is not None:
         title += f" ({summary['caller'] or 'the command line'})"
     if not summary["total_calls"]:
-        later = "" if summary["period"] == "all" else " in this time; --period all looks further back"
-        echo(f"{printable(title)}\nNo calls{later or ' yet'}.")
+        when = " yet" if summary["period"] == "all" else " in this time; --period all looks further back"
+        echo(f"{printable(title)}\nNo calls{when}.")
         return
     print_table(title, ("", ""), _in_short(summary))
-    _print_tools(summary)
-    if callers := summary["callers"]:
-        rows = [(row["name"], whole(row["calls"])) for row in callers[:MAX_TOOLS]]
-        _print_aligned(counted(len(callers), "caller"), ("caller", "calls"), rows)
-    _print_errors(summary)
-
-
-def _in_short(summary: "Summary") -> list[tuple[str, str]]:
-    runs = f" ({whole(summary['calls_in_runs'])} in {counted(summary['runs'], 'run')})" if summary["runs"] else ""
-    latency = ", ".join(f"{name} {duration(value)}" for name, value in summary["latency"].items())
-    return [
-        ("calls", f"{whole(summary['total_calls'])}{runs}"),
-        ("success rate", percent(summary["success_rate"])),
-        ("context saved", saved(summary["context_saved"], f"{whole(summary['context_saved'])} tokens (estimated)")),
-        ("time saved", saved(summary["time_saved_ms"], f"{duration(summary['time_saved_ms'])} (estimated)")),
-        ("tokens", f"{whole(summary['tokens_in'])} in, {whole(summary['tokens_out'])} out (estimated)"),
-        ("latency", latency),
-    ]
-
-
-def _print_tools(summary: "Summary") -> None:
     tools = summary["tools"]
     heads = ("tool", "calls", "failed", "success", "last called (UTC)", "median", "p95", "tokens in", "tokens out")
     rows = [
@@ -147,18 +125,30 @@ def _print_tools(summary: "Summary") -> None:
     _print_aligned(counted(len(tools), "tool"), heads, rows)
     if len(tools) > MAX_TOOLS:
         echo(f"… and {len(tools) - MAX_TOOLS:,} more: --json and --html have all of them.\n")
+    if callers := summary["callers"]:
+        rows = [(row["name"], whole(row["calls"])) for row in callers[:MAX_TOOLS]]
+        _print_aligned(counted(len(callers), "caller"), ("caller", "calls"), rows)
+    if errors := summary["errors"]:
+        rows = [
+            (row["tool"], whole(row["count"]), _minute(row["last"]), row["reason"] or row["code"])
+            for row in errors[:MAX_ERRORS]
+        ]
+        is_cut = len(errors) > MAX_ERRORS
+        title = f"Errors: {MAX_ERRORS} of {len(errors):,} kinds (--json has all)" if is_cut else "Errors"
+        _print_aligned(title, ("tool", "number", "last (UTC)", "code"), rows)
 
 
-def _print_errors(summary: "Summary") -> None:
-    errors = summary["errors"]
-    if not errors:
-        return
-    rows = [
-        (row["tool"], whole(row["count"]), _minute(row["last"]), row["reason"] or row["code"])
-        for row in errors[:MAX_ERRORS]
+def _in_short(summary: "Summary") -> list[tuple[str, str]]:
+    runs = f" ({whole(summary['calls_in_runs'])} in {counted(summary['runs'], 'run')})" if summary["runs"] else ""
+    latency = ", ".join(f"{name} {duration(value)}" for name, value in summary["latency"].items())
+    return [
+        ("calls", f"{whole(summary['total_calls'])}{runs}"),
+        ("success rate", percent(summary["success_rate"])),
+        ("context saved", saved(summary["context_saved"], f"{whole(summary['context_saved'])} tokens (estimated)")),
+        ("time saved", saved(summary["time_saved_ms"], f"{duration(summary['time_saved_ms'])} (estimated)")),
+        ("tokens", f"{whole(summary['tokens_in'])} in, {whole(summary['tokens_out'])} out (estimated)"),
+        ("latency", latency),
     ]
-    title = "Errors" if len(errors) <= MAX_ERRORS else f"Errors: {MAX_ERRORS} of {len(errors):,} kinds (--json has all)"
-    _print_aligned(title, ("tool", "number", "last (UTC)", "code"), rows)
 
 
 def _minute(iso: str) -> str:
@@ -172,10 +162,10 @@ def _print_aligned(title: str, heads: Sequence[str], rows: Sequence[Sequence[str
     columns: list[list[str]] = []
     room = Console(file=stdout()).width
     for cells in zip(heads, *rows, strict=True):
-        wide = max(map(len, cells))
-        room -= wide + GAP
-        if room < 0 and len(columns) >= NEEDED:
+        width = max(map(len, cells))
+        room -= width + GAP
+        if room < 0 and len(columns) >= MIN_COLUMNS:
             break
-        columns.append([cell if cells[0] in WORDS else cell.rjust(wide) for cell in cells])
+        columns.append([cell if cells[0] in TEXT_HEADINGS else cell.rjust(width) for cell in cells])
     heads, *rows = zip(*columns, strict=True)
     print_table(title, heads, rows)

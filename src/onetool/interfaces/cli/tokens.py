@@ -22,11 +22,11 @@ from onetool.app.token_admin import (
 )
 from onetool.config import Config, find, load_config
 from onetool.config.model import TokenConfig
-from onetool.core.errors import OneToolError
 from onetool.core.principal import ROLES, Role
 from onetool.database.connection import DatabaseAwayError
 from onetool.interfaces.cli.options import (
     complete_tools,
+    completion,
     config_option,
     data_options,
     find_here,
@@ -35,12 +35,11 @@ from onetool.interfaces.cli.options import (
     split_names,
     warn_unmatched,
 )
-from onetool.interfaces.cli.output import echo, print_json, print_table, printable, wants_json
+from onetool.interfaces.cli.output import echo, print_json, print_note, print_table, wants_json
 from onetool.services.access_tokens import (
     LOSS_FIX,
     StoredToken,
     TokenNameRevokedError,
-    TokenStore,
     new_token,
     token_hash,
 )
@@ -64,15 +63,11 @@ def tokens() -> None:
     """
 
 
-def complete_token(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
-    """Complete token names."""
-    try:
-        config = load_config(find(ctx.find_root().params.get("config")))
-        with open_token_store(config) as store:
-            names = [one.name for one in (*store.list(), *config.http.tokens)]
-    except OneToolError:
-        return []
-    return [name for name in names if name.startswith(incomplete)]
+@completion
+def complete_token(config_file: str | None) -> list[str]:
+    config = load_config(find(config_file))
+    with open_token_store(config) as store:
+        return [one.name for one in (*store.list(), *config.http.tokens)]
 
 
 # `onetool tokens add`
@@ -98,7 +93,6 @@ def complete_token(ctx: click.Context, _param: click.Parameter, incomplete: str)
 )
 @click.option("--again", is_flag=True, help="Reuse a revoked name, for the same person or program.")
 @data_options
-@click.pass_context
 @noted(unless="only_print")
 def add(
     ctx: click.Context,
@@ -119,17 +113,19 @@ def add(
     onetool tokens add anna --role edit
     """
     text = new_token()
-    wanted = _checked(
-        requested_token(
-            name=name,
-            hash=token_hash(text),
-            role=role,
-            tools=patterns,
-            rate=rate,
-            expires=expires,
-            whole=not no_whole,
-        )
+    wanted = requested_token(
+        name=name,
+        hash=token_hash(text),
+        role=role,
+        tools=patterns,
+        rate=rate,
+        expires=expires,
+        whole=not no_whole,
     )
+    for field, message, hint in wanted.problems():
+        option = "NAME" if field == "name" else f"--{field}"
+        hint = "write 30d, 12h or 4w from now, or a date: 2027-01-01" if field == "expires" else hint
+        raise click.BadParameter(f"{message}; {hint}." if hint else f"{message}.", param_hint=option)
     config = _config(ctx)
     store = ctx.with_resource(open_token_store(config))
     try:
@@ -141,25 +137,19 @@ def add(
     if only_print:
         _print_token(text, token, as_json, _line(wanted))
         place = f"in place of {replaced}" if replaced else "below http.tokens of the config"
-        click.echo(printable(f"Nothing was stored: put the line {place}, and reload."), err=True)
+        print_note(f"Nothing was stored: put the line {place}, and reload.")
     else:
         if (clients := closed_clients(config, store)) is not None:
-            _tell_first(config, clients)
+            _warn_closed(config, clients)
         text, token = add_token(store, token)
         _print_token(text, token, as_json)
-        where = _place(ctx, store)
-    _tell(token, config, where)
+        untrusted = find_here(ctx).untrusted
+        elsewhere = f", and not for {untrusted.folder}, which is not trusted" if untrusted else ""
+        where = f"in {store.place}{elsewhere}"
+    _print_usage(token, config, where)
     if patterns:
-        warn_unmatched("--tools", open_app(ctx, packs=_packs(patterns), imports=False), patterns)
-
-
-def _checked(token: TokenConfig) -> TokenConfig:
-    """Return the token. Raises BadParameter for what the config would refuse."""
-    for field, message, hint in token.problems():
-        option = "NAME" if field == "name" else f"--{field}"
-        hint = "write 30d, 12h or 4w from now, or a date: 2027-01-01" if field == "expires" else hint
-        raise click.BadParameter(printable(f"{message}; {hint}." if hint else f"{message}."), param_hint=option)
-    return token
+        packs = {pattern.partition(".")[0] for pattern in patterns}
+        warn_unmatched("--tools", open_app(ctx, packs=packs, imports=False), patterns)
 
 
 def _print_token(text: str, token: StoredToken, as_json: bool, line: str | None = None) -> None:
@@ -173,10 +163,6 @@ def _print_token(text: str, token: StoredToken, as_json: bool, line: str | None 
         echo(f"    - {line}")
 
 
-def _packs(patterns: list[str]) -> set[str]:
-    return {pattern.partition(".")[0] for pattern in patterns}
-
-
 def _line(token: TokenConfig) -> str:
     """Return the entry for http.tokens in YAML, in which JSON strings are valid."""
     parts = {"name": token.name, "hash": token.hash, "tools": token.tools, "role": token.role}
@@ -184,14 +170,7 @@ def _line(token: TokenConfig) -> str:
     return "{" + ", ".join(f"{key}: {json.dumps(value)}" for key, value in parts.items() if value is not None) + "}"
 
 
-def _place(ctx: click.Context, store: TokenStore) -> str:
-    """Return where the token was stored: outside of a project that is not trusted."""
-    place = f"in {store.place}"
-    untrusted = find_here(ctx).untrusted
-    return f"{place}, and not for {untrusted.folder}, which is not trusted" if untrusted else place
-
-
-def _tell_first(config: Config, names: list[str]) -> None:
+def _warn_closed(config: Config, names: list[str]) -> None:
     """Warn that clients without a token are refused from now on, and name them, on standard error."""
     lines = [f"This is the first token. {_servers(config)} refuse clients without a token from now on."]
     if names:
@@ -206,14 +185,14 @@ def _tell_first(config: Config, names: list[str]) -> None:
         hint = "set http.local to call or edit in the config, and reload the server"
         lines.append(f"To let clients on this machine continue without a token, {hint}.")
     for line in lines:
-        click.echo(printable(line), err=True)
+        print_note(line)
 
 
 def _servers(config: Config) -> str:
     return f"Servers that use {config.home if config.database is None else 'this database'}"
 
 
-def _tell(token: StoredToken, config: Config, where: str | None) -> None:
+def _print_usage(token: StoredToken, config: Config, where: str | None) -> None:
     """Print what the token is for, where it was stored and how to use it, on standard error."""
     may = MAY[token.role] + (f"; of the tools only {', '.join(token.tools)}" if token.tools else "")
     lines = [f"This is the token of {token.name}, and is not shown again. It may {may}."]
@@ -223,19 +202,15 @@ def _tell(token: StoredToken, config: Config, where: str | None) -> None:
         lines.append("warning: it has already expired, so it is refused.")
     if where:
         lines.append(f"It is stored {where}. {_servers(config)} accept it at once.")
-    url = _url(config)
+    http = config.http
+    host = f"[{http.host}]" if ":" in http.host else http.host
+    url = http.url.rstrip("/") if http.url else f"http://{host}:{http.port}"
     lines.append(f'Use it: curl -H "Authorization: Bearer $TOKEN" {url}/tools/tools')
     lines.append(f"MCP clients connect to {url}/mcp with the same header.")
     if not config.http.url:
         lines.append("A server that was started with --host or --port has another address, which it prints.")
     for line in lines:
-        click.echo(printable(line), err=True)
-
-
-def _url(config: Config) -> str:
-    http = config.http
-    host = f"[{http.host}]" if ":" in http.host else http.host
-    return http.url.rstrip("/") if http.url else f"http://{host}:{http.port}"
+        print_note(line)
 
 
 # `onetool tokens list`
@@ -243,7 +218,6 @@ def _url(config: Config) -> str:
 
 @tokens.command("list")
 @data_options
-@click.pass_context
 def list_tokens(ctx: click.Context, as_json: bool) -> None:
     """List the stored tokens, and the tokens in the config."""
     config = _config(ctx)
@@ -252,7 +226,7 @@ def list_tokens(ctx: click.Context, as_json: bool) -> None:
         raise click.ClickException("The database can't be reached: `onetool db` shows why.")
     rows = token_rows(config, store)
     if loss := store.loss:
-        click.echo(printable(f"warning: {loss}. To fix it, {LOSS_FIX}."), err=True)
+        print_note(f"warning: {loss}. To fix it, {LOSS_FIX}.")
     if wants_json(as_json):
         print_json(rows)
     elif not rows:
@@ -277,7 +251,6 @@ def _cells(row: dict[str, Any]) -> list[str]:
 @tokens.command()
 @click.argument("name", shell_complete=complete_token)
 @config_option
-@click.pass_context
 @noted(waits=False)
 def revoke(ctx: click.Context, name: str) -> None:
     """Revoke a token at once, also in running servers."""
@@ -285,20 +258,17 @@ def revoke(ctx: click.Context, name: str) -> None:
     store = ctx.with_resource(open_token_store(config))
     places = revoke_token(name, config, store)
     if places is None:
-        click.echo(printable(f"{name} is already revoked."), err=True)
+        print_note(f"{name} is already revoked.")
         return
     click.echo(f"{name} is revoked, also in running servers.", err=True)
     for place in places:
-        click.echo(printable(f"The config still has it, without effect: remove {place}."), err=True)
+        print_note(f"The config still has it, without effect: remove {place}.")
     if not accepts_any(config.http, store):  # revoking the last token must not open the server
         click.echo(
             "No token is left, so the server refuses requests without one. Add one: onetool tokens add NAME. "
             "To allow requests from this machine without a token, set http.local to call or edit in the config.",
             err=True,
         )
-
-
-# What the config says
 
 
 def _config(ctx: click.Context) -> Config:

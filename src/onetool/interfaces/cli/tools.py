@@ -5,7 +5,6 @@ Listing tools must start fast: modules that only a call needs are imported by th
 
 import sys
 from collections.abc import Collection, Iterable, Mapping
-from functools import partial
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -35,7 +34,6 @@ from onetool.interfaces.cli.output import (
     echo,
     print_json,
     print_table,
-    printable,
     show_progress,
     wants_json,
 )
@@ -50,7 +48,6 @@ def tools() -> None:
 @tools.command("list")
 @allow_option
 @data_options
-@click.pass_context
 def list_tools(ctx: click.Context, allowed: list[str] | None, as_json: bool) -> None:
     """List the tools: yours first, then the built-in ones."""
     app = open_app(ctx, allowed, packs=None)
@@ -61,22 +58,17 @@ def list_tools(ctx: click.Context, allowed: list[str] | None, as_json: bool) -> 
     if wants_json(as_json):
         print_json([spec.summary() for spec in specs])
         return
-    rows = [
-        (spec.name, f"{first_line(spec.description)}\n{signature(spec).removeprefix(spec.name)}{_mark(spec)}")
-        for spec in specs
-    ]
+    rows: list[tuple[str, str]] = []
+    for spec in specs:
+        effect = f" [{spec.effect}]" if spec.effect else ""
+        rows.append((spec.name, f"{first_line(spec.description)}\n{signature(spec).removeprefix(spec.name)}{effect}"))
     print_table(counted(len(specs), "tool"), ("tool", "what it does"), rows)
-
-
-def _mark(spec: ToolSpec) -> str:
-    return f" [{spec.effect}]" if spec.effect else ""
 
 
 @tools.command()
 @click.argument("name", shell_complete=complete_tool)
 @allow_option
 @data_options
-@click.pass_context
 def info(ctx: click.Context, name: str, allowed: list[str] | None, as_json: bool) -> None:
     """Show one tool: its schemas, and its statistics."""
     app = open_app(ctx, allowed, packs=[name.partition(".")[0]])
@@ -99,7 +91,6 @@ def info(ctx: click.Context, name: str, allowed: list[str] | None, as_json: bool
 @envelope_option
 @allow_option
 @data_options
-@click.pass_context
 def invoke(
     ctx: click.Context,
     name: str,
@@ -141,7 +132,6 @@ def invoke(
 )
 @allow_option
 @data_options
-@click.pass_context
 def search(ctx: click.Context, query: tuple[str, ...], limit: int, allowed: list[str] | None, as_json: bool) -> None:
     """Find tools by what they do."""
     app = open_app(ctx, allowed, packs=None)
@@ -161,7 +151,6 @@ def search(ctx: click.Context, query: tuple[str, ...], limit: int, allowed: list
 @click.option("--merge", is_flag=True, help="gemini: all declarations in one object.")
 @allow_option
 @data_options
-@click.pass_context
 def export(ctx: click.Context, provider: str, merge: bool, allowed: list[str] | None, as_json: bool) -> None:
     """Print the tools in the format of a model's API."""
     if merge and provider != "gemini":
@@ -237,34 +226,40 @@ def read_pairs(given: Mapping[str, str], spec: ToolSpec | None) -> dict[str, Any
     """Parse the arguments: text where the tool's schema says string, else JSON. Without a tool, keep them as text."""
     if spec is None:  # the call reports the unknown tool
         return dict(given)
-    return {key: _argument(key, value, spec) for key, value in given.items()}
-
-
-def _argument(key: str, value: str, spec: ToolSpec) -> Any:
     properties: Mapping[str, Any] = spec.input_schema.get("properties") or {}
-    if key not in properties and not takes_others(spec) and not spec.lenient:
-        known = did_you_mean(key, properties) or f"it takes {', '.join(spec.order) or 'none'}"
-        raise _wrong(f"{spec.name} has no argument {key[:MAX_NAME]!r}; {known}.")
-    wants_text = is_text(key, spec)
-    if wants_text:
-        return value
-    try:
-        return strict_decoder().decode(value)
-    except ValueError as error:
-        if wants_text is None or spec.prepare is not None or spec.lenient:
-            return value
-        raise _wrong(f"{key}: expected JSON, got {value[:60]!r} ({error}).") from None
+    args: dict[str, Any] = {}
+    for key, value in given.items():
+        if key not in properties and not takes_others(spec) and not spec.lenient:
+            known = did_you_mean(key, properties) or f"it takes {', '.join(spec.order) or 'none'}"
+            raise _wrong(f"{spec.name} has no argument {key[:MAX_NAME]!r}; {known}.")
+        wants_text = is_text(key, spec)
+        args[key] = value
+        if not wants_text:
+            try:
+                args[key] = strict_decoder().decode(value)
+            except ValueError as error:
+                if wants_text is False and spec.prepare is None and not spec.lenient:
+                    raise _wrong(f"{key}: expected JSON, got {value[:60]!r} ({error}).") from None
+    return args
 
 
 def _wrong(message: str) -> click.BadParameter:
-    return click.BadParameter(printable(message), param_hint="KEY=VALUE")
+    return click.BadParameter(message, param_hint="KEY=VALUE")
 
 
 def read_args(text: str) -> dict[str, Any]:
     """Parse --args: JSON itself, `@file`, or `-` for standard input."""
     from json import JSONDecodeError
 
-    where, source = _source(text)
+    from onetool.interfaces.cli.inputs import STDIN, read_input, shown_name
+
+    def wrong(message: str) -> click.BadParameter:
+        return click.BadParameter(message, param_hint="--args")
+
+    where, source = "it", text
+    if text == STDIN or text.startswith("@"):
+        name = text if text == STDIN else str(Path(text[1:]))
+        where, source = shown_name(name), read_input(name, wrong, wrong)
     try:
         args = strict_decoder().decode(source)
     except JSONDecodeError as error:
@@ -273,24 +268,13 @@ def read_args(text: str) -> dict[str, Any]:
         start = max(0, error.colno - 31)
         pointer = f"\n  {line[start : start + 60]}\n  {' ' * (error.colno - 1 - start)}^" if line else ""
         message = f"{where} is not JSON: {error.msg} at line {error.lineno}, column {error.colno}.{pointer}"
-        raise click.BadParameter(message, param_hint="--args") from None
+        raise wrong(message) from None
     except StrictJsonError as error:
-        raise click.BadParameter(f"{where} {error}.", param_hint="--args") from None
+        raise wrong(f"{where} {error}.") from None
     except RecursionError:
-        raise click.BadParameter(f"{where} is nested too deep.", param_hint="--args") from None
+        raise wrong(f"{where} is nested too deep.") from None
     except ValueError as error:  # an integer with thousands of digits
-        raise click.BadParameter(f"{where} can't be read: {error}.", param_hint="--args") from None
+        raise wrong(f"{where} can't be read: {error}.") from None
     if not isinstance(args, dict):
-        message = f'{where} is not an object; write the arguments by name, like {{"path": "."}}.'
-        raise click.BadParameter(message, param_hint="--args")
+        raise wrong(f'{where} is not an object; write the arguments by name, like {{"path": "."}}.')
     return args
-
-
-def _source(text: str) -> tuple[str, str]:
-    from onetool.interfaces.cli.inputs import STDIN, read_input, shown_name
-
-    if text != STDIN and not text.startswith("@"):
-        return "it", text
-    name = text if text == STDIN else str(Path(text[1:]))
-    wrong = partial(click.BadParameter, param_hint="--args")
-    return shown_name(name), read_input(name, wrong, wrong)

@@ -182,7 +182,10 @@ def describe_reach(reach: Reach, pin: Mapping[str, Any] | None) -> Iterator[str]
         if lines:
             yield f"{head}:"
             for line, digest in lines.items():
-                yield f"  {_mark(before, f'{part}: {line}', digest)}{shown_line(readable(line))}"
+                key, mark = f"{part}: {line}", ""
+                if before is not None and before.get(key) != digest:
+                    mark = "(changed) " if key in before else "(new) "
+                yield f"  {mark}{shown_line(readable(line))}"
                 yield from (f"      {shown_detail(detail)}" for detail in reach.details.get(line, ()))
     if reach.wants:
         yield f"Its packs ask for these secrets: {visible(', '.join(reach.wants))}"
@@ -201,9 +204,3 @@ def describe_reach(reach: Reach, pin: Mapping[str, Any] | None) -> Iterator[str]
 def shown_detail(text: str) -> str:
     """Return a detail of a line as it is printed: in red if it decides which code runs."""
     return styled(shown_line(text), fg="red", bold=True) if text.startswith(WARN) else shown_line(text)
-
-
-def _mark(before: Mapping[str, str] | None, line: str, digest: str) -> str:
-    if before is None or before.get(line) == digest:
-        return ""
-    return "(changed) " if line in before else "(new) "

@@ -14,7 +14,7 @@ import msgspec
 
 from onetool.app.allow_lists import Offered
 from onetool.app.ask import KnownProvider, ModelOverview
-from onetool.ask.errors import AskError
+from onetool.ask.errors import AskError, SessionError
 from onetool.ask.events import Answer, CallEnded, Done, Event, Started
 from onetool.ask.sessions.records import LAST, SESSION_ID
 from onetool.core.call import ServerResult, ToolCall
@@ -132,9 +132,23 @@ async def stream_answer(request: RestRequest, context: AskContext, asked: AskQue
             context.admitted(MAX_AT_ONCE, TOO_MANY, RETRY_S),
             context.questions.opened(owner()) as question,
         ):
-            turn = _streamed_turn(request, context, asked, question, response)
+            further: dict[str, Any] = {}
+            if asked.approve == "ask":
+
+                def approve(call: "ToolCall", spec: "ToolSpec") -> Awaitable[bool]:
+                    return question.ask(call, spec, response.push_paced)
+
+                further = {"approve": approve, "watch": CodeResults(context, question, response)}
+            turn = AskTurn(context, asked, request.scope.get("log", {}), **further)
             try:
-                await _send_events(turn, question.id, response)
+                async with aclosing(turn.pending.events()) as events:  # if cancelled in between, the turn stops
+                    async for event in events:
+                        if isinstance(event, Started):
+                            response.open_with(_encoded_event(event, question=question.id))
+                        elif isinstance(event, Done):
+                            await response.push_paced(_encoded_event(Done(answer=turn.answer(event.answer))))
+                        else:
+                            await response.push_paced(_encoded_event(event))
             except AskError as error:
                 failed = turn.failure(error)
                 if not response.is_stream:
@@ -143,33 +157,15 @@ async def stream_answer(request: RestRequest, context: AskContext, asked: AskQue
                 await response.push_paced(sse_event("error", failed.event(turn.clean)))
             except asyncio.CancelledError:
                 task = asyncio.current_task()
-                if (
-                    not question.was_cancelled or task is None or task.uncancel()
-                ):  # not by the client, or the client has left as well
+                if not question.was_cancelled or task is None or task.uncancel():  # the client has disconnected
                     raise
                 failed = turn.failure(AskError(CANCELLED, "interrupted"))
                 response.push_event(sse_event("error", failed.event(turn.clean)))
         await response.end()  # a client that doesn't read must not hold a place
 
 
-def _streamed_turn(
-    request: RestRequest,
-    context: AskContext,
-    asked: AskQuestion,
-    question: OpenQuestion,
-    response: PacedResponseStream,
-) -> AskTurn:
-    def approve(call: "ToolCall", spec: "ToolSpec") -> Awaitable[bool]:
-        return question.ask(call, spec, response.push_paced)
-
-    log = request.scope.get("log", {})
-    if asked.approve != "ask":
-        return AskTurn(context, asked, log)
-    return AskTurn(context, asked, log, approve=approve, watch=CodeResults(context, question, response))
-
-
 class CodeResults:
-    """Sends the results of code's calls that a person was asked about. Its methods may be called in any thread."""
+    """A sender of results: of the calls of code that a person has approved or refused. Works in any thread."""
 
     def __init__(self, context: AskContext, question: OpenQuestion, response: PacedResponseStream) -> None:
         self._app = context.app
@@ -181,7 +177,7 @@ class CodeResults:
         pass  # the approval event announced it
 
     def ended(self, call: "ToolCall", result: "ToolResult") -> None:
-        if (id := self._question.told_id(call.id)) is None:
+        if (id := self._question.take_stream_id(call.id)) is None:
             return
         args = self._app.runtime.redact(dict(shown_args(call, self._app.catalog.registry.get(call.name))))
         ended = CallEnded(call=ToolCall(id, call.name, args, call.source), result=self._shown(result))
@@ -191,39 +187,15 @@ class CodeResults:
         """Return the result without secrets. Code reads all of a large value; people see only its beginning."""
         clean = result.cleaned(self._app.runtime.redact)
         clean = clean.plain() if isinstance(clean, ServerResult) else clean
-        written = encode(clean.data)
-        if len(written) <= MAX_SHOWN_BYTES:
+        data = encode(clean.data)
+        if len(data) <= MAX_SHOWN_BYTES:
             return clean
-        return msgspec.structs.replace(clean, data=written[:MAX_SHOWN_BYTES].decode(errors="ignore") + "…")
-
-
-async def _send_events(turn: AskTurn, question: str, response: PacedResponseStream) -> None:
-    async with aclosing(turn.pending.events()) as events:  # if cancelled in between, the turn stops
-        async for one in events:
-            if isinstance(one, Started):
-                response.open_with(_encoded_event(one, question=question))
-            elif isinstance(one, Done):
-                await response.push_paced(_encoded_event(Done(answer=turn.answer(one.answer))))
-            else:
-                await response.push_paced(_encoded_event(one))
+        return msgspec.structs.replace(clean, data=data[:MAX_SHOWN_BYTES].decode(errors="ignore") + "…")
 
 
 def _encoded_event(one: Event, **further: str) -> bytes:
     data = msgspec.to_builtins(one) | further
     return sse_event(data["type"], encode(data))
-
-
-# As one body
-
-
-async def _answer_whole(turn: AskTurn, receive: Receive) -> Answer | None:
-    """Return the whole answer; None if the client has disconnected."""
-    with DisconnectWatch(receive):
-        try:
-            return turn.answer(await turn.pending)
-        except AskError as error:
-            raise turn.failure(error) from None
-    return None
 
 
 # The ASGI app
@@ -265,9 +237,14 @@ async def ask(request: RestRequest) -> RestResponse | None:
     if has_stream:
         await stream_answer(request, context, asked)
         return None
-    with context.admitted(MAX_AT_ONCE, TOO_MANY, RETRY_S):
-        answer = await _answer_whole(AskTurn(context, asked, request.scope.get("log", {})), request.receive)
-    return None if answer is None else RestResponse(200, encode(msgspec.to_builtins(answer)))
+    with context.admitted(MAX_AT_ONCE, TOO_MANY, RETRY_S), DisconnectWatch(request.receive):
+        turn = AskTurn(context, asked, request.scope.get("log", {}))
+        try:
+            answer = turn.answer(await turn.pending)
+        except AskError as error:
+            raise turn.failure(error) from None
+        return RestResponse(200, encode(msgspec.to_builtins(answer)))
+    return None
 
 
 @RestRoute("GET", f"{ASK_PATH}/models", "Questions", gives=ModelOverview)
@@ -330,6 +307,12 @@ class AskApp(RestApp):
         self._context = AskContext(app, allowed)
         self._context.questions = questions or OpenQuestions(app, replica="" if cluster is None else cluster.id)
         self._context.cluster = cluster
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> RestResponse | None:
+        try:
+            return await super()._answer(scope, receive, send)
+        except SessionError as error:
+            raise ask_sessions.session_error(error) from None
 
     async def _refuse(self, scope: Scope, refused: HttpError, send: Send) -> None:
         if (log := scope.get("log")) is not None:

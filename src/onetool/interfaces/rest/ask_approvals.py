@@ -11,7 +11,6 @@ import re
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from functools import partial
 from itertools import islice
 from os import urandom
@@ -21,14 +20,13 @@ import msgspec
 from msgspec import Meta
 
 from onetool.core.principal import owner
-from onetool.core.text import escape_invisible, has_controls, skeleton, suspicious_words
+from onetool.core.text import escape_invisible, has_controls, skeleton, suspicious_words, utc_text
 from onetool.http.asgi import encode
 from onetool.interfaces.rest import ASK_PATH
 from onetool.interfaces.rest.invoke import sse_event
-from onetool.interfaces.rest.problem import RestError, error_from_store
+from onetool.interfaces.rest.problem import RestError
 from onetool.interfaces.rest.request import NO_CONTENT, RestContext, RestRequest, RestResponse, json_body
 from onetool.interfaces.rest.route import RestRoute
-from onetool.sources.bundles.errors import InvalidError
 from onetool.sources.bundles.validation import converted
 
 if TYPE_CHECKING:
@@ -65,19 +63,19 @@ class OpenQuestion:
         self._is_over = False
         self._waiting: dict[str, asyncio.Future[bool]] = {}  # by the id of the call in the stream
         self._announced: set[str] = set()
-        self._of_code: dict[str, str] = {}  # code's call ids -> their ids in the stream
+        self._stream_ids: dict[str, str] = {}  # by the id of a call of code: its id in the stream
 
-    async def ask(self, call: "ToolCall", spec: "ToolSpec", tell: Callable[[bytes], Awaitable[None]]) -> bool:
+    async def ask(self, call: "ToolCall", spec: "ToolSpec", send: Callable[[bytes], Awaitable[None]]) -> bool:
         """Ask the client to approve a call, and wait for its answer. The call that runs is exactly the one shown."""
         id = call.id
         if id in self._announced or not _CALL_ID.fullmatch(id):  # ids of code's calls can't stand in a path
-            self._of_code[call.id] = id = urandom(16).hex()
+            self._stream_ids[call.id] = id = urandom(16).hex()
         self._announced.add(id)
         answer = self._waiting[id] = asyncio.get_running_loop().create_future()
         timer = self._later(APPROVAL_S, partial(self._expire, answer))
-        until = {"expiresAt": _iso(self._now() + APPROVAL_S), "expiresInSeconds": APPROVAL_S}
+        expiry = {"expiresAt": utc_text(self._now() + APPROVAL_S), "expiresInSeconds": APPROVAL_S}
         try:
-            await tell(await asyncio.to_thread(self._event, id, call, spec.name, until))
+            await send(await asyncio.to_thread(self._event, id, call, spec.name, expiry))
             approved = await answer and not self._is_over
             self._app.audit.record("approval", spec.name, outcome="approved" if approved else "declined", via="ask")
             return approved
@@ -85,9 +83,9 @@ class OpenQuestion:
             timer.cancel()
             del self._waiting[id]
 
-    def told_id(self, call: str) -> str | None:
-        """Return the id under which a person was asked about a call of code, or None. Forgets it afterwards."""
-        return self._of_code.pop(call, None)
+    def take_stream_id(self, call: str) -> str | None:
+        """Remove and return the id that a call of code has in the stream; None if nobody was asked about it."""
+        return self._stream_ids.pop(call, None)
 
     def decide(self, call: str, approve: bool) -> None:
         """Approve or refuse a call. Raises RestError if no such call waits."""
@@ -117,16 +115,16 @@ class OpenQuestion:
         if not answer.done():
             answer.set_result(False)
 
-    def _event(self, id: str, call: "ToolCall", name: str, until: dict[str, Any]) -> bytes:
+    def _event(self, id: str, call: "ToolCall", name: str, expiry: dict[str, Any]) -> bytes:
         """Encode the call as the terminal's prompt shows it: only known secrets are masked, not arguments by name."""
         args = self._app.runtime.redact(dict(call.args))
         event = {"type": "approval", "question": self.id, "call": id, "name": name, "args": args}
         warnings = approval_warnings(name, args, self._app.catalog.registry.names())
-        return sse_event("approval", encode({**event, "warnings": warnings, **until}))
+        return sse_event("approval", encode({**event, "warnings": warnings, **expiry}))
 
 
 def approval_warnings(name: str, args: Any, names: Iterable[str]) -> list[str]:
-    """Describe what people would overlook: similar-looking tool names, words of mixed alphabets, hidden characters."""
+    """Describe details that are easy to overlook: lookalike tool names, words of mixed alphabets, hidden characters."""
     text = f"{name} {json.dumps(args, ensure_ascii=False, default=str)}"
     looks = skeleton(name)
     twins = (one for one in names if one != name and skeleton(one) == looks)
@@ -145,7 +143,7 @@ class OpenQuestions:
     def __init__(
         self, app: "App", now: Callable[[], float] = time.time, later: Later | None = None, replica: str = ""
     ) -> None:
-        """Keep open questions. Ids of questions begin with `replica`, the id of this replica among several."""
+        """Keep open questions. Their ids begin with `replica`, the id of this replica if there are several."""
         self._app = app
         self._now = now
         self._later = later
@@ -170,10 +168,6 @@ class OpenQuestions:
         if question is None or question.owner != owner:
             raise RestError(404, "not_found", "No such question is being answered.")
         return question
-
-
-def _iso(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
 # The handlers
@@ -219,11 +213,7 @@ async def approve_call(request: RestRequest) -> RestResponse | None:
     if await is_elsewhere(request):
         return None
     question = open_question(request)  # first, so that others learn nothing about the expected body
-    body = await json_body(request)
-    try:
-        answer = converted(body, ApprovalAnswer)
-    except InvalidError as error:
-        raise error_from_store(error) from None
+    answer = converted(await json_body(request), ApprovalAnswer)
     question.decide(request.path[1], answer.approve)
     return NO_CONTENT
 

@@ -18,7 +18,7 @@ from onetool.ask.sessions.records import LAST, SESSION_ID, check_id
 from onetool.core.model_providers import ProviderName
 from onetool.core.principal import is_pattern
 from onetool.http.asgi import HttpError, encode
-from onetool.interfaces.rest.problem import RETRY_S, Problem, RestError, error_from_store, problem_body
+from onetool.interfaces.rest.problem import RETRY_S, Problem, RestError, problem_body
 from onetool.sources.bundles.errors import InvalidError
 from onetool.sources.bundles.validation import converted
 
@@ -30,7 +30,7 @@ MAX_FILE_BYTES = 5 * 1024**2  # all files of a question together
 PICTURES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 _BASE64 = re.compile(r"[A-Za-z0-9+/]+={0,2}")
 
-Given = TypeVar("Given", str, bool)
+Value = TypeVar("Value", str, bool)
 Word = Annotated[str, Meta(min_length=1, max_length=200)]
 Name = Annotated[str, Meta(max_length=200)]  # unknown tools are reported in a hint
 Names = Annotated[tuple[Name, ...], Meta(max_length=MAX_NAMES, description="Allow only these tools; []: none.")]
@@ -72,12 +72,16 @@ class AskQuestion(msgspec.Struct, frozen=True, kw_only=True, rename="camel", for
     def options(self) -> dict[str, Any]:
         """Return the options of `app.ask`, without prompt and allow-list."""
         names = ("session", "new_session", "provider", "model", "system", "temperature", "max_steps", "menu", "approve")
-        given = {name: getattr(self, name) for name in names}
-        return given | {"with_tools": _or_none(self.with_tools), "files": tuple(map(_file, self.files))}
+        options = {name: getattr(self, name) for name in names}
+        files = [
+            File(name=one.name, kind=one.kind or "text/plain", text=_or_none(one.text), data=_or_none(one.data))
+            for one in self.files
+        ]
+        return options | {"with_tools": _or_none(self.with_tools), "files": tuple(files)}
 
 
 def read_question(body: Any) -> AskQuestion:
-    """Read and check the body of POST /ask. Raises RestError."""
+    """Read and check the body of POST /ask. Raises InvalidError."""
     try:
         question = converted(body, AskQuestion)
         if not question.prompt.strip():
@@ -98,8 +102,8 @@ def read_question(body: Any) -> AskQuestion:
             raise InvalidError(f"/files: all together have at most {most}; a tool can read larger ones", "/files")
     except InvalidError as error:
         if error.pointer == "" and isinstance(body, Mapping) and "prompt" not in body:
-            error = InvalidError("/prompt: is missing: send a question", "/prompt")
-        raise error_from_store(error) from None
+            raise InvalidError("/prompt: is missing: send a question", "/prompt") from None
+        raise
     return question
 
 
@@ -120,12 +124,8 @@ def _size(file: QuestionFile) -> int:
     return len(file.data) * 3 // 4 if file.data is not UNSET else len((_or_none(file.text) or "").encode())
 
 
-def _file(file: QuestionFile) -> File:
-    return File(name=file.name, kind=file.kind or "text/plain", text=_or_none(file.text), data=_or_none(file.data))
-
-
-def _or_none(given: Given | UnsetType) -> Given | None:
-    return None if given is UNSET else given
+def _or_none(value: Value | UnsetType) -> Value | None:
+    return None if value is UNSET else value
 
 
 # Command line options in messages become keys of the body
@@ -163,7 +163,7 @@ STATUS_OF_REASON: dict[str, int] = {
     "refused": 422,
 }
 OF_DATABASE = ("database_away", "change_unknown")
-PROVIDER_STATUS = 502  # everything else: the provider failed or could not be reached
+PROVIDER_STATUS = 502  # all other reasons: the provider failed or could not be reached
 ABOUT_SESSIONS = ("busy", "exists", "not_found")
 
 

@@ -5,14 +5,14 @@ conversation has shortened results and arguments, so that a page can show it; an
 """
 
 import asyncio
-from collections.abc import Callable, Iterator
-from typing import Annotated, Any, Literal, TypeVar
+from collections.abc import Iterator
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from onetool.ask.errors import SessionError
-from onetool.ask.messages import Assistant, Call, File, Result, SessionMessage, Usage, User, UserCall, unmark
+from onetool.ask.messages import Assistant, Call, Result, SessionMessage, Usage, User, UserCall, unmark
 from onetool.ask.sessions import SessionInfo, Transcript
 from onetool.ask.sessions.markdown import markdown, utc_time
 from onetool.ask.sessions.records import LAST, UNDER_WAY, TurnEnd, TurnEnded, check_id, short_title
@@ -24,21 +24,18 @@ from onetool.interfaces.rest import ASK_PATH
 from onetool.interfaces.rest.ask_body import OF_DATABASE, STATUS_OF_REASON, in_client_words
 from onetool.interfaces.rest.handlers import page_token, read_page_token
 from onetool.interfaces.rest.invoke import ARGS_AT, refuse_unrun
-from onetool.interfaces.rest.problem import RETRY_S, RestError, error_from_store, rate_limit_headers
+from onetool.interfaces.rest.problem import RETRY_S, RestError, rate_limit_headers
 from onetool.interfaces.rest.query import PAGE_SIZE, PAGE_TOKEN, QueryParameter, one_of
 from onetool.interfaces.rest.request import (
     NO_CONTENT,
     SOURCE,
     RestRequest,
     RestResponse,
-    json_body,
 )
 from onetool.interfaces.rest.route import RestRoute
 from onetool.sources.bundles.errors import InvalidError
 from onetool.sources.bundles.rate_limits import NOTE
-from onetool.sources.bundles.validation import converted
 
-T = TypeVar("T")
 SESSIONS = f"{ASK_PATH}/sessions"
 SESSION = f"{SESSIONS}/{{session}}"
 MARKDOWN, JSON = "markdown", "json"
@@ -125,10 +122,6 @@ class UserCallResult(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     error: ToolError | UnsetType = UNSET
 
 
-def session_summary(one: SessionInfo) -> SessionListItem:
-    return SessionListItem(**_summary(one))
-
-
 def _summary(one: SessionInfo | Transcript) -> dict[str, Any]:
     """Return the fields that a list and the conversation itself share."""
     return {
@@ -147,27 +140,26 @@ def _iso(seconds: float) -> str | None:
     return when.isoformat(timespec="milliseconds").replace("+00:00", "Z") if when else None
 
 
-def session_document(read: Transcript, whole: bool = False) -> SessionDocument:
-    """Build the conversation; with `whole`, nothing is shortened and files have their content."""
-    messages = tuple(_entries(read, whole))
-    return SessionDocument(**_summary(read), usage=read.usage, damaged=read.damaged, messages=messages)
-
-
-def _entries(read: Transcript, whole: bool) -> Iterator[SessionEntry]:
-    ends, said = _ends(read), list(zip(read.messages, read.times, strict=True))
-    for place, (message, at) in enumerate(said):
+def _entries(transcript: Transcript, whole: bool) -> Iterator[SessionEntry]:
+    """Yield the messages; with `whole`, nothing is shortened and files have their content."""
+    ends, messages = _ends(transcript), list(zip(transcript.messages, transcript.times, strict=True))
+    for index, (message, at) in enumerate(messages):
         when = _iso(at)
         if isinstance(message, User):
-            files = tuple(_file(one, whole) for one in message.files)
-            yield SessionEntry(role="user", at=when, text=message.text, files=files, **_how(ends.get(place)))
+            contents = [{"text": one.text, "data": one.data} if whole else {} for one in message.files]
+            files = tuple(
+                AttachedFile(name=one.name, kind=one.kind, **content)
+                for one, content in zip(message.files, contents, strict=True)
+            )
+            yield SessionEntry(role="user", at=when, text=message.text, files=files, **_end_fields(ends.get(index)))
         elif isinstance(message, UserCall):
             called = Call(id="", name=message.name, args=message.args)
             yield SessionEntry(role="user", at=when, text="", calls=(_call(called, message, whole),))
         elif isinstance(message, Assistant):
-            after = place + 1 + len(message.calls)  # the results of the calls follow in order
-            results = [one for one, _ in said[place + 1 : after]]
-            calls = tuple(_call(one, came, whole) for one, came in zip(message.calls, results, strict=True))
-            end = ends.get(after - 1)
+            next_index = index + 1 + len(message.calls)  # the results of the calls follow in order
+            results = [result for result, _ in messages[index + 1 : next_index]]
+            calls = tuple(_call(one, result, whole) for one, result in zip(message.calls, results, strict=True))
+            end = ends.get(next_index - 1)
             yield SessionEntry(
                 role="assistant",
                 at=when,
@@ -175,55 +167,50 @@ def _entries(read: Transcript, whole: bool) -> Iterator[SessionEntry]:
                 calls=calls,
                 broken_off=message.broken_off,
                 **({} if end is None else {"usage": end.usage, "provider": end.provider, "model": end.model}),
-                **_how(end),
+                **_end_fields(end),
             )
 
 
-def _how(end: TurnEnded | None) -> dict[str, Any]:
+def _end_fields(end: TurnEnded | None) -> dict[str, Any]:
     """Return the fields that describe how a turn ended, if known."""
     return {} if end is None else {"end": end.how, "why": end.why or UNSET}
 
 
-def _ends(read: Transcript) -> dict[int, TurnEnded]:
-    """Map the positions of messages to the ends of turns that follow them."""
-    found: dict[int, TurnEnded] = {}
-    place = -1
-    for end in read.ended:
-        while place + 1 < len(read.times) and read.times[place + 1] <= end.at:
-            place += 1
-        found[place] = end
-    return found
+def _ends(transcript: Transcript) -> dict[int, TurnEnded]:
+    """Return the ends of turns by the index of the message before."""
+    ends: dict[int, TurnEnded] = {}
+    index = -1
+    for end in transcript.ended:
+        while index + 1 < len(transcript.times) and transcript.times[index + 1] <= end.at:
+            index += 1
+        ends[index] = end
+    return ends
 
 
-def _file(file: File, whole: bool) -> AttachedFile:
-    content = {"text": file.text, "data": file.data} if whole else {}
-    return AttachedFile(name=file.name, kind=file.kind, **content)
-
-
-def _call(call: Call, came: SessionMessage, whole: bool) -> SessionCall:
-    assert isinstance(came, Result | UserCall)  # noqa: S101 - for the type checker: reading repaired it
-    result, written = unmark(came.content)[0], encode(call.args)
+def _call(call: Call, outcome: SessionMessage, whole: bool) -> SessionCall:
+    assert isinstance(outcome, Result | UserCall)  # noqa: S101 - for the type checker: reading repaired it
+    result, args = unmark(outcome.content)[0], encode(call.args)
     text = call.malformed
-    if text is None and len(written) > MAX_ARGS and not whole:
-        text = written.decode()
-    most = None if whole else MAX_RESULT
+    if text is None and len(args) > MAX_ARGS and not whole:
+        text = args.decode()
+    limit = None if whole else MAX_RESULT
     return SessionCall(
         id=call.id or None,
         name=call.name,
         args=call.args if text is None else None,
-        args_text=UNSET if text is None else text[:most],
-        state=_state(came),
-        result=result[:most],
+        args_text=UNSET if text is None else text[:limit],
+        state=_state(outcome),
+        result=result[:limit],
         is_cut=not whole and max(len(result), len(text or "")) > MAX_RESULT,
     )
 
 
-def _state(came: Result | UserCall) -> CallState:
-    if came.ok:
+def _state(outcome: Result | UserCall) -> CallState:
+    if outcome.ok:
         return "ok"
-    if isinstance(came, Result) and came.not_run:
+    if isinstance(outcome, Result) and outcome.not_run:
         return "not_run"
-    return "running" if came.content == UNDER_WAY else "failed"
+    return "running" if outcome.content == UNDER_WAY else "failed"
 
 
 # The handlers
@@ -236,22 +223,20 @@ class SessionTitle(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 @RestRoute("GET", SESSIONS, "Questions", query=(PAGE_SIZE, PAGE_TOKEN), gives=SessionPage)
-async def list_sessions(request: RestRequest) -> RestResponse:
+def list_sessions(request: RestRequest) -> RestResponse:
     """List the caller's conversations, newest first."""
-
-    def work() -> RestResponse:
-        before = read_page_token(request, ListPlace)
-        found, end = request.context.app.sessions.page(before, request.query["pageSize"])
-        page = SessionPage(sessions=tuple(map(session_summary, found)), next_page_token=page_token(request, end))
-        return RestResponse(200, encode(_cleaned(request, page)))
-
-    return await _in_thread(work)
+    before = read_page_token(request, ListPlace)
+    found, end = request.context.app.sessions.page(before, request.query["pageSize"])
+    page = SessionPage(
+        sessions=tuple(SessionListItem(**_summary(one)) for one in found), next_page_token=page_token(request, end)
+    )
+    return RestResponse(200, encode(_clean(request, page)))
 
 
 @RestRoute("GET", SESSION, "Questions", gives=SessionDocument, errors=(404,))
-async def get_session(request: RestRequest) -> RestResponse:
+def get_session(request: RestRequest) -> RestResponse:
     """Read a conversation, with long results shortened."""
-    return await _in_thread(lambda: RestResponse(200, encode(_document(request, whole=False))))
+    return RestResponse(200, encode(_document(request, whole=False)))
 
 
 @RestRoute(
@@ -264,37 +249,28 @@ async def get_session(request: RestRequest) -> RestResponse:
     gives=SessionListItem,
     errors=(404, 409),
 )
-async def rename_session(request: RestRequest) -> RestResponse:
+def rename_session(request: RestRequest, wanted: SessionTitle) -> RestResponse:
     """Rename a conversation.
 
     `modifiedAt` doesn't change. A title is one line of at most 80 characters. On a calls-only server, this needs a
     caller with a name.
     """
-    wanted = _converted(await json_body(request), SessionTitle)
     if not short_title(wanted.title):
-        raise error_from_store(InvalidError("/title: must contain visible characters", "/title"))
-
-    def work() -> RestResponse:
-        sessions = request.context.app.sessions
-        id = sessions.info(_session_id(request)).id  # `last` may mean another session afterwards
-        sessions.rename(id, request.context.app.runtime.redact(wanted.title))
-        return RestResponse(200, encode(_cleaned(request, session_summary(sessions.info(id)))))
-
-    return await _in_thread(work)
+        raise InvalidError("/title: must contain visible characters", "/title")
+    sessions = request.context.app.sessions
+    id = sessions.info(_session_id(request)).id  # `last` may mean another session afterwards
+    sessions.rename(id, request.context.app.runtime.redact(wanted.title))
+    return RestResponse(200, encode(_clean(request, SessionListItem(**_summary(sessions.info(id))))))
 
 
 @RestRoute("DELETE", SESSION, "Questions", own=True, status=(204,), errors=(404, 409))
-async def delete_session(request: RestRequest) -> RestResponse:
+def delete_session(request: RestRequest) -> RestResponse:
     """Delete a conversation. This can't be undone.
 
     On a calls-only server, this needs a caller with a name.
     """
-
-    def work() -> RestResponse:
-        request.context.app.sessions.delete(_session_id(request))
-        return NO_CONTENT
-
-    return await _in_thread(work)
+    request.context.app.sessions.delete(_session_id(request))
+    return NO_CONTENT
 
 
 FORMAT = QueryParameter(
@@ -313,22 +289,18 @@ FORMAT = QueryParameter(
     sends=("text/markdown",),
     errors=(404,),
 )
-async def export_session(request: RestRequest) -> RestResponse:
+def export_session(request: RestRequest) -> RestResponse:
     """Export a whole conversation."""
     form = request.query["format"]
     if form is None:
         weights = read_weights(request.headers.get(b"accept", b""))
         form = JSON if weights.get("application/json", 0.0) > weights.get("text/markdown", 0.0) else MARKDOWN
-
-    def work() -> RestResponse:
-        if form == JSON:
-            data = _document(request, whole=True)
-            return RestResponse(200, encode(data), (_attachment(data["id"], "json"),))
-        read = request.context.app.sessions.read(_session_id(request))
-        text = request.context.app.runtime.redact(markdown(read))
-        return RestResponse(200, text.encode(), (_attachment(read.id, "md"),), b"text/markdown; charset=utf-8")
-
-    return await _in_thread(work)
+    if form == JSON:
+        data = _document(request, whole=True)
+        return RestResponse(200, encode(data), (_attachment(data["id"], "json"),))
+    read = request.context.app.sessions.read(_session_id(request))
+    text = request.context.app.runtime.redact(markdown(read))
+    return RestResponse(200, text.encode(), (_attachment(read.id, "md"),), b"text/markdown; charset=utf-8")
 
 
 def _attachment(id: str, suffix: str) -> tuple[bytes, bytes]:
@@ -337,10 +309,11 @@ def _attachment(id: str, suffix: str) -> tuple[bytes, bytes]:
 
 def _document(request: RestRequest, whole: bool) -> dict[str, Any]:
     read = request.context.app.sessions.read(_session_id(request))
-    return _cleaned(request, session_document(read, whole))
+    messages = tuple(_entries(read, whole))
+    return _clean(request, SessionDocument(**_summary(read), usage=read.usage, damaged=read.damaged, messages=messages))
 
 
-def _cleaned(request: RestRequest, data: Any) -> Any:
+def _clean(request: RestRequest, data: Any) -> Any:
     return request.context.app.runtime.redact(msgspec.to_builtins(data))
 
 
@@ -352,25 +325,11 @@ def _session_id(request: RestRequest) -> str:
         raise RestError(400, "bad_path", f"{error}.", part="path", pointer="/session") from None
 
 
-async def _in_thread(work: Callable[[], RestResponse]) -> RestResponse:
-    try:
-        return await asyncio.to_thread(work)
-    except SessionError as error:
-        raise session_error(error) from None
-
-
 def session_error(error: SessionError) -> RestError:
     hints = tuple(map(in_client_words, error.hints))
     headers = [(b"retry-after", b"%d" % RETRY_S)] if error.reason in OF_DATABASE else ()
     status, message = STATUS_OF_REASON[error.reason], in_client_words(str(error))
     return RestError(status, error.reason, message, hints=hints, headers=headers)
-
-
-def _converted(body: Any, kind: type[T]) -> T:
-    try:
-        return converted(body, kind)
-    except InvalidError as error:
-        raise error_from_store(error) from None
 
 
 # Calls by a person
@@ -395,12 +354,12 @@ EXAMPLE_CALL = {"name": "time.now", "args": {}}
     gives=UserCallResult,
     errors=(404, 409, 429),
 )
-async def call_in_session(request: RestRequest) -> RestResponse | None:
+async def call_in_session(request: RestRequest, wanted: UserCallRequest) -> RestResponse | None:
     """Call a tool in a conversation.
 
     The call is yours and needs no approval. The model reads it and its result with the next question.
     """
-    return await _call_tool(request, _session_id(request))
+    return await _call_tool(request, wanted, _session_id(request))
 
 
 @RestRoute(
@@ -412,43 +371,33 @@ async def call_in_session(request: RestRequest) -> RestResponse | None:
     gives=UserCallResult,
     errors=(404, 429),
 )
-async def call_in_new_session(request: RestRequest) -> RestResponse | None:
+async def call_in_new_session(request: RestRequest, wanted: UserCallRequest) -> RestResponse | None:
     """Begin a conversation with a call of a tool, like `callInSession`."""
-    return await _call_tool(request, None)
+    return await _call_tool(request, wanted, None)
 
 
-async def _call_tool(request: RestRequest, session: str | None) -> RestResponse | None:
+async def _call_tool(request: RestRequest, wanted: UserCallRequest, session: str | None) -> RestResponse | None:
     """Call the tool. Returns None if the client has disconnected."""
-    wanted = _converted(await json_body(request), UserCallRequest)
-    with DisconnectWatch(request.receive):
-        try:
-            id, result = await _called(request, wanted, session)
-        except SessionError as error:
-            raise session_error(error) from None
-        _refuse_unrun(result)
-        if result.error is None:
-            came = UserCallResult(session_id=id, ok=True, value=result.data)
-        else:
-            came = UserCallResult(session_id=id, ok=False, error=result.error)
-        return RestResponse(200, encode(came), rate_limit_headers(result.meta.get(NOTE)))
-    return None
-
-
-async def _called(request: RestRequest, wanted: UserCallRequest, session: str | None) -> tuple[str, ToolResult]:
     context, app = request.context, request.context.app
-    if session is not None:
-        session = (await asyncio.to_thread(app.sessions.info, session)).id  # no new session under a mistyped id
-    await app.catalog.refresh(at_once=True)  # tools that were just disabled must not be called
-    if app.catalog.real_name(wanted.name) not in app.catalog.registry:
-        await app.catalog.wait_for_tool(wanted.name)
-    name = app.catalog.real_name(wanted.name)
-    if name not in app.catalog.registry or (context.allowed is not None and name not in context.allowed):
-        call = ToolCall(new_id(), wanted.name, wanted.args, SOURCE)
-        _refuse_unrun(await context.call(call))  # raises: nothing runs and no session begins
-    ids: list[str] = []
-    result = await app.user_call(name, wanted.args, ids.append, session=session, within=context.allowed)
-    app.catalog.refuse_switched_off(name, result, context.allowed)
-    return ids[0], result
+    with DisconnectWatch(request.receive):
+        if session is not None:
+            session = (await asyncio.to_thread(app.sessions.info, session)).id  # no new session under a mistyped id
+        await app.catalog.refresh(at_once=True)  # tools that were just disabled must not be called
+        if app.catalog.real_name(wanted.name) not in app.catalog.registry:
+            await app.catalog.wait_for_tool(wanted.name)
+        name = app.catalog.real_name(wanted.name)
+        if name not in app.catalog.registry or (context.allowed is not None and name not in context.allowed):
+            call = ToolCall(new_id(), wanted.name, wanted.args, SOURCE)
+            _refuse_unrun(await context.call(call))  # raises: nothing runs and no session begins
+        ids: list[str] = []
+        result = await app.user_call(name, wanted.args, ids.append, session=session, within=context.allowed)
+        app.catalog.refuse_switched_off(name, result, context.allowed)
+        _refuse_unrun(result)
+        found = UserCallResult(session_id=ids[0], ok=True, value=result.data)
+        if result.error is not None:
+            found = UserCallResult(session_id=ids[0], ok=False, error=result.error)
+        return RestResponse(200, encode(found), rate_limit_headers(result.meta.get(NOTE)))
+    return None
 
 
 def _refuse_unrun(result: ToolResult) -> None:

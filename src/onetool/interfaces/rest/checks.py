@@ -7,7 +7,6 @@ the role admin, like changes to servers.
 import asyncio
 import logging
 import os
-from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -28,15 +27,13 @@ from onetool.http.asgi import encode
 from onetool.interfaces.rest.imports import reloaded
 from onetool.interfaces.rest.problem import RestError
 from onetool.interfaces.rest.query import DRY_RUN
-from onetool.interfaces.rest.request import RestRequest, RestResponse, json_body
+from onetool.interfaces.rest.request import RestRequest, RestResponse
 from onetool.interfaces.rest.route import RestRoute
 from onetool.interfaces.rest.servers import changed_error, digest_of
 from onetool.sources.bundles.errors import InvalidError
-from onetool.sources.bundles.validation import converted
 
 if TYPE_CHECKING:
     from onetool.app import App
-    from onetool.cluster.members import Members
     from onetool.config.reach import Reach
 
 log = logging.getLogger("onetool.serve")
@@ -95,50 +92,41 @@ async def get_check(request: RestRequest) -> RestResponse:
     await context.app.catalog.refresh(at_once=True)
     found = context.clean(msgspec.to_builtins(await asyncio.to_thread(_check, context.app)), None)
     if context.members is not None:  # addresses are not secrets, even if they come from the environment
-        found["replicas"] = msgspec.to_builtins(_replicas(context.members))
+        found["replicas"] = [
+            msgspec.to_builtins(
+                ReplicaReport(
+                    id=one.id,
+                    address=one.address,
+                    version=one.version,
+                    since=utc_text(one.since),
+                    is_draining=one.is_draining,
+                    is_this=one.id == context.members.id,
+                )
+            )
+            for one in context.members.alive()
+        ]
     return RestResponse(200, encode(found))
 
 
 def _check(app: "App") -> CheckReport:
-    wrong = app.findings()
-    if app.config.cluster is not None and is_reached(app.config, wrong):
+    mistakes = app.findings()
+    if app.config.cluster is not None and is_reached(app.config, mistakes):
         from onetool.cluster.report import inspect_replicas
 
         of_replicas = (replace(one, reason="cluster") for one in inspect_replicas(app.config)[1])
-        wrong = tuple(dict.fromkeys((*wrong, *of_replicas)))
-    return CheckReport(
-        ok=all(one.severity != "error" for one in wrong),
-        findings=[*map(_finding, wrong)],
-        database=_database(app, wrong),
-    )
-
-
-def _database(app: "App", wrong: Iterable[Mistake]) -> DatabaseReport | UnsetType:
-    """Report on the database. `wrong` has the problems that a new connection found."""
-    if app.config.database is None or (database := app.database) is None:
-        return UNSET
-    why = next((one.message for one in wrong if one.key == "database" and one.severity == "error"), None)
-    lacks: list[str] = []
-    if why is None:
-        try:
-            lacks = missing(database)
-        except DatabaseError as error:  # the connection was lost just now
-            why = str(error)
-    return DatabaseReport(reached=why is None, missing_migrations=lacks, why=why)
-
-
-def _replicas(members: "Members") -> list[ReplicaReport]:
-    return [
-        ReplicaReport(
-            id=one.id,
-            address=one.address,
-            version=one.version,
-            since=utc_text(one.since),
-            is_draining=one.is_draining,
-            is_this=one.id == members.id,
-        )
-        for one in members.alive()
-    ]
+        mistakes = tuple(dict.fromkeys((*mistakes, *of_replicas)))
+    report: DatabaseReport | UnsetType = UNSET
+    if app.config.database is not None and app.database is not None:
+        why = next((one.message for one in mistakes if one.key == "database" and one.severity == "error"), None)
+        migrations: list[str] = []
+        if why is None:
+            try:
+                migrations = missing(app.database)
+            except DatabaseError as error:  # the connection was lost just now
+                why = str(error)
+        report = DatabaseReport(reached=why is None, missing_migrations=migrations, why=why)
+    ok = all(one.severity != "error" for one in mistakes)
+    return CheckReport(ok=ok, findings=[*map(_finding, mistakes)], database=report)
 
 
 def _finding(mistake: Mistake) -> CheckFinding:
@@ -169,24 +157,28 @@ class TrustState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @RestRoute("GET", "/trust", "Server", role="edit", gives=TrustState)
-async def get_trust(request: RestRequest) -> RestResponse:
+def get_trust(request: RestRequest) -> RestResponse:
     """Get whether the project's folder is trusted, and what it reaches."""
-    context = request.context
-    found = await asyncio.to_thread(_trust_state, context.app)
-    return context.response(found)
-
-
-def _trust_state(app: "App") -> TrustState:
+    app = request.context.app
+    folder, message, command, reaches, digest = app.config.folder, None, None, list[str](), None
     if (untrusted := app.untrusted) is not None:
-        reaches, digest = ([], None) if untrusted.mistake is not None else _reaches(untrusted.folder)
-        about = {"folder": str(untrusted.folder), "message": str(untrusted), "command": untrusted.command}
-        return TrustState(**about, trusted=False, reaches=reaches, digest=digest)
-    folder = app.config.folder
-    if app.config.whose != "project" or folder is None:
-        return TrustState(folder=None, trusted=False, reaches=[], message=None, command=None, digest=None)
-    reaches, digest = _reaches(folder)
-    about = {"folder": str(folder), "message": None, "command": "onetool trust --revoke"}
-    return TrustState(**about, trusted=True, reaches=reaches, digest=digest)
+        folder, message, command = untrusted.folder, str(untrusted), untrusted.command
+        if untrusted.mistake is None:
+            reaches, digest = _reaches(folder)
+    elif app.config.whose != "project":
+        folder = None
+    elif folder is not None:
+        command = "onetool trust --revoke"
+        reaches, digest = _reaches(folder)
+    state = TrustState(
+        folder=None if folder is None else str(folder),
+        trusted=folder is not None and untrusted is None,
+        reaches=reaches,
+        message=message,
+        command=command,
+        digest=digest,
+    )
+    return request.context.response(state)
 
 
 class TrustRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -207,17 +199,13 @@ class TrustRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     gives="TrustReport",
     errors=(409,),
 )
-async def trust_folder(request: RestRequest) -> RestResponse:
+def trust_folder(request: RestRequest, asked: TrustRequest) -> RestResponse:
     """Trust the folder of a project.
 
     With the `digest` of a dry run, a folder that has changed since is refused with 409. No tool can call this.
     """
-    asked = converted(await json_body(request), TrustRequest)
+    app, dry_run = request.context.app, request.query["dryRun"]
     request.scope["admission"].task = None  # the new config may not know this caller; answer nevertheless
-    return await asyncio.to_thread(_trust, request.context.app, asked, request.query["dryRun"])
-
-
-def _trust(app: "App", asked: TrustRequest, dry_run: bool) -> RestResponse:
     folder = _folder(asked.folder)
     try:
         reach = reach_at(folder)
@@ -235,10 +223,8 @@ def _trust(app: "App", asked: TrustRequest, dry_run: bool) -> RestResponse:
             raise RestError(503, "unavailable", f"Trust can't be stored: {error.strerror}.") from None
         log.info("Trusted over REST: %s", folder)
         warnings = reloaded(app.reload) if app.untrusted is not None else []
-    return RestResponse(
-        200,
-        encode({"dryRun": dry_run, "folder": str(folder), **found, "warnings": warnings, "digest": digest}),
-    )
+    report = {"dryRun": dry_run, "folder": str(folder), **found, "warnings": warnings, "digest": digest}
+    return RestResponse(200, encode(report))
 
 
 def _folder(named: str) -> Path:
@@ -254,7 +240,7 @@ def _folder(named: str) -> Path:
 
 
 def _reaches(folder: Path) -> tuple[list[str], str | None]:
-    """Return what a config reaches, as lines such as `runs: …` and `reads: …`, and its digest.
+    """Return everything that a config reaches, as lines such as `runs: …` and `reads: …`, and its digest.
 
     For a config that can't be used, return its errors and no digest.
     """

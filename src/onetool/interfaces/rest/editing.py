@@ -63,27 +63,23 @@ from onetool.sources.bundles.validation import ExampleList, converted, refuse_se
     etag=True,
     errors=(404, 409),
 )
-async def copy_tool(request: RestRequest) -> RestResponse:
+async def copy_tool(request: RestRequest, data: Any) -> RestResponse:
     """Copy a tool, or store an edited copy as a new version.
 
     `changes` is a JSON Merge Patch (RFC 7396) for the tool: null removes a key. The copy has a new id, and its usage
     begins at 0. Built-in tools can be copied into bundles that aren't built in. Conditions are about the original:
     with `If-Match`, it is copied only if it is unchanged.
     """
-    service, wanted, visibility = (
-        request.context.bundles,
-        conditions(request.headers),
-        await request.context.visibility(),
-    )
+    service, wanted = request.context.bundles, conditions(request.headers)
     bundle_id, slug, version = request.path
-    data = await json_body(request, whole=True)
+    visibility = await request.context.visibility()
 
-    def do() -> RestResponse:
+    def copy() -> RestResponse:
         wanted.expected_tag(lambda: service.get_tool(bundle_id, slug, version)[1])
         place, tool, tag = editing.copy_tool(service, (bundle_id, slug, version), data, visibility)
         return created_at(request.context.clean_examples(tool), tag, tool_address(*place))
 
-    return await asyncio.to_thread(do)
+    return await asyncio.to_thread(copy)
 
 
 @RestRoute(
@@ -98,25 +94,20 @@ async def copy_tool(request: RestRequest) -> RestResponse:
     headers=("Content-Location",),
     errors=(404, 409),
 )
-async def rename_tool(request: RestRequest) -> RestResponse:
+def rename_tool(request: RestRequest, data: Any) -> RestResponse:
     """Give a tool another slug or version.
 
     The tool keeps its id, its usage and whether it is enabled.
     """
     service, wanted = request.context.bundles, conditions(request.headers)
     bundle_id, slug, version = request.path
-    data = await json_body(request)
-
-    def do() -> RestResponse:
-        match = wanted.expected_tag(lambda: service.get_tool(bundle_id, slug, version)[1])
-        place, tool, tag = editing.rename_tool(service, (bundle_id, slug, version), data, match)
-        body = encode(request.context.clean_examples(tool))
-        return RestResponse(200, body, (etag(tag), (b"content-location", tool_address(*place).encode())))
-
-    return await asyncio.to_thread(do)
+    match = wanted.expected_tag(lambda: service.get_tool(bundle_id, slug, version)[1])
+    place, tool, tag = editing.rename_tool(service, (bundle_id, slug, version), data, match)
+    body = encode(request.context.clean_examples(tool))
+    return RestResponse(200, body, (etag(tag), (b"content-location", tool_address(*place).encode())))
 
 
-# Examples: all callers see those of the tool; callers with a name can also have their own
+# Examples: all callers see the examples of the tool; callers with a name can also have their own
 
 
 @RestRoute("GET", f"{TOOL}/examples", "Tools", gives=ShownExamples, etag=True, errors=(404,), for_tools=True)
@@ -142,7 +133,7 @@ async def get_examples(request: RestRequest) -> RestResponse:
     etag=True,
     errors=(404, 409),
 )
-async def put_examples(request: RestRequest) -> RestResponse:
+def put_examples(request: RestRequest, data: Any) -> RestResponse:
     """Replace the examples of a tool.
 
     Works for read-only tools, too. A caller with a name (a named token, a JWT) replaces their own examples, which
@@ -152,16 +143,19 @@ async def put_examples(request: RestRequest) -> RestResponse:
     """
     service, wanted = request.context.bundles, conditions(request.headers)
     bundle_id, slug, version = request.path
-    data = await json_body(request, whole=True)
-
-    def put() -> RestResponse:
-        if lasting_owner():
-            return with_etag(*_put_own_examples(request, data))
-        match = wanted.expected_tag(lambda: service.get_tool(bundle_id, slug, version)[1])
-        found, tag = service.put_examples(bundle_id, slug, version, data, match)
-        return with_etag({"examples": found}, tag)
-
-    return await asyncio.to_thread(put)
+    if whose := lasting_owner():
+        tool, spec = service.tool_and_spec(bundle_id, slug, version)
+        common, tag = service.get_examples(bundle_id, slug, version)
+        # The client read the tool's examples, too, and sends them back: leave them out.
+        own = read_own_examples(data, (*common, *request.context.clean_examples({"examples": common})["examples"]))
+        refuse_secrets(own, spec.input_schema)
+        request.context.app.runtime.own_examples.put(
+            whose, tool.id, own, lambda before: wanted.expected_tag(lambda: examples_tag(tag, before))
+        )
+        return with_etag(*_examples(request))
+    match = wanted.expected_tag(lambda: service.get_tool(bundle_id, slug, version)[1])
+    found, tag = service.put_examples(bundle_id, slug, version, data, match)
+    return with_etag({"examples": found}, tag)
 
 
 def _examples(request: RestRequest, visibility: Visibility = EVERYTHING) -> tuple[dict[str, Any], str]:
@@ -173,20 +167,6 @@ def _examples(request: RestRequest, visibility: Visibility = EVERYTHING) -> tupl
     tool, _ = service.get_tool(*request.path, visibility=visibility)
     own = request.context.app.runtime.own_examples.of(whose, tool["id"])
     return shown_examples(common, own), examples_tag(tag, own)
-
-
-def _put_own_examples(request: RestRequest, data: Any) -> tuple[dict[str, Any], str]:
-    """Store the caller's own examples. Leave out the tool's, which the client read and sends back."""
-    service, wanted = request.context.bundles, conditions(request.headers)
-    bundle_id, slug, version = request.path
-    tool, spec = service.tool_and_spec(bundle_id, slug, version)
-    common, tag = service.get_examples(bundle_id, slug, version)
-    own = read_own_examples(data, (*common, *request.context.clean_examples({"examples": common})["examples"]))
-    refuse_secrets(own, spec.input_schema)
-    request.context.app.runtime.own_examples.put(
-        lasting_owner(), tool.id, own, lambda before: wanted.expected_tag(lambda: examples_tag(tag, before))
-    )
-    return _examples(request)
 
 
 # Drafts: checks before something is stored or sent

@@ -17,9 +17,8 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable
-from datetime import UTC, datetime
 from secrets import token_hex
-from time import monotonic
+from time import monotonic, time
 from typing import Annotated, Any, NamedTuple
 
 import msgspec
@@ -32,6 +31,7 @@ from onetool.core.context import CallEvent
 from onetool.core.limits import worker_share
 from onetool.core.principal import Principal, is_admitted
 from onetool.core.spec import ToolSpec
+from onetool.core.text import utc_text_ms
 from onetool.http.asgi import Receive, Scope, Send, encode
 from onetool.http.response_stream import DisconnectWatch
 from onetool.interfaces.rest import EVENTS_PATH, STATUS_PATH
@@ -47,7 +47,7 @@ log = logging.getLogger("onetool.serve")
 MAX_READERS = 64
 MAX_UNREAD = 1000  # events that wait for a reader
 MAX_CALLS = 10_000  # calls that wait to be turned into events
-LOOK_SECONDS = 0.25  # between two checks for changes, and between two events `changed`
+CHECK_SECONDS = 0.25  # between two checks for changes, and between two events `changed`
 GATHER_SECONDS = 0.05  # for which calls are gathered
 KEEP_ALIVE_SECONDS = 15.0
 RETRY_SECONDS = 5
@@ -157,7 +157,9 @@ class EventsApp(RestApp):
     async def _stream(self, receive: Receive, send: Send) -> None:
         reader, watch = Reader(self._context.principal), DisconnectWatch(receive)
         reader.push(sse_event("hello", encode({"version": __version__, "instance": self._instance})))
-        self._add(reader)
+        self._readers.add(reader)
+        if self._watch is None:
+            self._watch = ChangeWatch(self._context.app, self._send, self._send_call)
         try:
             await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
             while not self._is_stopping:
@@ -171,24 +173,16 @@ class EventsApp(RestApp):
                 raise
         finally:
             watch.end()
-            self._remove(reader)
+            self._readers.discard(reader)
+            if not self._readers and self._watch is not None:
+                self._watch.close()
+                self._watch = None
 
-    def _add(self, reader: Reader) -> None:
-        self._readers.add(reader)
-        if self._watch is None:
-            self._watch = ChangeWatch(self._context.app, self._tell, self._tell_call)
-
-    def _remove(self, reader: Reader) -> None:
-        self._readers.discard(reader)
-        if not self._readers and self._watch is not None:
-            self._watch.close()
-            self._watch = None
-
-    def _tell(self, event: bytes) -> None:
+    def _send(self, event: bytes) -> None:
         for reader in self._readers:
             reader.push(event)
 
-    def _tell_call(self, call: EndedCall, event: bytes) -> None:
+    def _send_call(self, call: EndedCall, event: bytes) -> None:
         for reader in self._readers:
             principal = reader.principal
             if call.owner != principal.lasting_owner and not principal.may("admin"):
@@ -201,8 +195,8 @@ class EventsApp(RestApp):
 class ChangeWatch:
     """A watch for changes and calls that announces them until it is closed. Belongs to one event loop."""
 
-    def __init__(self, app: App, tell: Callable[[bytes], None], tell_call: Callable[[EndedCall, bytes], None]) -> None:
-        self._app, self._tell, self._tell_call = app, tell, tell_call
+    def __init__(self, app: App, send: Callable[[bytes], None], send_call: Callable[[EndedCall, bytes], None]) -> None:
+        self._app, self._send, self._send_call = app, send, send_call
         self._calls: deque[EndedCall] = deque(maxlen=MAX_CALLS)
         self._loop = asyncio.get_running_loop()
         self._is_changed = False
@@ -224,24 +218,27 @@ class ChangeWatch:
         """Announce a call, from any thread."""
         if event.spec is None:
             return
-        at = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-        duration = round(event.duration_ms, 3)
+        duration, at = round(event.duration_ms, 3), utc_text_ms(time())
         self._calls.append(EndedCall(event.spec, event.ok, duration, event.source, at, event.principal.lasting_owner))
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._wake.set)
 
     async def _keep(self) -> None:
-        look_at = 0.0
+        next_check = 0.0
         while True:
             try:
                 if self._calls:
                     calls = [self._calls.popleft() for _ in range(len(self._calls))]
                     for call, event in await asyncio.to_thread(self._events, calls):
-                        self._tell_call(call, event)
-                if (now := monotonic()) >= look_at:
-                    look_at = now + LOOK_SECONDS
-                    await self._look()
-                async with asyncio.timeout(LOOK_SECONDS):
+                        self._send_call(call, event)
+                if (now := monotonic()) >= next_check:
+                    next_check = now + CHECK_SECONDS
+                    await self._app.catalog.refresh(at_once=True)
+                    health = self._app.catalog.server_health()
+                    if self._is_changed or health != self._health:
+                        self._health, self._is_changed = health, False
+                        self._send(_CHANGED)
+                async with asyncio.timeout(CHECK_SECONDS):
                     await self._wake.wait()
                 self._wake.clear()
                 await asyncio.sleep(GATHER_SECONDS)
@@ -249,14 +246,7 @@ class ChangeWatch:
                 pass
             except Exception as error:  # noqa: BLE001 - the next attempt may succeed
                 log.warning("events: %s: %s", type(error).__name__, error)
-                await asyncio.sleep(LOOK_SECONDS)
-
-    async def _look(self) -> None:
-        await self._app.catalog.refresh(at_once=True)
-        health = self._app.catalog.server_health()
-        if self._is_changed or health != self._health:
-            self._health, self._is_changed = health, False
-            self._tell(_CHANGED)
+                await asyncio.sleep(CHECK_SECONDS)
 
     def _events(self, calls: Iterable[EndedCall]) -> list[tuple[EndedCall, bytes]]:
         service = self._app.bundles

@@ -6,9 +6,9 @@ that a stolen token can't make others.
 """
 
 import asyncio
-from collections.abc import Callable
-from functools import partial
-from typing import Annotated, Any, TypeVar
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Annotated
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
@@ -41,8 +41,6 @@ from onetool.services.access_tokens import TokenNameError, TokenNameRevokedError
 from onetool.sources.bundles.errors import InvalidError
 from onetool.sources.bundles.validation import converted
 
-T = TypeVar("T")
-
 
 class HostGrant(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Options for a host. `private`: the host may resolve to an address of this machine or its network."""
@@ -60,15 +58,14 @@ class GrantedHost(msgspec.Struct, frozen=True):
 @RestRoute(
     "PUT", "/hosts/{host}", "Server", role="admin", takes=HostGrant, example={}, gives=GrantedHost, errors=(400, 409)
 )
-async def allow_host_for_tools(request: RestRequest) -> RestResponse:
+def allow_host_for_tools(request: RestRequest, asked: HostGrant) -> RestResponse:
     """Allow tools to connect to a host.
 
     The host is written to the config and allowed at once. It may have a port. Wildcards can be allowed only on the
     command line. No tool can call this.
     """
-    asked = converted(await json_body(request, empty={}), HostGrant)
-    found = await _granted(request, partial(allow_host, request.context.app, request.path[0], asked.private))
-    return RestResponse(200, encode(GrantedHost(*found)))
+    with _grant(request):
+        return RestResponse(200, encode(GrantedHost(*allow_host(request.context.app, request.path[0], asked.private))))
 
 
 class SecretGrant(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -95,12 +92,12 @@ class SecretList(msgspec.Struct, frozen=True):
 
 
 @RestRoute("GET", "/secrets", "Server", role="admin", audited=False, gives=SecretList)
-async def list_secrets(request: RestRequest) -> RestResponse:
+def list_secrets(request: RestRequest) -> RestResponse:
     """List the secrets and their hosts, without values.
 
     The list also has the key of each model provider, even if it is not set.
     """
-    return RestResponse(200, encode(SecretList(await asyncio.to_thread(secrets_in_use, request.context.app))))
+    return RestResponse(200, encode(SecretList(secrets_in_use(request.context.app))))
 
 
 @RestRoute(
@@ -114,22 +111,24 @@ async def list_secrets(request: RestRequest) -> RestResponse:
     gives=SecretState,
     errors=(400, 409),
 )
-async def set_secret(request: RestRequest) -> RestResponse:
+def set_secret(request: RestRequest, asked: SecretGrant) -> RestResponse:
     """Store a secret, bound to hosts.
 
     The secret is written to the secrets file and can be used at once. This never changes the hosts of a stored secret
     (409), and changes its value only with `replace`. No tool can call this.
     """
-    asked, (name,) = converted(await json_body(request), SecretGrant), request.path
-    store = partial(store_secret, request.context.app, name, asked.value, asked.hosts, request.query["replace"])
-    return RestResponse(200, encode(SecretState(name, await _granted(request, store))))
+    (name,) = request.path
+    with _grant(request):
+        hosts = store_secret(request.context.app, name, asked.value, asked.hosts, request.query["replace"])
+    return RestResponse(200, encode(SecretState(name, hosts)))
 
 
-async def _granted(request: RestRequest, grant: Callable[[], T]) -> T:
-    """Run `grant` in a thread, and respond even if the new config no longer accepts the caller's token."""
+@contextmanager
+def _grant(request: RestRequest) -> Iterator[None]:
+    """Translate errors about values. The caller gets the response even if the new config revokes its token."""
     request.scope["admission"].task = None
     try:
-        return await asyncio.to_thread(grant)
+        yield
     except GrantValueError as error:
         if error.part == "host":
             raise RestError(400, "invalid", f"{error}.", part="path", pointer="/host") from None
@@ -146,7 +145,7 @@ class ClientEntries(msgspec.Struct, frozen=True):
 
 
 @RestRoute("GET", "/tools/clients", "Server", query=(SERVER_URL,), gives=ClientEntries)
-async def list_client_entries(request: RestRequest) -> RestResponse:
+def list_client_entries(request: RestRequest) -> RestResponse:
     """List the entries that MCP clients need to call this server.
 
     These are the entries that `onetool init --client` writes: with the URL or, for the role edit, with a command that
@@ -154,7 +153,7 @@ async def list_client_entries(request: RestRequest) -> RestResponse:
     """
     config, is_editor = request.context.app.config, request.context.principal.may("edit")
     try:
-        found = await asyncio.to_thread(client_entries, config, request.query["url"], is_editor)
+        found = client_entries(config, request.query["url"], is_editor)
     except ValueError as error:
         raise RestError(400, "bad_parameter", str(error), part="query", pointer="/url") from None
     return RestResponse(200, encode(ClientEntries(found)))
@@ -214,22 +213,21 @@ class RevokedTokenReport(msgspec.Struct, frozen=True):
 
 
 @RestRoute("GET", "/tokens", "Server", role="admin", audited=False, gives=TokenList)
-async def list_tokens(request: RestRequest) -> RestResponse:
+def list_tokens(request: RestRequest) -> RestResponse:
     """List the named tokens."""
-    return RestResponse(200, encode(await _run_token_job(request, _listed, request)))
-
-
-def _listed(request: RestRequest) -> TokenList:
     app = request.context.app
     store = app.runtime.tokens.store
-    rows, clients = token_rows(app.config, store), closed_clients(app.config, store)
-    return TokenList(
+    with _token_errors(request):
+        rows, clients = token_rows(app.config, store), closed_clients(app.config, store)
+        none_left = clients is None and not accepts_any(app.config.http, store)
+    found = TokenList(
         tokens=[msgspec.convert(one, TokenEntry) for one in rows],
         can_add=request.context.principal == OWNER,
         closes=clients is not None,
         clients=clients or [],
-        none_left=clients is None and not accepts_any(app.config.http, store),
+        none_left=none_left,
     )
+    return RestResponse(200, encode(found))
 
 
 @RestRoute(
@@ -252,12 +250,10 @@ async def add_named_token(request: RestRequest) -> RestResponse:
         message = "Create tokens on the command line, or in a page opened with `onetool page`."
         raise RestError(403, "owner_needed", message)
     asked = converted(await json_body(request), NewTokenRequest)
-    text, row = await _run_token_job(request, _added, request, asked)
-    entry = msgspec.convert(row, TokenEntry)
-    return RestResponse(200, encode(NewToken(text, entry)), ((b"cache-control", b"no-store"),))
+    return await asyncio.to_thread(_add_token, request, asked)
 
 
-def _added(request: RestRequest, asked: NewTokenRequest) -> tuple[str, dict[str, Any]]:
+def _add_token(request: RestRequest, asked: NewTokenRequest) -> RestResponse:
     config, store = request.context.app.config, request.context.app.runtime.tokens.store
     if asked.tools == []:
         raise InvalidError("/tools: Must not be empty. Leave it out to allow every tool.", "/tools")
@@ -271,27 +267,31 @@ def _added(request: RestRequest, asked: NewTokenRequest) -> tuple[str, dict[str,
     )
     for field, message, hint in wanted.problems():
         raise InvalidError(f"/{field}: {message}{f'; {hint}' if hint else ''}", f"/{field}")
-    check_name(asked.name, config, store, only_print=False, again=asked.again)
-    text, token = add_token(store, as_stored(wanted))
-    return text, token_row(token)
+    with _token_errors(request):
+        check_name(asked.name, config, store, only_print=False, again=asked.again)
+        text, token = add_token(store, as_stored(wanted))
+    entry = msgspec.convert(token_row(token), TokenEntry)
+    return RestResponse(200, encode(NewToken(text, entry)), ((b"cache-control", b"no-store"),))
 
 
 @RestRoute("DELETE", "/tokens/{token}", "Server", role="admin", gives=RevokedTokenReport, errors=(404,))
-async def revoke_named_token(request: RestRequest) -> RestResponse:
+def revoke_named_token(request: RestRequest) -> RestResponse:
     """Revoke a token at once.
 
     Tokens of the config can be revoked, too. Requests under way with the token end within seconds.
     """
     request.scope["admission"].task = None  # it may be the caller's own
     app, (name,) = request.context.app, request.path
-    places = await _run_token_job(request, revoke_token, name, app.config, app.runtime.tokens.store)
+    with _token_errors(request):
+        places = revoke_token(name, app.config, app.runtime.tokens.store)
     return RestResponse(200, encode(RevokedTokenReport(name, places or [])))
 
 
-async def _run_token_job(request: RestRequest, work: Callable[..., T], *args: Any) -> T:
-    """Run `work` in a thread. Raises RestError if the stored tokens can't be used or a name is taken."""
+@contextmanager
+def _token_errors(request: RestRequest) -> Iterator[None]:
+    """Raise RestError if the stored tokens can't be used or a name is taken."""
     try:
-        return await asyncio.to_thread(work, *args)
+        yield
     except TokenNameRevokedError as error:
         same = "Send `again: true` if the token is for the same person or program; otherwise choose another name."
         raise RestError(409, "name_revoked", f"{error} {same}") from None

@@ -37,7 +37,6 @@ from onetool.interfaces.rest.request import (
     created_at,
     etag,
     is_known,
-    json_body,
     list_response,
     tool_address,
     with_etag,
@@ -62,12 +61,12 @@ async def list_page(
 ) -> RestResponse:
     """Respond with one page of a list. The token is null on the last page."""
 
-    def made() -> RestResponse:
+    def build() -> RestResponse:
         things, end = more(read_page_token(request, position_type), size)
         rows = picked(things, request.query["fields"])
         return list_response(request.headers, encode({name: rows, "nextPageToken": page_token(request, end)}))
 
-    return await asyncio.to_thread(made)
+    return await asyncio.to_thread(build)
 
 
 def page_token(request: RestRequest, position: Any) -> str | None:
@@ -150,59 +149,45 @@ async def get_bundle(request: RestRequest) -> RestResponse:
     errors=(409,),
     links=("getBundle", "patchBundle", "deleteBundle", "putTool"),
 )
-async def put_bundle(request: RestRequest) -> RestResponse:
+def put_bundle(request: RestRequest, data: Any) -> RestResponse:
     """Create or replace a bundle.
 
     This also restores a deleted bundle that was not removed yet.
     """
     service, (id,), wanted = request.context.bundles, request.path, conditions(request.headers)
-    data = await json_body(request)
     create_only = ANY in wanted.known
-
-    def put() -> RestResponse:
-        match = wanted.expected_tag(lambda: service.get_bundle(id)[1], may_be_new=True)
-        try:
-            bundle, tag, is_new = service.put_bundle(id, data, match, create_only)
-        except ConflictError as error:
-            if create_only:  # another request was faster
-                raise OutdatedError(str(error)) from None
-            raise
-        return created_at(bundle, tag, f"/tools/bundles/{id}") if is_new else with_etag(bundle, tag)
-
-    return await asyncio.to_thread(put)
+    match = wanted.expected_tag(lambda: service.get_bundle(id)[1], may_be_new=True)
+    try:
+        bundle, tag, is_new = service.put_bundle(id, data, match, create_only)
+    except ConflictError as error:
+        if create_only:  # another request was faster
+            raise OutdatedError(str(error)) from None
+        raise
+    return created_at(bundle, tag, f"/tools/bundles/{id}") if is_new else with_etag(bundle, tag)
 
 
 @RestRoute(
     "PATCH", BUNDLE, "Bundles", takes="Switch", example=EXAMPLE_SWITCH, gives=Bundle, etag=True, errors=(404, 409)
 )
-async def patch_bundle(request: RestRequest) -> RestResponse:
+def patch_bundle(request: RestRequest, data: Any) -> RestResponse:
     """Enable or disable a bundle.
 
     Built-in bundles can't be changed otherwise.
     """
     service, (id,), wanted = request.context.bundles, request.path, conditions(request.headers)
-    data = await json_body(request)
-
-    def patch() -> RestResponse:
-        match = wanted.expected_tag(lambda: service.get_bundle(id)[1])
-        return with_etag(*service.patch_bundle(id, data, match))
-
-    return await asyncio.to_thread(patch)
+    match = wanted.expected_tag(lambda: service.get_bundle(id)[1])
+    return with_etag(*service.patch_bundle(id, data, match))
 
 
 @RestRoute("DELETE", BUNDLE, "Bundles", status=(204,), etag=True, errors=(404, 409))
-async def delete_bundle(request: RestRequest) -> RestResponse:
+def delete_bundle(request: RestRequest) -> RestResponse:
     """Delete a bundle.
 
     Refused while the bundle has tools. It is removed after two days; until then, PUT restores it.
     """
     service, (id,), wanted = request.context.bundles, request.path, conditions(request.headers)
-
-    def delete() -> RestResponse:
-        service.delete_bundle(id, wanted.expected_tag(lambda: service.get_bundle(id)[1]))
-        return NO_CONTENT
-
-    return await asyncio.to_thread(delete)
+    service.delete_bundle(id, wanted.expected_tag(lambda: service.get_bundle(id)[1]))
+    return NO_CONTENT
 
 
 # Tools
@@ -241,7 +226,7 @@ EXAMPLE_TOOL: dict[str, Any] = {
 async def list_tools(request: RestRequest) -> RestResponse:
     """List tools of all bundles."""
     query, service, visibility = request.query, request.context.bundles, await request.context.visibility()
-    await service.keep_in_step()  # what a tool is called in code depends on the others
+    await service.keep_in_step()  # the name of a tool in code depends on other tools
     chosen = ListQuery(query["tags"], query["bundleIDs"], query["includeDisabled"])
     size = query["recommendedPageSize"]
 
@@ -266,7 +251,7 @@ async def search_tools(request: RestRequest) -> RestResponse:
     Prefixes of names come before whole words, and these before similar words; then the newest first.
     """
     query, service, visibility = request.query, request.context.bundles, await request.context.visibility()
-    await service.keep_in_step()  # what a tool is called in code depends on the others
+    await service.keep_in_step()  # the name of a tool in code depends on other tools
     chosen = (query["q"], query["includeDisabled"])
     more = _clean(request, lambda position, count: service.search(*chosen, position, count, visibility))
     return await list_page(request, "tools", query["pageSize"], more, Rank)
@@ -321,10 +306,10 @@ async def list_versions(request: RestRequest) -> RestResponse:
     gives="VersionList",
     errors=(404, 409),
 )
-async def patch_versions(request: RestRequest) -> RestResponse:
+async def patch_versions(request: RestRequest, data: Any) -> RestResponse:
     """Enable or disable all versions of a tool, or the named ones."""
     service, (bundle_id, slug) = request.context.bundles, request.path
-    await asyncio.to_thread(switch_versions, service, bundle_id, slug, await json_body(request))
+    await asyncio.to_thread(switch_versions, service, bundle_id, slug, data)
     await service.keep_in_step()
     return _version_list(await asyncio.to_thread(service.versions, bundle_id, slug))
 
@@ -345,14 +330,13 @@ def _version_list(found: list[dict[str, Any]]) -> RestResponse:
     errors=(404, 409),
     links=("getTool", "patchTool", "deleteTool", "invokeTool"),
 )
-async def put_tool(request: RestRequest) -> RestResponse:
+async def put_tool(request: RestRequest, data: Any) -> RestResponse:
     """Create a tool.
 
     An existing version is never replaced (409): use another version, or delete the existing one first.
     """
     service, wanted = request.context.bundles, conditions(request.headers)
     bundle_id, slug, version = request.path
-    data = await json_body(request, whole=True)
     await service.keep_in_step()  # its function may just have been enabled
 
     def put() -> RestResponse:
@@ -364,32 +348,23 @@ async def put_tool(request: RestRequest) -> RestResponse:
 
 
 @RestRoute("PATCH", TOOL, "Tools", takes="Switch", example=EXAMPLE_SWITCH, gives=Tool, etag=True, errors=(404, 409))
-async def patch_tool(request: RestRequest) -> RestResponse:
+def patch_tool(request: RestRequest, data: Any) -> RestResponse:
     """Enable or disable one version of a tool.
 
     If another version gets the tool's name, `takesOver` names it.
     """
     service, wanted = request.context.bundles, conditions(request.headers)
     bundle_id, slug, version = request.path
-    data = await json_body(request)
-
-    def patch() -> RestResponse:
-        match = wanted.expected_tag(lambda: service.get_tool(bundle_id, slug, version)[1])
-        tool, tag = service.patch_tool(bundle_id, slug, version, data, match)
-        return with_etag(request.context.clean_examples(tool), tag)
-
-    return await asyncio.to_thread(patch)
+    match = wanted.expected_tag(lambda: service.get_tool(bundle_id, slug, version)[1])
+    tool, tag = service.patch_tool(bundle_id, slug, version, data, match)
+    return with_etag(request.context.clean_examples(tool), tag)
 
 
 @RestRoute("DELETE", TOOL, "Tools", status=(204,), etag=True, errors=(404, 409))
-async def delete_tool(request: RestRequest) -> RestResponse:
+def delete_tool(request: RestRequest) -> RestResponse:
     """Delete a tool. This can't be undone."""
     service, wanted = request.context.bundles, conditions(request.headers)
     bundle_id, slug, version = request.path
-
-    def delete() -> RestResponse:
-        match = wanted.expected_tag(lambda: service.get_tool(bundle_id, slug, version)[1])
-        service.delete_tool(bundle_id, slug, version, match)
-        return NO_CONTENT
-
-    return await asyncio.to_thread(delete)
+    match = wanted.expected_tag(lambda: service.get_tool(bundle_id, slug, version)[1])
+    service.delete_tool(bundle_id, slug, version, match)
+    return NO_CONTENT

@@ -21,11 +21,12 @@ from onetool.core.errors import ConfigError
 from onetool.http.asgi import JSON, encode, read_body
 from onetool.interfaces.rest.problem import RestError
 from onetool.interfaces.rest.query import AS, BASE_URL, DRY_RUN, ONLY, OPERATION, TAG, TOKEN, URL
-from onetool.interfaces.rest.request import SENT_BODY, RestRequest, RestResponse, etag, is_known, json_body, parse_json
+from onetool.interfaces.rest.request import SENT_BODY, RestRequest, RestResponse, etag, is_known, parse_json
 from onetool.interfaces.rest.route import BUNDLE, RestRoute
 from onetool.sources.bundles.errors import ConflictError, ForbiddenError, InvalidError, NotFoundError
 from onetool.sources.bundles.model import Tool, shown
 from onetool.sources.bundles.names import Slug, Version
+from onetool.sources.bundles.store import Visibility
 from onetool.sources.bundles.validation import converted
 
 if TYPE_CHECKING:
@@ -78,13 +79,13 @@ async def import_zip(request: RestRequest) -> RestResponse:
 
     data = await _body(request, (ZIP, JSON))
     if not data.startswith(b"PK") and request.headers.get(b"content-type", b"").lower().startswith(JSON):
-        data = await asyncio.to_thread(_from_base64, data)
+        data = await asyncio.to_thread(_decode_archive, data)
     if not data.startswith(b"PK"):
         raise InvalidError("the body is not a ZIP archive; `onetool bundles export` makes one", "")
-    return await asyncio.to_thread(_imported, request, data, ImportOptions(request.query["as"]))
+    return await asyncio.to_thread(_import, request, data, ImportOptions(request.query["as"]))
 
 
-def _from_base64(data: bytes) -> bytes:
+def _decode_archive(data: bytes) -> bytes:
     asked = converted(parse_json(data), ArchiveRequest)
     try:
         return b64decode(asked.archive, validate=True)
@@ -135,7 +136,7 @@ async def import_openapi(request: RestRequest) -> RestResponse:
         tag=query["tag"],
         operation=query["operation"],
     )
-    return await asyncio.to_thread(_imported, request, data, options)
+    return await asyncio.to_thread(_import, request, data, options)
 
 
 @RestRoute(
@@ -153,64 +154,15 @@ async def import_openapi(request: RestRequest) -> RestResponse:
     gives="ImportReport",
     errors=(409,),
 )
-async def import_curl(request: RestRequest) -> RestResponse:
+def import_curl(request: RestRequest, asked: CurlRequest) -> RestResponse:
     """Make a tool from a curl command.
 
     The command is not run. Values that may differ between calls become arguments. Credentials go into the secrets file
     of the server; the tool has only their names.
     """
-    asked = converted(await json_body(request), CurlRequest)
-    return await asyncio.to_thread(_curl, request.context.app, asked, request.query["dryRun"])
-
-
-@RestRoute("GET", f"{BUNDLE}/export", "Bundles", sends=(ZIP.decode(),), etag=True, errors=(404,))
-async def export_bundle(request: RestRequest) -> RestResponse:
-    """Get a bundle with its tools as a ZIP archive.
-
-    The archive contains no secrets: tools have only their names.
-    """
-    return await asyncio.to_thread(_exported, request, await request.context.visibility())
-
-
-# The work of the handlers, in threads
-
-
-def _imported(request: RestRequest, data: bytes, options: "ImportOptions") -> RestResponse:
-    from onetool.app.bundle_import import name_taken, read_import, store_import
-
-    app, dry_run = request.context.app, request.query["dryRun"]
-    arrival = read_import(app, data, options)
-    plan = arrival.plan
-    if plan.refused:
-        reasons = "; ".join(plan.refused)
-        raise InvalidError(reasons) if arrival.is_invalid else ConflictError(reasons)
-    taken = name_taken(app, plan.bundle.slug) if plan.is_new else None
-    remarks = [] if dry_run else store_import(app, arrival)
-    warnings = [one._asdict() for one in (*arrival.notes, *remarks)]
-    warnings += [{"about": plan.bundle.slug, "why": taken}] if taken else []
-    report = import_report(
-        dry_run,
-        bundles=[{"id": plan.bundle.id, "slug": plan.bundle.slug, "what": plan.rows[0].what}],
-        tools=[{"slug": row.slug, "version": row.version, "what": row.what} for row in plan.rows[1:]],
-        skipped=[one._asdict() for one in arrival.skipped],
-        warnings=warnings,
-        needs=requirements_of(app.runtime, map(shown, arrival.tools)).shown(),
-    )
-    return RestResponse(200, encode(report))
-
-
-LISTS = ("bundles", "tools", "servers", "skipped", "warnings", "secretsKept", "secretNames")
-
-
-def import_report(dry_run: bool, **found: Any) -> dict[str, Any]:
-    """Build the response to an import; keys without content are empty."""
-    empty: dict[str, Any] = {key: [] for key in LISTS}
-    return {"dryRun": dry_run, **empty, "needs": {"secrets": [], "hosts": [], "missing": []}, **found}
-
-
-def _curl(app: "App", asked: CurlRequest, dry_run: bool) -> RestResponse:
     from onetool.app.bundle_import import SecretsNotKeptError, assemble, read_curl, secrets_stored
 
+    app, dry_run = request.context.app, request.query["dryRun"]
     known = app.config.secrets
     found = read_curl(asked.command, asked.tool, asked.description, known, reuse=False, names=asked.secrets)
     content, secrets = found.tool, found.secrets
@@ -253,6 +205,70 @@ def _curl(app: "App", asked: CurlRequest, dry_run: bool) -> RestResponse:
     return RestResponse(200, encode(report))
 
 
+@RestRoute("GET", f"{BUNDLE}/export", "Bundles", sends=(ZIP.decode(),), etag=True, errors=(404,))
+async def export_bundle(request: RestRequest) -> RestResponse:
+    """Get a bundle with its tools as a ZIP archive.
+
+    The archive contains no secrets: tools have only their names.
+    """
+    visibility = await request.context.visibility()
+    return await asyncio.to_thread(_export, request, visibility)
+
+
+def _export(request: RestRequest, visibility: Visibility) -> RestResponse:
+    from onetool.app.bundle_import import tools_of
+    from onetool.sources.bundles.archive import pack
+
+    app, (id,) = request.context.app, request.path
+    bundle, _ = app.bundles.get_bundle(id, visibility=visibility)
+    found = app.bundles.store.bundle(bundle["id"])
+    if bundle["isBuiltIn"] or found is None:
+        raise ForbiddenError(f"{bundle['slug']} is built in and can't be exported: every OneTool has it", "built_in")
+    data = pack(found, [tool for tool in tools_of(app, found) if visibility.tool(tool)])
+    tag = sha256(data).hexdigest()[:24]
+    name = quote(f"{found.slug}.zip", safe="")
+    if is_known(request.headers, tag):
+        return RestResponse(304, headers=(etag(tag),))
+    disposition = f"attachment; filename*=UTF-8''{name}".encode()
+    return RestResponse(200, data, (etag(tag), (b"content-disposition", disposition)), ZIP)
+
+
+# The work of the handlers, in threads
+
+
+def _import(request: RestRequest, data: bytes, options: "ImportOptions") -> RestResponse:
+    from onetool.app.bundle_import import name_taken, read_import, store_import
+
+    app, dry_run = request.context.app, request.query["dryRun"]
+    arrival = read_import(app, data, options)
+    plan = arrival.plan
+    if plan.refused:
+        reasons = "; ".join(plan.refused)
+        raise InvalidError(reasons) if arrival.is_invalid else ConflictError(reasons)
+    taken = name_taken(app, plan.bundle.slug) if plan.is_new else None
+    remarks = [] if dry_run else store_import(app, arrival)
+    warnings = [one._asdict() for one in (*arrival.notes, *remarks)]
+    warnings += [{"about": plan.bundle.slug, "why": taken}] if taken else []
+    report = import_report(
+        dry_run,
+        bundles=[{"id": plan.bundle.id, "slug": plan.bundle.slug, "what": plan.rows[0].what}],
+        tools=[{"slug": row.slug, "version": row.version, "what": row.what} for row in plan.rows[1:]],
+        skipped=[one._asdict() for one in arrival.skipped],
+        warnings=warnings,
+        needs=requirements_of(app.runtime, map(shown, arrival.tools)).shown(),
+    )
+    return RestResponse(200, encode(report))
+
+
+LISTS = ("bundles", "tools", "servers", "skipped", "warnings", "secretsKept", "secretNames")
+
+
+def import_report(dry_run: bool, **found: Any) -> dict[str, Any]:
+    """Build the response to an import; keys without content are empty."""
+    empty: dict[str, Any] = {key: [] for key in LISTS}
+    return {"dryRun": dry_run, **empty, "needs": {"secrets": [], "hosts": [], "missing": []}, **found}
+
+
 def _refuse_place(app: "App", home: Mapping[str, Any] | None, tool: Tool) -> None:
     """Raise the errors that storing the tool would raise, so that a dry run reports them, too."""
     if home is None:
@@ -275,26 +291,6 @@ def reloaded(reload: Callable[[], None]) -> list[dict[str, str]]:
     except ConfigError as error:
         return [{"about": "config", "why": str(mistake)} for mistake in error.mistakes]
     return []
-
-
-def _exported(request: RestRequest, visibility: Any) -> RestResponse:
-    from onetool.app.bundle_import import tools_of
-    from onetool.sources.bundles.archive import pack
-
-    app, (id,) = request.context.app, request.path
-    bundle, _ = app.bundles.get_bundle(id, visibility=visibility)
-    found = app.bundles.store.bundle(bundle["id"])
-    if bundle["isBuiltIn"] or found is None:
-        raise ForbiddenError(f"{bundle['slug']} is built in and can't be exported: every OneTool has it", "built_in")
-    data = pack(found, [tool for tool in tools_of(app, found) if visibility.tool(tool)])
-    tag = sha256(data).hexdigest()[:24]
-    name = quote(f"{found.slug}.zip", safe="")
-    headers = (etag(tag), (b"content-disposition", f"attachment; filename*=UTF-8''{name}".encode()))
-    return (
-        RestResponse(304, headers=headers[:1])
-        if is_known(request.headers, tag)
-        else RestResponse(200, data, headers, ZIP)
-    )
 
 
 async def _body(request: RestRequest, kinds: tuple[bytes, ...]) -> bytes:

@@ -1,9 +1,10 @@
 """The handlers of usage counts, the audit log, and stored results."""
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import islice
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import Annotated, Any
 from urllib.parse import quote
 
 import msgspec
@@ -43,11 +44,6 @@ from onetool.services.results.paging import BadQueryError
 from onetool.services.stats.summary import iso
 from onetool.services.stats.usage import NOT_COUNTED, StatsFilter, StatsOverview, ToolUsage
 
-if TYPE_CHECKING:
-    from onetool.services.results import KeptResult
-    from onetool.services.results.store import ResultStore
-
-
 # Usage counts
 
 
@@ -66,11 +62,8 @@ async def get_usage(request: RestRequest) -> RestResponse:
         stats = context.app.runtime.stats
         return NOT_COUNTED if stats is None else stats.usage(names, request.query["days"], stats_caller())
 
-    try:
-        found = await asyncio.to_thread(read)
-    except ToolFailure as error:
-        raise _unreadable(error) from None
-    return context.response(found)
+    with _stats_errors():
+        return context.response(await asyncio.to_thread(read))
 
 
 @RestRoute("GET", "/stats", "Server", query=(DAYS, TOOL_NAME, SOURCE, CLIENT, CALLER), gives=StatsOverview)
@@ -101,17 +94,18 @@ async def get_stats(request: RestRequest) -> RestResponse:
             )
         )
 
+    with _stats_errors():
+        return context.response(await asyncio.to_thread(read))
+
+
+@contextmanager
+def _stats_errors() -> Iterator[None]:
     try:
-        found = await asyncio.to_thread(read)
+        yield
     except ToolFailure as error:
-        raise _unreadable(error) from None
-    return context.response(found)
-
-
-def _unreadable(error: ToolFailure) -> RestError:
-    if error.reason == "database_away":
-        return RestError(503, "database_away", str(error), headers=((b"retry-after", b"2"),))
-    return RestError(503, "unavailable", str(error))
+        if error.reason == "database_away":
+            raise RestError(503, "database_away", str(error), headers=((b"retry-after", b"2"),)) from None
+        raise RestError(503, "unavailable", str(error)) from None
 
 
 # The audit log
@@ -137,21 +131,18 @@ class AuditList(msgspec.Struct, frozen=True, rename="camel"):
     query=(SINCE, UNTIL, WHO, KIND, TOOL_NAME, OUTCOME, REQUEST, PAGE_SIZE, PAGE_TOKEN),
     gives=AuditList,
 )
-async def list_audit(request: RestRequest) -> RestResponse:
+def list_audit(request: RestRequest) -> RestResponse:
     """List the records of the audit log, newest first.
 
     `tool` may be a pattern such as `web.*`. Any page may have fewer records than requested, not only the last one.
     """
     context, query = request.context, request.query
     wanted = AuditFilter(**{name: query[name] for name in AuditFilter.__struct_fields__ if name != "args"})
-    log = context.app.audit.log
-
-    def read() -> AuditList:
-        if log is None:
-            return AuditList(enabled=False)
+    found, log = AuditList(enabled=False), context.app.audit.log
+    if log is not None:
         log.flush()
         page = log.table.page(wanted, query["pageSize"], read_page_token(request, AuditPosition))
-        return AuditList(
+        found = AuditList(
             enabled=True,
             records=tuple(page.records),
             next_page_token=page_token(request, page.before),
@@ -159,16 +150,13 @@ async def list_audit(request: RestRequest) -> RestResponse:
             lost=log.lost,
             problem=log.problem,
         )
+    return RestResponse(200, encode(msgspec.to_builtins(found)))
 
-    return RestResponse(200, encode(msgspec.to_builtins(await asyncio.to_thread(read))))
 
-
-# Stored large results, each only for the caller who caused it
+# Large results are stored, each for the caller whose call returned it
 
 
 RESULTS_PER_PAGE = 100
-
-T = TypeVar("T")
 
 
 class ResultEntry(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
@@ -205,12 +193,35 @@ class ResultLines(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omi
 
 
 @RestRoute("GET", "/results", "Results", query=(Q, PAGE_TOKEN), gives=ResultList)
-async def list_results(request: RestRequest) -> RestResponse:
+def list_results(request: RestRequest) -> RestResponse:
     """List stored results, newest first.
 
     Lists only results of this client, from all processes that share the state folder.
     """
-    return await asyncio.to_thread(_with_rest_errors, lambda: _list(request))
+    store, words, token = request.context.app.runtime.results, request.query["q"].casefold(), request.query["pageToken"]
+    with _result_errors():
+        kept = store.kept(owner())
+        if token is not None and not any(one.handle == token for one in kept):  # `any` moves `kept` behind that result
+            raise bad_page_token()
+        found = (
+            one for one in kept if any(words in text.casefold() for text in (one.name or "", one.head, one.handle))
+        )
+        page = list(islice(found, RESULTS_PER_PAGE + 1))
+        entries = [
+            ResultEntry(
+                handle=one.handle,
+                name=one.name or UNSET,
+                created_at=iso(one.at),
+                expires_at=iso(store.expires_at(one)),
+                size=one.size,
+                lines=one.lines,
+                type="text",
+                head=one.head,
+            )
+            for one in page[:RESULTS_PER_PAGE]
+        ]
+    next_page_token = entries[-1].handle if len(page) > RESULTS_PER_PAGE else None
+    return RestResponse(200, encode(ResultList(results=entries, next_page_token=next_page_token)))
 
 
 MAX_DOWNLOAD = 128 * 1024**2  # of a stored text
@@ -225,90 +236,39 @@ MAX_DOWNLOAD = 128 * 1024**2  # of a stored text
     sends=(ANY_BYTES,),
     errors=(404,),
 )
-async def read_result(request: RestRequest) -> RestResponse:
+def read_result(request: RestRequest) -> RestResponse:
     """Read lines of a stored result, or all of it as a file.
 
     With `q`, a regular expression, returns only lines that match. With `Accept: application/octet-stream` the response
     is the stored image or file, or the whole text.
     """
-    query, (handle,) = request.query, request.path
-    is_download = ANY_BYTES in read_weights(request.headers.get(b"accept", b""))
-
-    def read() -> RestResponse:
-        store, owner = _store(request)
-        if is_download:
-            file = stored_file(store.read(handle, owner, MAX_DOWNLOAD), MAX_DOWNLOAD)
+    query, (handle,), store = request.query, request.path, request.context.app.runtime.results
+    with _result_errors():
+        if ANY_BYTES in read_weights(request.headers.get(b"accept", b"")):
+            file = stored_file(store.read(handle, owner(), MAX_DOWNLOAD), MAX_DOWNLOAD)
             disposition = f"attachment; filename*=UTF-8''{quote(file.name, safe='')}"
             headers = ((b"content-disposition", disposition.encode()),)
             return RestResponse(200, file.data, headers, ANY_BYTES.encode())
         search = query["q"] or None
-        page: Any = store.page(handle, owner, query["from"], query["limit"], search, column=query["column"])
-        more = {key: page[key] for key in ("numbers", "column", "next") if key in page}
-        facts = {"lines": page["lines"], "total": page["total_lines"], "first": page["offset"]}
-        shown = ResultLines(**facts, returned=page["returned"], has_more=page["has_more"], **more)
-        return RestResponse(200, encode(shown))
-
-    return await asyncio.to_thread(_with_rest_errors, read)
+        page: Any = store.page(handle, owner(), query["from"], query["limit"], search, column=query["column"])
+    more = {key: page[key] for key in ("numbers", "column", "next") if key in page}
+    facts = {"lines": page["lines"], "total": page["total_lines"], "first": page["offset"]}
+    return RestResponse(200, encode(ResultLines(**facts, returned=page["returned"], has_more=page["has_more"], **more)))
 
 
 @RestRoute("DELETE", "/results/{handle}", "Results", role="call", status=(204,), errors=(404,))
-async def delete_result(request: RestRequest) -> RestResponse:
+def delete_result(request: RestRequest) -> RestResponse:
     """Delete a stored result."""
-
-    def remove() -> RestResponse:
-        store, owner = _store(request)
-        store.remove(request.path[0], owner)
-        return NO_CONTENT
-
-    return await asyncio.to_thread(_with_rest_errors, remove)
+    with _result_errors():
+        request.context.app.runtime.results.remove(request.path[0], owner())
+    return NO_CONTENT
 
 
-def _store(request: RestRequest) -> "tuple[ResultStore, str]":
-    """Return the result store, and the owner of this client's results."""
-    return request.context.app.runtime.results, owner()
-
-
-def _list(request: RestRequest) -> RestResponse:
-    store, owner = _store(request)
-    wanted = request.query["q"].casefold()
-    found = (one for one in _after(store.kept(owner), request.query["pageToken"]) if _fits(one, wanted))
-    page = list(islice(found, RESULTS_PER_PAGE + 1))
-    shown = ResultList(
-        results=[
-            (
-                ResultEntry(
-                    handle=one.handle,
-                    name=one.name or UNSET,
-                    created_at=iso(one.at),
-                    expires_at=iso(store.expires_at(one)),
-                    size=one.size,
-                    lines=one.lines,
-                    type="text",
-                    head=one.head,
-                )
-            )
-            for one in page[:RESULTS_PER_PAGE]
-        ],
-        next_page_token=page[RESULTS_PER_PAGE - 1].handle if len(page) > RESULTS_PER_PAGE else None,
-    )
-    return RestResponse(200, encode(shown))
-
-
-def _after(kept: "Iterator[KeptResult]", token: str | None) -> "Iterator[KeptResult]":
-    """Yield the results after the position in a page token."""
-    if token is None or any(one.handle == token for one in kept):
-        return kept
-    raise bad_page_token()
-
-
-def _fits(kept: "KeptResult", wanted: str) -> bool:
-    return not wanted or any(wanted in text.casefold() for text in (kept.name or "", kept.head, kept.handle))
-
-
-def _with_rest_errors(work: Callable[[], T]) -> T:
-    """Run `work`, and raise errors of the result store as RestError."""
+@contextmanager
+def _result_errors() -> Iterator[None]:
+    """Raise errors of the result store as RestError."""
     try:
-        return work()
+        yield
     except HandleNotFoundError as error:
         raise RestError(404, "not_found", f"{error}.", hints=error.hints) from None
     except ResultExpiredError as error:

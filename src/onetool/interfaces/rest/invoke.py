@@ -194,5 +194,5 @@ class ProgressEvents:
 
 
 def sse_event(name: str, data: bytes) -> bytes:
-    """Format a server-sent event. Encoded JSON has no line breaks, so one `data` line is enough."""
+    """Format a server-sent event. Encoded JSON has no line breaks, so it fits into one `data` line."""
     return b"event: " + name.encode() + b"\ndata: " + data + b"\n\n"

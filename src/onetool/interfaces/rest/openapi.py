@@ -17,7 +17,6 @@ from onetool.interfaces.rest.ask_app import ASK_ROUTES
 from onetool.interfaces.rest.events import EVENTS, STATUS
 from onetool.interfaces.rest.openapi_schemas import Schema, describe, schema_ref
 from onetool.interfaces.rest.problem import PROBLEM_TYPE, Problem
-from onetool.interfaces.rest.query import QueryParameter
 from onetool.interfaces.rest.route import EVENT_STREAM, LIMIT_HEADERS, PathParameter, RestRoute, Shape
 from onetool.interfaces.rest.routing import API_ROUTES, RouteTable
 
@@ -135,7 +134,10 @@ def describe_routes(tables: tuple[RouteTable, ...]) -> tuple[list[str], Part, di
 
     paths = {
         resource.path: {
-            "parameters": [_path_parameter(name, table.parameters[name]) for name in _names(resource.path)],
+            "parameters": [
+                _parameter(name, "path", one.description, one.schema, one.example, required=True)
+                for name, one in ((name, table.parameters[name]) for name in _names(resource.path))
+            ],
             **{method.lower(): _operation(route, schema) for method, route in resource.methods.items()},
         }
         for resource, table in resources
@@ -147,15 +149,13 @@ def _names(path: str) -> list[str]:
     return [part[1:-1] for part in path.split("/") if part.startswith("{")]
 
 
-def _path_parameter(name: str, one: PathParameter) -> Part:
-    more = {"description": one.description, "example": one.example}
-    return {"name": name, "in": "path", "required": True, "schema": one.schema, **_given(more)}
-
-
-def _query_parameter(one: QueryParameter) -> Part:
-    default = {} if one.default in (None, (), "") else {"default": one.default}
-    more = {"description": one.description, "schema": {**one.type.schema, **default}, "example": one.example}
-    return {"name": one.name, "in": "query", **_given(more)}
+def _parameter(name: str, where: str, description: str, schema: Any, example: Any, **more: Any) -> Part:
+    return {
+        "name": name,
+        "in": where,
+        **more,
+        **_given({"description": description, "schema": schema, "example": example}),
+    }
 
 
 def _given(members: Part) -> Part:
@@ -169,6 +169,16 @@ def _operation(route: RestRoute, schema: Callable[[Shape], Schema]) -> Part:
     names = () if not route.etag else ("If-None-Match",) if route.method == "GET" else CONDITIONS
     etags = {"in": "header", "schema": {**_TEXT, "pattern": _ETAGS}}
     conditions = [{"name": name, "description": CONDITIONS[name], **etags} for name in names]
+    query = [
+        _parameter(
+            one.name,
+            "query",
+            one.description,
+            {**one.type.schema, **_given({"default": one.default if one.default != () else None})},
+            one.example,
+        )
+        for one in route.query
+    ]
     body: Part = {}
     if route.takes is not None:
         content: Part = {"application/json": {"schema": schema(route.takes), "example": route.example}}
@@ -179,7 +189,7 @@ def _operation(route: RestRoute, schema: Callable[[Shape], Schema]) -> Part:
         "operationId": route.id,
         "summary": summary.rstrip("."),
         **_given({"description": " ".join(description.split())}),
-        "parameters": [*conditions, *map(_query_parameter, route.query)],
+        "parameters": [*conditions, *query],
         **body,
         "responses": {str(status): one for status, one in sorted(_responses(route, schema))},
     }

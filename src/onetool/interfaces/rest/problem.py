@@ -100,7 +100,7 @@ class RestError(HttpError):
 
 
 def role_error(principal: Principal, role: Role, method: str = "GET") -> RestError:
-    """Return the error for a request that needs another role. `method` says whether it would change something."""
+    """Return the error for a request that needs another role. `method` is the method of the request."""
     if principal.is_capped:
         what = "This can't be read" if method in ("GET", "HEAD") else "Nothing can be changed"
         message = (

@@ -163,7 +163,7 @@ def etag(tag: str) -> tuple[bytes, bytes]:
 
 
 def conditions(headers: Mapping[bytes, bytes]) -> Conditions:
-    """Return the conditions of a change. They compare content only: the number of calls in an ETag is ignored."""
+    """Read the conditions of a change. They compare content only: the number of calls in an ETag is ignored."""
     seen, known = _read_tags(headers, b"if-match"), _read_tags(headers, b"if-none-match")
     return Conditions(
         seen=tuple("" if weak else tag.partition(USED)[0] for weak, tag in seen),  # no tag is empty
@@ -198,9 +198,9 @@ def _read_tags(headers: Mapping[bytes, bytes], name: bytes) -> list[tuple[str, s
 # Request and response
 
 
-def share(most: int) -> int:
-    """Return the maximum number of shared places for one named caller."""
-    return max(1, most // 2)
+def share(limit: int) -> int:
+    """Return how many of `limit` shared places one named caller may hold."""
+    return max(1, limit // 2)
 
 
 class RestContext:
@@ -219,12 +219,12 @@ class RestContext:
         self.removals = Removals()
 
     @contextmanager
-    def admitted(self, most: int, refusal: str, retry_s: int) -> Iterator[None]:
-        """Count a long request while it runs. Raises RestError if `most` are running, or if a named caller has half of
-        them, so that others get a place. Requests with different refusals are counted separately.
+    def admitted(self, limit: int, refusal: str, retry_s: int) -> Iterator[None]:
+        """Count a long request while it runs. Raises RestError if `limit` requests run, or if a named caller runs half
+        of them, so that other callers get a place. Requests with different refusals are counted separately.
         """
         everybody, caller = (refusal, ""), (refusal, self.principal.name)
-        if self._under_way[everybody] >= most or (self.principal.name and self._under_way[caller] >= share(most)):
+        if self._under_way[everybody] >= limit or (self.principal.name and self._under_way[caller] >= share(limit)):
             raise RestError(503, "too_many", refusal, headers=[(b"retry-after", b"%d" % retry_s)])
         counted = {everybody, caller}
         self._under_way.update(counted)
@@ -312,7 +312,7 @@ def with_etag(thing: Mapping[str, Any], tag: str) -> RestResponse:
     return RestResponse(200, encode(thing), (etag(tag),))
 
 
-# Lists: ETags save unchanged ones, and gzip compresses the rest
+# Lists: an unchanged list is not sent again, and others are compressed
 
 
 def list_response(headers: Mapping[bytes, bytes], body: bytes) -> RestResponse:

@@ -6,10 +6,15 @@
 
 The router and the OpenAPI document both read it. The name of the function is the operationId; the first line of its
 docstring is the summary, and the rest the description.
+
+A handler that is not async runs in a thread, because it may block. A handler with a second parameter gets the body in
+it: converted to the type of the parameter, or the plain data if the type is Any.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from inspect import cleandoc
+from functools import wraps
+from inspect import cleandoc, iscoroutinefunction, signature
 from typing import Any, Self
 
 import msgspec
@@ -17,7 +22,7 @@ import msgspec
 from onetool.core.principal import Principal, Role
 from onetool.interfaces.rest.problem import Problem
 from onetool.interfaces.rest.query import QueryParameter
-from onetool.interfaces.rest.request import RestRequest, RestResponse
+from onetool.interfaces.rest.request import RestRequest, RestResponse, json_body
 from onetool.services.secret_file import NAME as SECRET_NAME
 from onetool.sources.bundles.errors import InvalidError
 from onetool.sources.bundles.names import (
@@ -28,6 +33,7 @@ from onetool.sources.bundles.names import (
     check_slug,
     check_version,
 )
+from onetool.sources.bundles.validation import converted
 
 EVENT_STREAM = "text/event-stream"
 LIMIT_HEADERS = ("RateLimit-Limit", "RateLimit-Remaining", "RateLimit-Reset", "RateLimit-Policy", "RateLimit")
@@ -77,10 +83,27 @@ class RestRoute(msgspec.Struct, frozen=True):
     id: str = ""
     doc: str = ""
 
-    def __call__(self, handler: Handler) -> Self:
-        first, *rest = handler.__name__.split("_")
-        id, doc = first + "".join(map(str.title, rest)), cleandoc(handler.__doc__ or "")
-        return msgspec.structs.replace(self, handler=handler, id=id, doc=doc)
+    def __call__(self, function: Callable[..., Any]) -> Self:
+        first, *rest = function.__name__.split("_")
+        id, doc = first + "".join(map(str.title, rest)), cleandoc(function.__doc__ or "")
+        return msgspec.structs.replace(self, handler=self._handler(function), id=id, doc=doc)
+
+    def _handler(self, function: Callable[..., Any]) -> Handler:
+        is_async = iscoroutinefunction(function)
+        body_types = [parameter.annotation for parameter in signature(function).parameters.values()][1:]
+        if is_async and not body_types:
+            return function
+        empty: Any = {} if self.example == {} else ...  # the value of an empty body, if it may be empty
+
+        @wraps(function)
+        async def handler(request: RestRequest) -> RestResponse | None:
+            arguments: list[Any] = [request]
+            for body_type in body_types:
+                data = await json_body(request, empty, whole=body_type is Any)
+                arguments.append(data if body_type is Any else converted(data, body_type))
+            return await (function(*arguments) if is_async else asyncio.to_thread(function, *arguments))
+
+        return handler
 
     def needed_role(self, principal: Principal) -> Role:
         if self.role is not None:

@@ -50,14 +50,9 @@ class RouteMatch(NamedTuple):
     route: RestRoute | None  # None: OPTIONS
 
 
-_NAME = re.compile(r"[\w.:\[\]-]{1,100}")
+_SHORT_WORD = re.compile(r"[\w.:\[\]-]{1,100}")
 _CHECKED = ("{bundleID}", "{toolSlug}", "{version}")
 _NAMED = (*_CHECKED, "{server}", "{host}", "{secret}", "{token}")  # shown in the audit log: other ids may be secret
-
-
-def _is_name(part: str, value: str) -> bool:
-    """Return whether the audit log may show the value: a checked id, slug or version, or a short word."""
-    return part in _CHECKED or _NAME.fullmatch(value) is not None
 
 
 def audited(method: str, found: RouteMatch, principal: Principal, role: Role) -> tuple[AuditKind | None, str]:
@@ -71,7 +66,9 @@ def audited(method: str, found: RouteMatch, principal: Principal, role: Role) ->
     values = iter(found.path)
     parts = [(next(values), part) if part.startswith("{") else ("", part) for part in found.resource.segments]
     shown = _NAMED if principal.may(role) else _NAMED[:1]  # a refused caller may have sent anything
-    path = "/".join(value if part in shown and _is_name(part, value) else part for value, part in parts)
+    path = "/".join(
+        value if part in shown and (part in _CHECKED or _SHORT_WORD.fullmatch(value)) else part for value, part in parts
+    )
     kind = None if not found.route.audited else "admin" if role == "admin" else "change"
     return kind, mask_credentials(f"{method} /{path}")  # clients may have sent a token in place of its name
 

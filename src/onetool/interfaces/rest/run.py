@@ -13,8 +13,8 @@
 """
 
 import asyncio
-from datetime import UTC, datetime
 from itertools import islice
+from time import time
 from typing import Annotated, Any
 
 import msgspec
@@ -24,7 +24,7 @@ from msgspec.structs import replace
 from onetool.core.call import ToolCall, ToolResult, new_id
 from onetool.core.context import kept_value, shown_args
 from onetool.core.errors import cut
-from onetool.core.text import MAX_NAME
+from onetool.core.text import MAX_NAME, utc_text_ms
 from onetool.http.asgi import encode
 from onetool.http.response_stream import DisconnectWatch, ResponseStream
 from onetool.interfaces.rest.invoke import ProgressEvents, sse_event, wants_events
@@ -152,10 +152,8 @@ async def list_names(request: RestRequest) -> RestResponse:
 
 def _names_of(context: RestContext) -> bytes:
     """Return all names, cached per catalogue, config and allow-list, because thousands of tools take seconds."""
-    app, whose = (
-        context.app,
-        (context.principal.tools, context.principal.lasting_owner),
-    )  # return shapes differ per caller
+    app = context.app
+    whose = (context.principal.tools, context.principal.lasting_owner)  # return shapes differ per caller
     made_of = (app.catalog.registry.snapshot(), app.config)
     with context.names_lock:
         known = context.names.get(whose)
@@ -233,10 +231,9 @@ class RunCalls:
                 setattr(noted, key, value)
 
     def _noted(self, call: ToolCall) -> RunCall:
-        at = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
         first = dict(islice(call.args.items(), MAX_ARGS))
         args = _bounded(dict(shown_args(replace(call, args=first), self._registry.get(call.name))))
-        return RunCall(id=call.id, name=cut(call.name, MAX_NAME), args=args, at=at)
+        return RunCall(id=call.id, name=cut(call.name, MAX_NAME), args=args, at=utc_text_ms(time()))
 
     def _outcome(self, call: ToolCall, result: ToolResult) -> dict[str, Any]:
         found = {"ok": result.ok, "duration_ms": result.meta.get("duration_ms", 0.0)}
@@ -300,13 +297,10 @@ async def _stream(request: RestRequest, asked: RunRequest) -> None:
             events = RunEvents(request.context, response)
             result = await _run(request, asked, events, events)
             answer = await asyncio.to_thread(_answer, request.context, result)
-        response.push_event(_last_event(answer, response.dropped))
+        is_error = not isinstance(answer.error, UnsetType)
+        last: dict[str, Any] = msgspec.to_builtins(answer.error if is_error else answer)
+        last.pop("ok", None)
+        if response.dropped:  # events left out because the client was too slow
+            last["dropped"] = response.dropped
+        response.push_event(sse_event("error" if is_error else "result", encode(last)))
         await response.end()
-
-
-def _last_event(answer: RunAnswer, dropped: int) -> bytes:
-    """Encode the last event. `dropped` is the number of events left out because the client was too slow."""
-    is_error = not isinstance(answer.error, UnsetType)
-    shown: dict[str, Any] = msgspec.to_builtins(answer.error if is_error else answer)
-    shown.pop("ok", None)
-    return sse_event("error" if is_error else "result", encode(shown | ({"dropped": dropped} if dropped else {})))

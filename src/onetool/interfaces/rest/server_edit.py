@@ -4,7 +4,6 @@ All are for admins. Clients preview a change with a dry run. The change is refus
 Secrets never leave the machine; they are shown as `${NAME}`.
 """
 
-import asyncio
 import logging
 import os
 import shlex
@@ -36,7 +35,7 @@ from onetool.database.connection import DatabaseError
 from onetool.http.asgi import encode
 from onetool.interfaces.rest.problem import RestError
 from onetool.interfaces.rest.query import DRY_RUN
-from onetool.interfaces.rest.request import RestContext, RestRequest, RestResponse, json_body
+from onetool.interfaces.rest.request import RestContext, RestRequest, RestResponse
 from onetool.interfaces.rest.route import RestRoute
 from onetool.interfaces.rest.servers import (
     NoOptions,
@@ -203,23 +202,18 @@ def config_target(app: App) -> ConfigTarget:
 
 
 @server_action("/servers/{server}/enable")
-async def enable_server(request: RestRequest) -> RestResponse:
+def enable_server(request: RestRequest, _: NoOptions) -> RestResponse:
     """Enable a server in the config file."""
-    return await _switch(request, on=True)
+    return _switch(request.context, request.path[0], on=True)
 
 
 @server_action("/servers/{server}/disable")
-async def disable_server(request: RestRequest) -> RestResponse:
+def disable_server(request: RestRequest, _: NoOptions) -> RestResponse:
     """Disable a server in the config file."""
-    return await _switch(request, on=False)
+    return _switch(request.context, request.path[0], on=False)
 
 
-async def _switch(request: RestRequest, on: bool) -> RestResponse:
-    converted(await json_body(request, empty={}), NoOptions)
-    return await asyncio.to_thread(_set_enabled, request.context, request.path[0], on)
-
-
-def _set_enabled(context: RestContext, name: str, on: bool) -> RestResponse:
+def _switch(context: RestContext, name: str, on: bool) -> RestResponse:
     _, status = found_server(context, name)
     if on == (status.state == "disabled"):
         target = config_target(context.app)
@@ -234,15 +228,12 @@ def _set_enabled(context: RestContext, name: str, on: bool) -> RestResponse:
 
 
 @RestRoute("GET", "/servers/{server}/definition", "Servers", role="admin", gives=ServerDefinition, errors=(404, 409))
-async def get_server_definition(request: RestRequest) -> RestResponse:
+def get_server_definition(request: RestRequest) -> RestResponse:
     """Get the block of a server in the config.
 
     Secrets in it are shown as `${NAME}`; with the next edit they go into the secrets file.
     """
-    return await asyncio.to_thread(_get_definition, request.context, request.path[0])
-
-
-def _get_definition(context: RestContext, name: str) -> RestResponse:
+    context, (name,) = request.context, request.path
     found_server(context, name)
     target = config_target(context.app)
     hidden, _ = _without_secrets(context, target, name, target.block(name))
@@ -283,20 +274,15 @@ def _without_secrets(
     gives=ServerDrafts,
     errors=(404, 409),
 )
-async def edit_server(request: RestRequest) -> RestResponse:
+def edit_server(request: RestRequest, asked: ServerEdit) -> RestResponse:
     """Replace the block of a server in the config.
 
     Send the request first with `dryRun=true`, which shows what would be started, then with the `digest` of that
     response. Values that look like secrets, and those in `keep`, go into the secrets file. 409 means that the block or
     what would be started has changed since.
     """
-    asked = converted(await json_body(request), ServerEdit)
     converted(asked.definition, ServerBlock, "/definition")
-    return await asyncio.to_thread(_edit, request, request.path[0], asked)
-
-
-def _edit(request: RestRequest, name: str, asked: ServerEdit) -> RestResponse:
-    context, dry_run = request.context, request.query["dryRun"]
+    context, (name,), dry_run = request.context, request.path, request.query["dryRun"]
     found_server(context, name)
     target = config_target(context.app)
     old = target.block(name)
@@ -329,16 +315,12 @@ def _edit(request: RestRequest, name: str, asked: ServerEdit) -> RestResponse:
 
 
 @server_action("/servers/{server}/rename", takes=NewName, example={"name": "docs"})
-async def rename_server(request: RestRequest) -> RestResponse:
+def rename_server(request: RestRequest, asked: NewName) -> RestResponse:
     """Rename a server in the config.
 
     Its tools get the new name. Approvals and the login of the server stay.
     """
-    asked = converted(await json_body(request), NewName)
-    return await asyncio.to_thread(_rename, request.context, request.path[0], asked.name)
-
-
-def _rename(context: RestContext, name: str, new: str) -> RestResponse:
+    context, (name,), new = request.context, request.path, asked.name
     servers, _ = found_server(context, name)
     if new == name:
         return server_response(context, name)
@@ -362,15 +344,12 @@ def _rename(context: RestContext, name: str, new: str) -> RestResponse:
 
 
 @RestRoute("DELETE", "/servers/{server}", "Servers", role="admin", gives=RemovedServer, errors=(404, 409))
-async def remove_server(request: RestRequest) -> RestResponse:
+def remove_server(request: RestRequest) -> RestResponse:
     """Remove a server from the config.
 
     Its secrets stay stored. For ten minutes, `POST …/restore` with `undo` restores it.
     """
-    return await asyncio.to_thread(_remove, request.context, request.path[0])
-
-
-def _remove(context: RestContext, name: str) -> RestResponse:
+    context, (name,) = request.context, request.path
     found_server(context, name)
     target = config_target(context.app)
     block, before, after = target.block(name), "", ""
@@ -401,18 +380,14 @@ def _remove(context: RestContext, name: str) -> RestResponse:
     gives="ServerEntry",
     errors=(404, 409),
 )
-async def restore_server(request: RestRequest) -> RestResponse:
+def restore_server(request: RestRequest, asked: UndoRequest) -> RestResponse:
     """Restore a removed server.
 
     The block returns unchanged, with the secrets in it. Only the caller who removed the server can restore it, within
     ten minutes.
     """
-    asked = converted(await json_body(request), UndoRequest)
-    return await asyncio.to_thread(_restore, request.context, request.path[0], asked.undo)
-
-
-def _restore(context: RestContext, name: str, undo: str) -> RestResponse:
-    found = context.removals.get(undo)
+    context, (name,) = request.context, request.path
+    found = context.removals.get(asked.undo)
     if found is None or found.name != name:
         message = "This removal can't be undone: it expired, or another caller made it. Add the server again."
         raise RestError(404, "not_found", message)
@@ -420,7 +395,7 @@ def _restore(context: RestContext, name: str, undo: str) -> RestResponse:
     if name in target.servers:
         raise RestError(409, "exists", f"A server named {name[:100]!r} already exists. Rename it first.")
     target.write(found.restore)
-    context.removals.drop(undo)
+    context.removals.drop(asked.undo)
     log.info("Restored over REST: the server %s", name)
     load_written(context.app, target.file)
     return server_response(context, name)

@@ -1,6 +1,5 @@
 """The handlers that add servers to the config: from other clients' files, from pasted text, or from a form."""
 
-import asyncio
 import logging
 import os
 from collections.abc import Iterator
@@ -23,7 +22,7 @@ from onetool.core.text import shown_line
 from onetool.http.asgi import encode
 from onetool.interfaces.rest.imports import import_report, reloaded
 from onetool.interfaces.rest.query import DRY_RUN, REPLACE
-from onetool.interfaces.rest.request import RestContext, RestRequest, RestResponse, json_body
+from onetool.interfaces.rest.request import RestContext, RestRequest, RestResponse
 from onetool.interfaces.rest.route import RestRoute
 from onetool.interfaces.rest.server_edit import (
     ServerDraft,
@@ -36,7 +35,6 @@ from onetool.interfaces.rest.server_edit import (
 )
 from onetool.interfaces.rest.servers import changed_error, sealed_digest
 from onetool.sources.bundles.errors import InvalidError
-from onetool.sources.bundles.validation import converted
 
 log = logging.getLogger("onetool.serve")
 
@@ -85,13 +83,21 @@ class NewServers(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 @RestRoute("GET", "/servers/found", "Servers", role="admin", gives=FoundClients, errors=(409,))
-async def find_servers(request: RestRequest) -> RestResponse:
+def find_servers(request: RestRequest) -> RestResponse:
     """Find the MCP servers of other clients.
 
     Reads the user's own files of Claude, Cursor, VS Code and others on the server's machine, but no files of projects.
     Starts nothing.
     """
-    return await asyncio.to_thread(_find, request)
+    target = _target(request)
+    clients: list[FoundClient] = []
+    for client, title, file, found in _client_files():
+        if isinstance(found, str):
+            clients.append(FoundClient(client=client, title=title, file=str(file), error=found))
+        elif found.servers:
+            servers = tuple(_shown(request.context, target, found, name)[0] for name in found.servers)
+            clients.append(FoundClient(client=client, title=title, file=str(file), servers=servers))
+    return request.context.response(FoundClients(clients))
 
 
 @RestRoute(
@@ -104,26 +110,21 @@ async def find_servers(request: RestRequest) -> RestResponse:
     gives="ImportReport",
     errors=(409,),
 )
-async def import_found_servers(request: RestRequest) -> RestResponse:
+def import_found_servers(request: RestRequest, ticked: TickedServers) -> RestResponse:
     """Import servers of other clients.
 
     The servers are those listed by `GET /servers/found`; servers that have changed since are refused with 409. Secrets
     go into the secrets file. No tool can call this.
     """
-    asked = converted(await json_body(request), TickedServers)
-    return await asyncio.to_thread(_import_found, request, asked.ids)
-
-
-def _find(request: RestRequest) -> RestResponse:
     target = _target(request)
-    clients: list[FoundClient] = []
-    for client, title, file, found in _client_files():
-        if isinstance(found, str):
-            clients.append(FoundClient(client=client, title=title, file=str(file), error=found))
-        elif found.servers:
-            servers = tuple(_shown(request.context, target, found, name)[0] for name in found.servers)
-            clients.append(FoundClient(client=client, title=title, file=str(file), servers=servers))
-    return request.context.response(FoundClients(clients))
+    known: dict[str, ClientServers] = {}
+    for *_, found in _client_files():
+        if not isinstance(found, str):
+            shown = (_shown(request.context, target, found, name) for name in found.servers)
+            known |= {server.id: one for server, one in shown}
+    if not known.keys() >= {*ticked.ids}:
+        raise changed_error("A file with one of these servers", "Get /servers/found again.")
+    return _write(request, target, _plan(target, *(known[id] for id in dict.fromkeys(ticked.ids))))
 
 
 def _client_files() -> Iterator[tuple[str, str, Path, ClientServers | str]]:
@@ -155,18 +156,6 @@ def _target(request: RestRequest) -> ConfigTarget:
     if isinstance(port := (request.scope.get("server") or (None, None))[1], int):
         target.own_ports.add(port)  # --port may differ from the config
     return target
-
-
-def _import_found(request: RestRequest, ids: tuple[str, ...]) -> RestResponse:
-    target = _target(request)
-    known: dict[str, ClientServers] = {}
-    for *_, found in _client_files():
-        if not isinstance(found, str):
-            shown = (_shown(request.context, target, found, name) for name in found.servers)
-            known |= {server.id: one for server, one in shown}
-    if not known.keys() >= {*ids}:
-        raise changed_error("A file with one of these servers", "Get /servers/found again.")
-    return _written(request, target, _plan(target, *(known[id] for id in dict.fromkeys(ids))))
 
 
 def _plan(
@@ -208,19 +197,14 @@ def _drafts(target: ConfigTarget, found: ClientServers, plan: ServerImportPlan) 
     gives=ServerDrafts,
     errors=(409,),
 )
-async def add_servers(request: RestRequest) -> RestResponse:
+def add_servers(request: RestRequest, asked: NewServers) -> RestResponse:
     """Add servers to the config.
 
     Send the request first with `dryRun=true`, which shows what would be started, then with the `digest` of that
     response. Values that look like secrets, and those in `keep`, go into the secrets file. No tool can call this.
     """
-    asked = converted(await json_body(request), NewServers)
-    return await asyncio.to_thread(_add, request, asked)
-
-
-def _add(request: RestRequest, asked: NewServers) -> RestResponse:
     target, dry_run = config_target(request.context.app), request.query["dryRun"]
-    found = _given(asked, target.file.absolute().parent)
+    found = _requested_servers(asked, target.file.absolute().parent)
     plan = _plan(target, found, keep=asked.keep)
     drafts = _drafts(target, found, plan)
     files = file_digests(target, plan.servers.values())
@@ -235,7 +219,7 @@ def _add(request: RestRequest, asked: NewServers) -> RestResponse:
     return drafts_response(request, drafts, digest, dry_run)
 
 
-def _given(asked: NewServers, folder: Path) -> ClientServers:
+def _requested_servers(asked: NewServers, folder: Path) -> ClientServers:
     """Return the servers in a request. Raises InvalidError."""
     try:
         if asked.servers is not UNSET and asked.text is UNSET:
@@ -272,20 +256,15 @@ def _given(asked: NewServers, folder: Path) -> ClientServers:
     gives="ImportReport",
     errors=(409,),
 )
-async def import_servers(request: RestRequest) -> RestResponse:
+def import_servers(request: RestRequest, blocks: Any) -> RestResponse:
     """Add MCP servers to the config.
 
     The body has blocks by name, as in other clients' configs. Adds all servers or none. Secrets go into the secrets
     file. No tool can call this.
     """
-    data = await json_body(request)
-    return await asyncio.to_thread(_import_servers, request, data)
-
-
-def _import_servers(request: RestRequest, data: Any) -> RestResponse:
     target = config_target(request.context.app)
     try:
-        found = servers_in(data, Path("the request"), target.file.absolute().parent)
+        found = servers_in(blocks, Path("the request"), target.file.absolute().parent)
     except JsoncError as why:
         raise InvalidError(f"the body: {why}", "") from None
     plan = _plan(target, found, replace=request.query["replace"])
@@ -293,10 +272,10 @@ def _import_servers(request: RestRequest, data: Any) -> RestResponse:
         raise InvalidError("; ".join(f"{name}: {why}" for name, why in plan.skipped.items()), "")
     if not plan.servers and not plan.kept:
         raise InvalidError('the body has no servers: send {"mcpServers": {"name": {…}}}', "")
-    return _written(request, target, plan, request.query["dryRun"])
+    return _write(request, target, plan, request.query["dryRun"])
 
 
-def _written(request: RestRequest, target: ConfigTarget, plan: ServerImportPlan, dry_run: bool = False) -> RestResponse:
+def _write(request: RestRequest, target: ConfigTarget, plan: ServerImportPlan, dry_run: bool = False) -> RestResponse:
     """Write the servers of a plan to the config, and load them."""
     if plan.servers and not dry_run:
         target.write(partial(put_servers, servers=plan.servers), plan.secrets)

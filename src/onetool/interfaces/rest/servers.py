@@ -30,9 +30,8 @@ from onetool.core.text import or_rather
 from onetool.http.asgi import encode
 from onetool.interfaces.rest.problem import RestError
 from onetool.interfaces.rest.query import AFTER, DRY_RUN
-from onetool.interfaces.rest.request import RestContext, RestRequest, RestResponse, json_body
+from onetool.interfaces.rest.request import RestContext, RestRequest, RestResponse
 from onetool.interfaces.rest.route import RestRoute
-from onetool.sources.bundles.validation import converted
 
 if TYPE_CHECKING:
     from onetool.sources.mcp_servers.servers import Servers, ServerStatus
@@ -135,37 +134,53 @@ server_action = partial(
 
 
 @RestRoute("GET", "/servers", "Servers", gives=ServerList)
-async def list_servers(request: RestRequest) -> RestResponse:
+def list_servers(request: RestRequest) -> RestResponse:
     """List the MCP servers."""
-    return await asyncio.to_thread(_list, request.context)
+    context = request.context
+    servers = context.app.servers
+    statuses = [] if servers is None else servers.statuses(_allowed(context))
+    return context.response(ServerList([_entry(context, status) for status in statuses]))
 
 
 @RestRoute("GET", "/servers/{server}", "Servers", gives=ServerEntry, errors=(404,))
-async def get_server(request: RestRequest) -> RestResponse:
+def get_server(request: RestRequest) -> RestResponse:
     """Get a server, with the changes of its tools."""
-    return await asyncio.to_thread(server_response, request.context, request.path[0])
+    return server_response(request.context, request.path[0])
 
 
 @RestRoute("GET", "/servers/{server}/offers", "Servers", role="edit", gives=ServerOffers, errors=(404,))
-async def get_server_offers(request: RestRequest) -> RestResponse:
+def get_server_offers(request: RestRequest) -> RestResponse:
     """Get the prompts and resources of a server."""
-    return await asyncio.to_thread(_offers, request.context, request.path[0])
+    (name,) = request.path
+    servers, _ = found_server(request.context, name)
+    offered = servers.offered(name)
+    prompts = [
+        OfferedPrompt(name=one.name, description=one.spec.description, arguments=[*one.spec.input_schema["properties"]])
+        for one in offered.prompts
+    ]
+    resources = [
+        OfferedResource(uri=one.uri, name=one.name, description=one.spec.description, mime_type=one.mime_type)
+        for one in offered.resources
+    ]
+    return request.context.response(ServerOffers(prompts, resources))
 
 
 @RestRoute("GET", "/servers/{server}/logs", "Servers", role="admin", query=(AFTER,), gives=ServerLogPage, errors=(404,))
-async def read_server_log(request: RestRequest) -> RestResponse:
+def read_server_log(request: RestRequest) -> RestResponse:
     """Read the log of a server.
 
     The log has the standard error of the server, and when it was started and lost: at most the last 1,000 lines. With
     `after`, only later lines are returned.
     """
-    return await asyncio.to_thread(_logs, request.context, request.path[0], request.query["after"])
+    (name,) = request.path
+    servers, _ = found_server(request.context, name)
+    lines, position = servers.log_after(name, request.query["after"], MAX_LINES)
+    return RestResponse(200, encode(ServerLogPage(request.context.clean(lines, None), position)))
 
 
 @server_action("/servers/{server}/reconnect")
-async def reconnect_server(request: RestRequest) -> RestResponse:
+async def reconnect_server(request: RestRequest, _: NoOptions) -> RestResponse:
     """Connect a server again."""
-    converted(await json_body(request, empty={}), NoOptions)
     servers, status = await asyncio.to_thread(_enabled, request.context, request.path[0])
     try:
         await servers.reconnect(status.name)
@@ -175,13 +190,12 @@ async def reconnect_server(request: RestRequest) -> RestResponse:
 
 
 @server_action("/servers/{server}/test", gives=ServerTest)
-async def test_server(request: RestRequest) -> RestResponse:
+async def test_server(request: RestRequest, body: NoOptions) -> RestResponse:
     """Ask a server for its tools.
 
     Connects the server first if necessary. The response has the result of the test, even if the server can't be
     reached.
     """
-    converted(await json_body(request, empty={}), NoOptions)
     servers, status = await asyncio.to_thread(_enabled, request.context, request.path[0])
     began, error, tools = monotonic(), None, 0
     try:
@@ -196,12 +210,11 @@ async def test_server(request: RestRequest) -> RestResponse:
 
 
 @server_action("/servers/{server}/login", gives=LoginPage)
-async def login_to_server(request: RestRequest) -> RestResponse:
+async def login_to_server(request: RestRequest, _: NoOptions) -> RestResponse:
     """Begin a login to a server.
 
     For servers with OAuth. 409 means that the server has no login.
     """
-    converted(await json_body(request, empty={}), NoOptions)
     servers, status = await asyncio.to_thread(_enabled, request.context, request.path[0])
     try:
         page = await servers.begin_login(status.name)
@@ -210,44 +223,13 @@ async def login_to_server(request: RestRequest) -> RestResponse:
     return RestResponse(200, encode(LoginPage(page)))
 
 
-def _list(context: RestContext) -> RestResponse:
-    servers = context.app.servers
-    statuses = [] if servers is None else servers.statuses(_allowed(context))
-    found = ServerList([_facts(context, status) for status in statuses])
-    return context.response(found)
-
-
 def server_response(context: RestContext, name: str) -> RestResponse:
     """Build the response with one server."""
     servers, status = found_server(context, name)
     differences = servers.differences(name, _allowed(context))
     changes = [ServerChange(name=tool, lines=lines) for tool, lines in differences.items()]
-    facts = msgspec.structs.replace(_facts(context, status), changes=changes, digest=digest_of(differences))
-    return context.response(facts)
-
-
-def _offers(context: RestContext, name: str) -> RestResponse:
-    servers, _ = found_server(context, name)
-    offered = servers.offered(name)
-    found = ServerOffers(
-        prompts=[
-            OfferedPrompt(
-                name=one.name, description=one.spec.description, arguments=[*one.spec.input_schema["properties"]]
-            )
-            for one in offered.prompts
-        ],
-        resources=[
-            OfferedResource(uri=one.uri, name=one.name, description=one.spec.description, mime_type=one.mime_type)
-            for one in offered.resources
-        ],
-    )
-    return context.response(found)
-
-
-def _logs(context: RestContext, name: str, after: str) -> RestResponse:
-    servers, _ = found_server(context, name)
-    lines, position = servers.log_after(name, after, MAX_LINES)
-    return RestResponse(200, encode(ServerLogPage(context.clean(lines, None), position)))
+    entry = _entry(context, status)
+    return context.response(msgspec.structs.replace(entry, changes=changes, digest=digest_of(differences)))
 
 
 def _allowed(context: RestContext) -> Any:
@@ -271,7 +253,7 @@ def _enabled(context: RestContext, name: str) -> "tuple[Servers, ServerStatus]":
     return servers, status
 
 
-def _facts(context: RestContext, status: "ServerStatus") -> ServerEntry:
+def _entry(context: RestContext, status: "ServerStatus") -> ServerEntry:
     is_command, target = status.transport == "stdio", status.target if context.may_change else UNSET
     since = None if status.since is None else datetime.fromtimestamp(status.since, UTC).isoformat(timespec="seconds")
     return ServerEntry(
@@ -313,14 +295,13 @@ class SeenDigest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     gives="ServerChanges",
     errors=(404, 409),
 )
-async def approve_server(request: RestRequest) -> RestResponse:
+async def approve_server(request: RestRequest, seen: SeenDigest) -> RestResponse:
     """Approve the current tools of a server.
 
     With the `digest` of a dry run, tools that have changed since are refused with 409. No tool can call this.
     """
     from onetool.sources.mcp_servers.proxy import ChangedSinceSeenError
 
-    asked = converted(await json_body(request, empty={}), SeenDigest)
     (name,), servers = request.path, request.context.app.catalog.servers
     known = [] if servers is None else servers.names()
     if servers is None or name not in known:
@@ -331,7 +312,7 @@ async def approve_server(request: RestRequest) -> RestResponse:
         raise RestError(409, "source_unavailable", f"{name} can't be reached: {status.error}")
     differences = await asyncio.to_thread(servers.differences, name)
     digest = digest_of(differences)
-    if asked.digest not in (None, digest):
+    if seen.digest not in (None, digest):
         raise changed_error(name)
     dry_run = request.query["dryRun"]
     if not dry_run:

@@ -36,8 +36,6 @@ from onetool.interfaces.http.listen import BoundAddress
 from onetool.interfaces.workers import LAST, STOPPING, Reloaded, Serving, WorkerOrder, decode_report
 
 PROGRAM = ("-P", "-m", "onetool.interfaces.workers.worker")
-MAX_LINE = 1024**2
-LAST_S = 5.0  # between the end of a worker's channel and the end of its process
 
 log = logging.getLogger("onetool.serve")
 
@@ -91,7 +89,7 @@ class ServingProcess:
 
     async def _live(self) -> int:
         try:
-            reader, writer = await asyncio.open_connection(sock=self._channel, limit=MAX_LINE)
+            reader, writer = await asyncio.open_connection(sock=self._channel, limit=1024**2)
             self._writer = writer
             try:
                 with suppress(ConnectionError):
@@ -104,7 +102,7 @@ class ServingProcess:
                             self.serving.set_result(report.greeting)
             finally:
                 writer.close()
-            until = monotonic() + LAST_S  # the channel has ended, so the process has, or is about to
+            until = monotonic() + 5  # the channel has ended, so the process has, or is about to
             while self._process.poll() is None:
                 if monotonic() > until:
                     self.signal(signal.SIGKILL)
@@ -132,7 +130,7 @@ class Supervisor:
         self._database = SqliteDatabase(self._folder / "workers.db")
         self._order = replace(
             order,
-            sockets=tuple(one.fileno() for one in address.sockets),
+            sockets=tuple(listening.fileno() for listening in address.sockets),
             key=token_bytes(32),
             run=token_hex(8),
             database=str(self._folder / "workers.db"),
@@ -180,15 +178,15 @@ class Supervisor:
     # Starting
 
     async def _start(self) -> None:
-        """Start the first worker, then the others; greet when all serve."""
-        greeting = await self._started(1)
+        """Start the first worker, then the others; print the greeting when all serve."""
+        greeting = await self._start_worker(1)
         others = range(2, self._order.count + 1)
-        await asyncio.gather(*map(self._started, others))
+        await asyncio.gather(*map(self._start_worker, others))
         self._print_line(greeting)
         for number in (1, *others):
             self._keepers.append(asyncio.create_task(self._keep(number)))
 
-    async def _started(self, number: int) -> str:
+    async def _start_worker(self, number: int) -> str:
         """Start a worker for the first time. Raises WorkersFailedError if it can't start; its log says why."""
         worker = self._launch(number)
         try:
@@ -197,7 +195,7 @@ class Supervisor:
             if not worker.ended.done():
                 raise  # we are stopping
         code = worker.ended.result()
-        raise WorkersFailedError(f"worker {number} {_ended_how(code)} before it served", code if code > 0 else 1)
+        raise WorkersFailedError(f"worker {number} {_describe_end(code)} before it served", code if code > 0 else 1)
 
     def _launch(self, number: int) -> ServingProcess:
         path = self._folder / f"{number}-{token_hex(4)}.sock"
@@ -205,31 +203,25 @@ class Supervisor:
         return worker
 
     async def _keep(self, number: int) -> None:
-        """Replace the worker whenever it dies."""
+        """Replace the worker whenever it dies. Raises WorkersFailedError after too many deaths."""
         while True:
             worker = self._workers[number]
             code = await asyncio.shield(worker.ended)
             if self._stop_wanted.is_set():
                 return
             await asyncio.to_thread(self._forget, worker)
-            pause = self._pause_after(worker, code)
-            if pause:
-                await asyncio.sleep(pause)
+            is_quick = monotonic() - worker.began < QUICK_S
+            deaths = self._deaths[number] = self._deaths.get(number, 0) + 1 if is_quick else 0
+            if deaths >= MAX_DEATHS and not any(one.is_serving for one in self._workers.values()):
+                why = f"worker {number} {_describe_end(code)}, {deaths} times in a row, and no other worker serves"
+                raise WorkersFailedError(f"{why}; see its log", code if code > 0 else 1)
+            pause = 0.0 if deaths <= 1 else min(FIRST_PAUSE_S * 2 ** (deaths - 2), MAX_PAUSE_S)
+            when = f"in {pause:g} s" if pause else "now"
+            log.error("Worker %d (process %d) %s; it is replaced %s", number, worker.pid, _describe_end(code), when)
+            await asyncio.sleep(pause)
             if self._stop_wanted.is_set():
                 return
             self._launch(number)
-
-    def _pause_after(self, worker: ServingProcess, code: int) -> float:
-        """Return the seconds until the worker is replaced. Raises WorkersFailedError after too many deaths."""
-        number, is_quick = worker.order.number, monotonic() - worker.began < QUICK_S
-        deaths = self._deaths[number] = self._deaths.get(number, 0) + 1 if is_quick else 0
-        if deaths >= MAX_DEATHS and not any(one.is_serving for one in self._workers.values()):
-            why = f"worker {number} {_ended_how(code)}, {deaths} times in a row, and no other worker serves"
-            raise WorkersFailedError(f"{why}; see its log", code if code > 0 else 1)
-        pause = 0.0 if deaths <= 1 else min(FIRST_PAUSE_S * 2 ** (deaths - 2), MAX_PAUSE_S)
-        again = f"in {pause:g} s" if pause else "now"
-        log.error("Worker %d (process %d) %s; it is replaced %s", number, worker.pid, _ended_how(code), again)
-        return pause
 
     def _forget(self, worker: ServingProcess) -> None:
         """Tell the other workers at once that this worker is gone; else they find out after some seconds."""
@@ -263,8 +255,8 @@ class Supervisor:
         waiting = workers.copy()
         for worker in workers:
             worker.tell_stopping(is_last=worker is workers[-1])
-        for one in self._sockets:
-            one.close()  # else a client that connects after the last worker has stopped would wait in vain
+        for listening in self._sockets:
+            listening.close()  # else a client that connects after the last worker has stopped would wait in vain
         with suppress(TimeoutError):
             async with asyncio.timeout(IN_TURN_S):
                 while waiting:
@@ -333,7 +325,7 @@ async def _first_of(*tasks: "asyncio.Task[object]") -> None:
         task.result()
 
 
-def _ended_how(code: int) -> str:
+def _describe_end(code: int) -> str:
     if code >= 0:
         return f"has ended with exit code {code}"
     try:

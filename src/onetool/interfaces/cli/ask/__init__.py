@@ -24,7 +24,6 @@ from onetool.interfaces.cli.options import OneOf, allow_option, config_option, d
 from onetool.interfaces.cli.output import printable
 
 WITH_TOOLS = "--with-tools"
-VALUES = ("true", "false")
 MAX_SHOWN = 60  # characters of a question
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -52,18 +51,14 @@ def join_switch_value(args: list[str]) -> Iterator[str]:
             yield word
             yield from rest
         elif word == WITH_TOOLS:
-            yield from _with_value(next(rest, None), rest)
+            following = next(rest, None)
+            if following is not None and following.lower() in ("true", "false"):
+                yield f"{WITH_TOOLS}={following}"
+            else:
+                yield f"{WITH_TOOLS}=true"
+                yield from join_switch_value([*([] if following is None else [following]), *rest])
         else:
             yield word
-
-
-def _with_value(following: str | None, rest: Iterator[str]) -> Iterator[str]:
-    if following is not None and following.lower() in VALUES:
-        yield f"{WITH_TOOLS}={following}"
-        return
-    yield f"{WITH_TOOLS}=true"
-    if following is not None:
-        yield from join_switch_value([following, *rest])
 
 
 # `onetool ask`: the command and its options.
@@ -147,7 +142,6 @@ def read_options(given: dict[str, Any]) -> dict[str, Any]:
 @click.option("--file", "-f", "names", metavar="FILE", multiple=True, shell_complete=_complete_file, help=HELP["files"])
 @model_options
 @data_options
-@click.pass_context
 def ask(ctx: click.Context, words: tuple[str, ...], names: tuple[str, ...], as_json: bool, **given: Any) -> None:
     """Ask a model that can use your tools. Prints the answer. The exit code is 1 if there is none.
 
@@ -184,7 +178,6 @@ def _approval(wanted: str | None) -> str:
 @click.command(cls=WithToolsCommand)
 @model_options
 @config_option
-@click.pass_context
 def chat(ctx: click.Context, **given: Any) -> None:
     """Chat with a model that can use your tools; Ctrl-C stops an answer, Ctrl-D ends the chat.
 

@@ -18,7 +18,6 @@ from onetool.ask.sessions.records import LAST, check_id, is_generated
 from onetool.core.call import ToolResult
 from onetool.core.model_providers import PROVIDERS
 from onetool.core.redaction import mask_arguments
-from onetool.core.spec import ToolSpec
 from onetool.core.text import did_you_mean
 from onetool.interfaces.cli.ask.runner import (
     INTERRUPTED,
@@ -29,7 +28,7 @@ from onetool.interfaces.cli.ask.runner import (
     AskRunner,
     end_heeded,
 )
-from onetool.interfaces.cli.output import echo, printable, stdout, styled
+from onetool.interfaces.cli.output import echo, print_note, printable, stdout, styled
 from onetool.interfaces.cli.person import LineEditor, at_terminal, let_tools_ask
 from onetool.interfaces.cli.run import print_data
 from onetool.interfaces.cli.sessions import print_sessions
@@ -235,7 +234,11 @@ class ChatLoop:
 
     def _call(self, turn: Turn, runner: asyncio.Runner) -> int:
         try:
-            call = self._read_call(turn.text)
+            try:
+                call = self._read_call(turn.text)
+            except ScriptError:  # perhaps a tool of a server that was never connected
+                self._app.catalog.wait_for_servers_sync(None)
+                call = self._read_call(turn.text)
         except ScriptError as error:
             self._turns.remember(turn, None)  # it is unknown which part is secret
             raise ScriptError(str(error), A_QUESTION) from None
@@ -250,28 +253,18 @@ class ChatLoop:
                     call.spec.name, call.args, self._use_session, **options, wait=SESSION_WAIT
                 )
 
-        return self._show(runner.run(called()))
-
-    def _read_call(self, text: str) -> CallLine:
-        """Parse a call. For an unknown tool, connect the servers that were never connected, and try again."""
-        try:
-            return self._call_of(text)
-        except ScriptError:
-            self._app.catalog.wait_for_servers_sync(None)
-            return self._call_of(text)
-
-    def _call_of(self, text: str) -> CallLine:
-        tools = self._app.catalog.current_snapshot()
-        return read_call_line(text, self._app.runtime.engine.names(tools), tools.allowing(self._options["allowed"]))
-
-    def _show(self, result: ToolResult) -> int:
+        result = runner.run(called())
         for warning in result.meta.get("warnings", ()):
-            click.echo(printable(f"Warning: {warning}"), err=True)
+            print_note(f"Warning: {warning}")
         if result.ok and not stdout().isatty():
             print_data(result.to_dict()["data"], as_json=False)
         else:
             print_outcome(self._app, result)
         return 0 if result.ok else 1
+
+    def _read_call(self, text: str) -> CallLine:
+        tools = self._app.catalog.current_snapshot()
+        return read_call_line(text, self._app.runtime.engine.names(tools), tools.allowing(self._options["allowed"]))
 
 
 # Commands and completion
@@ -332,19 +325,21 @@ class ChatCommands:
     def _quit(self, _words: Sequence[str]) -> None:
         self.is_over = True
 
-    def _tools(self, words: Sequence[str]) -> None:
+    def _tools(self, query: Sequence[str]) -> None:
         app = self._app
         app.catalog.wait_for_servers_sync(None)
         allowed = app.catalog.registry.allowing(self._options["allowed"])
-        fitting = (spec for spec, _ in app.search(" ".join(words), MAX_FOUND, allowed))
-        found = list(fitting) if words else app.tools(allowed)
+        fitting = (spec for spec, _ in app.search(" ".join(query), MAX_FOUND, allowed))
+        found = list(fitting) if query else app.tools(allowed)
         most = MAX_LISTED if stdout().isatty() else len(found)
         for spec in found[:most]:
-            echo(printable(f"{_usage(spec)}  {first_line(spec.description)}"))
+            required = spec.input_schema.get("required") or ()
+            words = (f"{name}=…" if name in required else f"[{name}=…]" for name in spec.order)
+            echo(printable(f"{' '.join((f'+{spec.name}', *words))}  {first_line(spec.description)}"))
         if len(found) > most:
             echo(f"… and {len(found) - most:,} more: /tools WORDS finds them")
         if not found:
-            echo("Nothing found. Try other words." if words else "There are no tools.")
+            echo("Nothing found. Try other words." if query else "There are no tools.")
 
     def _model(self, words: Sequence[str]) -> None:
         if len(words) > 2 or (len(words) == 2 and words[0] not in PROVIDERS):
@@ -393,13 +388,6 @@ class ChatCommands:
             raise CommandError(str(error), *error.hints) from None
         self._options.update(session=name, new_session=False)
         echo(printable(text))
-
-
-def _usage(spec: ToolSpec) -> str:
-    """Return how to call a tool: `+fs.read_file path=… [maxBytes=…]`."""
-    required = spec.input_schema.get("required") or ()
-    words = (f"{name}=…" if name in required else f"[{name}=…]" for name in spec.order)
-    return " ".join((f"+{spec.name}", *words))
 
 
 def print_problem(*lines: str) -> None:

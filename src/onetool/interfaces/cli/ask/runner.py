@@ -99,7 +99,7 @@ def _attached_file(name: str) -> File:
             data = stream.read(MAX_PICTURE_BYTES + 1)
     except (OSError, ValueError) as error:  # a NUL in its name is a ValueError
         why = getattr(error, "strerror", None) or error
-        raise click.BadParameter(printable(f"can't read {name}: {why}."), param_hint="--file") from None
+        raise click.BadParameter(f"can't read {name}: {why}.", param_hint="--file") from None
     return _attached(name, data)
 
 
@@ -133,7 +133,7 @@ def _too_much(what: str) -> click.UsageError:
 
 
 def _usage_error(message: str) -> click.UsageError:
-    return click.UsageError(printable(message))
+    return click.UsageError(message)
 
 
 # Notice while the model is silent

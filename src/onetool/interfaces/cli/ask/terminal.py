@@ -188,7 +188,6 @@ ANSWERS = (*YES, *NO, *ALWAYS, *VIEW)
 MAX_MISTAKES = 3  # invalid answers; then the call is not approved
 CHOICES = "Run {}? y = yes, n = no, a = always for this tool, in this question"
 MORE = ", v = view all of it"
-MAX_SHOWN = 20  # characters of an invalid answer
 MAX_LOOKALIKES = 3
 USUAL_COLUMNS = 80
 
@@ -212,20 +211,18 @@ class Approver:
 
     async def __call__(self, call: ToolCall, spec: ToolSpec) -> bool:
         async with self._turn:
-            is_as_shown = self._always.get(spec.name) is spec  # not if the tool was replaced since
-            return is_as_shown or await self._is_approved(call, spec)
-
-    async def _is_approved(self, call: ToolCall, spec: ToolSpec) -> bool:
-        self._before()
-        reply, mistakes = await self._answer(self._question(call, spec)), 0
-        while reply in VIEW or (reply not in ANSWERS and mistakes < MAX_MISTAKES):
-            if reply not in VIEW:
-                mistakes += 1
-                click.echo(f"{printable(cut(reply, MAX_SHOWN))!r} is not one of the answers.", err=True)
-            reply = await self._answer(self._question(call, spec, whole=reply in VIEW))
-        if reply in ALWAYS:
-            self._always[spec.name] = spec
-        return reply in YES or reply in ALWAYS
+            if self._always.get(spec.name) is spec:  # not if the tool was replaced since
+                return True
+            self._before()
+            reply, mistakes = await self._answer(self._question(call, spec)), 0
+            while reply in VIEW or (reply not in ANSWERS and mistakes < MAX_MISTAKES):
+                if reply not in VIEW:
+                    mistakes += 1
+                    click.echo(f"{printable(cut(reply, 20))!r} is not one of the answers.", err=True)
+                reply = await self._answer(self._question(call, spec, whole=reply in VIEW))
+            if reply in ALWAYS:
+                self._always[spec.name] = spec
+            return reply in YES or reply in ALWAYS
 
     def _question(self, call: ToolCall, spec: ToolSpec, whole: bool = False) -> ForPerson:
         """Return the prompt. The tool's name is repeated in its last line, because the arguments may scroll away.
@@ -234,19 +231,16 @@ class Approver:
         """
         shown, name = argument_lines(self._redact(call.args), _columns(), whole=whole), escape_invisible(spec.name)
         first = f"The model wants to call {name}, which may change something:"
-        lines = [first, *marked(spec.name, _columns()), *self._lookalike_warnings(spec.name), *shown.lines]
+        looks = skeleton(spec.name)
+        lookalikes = [one for one in self._names() if one != spec.name and skeleton(one) == looks]
+        warnings = [
+            f"{MARK}this is not {escape_invisible(one)}, which looks like it: {spec.name!a}"
+            for one in lookalikes[:MAX_LOOKALIKES]
+        ]
+        lines = [first, *marked(spec.name, _columns()), *warnings, *shown.lines]
         choices = CHOICES.format(name) + ("" if shown.is_whole else MORE)
         field = {"type": "string", "title": choices, "default": "n"}
         return ForPerson(key=call.id, message="\n".join(lines), schema={"properties": {"answer": field}})
-
-    def _lookalike_warnings(self, name: str) -> list[str]:
-        """Return warnings about other tools whose names look the same."""
-        looks = skeleton(name)
-        others = [one for one in self._names() if one != name and skeleton(one) == looks]
-        return [
-            f"{MARK}this is not {escape_invisible(one)}, which looks like it: {name!a}"
-            for one in others[:MAX_LOOKALIKES]
-        ]
 
     async def _answer(self, question: ForPerson) -> str:
         try:

@@ -32,11 +32,10 @@ from onetool.interfaces.cli.bundles.references import (
 )
 from onetool.interfaces.cli.bundles.share import export, import_bundle
 from onetool.interfaces.cli.options import config_option, data_options, open_app
-from onetool.interfaces.cli.output import counted, echo, print_json, print_table, printable, wants_json
+from onetool.interfaces.cli.output import counted, echo, print_json, print_note, print_table, printable, wants_json
 
 if TYPE_CHECKING:
     from onetool.app import App
-    from onetool.database.documents import Documents
     from onetool.http.oauth import ToolLogin
     from onetool.sources.bundles.service import Shown
 
@@ -59,12 +58,15 @@ SHORT_KEYS = ("slug", "version", "displayName", "description", "type", "isEnable
 @click.command("list")
 @click.option("--all", "everything", is_flag=True, help="Include disabled and deleted bundles.")
 @data_options
-@click.pass_context
 def list_bundles(ctx: click.Context, everything: bool, as_json: bool) -> None:
     """List the bundles and their numbers of tools."""
     bundles = open_app(ctx, imports=False).bundles
     counts = Counter(tool["bundleID"] for tool in all_tools(bundles))
-    chosen = [bundle for bundle in all_bundles(bundles) if everything or is_live(bundle)]
+    chosen = [
+        bundle
+        for bundle in all_bundles(bundles)
+        if everything or (bundle["isEnabled"] and bundle["softDeletedAt"] is None)
+    ]
     chosen.sort(key=lambda bundle: bundle["isBuiltIn"])  # the user's own first
     found = [{**bundle, "tools": counts[bundle["id"]]} for bundle in chosen]
     if wants_json(as_json):
@@ -79,7 +81,6 @@ def list_bundles(ctx: click.Context, everything: bool, as_json: bool) -> None:
 @click.command()
 @click.argument("place", metavar="BUNDLE[/TOOL[@VERSION]]", type=ReferenceType(), shell_complete=complete_ref)
 @data_options
-@click.pass_context
 def show(ctx: click.Context, place: ToolReference, as_json: bool) -> None:
     """Show a bundle with its tools, or one tool with what it calls, its arguments, and what it needs."""
     app = open_app(ctx)
@@ -87,11 +88,12 @@ def show(ctx: click.Context, place: ToolReference, as_json: bool) -> None:
     if place.tool is None:
         _show_bundle(app, bundle, as_json)
         return
-    tool = facts(app, bundle, find_tool(app.bundles, bundle, place))
+    tool = find_tool(app.bundles, bundle, place)
     if wants_json(as_json):
-        print_json(tool)
+        needs = requirements_of(app.runtime, [tool]).shown()
+        print_json({"bundle": bundle["slug"], **tool, "needs": needs})
     else:
-        print_facts(app, bundle, tool)
+        _show_tool(app, bundle, tool)
 
 
 @click.command()
@@ -105,7 +107,6 @@ def show(ctx: click.Context, place: ToolReference, as_json: bool) -> None:
     help="The maximum number of results.",
 )
 @data_options
-@click.pass_context
 def search(ctx: click.Context, query: tuple[str, ...], everything: bool, limit: int, as_json: bool) -> None:
     """Find tools of bundles by name or text. Matches at the start of a name come first."""
     bundles = open_app(ctx).bundles
@@ -122,10 +123,6 @@ def search(ctx: click.Context, query: tuple[str, ...], everything: bool, limit: 
         return
     rows = [(f"{one['bundle']}/{one['slug']}@{one['version']}", state(one), title(one)) for one in found]
     print_table(f"{len(rows)} found", ("tool", "state", "what it does"), rows)
-
-
-def is_live(bundle: "Shown") -> bool:
-    return bundle["isEnabled"] and bundle["softDeletedAt"] is None
 
 
 def state(thing: "Shown") -> str:
@@ -174,12 +171,7 @@ KEYS = ("description", "type", "tags", "isEnabled", "disabledReason", "isBuiltIn
         "callCount", "lastCalledAt", "id")  # fmt: skip
 
 
-def facts(app: "App", bundle: "Shown", tool: "Shown") -> dict[str, Any]:
-    """Return the tool as REST shows it, with its bundle and what it needs."""
-    return {"bundle": bundle["slug"], **tool, "needs": requirements_of(app.runtime, [tool]).shown()}
-
-
-def print_facts(app: "App", bundle: "Shown", tool: Mapping[str, Any]) -> None:
+def _show_tool(app: "App", bundle: "Shown", tool: Mapping[str, Any]) -> None:
     tool = {**tool, **tool.get("inherited", {})}
     heading = f"{bundle['slug']}/{tool['slug']}@{tool['version']}  {tool['displayName']}"
     echo(click.style(printable(heading), bold=True))
@@ -192,9 +184,27 @@ def print_facts(app: "App", bundle: "Shown", tool: Mapping[str, Any]) -> None:
             value = ", ".join(map(str, value))
         if value not in (None, ""):
             rows.append((key, value))
-    print_table("", ("", ""), [("name", tool["name"]), *rows, *_limits(tool)])
-    _print_implementation(tool)
-    if arguments := list(argument_rows(tool["argSchema"])):
+    limits = [(name, f"{value:,}" if isinstance(value, int) else str(value)) for name, value in tool["limits"].items()]
+    print_table("", ("", ""), [("name", tool["name"]), *rows, *limits])
+    for number, one in enumerate(tool.get("preProcessors") or ()):
+        echo(printable(f"preProcessors[{number}]:\n{one['code']}"))
+    if (script := tool.get("scriptImpl")) is not None:
+        echo(printable(script["code"]))
+    else:
+        http = tool.get("httpImpl") or {}
+        for step in http.get("requests") or ([http] if http else []):
+            request, name = step.get("request", {}), f"{step['name']}: " if "name" in step else ""
+            condition = f"  when {step['when']}" if step.get("when") else ""
+            echo(printable(f"{name}{request.get('method', 'GET')} {request.get('urlTemplate', '')}{condition}"))
+        print_json(next(tool[key] for key in IMPLEMENTATIONS if tool.get(key) is not None), as_json=False)
+    schema = tool["argSchema"]
+    arguments: list[tuple[str, str, str, str]] = []
+    for name, one in (schema.get("properties") or {}).items():
+        resolved = resolve_definition(one, schema) if isinstance(one, Mapping) else {}
+        default = f"= {resolved['default']!r}" if "default" in resolved else "optional"
+        how = "required" if name in (schema.get("required") or ()) else default
+        arguments.append((name, type_name(one, schema), how, resolved.get("description") or ""))
+    if arguments:
         print_table("Arguments", ("argument", "type", "", "what it is"), arguments)
     else:
         echo("It takes no arguments.")
@@ -205,35 +215,6 @@ def print_facts(app: "App", bundle: "Shown", tool: Mapping[str, Any]) -> None:
     if needed:
         print_table("What it needs", ("", "", ""), needed)
     print_requirements(app, needs)
-
-
-def argument_rows(schema: Mapping[str, Any]) -> Iterator[tuple[str, str, str, str]]:
-    required = schema.get("required") or ()
-    for name, one in (schema.get("properties") or {}).items():
-        resolved = resolve_definition(one, schema) if isinstance(one, Mapping) else {}
-        default = f"= {resolved['default']!r}" if "default" in resolved else "optional"
-        how = "required" if name in required else default
-        yield name, type_name(one, schema), how, resolved.get("description") or ""
-
-
-def _print_implementation(tool: Mapping[str, Any]) -> None:
-    """Print what the tool does when it is called."""
-    for number, one in enumerate(tool.get("preProcessors") or ()):
-        echo(printable(f"preProcessors[{number}]:\n{one['code']}"))
-    if (script := tool.get("scriptImpl")) is not None:
-        echo(printable(script["code"]))
-        return
-    if (http := tool.get("httpImpl")) is not None:
-        for step in http.get("requests") or [http]:
-            request, name = step.get("request", {}), f"{step['name']}: " if "name" in step else ""
-            condition = f"  when {step['when']}" if step.get("when") else ""
-            echo(printable(f"{name}{request.get('method', 'GET')} {request.get('urlTemplate', '')}{condition}"))
-    print_json(next(tool[key] for key in IMPLEMENTATIONS if tool.get(key) is not None), as_json=False)
-
-
-def _limits(tool: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    for name, value in tool["limits"].items():
-        yield name, f"{value:,}" if isinstance(value, int) else str(value)
 
 
 # `login` and `logout`: the user's login for HTTP tools with the grant authorizationCode
@@ -250,7 +231,6 @@ class BundleLogin(NamedTuple):
 @click.command()
 @click.argument("place", metavar="BUNDLE[/TOOL]", type=ReferenceType(), shell_complete=complete_ref)
 @config_option
-@click.pass_context
 def login(ctx: click.Context, place: ToolReference) -> None:
     """Log in in the browser for the HTTP tools of a bundle, or for one of them.
 
@@ -268,39 +248,31 @@ def login(ctx: click.Context, place: ToolReference) -> None:
         try:
             scope = asyncio.run(work)
         except OneToolError as error:
-            raise click.ClickException(printable(f"{bundle['slug']}: {app.runtime.redact(str(error))}")) from None
+            raise click.ClickException(f"{bundle['slug']}: {app.runtime.redact(str(error))}") from None
         rights = f" ({scope})" if scope else ""
         tools = ", ".join(sorted(one.tools))
-        click.echo(printable(f"Logged in for {bundle['slug']}{rights}. It is for {tools}."), err=True)
+        print_note(f"Logged in for {bundle['slug']}{rights}. It is for {tools}.")
 
 
 @click.command()
 @click.argument("place", metavar="BUNDLE[/TOOL]", type=ReferenceType(), shell_complete=complete_ref)
 @config_option
-@click.pass_context
 def logout(ctx: click.Context, place: ToolReference) -> None:
     """Forget all logins for a bundle, or the login of one tool and of the tools that share it."""
     from onetool.http.login import forget
+    from onetool.http.oauth import stored_logins
 
-    bundle, logins, names = _stored(open_app(ctx, imports=False), place)
+    app = open_app(ctx, imports=False)
+    logins = app.runtime.documents("logins")
+    if place.tool is None:  # found by name: the tools may have changed since the login, or lack a secret
+        bundle = find_bundle(app.bundles, place.bundle)
+        names = stored_logins(logins, bundle["id"])
+    else:
+        bundle, needed = _logins(app, place)
+        names = [one.login.store.name for one in needed]
     if not [name for name in names if forget(logins, name)]:
         raise click.ClickException(f"There is no login for {place}.")
     click.echo(f"The login for {bundle['slug']} is forgotten.", err=True)
-
-
-def _stored(app: "App", place: ToolReference) -> "tuple[Shown, Documents, list[str]]":
-    """Return the bundle, the stored logins, and the names of the logins that the bundle or its tool has.
-
-    A bundle's logins are found by name: its tools may have changed since the login, or lack a secret.
-    """
-    from onetool.http.oauth import stored_logins
-
-    logins = app.runtime.documents("logins")
-    if place.tool is not None:
-        bundle, found = _logins(app, place)
-        return bundle, logins, [one.login.store.name for one in found]
-    bundle = find_bundle(app.bundles, place.bundle)
-    return bundle, logins, stored_logins(logins, bundle["id"])
 
 
 def _logins(app: "App", place: ToolReference) -> "tuple[Shown, list[BundleLogin]]":
@@ -315,7 +287,7 @@ def _logins(app: "App", place: ToolReference) -> "tuple[Shown, list[BundleLogin]
             needed = list(_logins_of(app, tool))
         except OneToolError as error:  # a secret is not set
             if is_wanted:
-                raise click.ClickException(printable("; ".join([str(error), *getattr(error, "hints", ())]))) from None
+                raise click.ClickException("; ".join([str(error), *getattr(error, "hints", ())])) from None
             continue
         for login, address in needed:
             known = found.setdefault(login.key, BundleLogin(login, [], []))
@@ -345,23 +317,7 @@ def _logins_of(app: "App", tool: "Shown") -> Iterator[tuple["ToolLogin", str]]:
 
 
 for command in (
-    list_bundles,
-    show,
-    search,
-    create,
-    add,
-    add_curl,
-    save,
-    edit,
-    copy,
-    rename,
-    enable,
-    disable,
-    delete,
-    restore,
-    export,
-    import_bundle,
-    login,
-    logout,
+    *(list_bundles, show, search, create, add, add_curl, save, edit, copy, rename),
+    *(enable, disable, delete, restore, export, import_bundle, login, logout),
 ):
     bundles.add_command(command)

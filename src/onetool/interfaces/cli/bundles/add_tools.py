@@ -24,16 +24,13 @@ from onetool.interfaces.cli.bundles.references import (
     allow_hosts_option,
     allowing,
     complete_ref,
-    print_note,
-    print_outcome,
     print_requirements,
 )
 from onetool.interfaces.cli.inputs import STDIN, read_data, read_text
 from onetool.interfaces.cli.options import data_options, open_app
-from onetool.interfaces.cli.output import print_json, warn_if_short
+from onetool.interfaces.cli.output import print_json, print_note, print_outcome, warn_if_short
 from onetool.script.names import BUILTINS, ScriptNames
 from onetool.script.parse import CodeScan, read
-from onetool.services.secrets import Secrets
 
 ANY = "any"
 KINDS = ("string", "integer", "number", "boolean", "array", "object")
@@ -112,10 +109,6 @@ def _default(text: str, schema: Mapping[str, Any]) -> Any:
     return value
 
 
-def secrets_of(ctx: click.Context) -> Secrets:
-    return load_secrets(find(ctx.find_root().obj))
-
-
 # add, add-curl
 
 tool_argument = click.argument(
@@ -129,7 +122,6 @@ tool_argument = click.argument(
 @create_option
 @allow_hosts_option
 @data_options
-@click.pass_context
 def add(ctx: click.Context, place: ToolReference, file: str, create: bool, allow: bool, as_json: bool) -> None:
     """Add a tool from a file (JSON or YAML). The content is the same as in the REST API. The default VERSION is 1."""
     app = open_app(ctx)
@@ -147,7 +139,6 @@ def add(ctx: click.Context, place: ToolReference, file: str, create: bool, allow
 @allow_hosts_option
 @click.option("--dry-run", is_flag=True, help="Print the tool, but do not store it.")
 @data_options
-@click.pass_context
 def add_curl(
     ctx: click.Context,
     place: ToolReference,
@@ -166,7 +157,7 @@ def add_curl(
     """
     from onetool.app.bundle_import import read_curl, secrets_stored
 
-    app, known = open_app(ctx), secrets_of(ctx)
+    app, known = open_app(ctx), load_secrets(find(ctx.find_root().obj))
     text = read_text(STDIN) if command == (STDIN,) else command[0] if len(command) == 1 else shlex.join(command)
     tool, secrets, notes, host, _ = read_curl(text, str(place.tool), description, known)
     for note in notes:
@@ -217,7 +208,6 @@ def _parse_arguments(_ctx: click.Context, param: click.Parameter, given: tuple[s
 @create_option
 @click.option("--dry-run", is_flag=True, help="Check and print the tool, but do not store it.")
 @data_options
-@click.pass_context
 def save(
     ctx: click.Context,
     place: ToolReference,

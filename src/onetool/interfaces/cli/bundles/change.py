@@ -23,12 +23,11 @@ from onetool.interfaces.cli.bundles.references import (
     next_version,
     origin,
     parse_reference,
-    print_outcome,
     warn_if_name_taken,
 )
 from onetool.interfaces.cli.inputs import read_data
 from onetool.interfaces.cli.options import config_option, data_options, open_app
-from onetool.interfaces.cli.output import confirm, counted, echo, printable
+from onetool.interfaces.cli.output import confirm, counted, echo, print_note, print_outcome, printable
 from onetool.sources.bundles.editing import Place, copied, rename_tool, switch_versions
 from onetool.sources.bundles.errors import ConflictError
 from onetool.sources.bundles.model import shown
@@ -47,12 +46,11 @@ create_option = click.option("--create", is_flag=True, help="Make the bundle if 
 @click.option("--name", default="", help="The display name; the slug by default.")
 @click.option("--description", default="", help="What it is for.")
 @data_options
-@click.pass_context
 def create(ctx: click.Context, slug: str, name: str, description: str, as_json: bool) -> None:
     """Make an empty bundle. SLUG is its short name: letters, digits and dashes."""
     app = open_app(ctx)
     if (other := live_bundle(app.bundles, slug)) is not None:  # REST allows two, but a typed slug should mean one
-        raise click.ClickException(printable(f"A bundle {slug} already exists ({other['id']})."))
+        raise click.ClickException(f"A bundle {slug} already exists ({other['id']}).")
     bundle = make_bundle(app, {"slug": slug, "displayName": name, "description": description})
     next_step = f"Add a tool: onetool bundles add {slug}/TOOL FILE, or add-curl, or save"
     print_outcome(bundle, f"Made the bundle {slug} ({bundle['id']}). {next_step}", as_json)
@@ -61,7 +59,6 @@ def create(ctx: click.Context, slug: str, name: str, description: str, as_json: 
 @click.command()
 @place_argument
 @data_options
-@click.pass_context
 def enable(ctx: click.Context, place: ToolReference, as_json: bool) -> None:
     """Enable a bundle, or one of its tools: all versions, unless one is named."""
     _set_enabled(ctx, place, True, as_json)
@@ -70,7 +67,6 @@ def enable(ctx: click.Context, place: ToolReference, as_json: bool) -> None:
 @click.command()
 @place_argument
 @data_options
-@click.pass_context
 def disable(ctx: click.Context, place: ToolReference, as_json: bool) -> None:
     """Disable a bundle, or one of its tools: all versions, unless one is named. It stays, but can't be called."""
     _set_enabled(ctx, place, False, as_json)
@@ -81,14 +77,13 @@ def disable(ctx: click.Context, place: ToolReference, as_json: bool) -> None:
 @click.option("--with-tools", is_flag=True, help="Also delete the tools of the bundle, permanently.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @config_option
-@click.pass_context
 def delete(ctx: click.Context, place: ToolReference, with_tools: bool, yes: bool) -> None:
     """Delete a tool, or an empty bundle. A tool is deleted permanently; a bundle can be restored for two days."""
     bundles = open_app(ctx).bundles
     bundle = find_bundle(bundles, place.bundle)
     if bundle["isBuiltIn"]:
         what = "built in" if "source" not in bundle else f"not a stored bundle ({origin(bundle)})"
-        raise click.ClickException(printable(f"{place} is {what}: it can be switched off (disable), not deleted."))
+        raise click.ClickException(f"{place} is {what}: it can be switched off (disable), not deleted.")
     if place.tool is None:
         _delete_bundle(bundles, bundle, with_tools, yes)
         return
@@ -102,7 +97,6 @@ def delete(ctx: click.Context, place: ToolReference, with_tools: bool, yes: bool
 @click.command()
 @click.argument("place", metavar="BUNDLE", type=ReferenceType(tool=False))
 @data_options
-@click.pass_context
 def restore(ctx: click.Context, place: ToolReference, as_json: bool) -> None:
     """Restore a deleted bundle."""
     bundles = open_app(ctx).bundles
@@ -145,9 +139,7 @@ def _delete_bundle(bundles: BundleService, bundle: Shown, with_tools: bool, yes:
     number = counted(len(tools), "tool")
     if tools and not with_tools:
         raise click.ClickException(
-            printable(
-                f"{slug} has {number}. Switch it off (disable), or also delete its tools, permanently: --with-tools"
-            )
+            f"{slug} has {number}. Switch it off (disable), or also delete its tools, permanently: --with-tools"
         )
     question = f"Delete the bundle {slug}, and {number} permanently?" if tools else f"Delete the bundle {slug}?"
     confirm(question, yes, "delete it", "deleted")
@@ -174,7 +166,7 @@ def _read_changes(_ctx: click.Context, _param: click.Parameter, given: tuple[str
         for name in above:
             inside = inside.setdefault(name, {})
             if not isinstance(inside, dict):
-                raise click.BadParameter(printable(f"{key}: {name} is set to a value already."))
+                raise click.BadParameter(f"{key}: {name} is set to a value already.")
         try:
             inside[last] = json.loads(text)
         except ValueError:
@@ -201,7 +193,6 @@ source_argument = click.argument(
 @click.option("--as", "version", metavar="VERSION", help="The new version; the next number by default.")
 @set_option
 @data_options
-@click.pass_context
 def edit(
     ctx: click.Context,
     place: ToolReference,
@@ -214,9 +205,10 @@ def edit(
     if file and changes:
         raise click.UsageError("Give FILE or --set, not both.")
     app = open_app(ctx)
-    bundle, tool = _found(app, place)
+    bundle = find_bundle(app.bundles, place.bundle)
+    tool = find_tool(app.bundles, bundle, place)
     version = version or next_version(app.bundles, bundle["id"], tool["slug"])
-    content = _content(app, _place(tool), changes)
+    _, content, *_ = copied(app.bundles, _place(tool), {"changes": changes})
     if file:
         content = read_data(file)
         if isinstance(content, dict):  # slug and version are ignored: FILE may be what `show --json` printed
@@ -235,7 +227,6 @@ def edit(
 @set_option
 @create_option
 @data_options
-@click.pass_context
 def copy(
     ctx: click.Context,
     place: ToolReference,
@@ -246,8 +237,8 @@ def copy(
 ) -> None:
     """Copy a tool to another bundle, slug or version. The version stays the same unless a new one is given."""
     app = open_app(ctx)
-    _, tool = _found(app, place)
-    content = _content(app, _place(tool), changes)
+    tool = find_tool(app.bundles, find_bundle(app.bundles, place.bundle), place)
+    _, content, *_ = copied(app.bundles, _place(tool), {"changes": changes})
     kept = put_tool(app, target._replace(version=target.version or tool["version"]), content, create)
     print_outcome(kept, f"Copied to {target.bundle}/{kept['slug']}@{kept['version']}.", as_json)
 
@@ -256,7 +247,6 @@ def copy(
 @source_argument
 @click.argument("new", metavar="TOOL[@VERSION]")
 @data_options
-@click.pass_context
 def rename(ctx: click.Context, place: ToolReference, new: str, as_json: bool) -> None:
     """Give a tool another slug or version in its bundle. Its usage and its state (on or off) are kept."""
     app = open_app(ctx)
@@ -271,17 +261,8 @@ def rename(ctx: click.Context, place: ToolReference, new: str, as_json: bool) ->
     print_outcome(kept, f"{before} is {bundle['slug']}/{kept['slug']}@{kept['version']} now.", as_json)
 
 
-def _found(app: App, place: ToolReference) -> tuple[Shown, Shown]:
-    bundle = find_bundle(app.bundles, place.bundle)
-    return bundle, find_tool(app.bundles, bundle, place)
-
-
 def _place(tool: Shown) -> Place:
     return tool["bundleID"], tool["slug"], tool["version"]
-
-
-def _content(app: App, place: Place, changes: dict[str, Any]) -> dict[str, Any]:
-    return copied(app.bundles, place, {"changes": changes})[1]
 
 
 def _in_editor(content: dict[str, Any]) -> Any:
@@ -295,7 +276,7 @@ def _in_editor(content: dict[str, Any]) -> Any:
         try:
             return json.loads(text)
         except ValueError as error:
-            click.echo(printable(f"It is not JSON: {error}"), err=True)
+            print_note(f"It is not JSON: {error}")
             if not click.confirm("Edit it again?", default=True, err=True):
                 raise click.ClickException("Nothing was stored.") from None
 
@@ -332,7 +313,7 @@ def put_tool(app: App, place: ToolReference, data: Any, create: bool) -> Shown:
         free = next_version(bundles, home["id"], str(place.tool))
         name = f"{home['slug']}/{place.tool}"
         message = f"{name}@{version} already exists and stays unchanged. Store yours as {name}@{free}"
-        raise click.ClickException(printable(message)) from None
+        raise click.ClickException(message) from None
 
 
 def check_tool(app: App, place: ToolReference, data: Any) -> dict[str, Any]:

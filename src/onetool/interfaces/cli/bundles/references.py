@@ -15,11 +15,12 @@ from onetool.app.bundles import all_bundles, all_tools
 from onetool.app.grants import allow_hosts
 from onetool.app.requirements import Requirements
 from onetool.config.find import user_config
-from onetool.core.errors import OneToolError, cut
+from onetool.core.errors import cut
 from onetool.core.text import or_rather
 from onetool.http.allowed_hosts import host_entry
 from onetool.interfaces.cli.hosts import config_for_hosts, host_argument
-from onetool.interfaces.cli.output import echo, print_json, printable, wants_json
+from onetool.interfaces.cli.options import completion
+from onetool.interfaces.cli.output import print_note, printable
 from onetool.sources.bundles.service import BundleService, Shown
 
 MAX_DESCRIPTION_LENGTH = 120  # characters of a description, in a list
@@ -109,14 +110,14 @@ def find_bundle(bundles: BundleService, name: str, deleted: bool = False, otherw
     if found:
         lines = [f"  {one['id']}  {origin(one) or 'made ' + one['createdAt']}  {one['displayName']}" for one in found]
         message = "\n".join([f"There are {len(found)} bundles {name}; choose one by its id:", *lines])
-        raise click.ClickException(printable(message))
+        raise click.ClickException(message)
     if own and deleted:
         message = f"The bundle {own[0]['slug']} is not deleted: there is nothing to restore."
-        raise click.ClickException(printable(message))
+        raise click.ClickException(message)
     if own:
         slug, at = own[0]["slug"], own[0]["softDeletedAt"][:10]
         message = f"The bundle {slug} was deleted on {at}. To restore it: onetool bundles restore {slug}"
-        raise click.ClickException(printable(message))
+        raise click.ClickException(message)
     known = [one["slug"] for one in everything if (one["softDeletedAt"] is not None) == deleted]
     raise unknown_bundle(name, known, otherwise)
 
@@ -136,7 +137,7 @@ def find_only_tool(bundles: BundleService, bundle: Shown, place: ToolReference) 
         return _in_version(versions, place)
     if len(versions) > 1:
         known = ", ".join(f"{place}@{one['version']}" for one in versions)
-        raise click.ClickException(printable(f"{place} has {len(versions)} versions; choose one: {known}"))
+        raise click.ClickException(f"{place} has {len(versions)} versions; choose one: {known}")
     return versions[0]
 
 
@@ -149,26 +150,24 @@ def unknown_bundle(name: str, known: Iterable[str], otherwise: str = "") -> clic
     near = or_rather(name, known)
     hint = f"{near} {otherwise[:1].upper()}{otherwise[1:]}" if near else f"; {otherwise}"
     return click.ClickException(
-        printable(f"There is no bundle {name}{hint if otherwise else near or '; see: onetool bundles list --all'}")
+        f"There is no bundle {name}{hint if otherwise else near or '; see: onetool bundles list --all'}"
     )
 
 
 def complete_ref(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
-    """Complete bundles and their tools."""
-    try:
-        with App.open(ctx.find_root().params.get("config"), imports=False, makes_tables=False) as app:
-            live = {one["id"]: one["slug"] for one in all_bundles(app.bundles) if one["softDeletedAt"] is None}
+    """Complete bundles; after a slash, complete their tools."""
+
+    @completion
+    def names(config: str | None) -> list[str]:
+        with App.open(config, imports=False, makes_tables=False) as app:
+            live = [one for one in all_bundles(app.bundles) if one["softDeletedAt"] is None]
             if "/" not in incomplete:
-                return [slug for slug in live.values() if slug.startswith(incomplete)]
-            names = [
-                f"{live[one['bundleID']]}/{one['slug']}@{one['version']}"
-                for id, slug in live.items()
-                if slug == incomplete.partition("/")[0]
-                for one in all_tools(app.bundles, id)
-            ]
-    except OneToolError:
-        return []
-    return [name for name in names if name.startswith(incomplete)]
+                return [one["slug"] for one in live]
+            slug = incomplete.partition("/")[0]
+            ids = [one["id"] for one in live if one["slug"] == slug]
+            return [f"{slug}/{one['slug']}@{one['version']}" for id in ids for one in all_tools(app.bundles, id)]
+
+    return names(ctx, _param, incomplete)
 
 
 def _versions(bundles: BundleService, bundle: Shown, place: ToolReference) -> list[Shown]:
@@ -177,7 +176,7 @@ def _versions(bundles: BundleService, bundle: Shown, place: ToolReference) -> li
     if not found:
         known = dict.fromkeys(one["slug"] for one in tools)
         hint = or_rather(place.tool or "", known) or f"; see: onetool bundles show {place.bundle}"
-        raise click.ClickException(printable(f"There is no tool {place.tool} in the bundle {bundle['slug']}{hint}"))
+        raise click.ClickException(f"There is no tool {place.tool} in the bundle {bundle['slug']}{hint}")
     return found
 
 
@@ -187,24 +186,12 @@ def _in_version(versions: list[Shown], place: ToolReference) -> Shown:
             return one
     known = ", ".join(one["version"] for one in versions)
     message = f"{place.bundle}/{place.tool} has no version {place.version}; there is {known}"
-    raise click.ClickException(printable(message))
+    raise click.ClickException(message)
 
 
 # Printing outcomes and requirements
 
 F = TypeVar("F", bound=Callable[..., Any])
-
-
-def print_note(text: str) -> None:
-    click.echo(printable(text), err=True)
-
-
-def print_outcome(data: Any, text: str, as_json: bool) -> None:
-    """Print what was done: in words on a terminal, as data for a program."""
-    if wants_json(as_json):
-        print_json(data)
-    else:
-        echo(printable(text))
 
 
 def warn_if_name_taken(app: App, slug: str) -> None:

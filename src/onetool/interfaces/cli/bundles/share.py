@@ -24,14 +24,22 @@ from onetool.interfaces.cli.bundles.references import (
     allowing,
     complete_ref,
     find_bundle,
-    print_note,
     print_requirements,
     warn_if_name_taken,
 )
 from onetool.interfaces.cli.hosts import config_for_hosts, host_argument
 from onetool.interfaces.cli.inputs import STDIN, fetch_url, is_url, read_bytes
 from onetool.interfaces.cli.options import config_option, data_options, open_app
-from onetool.interfaces.cli.output import counted, echo, print_json, print_table, printable, stdout, wants_json
+from onetool.interfaces.cli.output import (
+    counted,
+    echo,
+    print_json,
+    print_note,
+    print_table,
+    printable,
+    stdout,
+    wants_json,
+)
 from onetool.sources.bundles.model import shown
 
 if TYPE_CHECKING:
@@ -49,7 +57,6 @@ LARGE = 1024**2  # bytes
 @click.option("-o", "--output", metavar="FILE", help="The file to write; SLUG.zip by default, - is standard output.")
 @click.option("--force", is_flag=True, help="Replace an existing file.")
 @config_option
-@click.pass_context
 def export(ctx: click.Context, place: ToolReference, output: str | None, force: bool) -> None:
     """Write a bundle with all its tools to a ZIP file. It contains names of secrets, but no secrets."""
     from onetool.app.bundle_import import tools_of
@@ -58,7 +65,7 @@ def export(ctx: click.Context, place: ToolReference, output: str | None, force: 
     app = open_app(ctx)
     found = app.bundles.store.bundle(find_bundle(app.bundles, place.bundle)["id"])
     if found is None:
-        raise click.ClickException(printable(f"The bundle {place} was just deleted."))
+        raise click.ClickException(f"The bundle {place} was just deleted.")
     if output == STDIN and stdout().isatty():
         raise click.UsageError("A ZIP file can't be shown at a terminal: pipe it, or use -o FILE.")
     tools = tools_of(app, found)
@@ -69,7 +76,7 @@ def export(ctx: click.Context, place: ToolReference, output: str | None, force: 
         return
     file = Path(output or f"{found.slug}.zip")
     _write(file, data, force)
-    click.echo(printable(f"Wrote {found.slug} with {counted(len(tools), 'tool')} to {file}."), err=True)
+    print_note(f"Wrote {found.slug} with {counted(len(tools), 'tool')} to {file}.")
 
 
 @click.command("import")
@@ -97,7 +104,6 @@ def export(ctx: click.Context, place: ToolReference, output: str | None, force: 
 @allow_hosts_option
 @click.option("--dry-run", is_flag=True, help="Print what would change, but change nothing.")
 @data_options
-@click.pass_context
 def import_bundle(
     ctx: click.Context,
     source: str,
@@ -130,7 +136,7 @@ def import_bundle(
     needs = requirements_of(app.runtime, map(shown, bundle_import.tools))
     if allow and not dry_run and not bundle_import.plan.refused:
         needs = allowing(ctx, needs)
-    _tell(app, bundle_import, needs, dry_run, as_json)
+    _report(app, bundle_import, needs, dry_run, as_json)
     ctx.exit(1 if bundle_import.plan.refused else 0)
 
 
@@ -142,42 +148,39 @@ def _write(file: Path, data: bytes, force: bool) -> None:
                 raise OSError(errno.EINVAL, "it is not a regular file; -o - writes to a pipe")
             stream.write(data)
     except FileExistsError:
-        raise click.ClickException(printable(f"{file} already exists; --force replaces it.")) from None
+        raise click.ClickException(f"{file} already exists; --force replaces it.") from None
     except OSError as error:
-        raise click.ClickException(printable(f"Can't write {file}: {error.strerror}.")) from None
+        raise click.ClickException(f"Can't write {file}: {error.strerror}.") from None
 
 
 # Reporting an import
 
 
-def _tell(app: "App", bundle_import: "BundleImport", needs: "Requirements", dry_run: bool, as_json: bool) -> None:
+def _report(app: "App", bundle_import: "BundleImport", needs: "Requirements", dry_run: bool, as_json: bool) -> None:
+    plan = bundle_import.plan
     if wants_json(as_json):
-        print_json(_facts(bundle_import, dry_run) | {"needs": needs.shown()})
+        facts: dict[str, Any] = {
+            "bundle": {"id": plan.bundle.id, "slug": plan.bundle.slug},
+            "imported": not dry_run and not plan.refused,
+            "isNew": plan.is_new,
+            "changes": [row._asdict() for row in plan.rows],
+            "refused": plan.refused,
+            "skipped": [one._asdict() for one in bundle_import.skipped],
+            "notes": [one._asdict() for one in bundle_import.notes],
+            "needs": needs.shown(),
+        }
+        print_json(facts)
     else:
         _print(bundle_import, dry_run)
-    for reason in bundle_import.plan.refused:
+    for reason in plan.refused:
         print_note(f"Not imported: {reason}")
-    if bundle_import.plan.refused:
-        plan = bundle_import.plan
+    if plan.refused:
         if any(row.what == "clash" for row in plan.rows) or (not plan.is_new and plan.bundle.is_built_in):
             print_note("To import it as a separate bundle: --as SLUG")
         return
     if used := [one.name for one in needs.secrets if one.source is not None]:
         print_note(f"Its tools will use secrets that are set: {', '.join(used)}")
     print_requirements(app, needs)
-
-
-def _facts(bundle_import: "BundleImport", dry_run: bool) -> dict[str, Any]:
-    plan = bundle_import.plan
-    return {
-        "bundle": {"id": plan.bundle.id, "slug": plan.bundle.slug},
-        "imported": not dry_run and not plan.refused,
-        "isNew": plan.is_new,
-        "changes": [row._asdict() for row in plan.rows],
-        "refused": plan.refused,
-        "skipped": [one._asdict() for one in bundle_import.skipped],
-        "notes": [one._asdict() for one in bundle_import.notes],
-    }
 
 
 def _print(bundle_import: "BundleImport", dry_run: bool) -> None:

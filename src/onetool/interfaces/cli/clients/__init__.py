@@ -56,8 +56,13 @@ def set_up_client(options: SetupOptions) -> None:
         if not options.user:
             refuse_link_out(file, folder)
         _write(options, client, server, file)
-    else:
-        _show(options, client, server, file)
+        return
+    # Only the entry goes to standard output, which can be redirected to a file.
+    more = "" if options.user else "; --user is for all your projects"
+    click.echo(f"For {client.title}, into {file} (--write puts it there{more}):\n", err=True)
+    click.echo(client.snippet(options.name, server, file), nl=False)
+    click.echo("", err=True)
+    _print_remarks(options, client, server, err=True)
 
 
 def _own_server(options: SetupOptions, client: KnownClient, folder: Path) -> OneToolEntry:
@@ -105,15 +110,6 @@ def _in_project(path: str, client: KnownClient, folder: Path, *, climb: bool = F
     return within if relative else path
 
 
-def _show(options: SetupOptions, client: KnownClient, server: OneToolEntry, file: Path) -> None:
-    """Print only the entry on standard output, which can be redirected to a file; the rest goes to standard error."""
-    more = "" if options.user else "; --user is for all your projects"
-    click.echo(f"For {client.title}, into {file} (--write puts it there{more}):\n", err=True)
-    click.echo(client.snippet(options.name, server, file), nl=False)
-    click.echo("", err=True)
-    _tell(options, client, server, err=True)
-
-
 def _write(options: SetupOptions, client: KnownClient, server: OneToolEntry, file: Path) -> None:
     put = put_toml if file.suffix == ".toml" else put_json
     change = partial(put, section=client.section, name=options.name, entry=client.entry(server), force=options.force)
@@ -127,10 +123,10 @@ def _write(options: SetupOptions, client: KnownClient, server: OneToolEntry, fil
     click.echo(
         f"Wrote {options.name} into {file}." if written else f"{file} already has this entry for {options.name}."
     )
-    _tell(options, client, server, err=False)
+    _print_remarks(options, client, server, err=False)
 
 
-def _tell(options: SetupOptions, client: KnownClient, server: OneToolEntry, *, err: bool) -> None:
+def _print_remarks(options: SetupOptions, client: KnownClient, server: OneToolEntry, *, err: bool) -> None:
     """Print remarks on the entry, and the next step."""
     if server.url:
         click.echo(f"It calls {server.url}: start that server with onetool serve.", err=err)

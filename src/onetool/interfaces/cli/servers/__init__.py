@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from onetool.database.connection import DatabaseError
 from onetool.interfaces.cli.options import config_option, data_options, noted, open_app
-from onetool.interfaces.cli.output import counted, echo, print_json, print_table, printable, wants_json
+from onetool.interfaces.cli.output import counted, echo, print_json, print_note, print_table, printable, wants_json
 from onetool.interfaces.cli.servers.edit import (
     add,
     complete_server,
@@ -21,6 +21,7 @@ from onetool.interfaces.cli.servers.edit import (
     import_servers,
     remove,
     rename,
+    server_argument,
     unknown_server,
 )
 
@@ -48,7 +49,6 @@ for command in (import_servers, add, rename, remove, enable, disable):
 @servers.command("list")
 @click.option("--no-connect", is_flag=True, help="Do not connect: show the state of the last connection.")
 @data_options
-@click.pass_context
 def list_servers(ctx: click.Context, no_connect: bool, as_json: bool) -> None:
     """List the servers with their state and tools. Also shows which tools have changed."""
     app = open_app(ctx, imports=False)
@@ -77,7 +77,6 @@ def list_servers(ctx: click.Context, no_connect: bool, as_json: bool) -> None:
 @servers.command()
 @click.argument("name", required=False, shell_complete=complete_server)
 @data_options
-@click.pass_context
 def test(ctx: click.Context, name: str | None, as_json: bool) -> None:
     """Connect to one server, or to all of them. Shows what each offers. The exit code is 1 if one can't be reached."""
     app = open_app(ctx, imports=False)
@@ -107,10 +106,9 @@ def test(ctx: click.Context, name: str | None, as_json: bool) -> None:
 
 
 @servers.command()
-@click.argument("name", shell_complete=complete_server)
+@server_argument
 @click.option("--lines", type=click.IntRange(min=1), default=50, show_default=True, help="The number of last lines.")
 @data_options
-@click.pass_context
 def logs(ctx: click.Context, name: str, lines: int, as_json: bool) -> None:
     """Show the log of a server. The log has its standard error, and when it was started and lost."""
     found = _named(open_app(ctx, imports=False), name).log_lines(name, lines)
@@ -124,9 +122,8 @@ def logs(ctx: click.Context, name: str, lines: int, as_json: bool) -> None:
 
 
 @servers.command()
-@click.argument("name", shell_complete=complete_server)
+@server_argument
 @data_options
-@click.pass_context
 def changes(ctx: click.Context, name: str, as_json: bool) -> None:
     """Show changes of tools since their approval."""
     known = _connected_now(ctx, name)
@@ -142,9 +139,8 @@ def changes(ctx: click.Context, name: str, as_json: bool) -> None:
 
 
 @servers.command()
-@click.argument("name", shell_complete=complete_server)
+@server_argument
 @data_options
-@click.pass_context
 @noted()
 def approve(ctx: click.Context, name: str, as_json: bool) -> None:
     """Approve the current tools of a server. Needed after one of them has changed."""
@@ -164,22 +160,20 @@ def approve(ctx: click.Context, name: str, as_json: bool) -> None:
 
 
 @servers.command()
-@click.argument("name", shell_complete=complete_server)
+@server_argument
 @config_option
-@click.pass_context
 @noted()
 def login(ctx: click.Context, name: str) -> None:
     """Log in to a server in the browser. The login is kept."""
     known = _named(open_app(ctx, imports=False), name)
     scopes = _run(known.login(name, say=lambda text: click.echo(text, err=True)))
     rights = f", with {scopes}" if scopes else ""
-    click.echo(printable(f"Logged in to {name}{rights}. Next: onetool servers test {name}"), err=True)
+    print_note(f"Logged in to {name}{rights}. Next: onetool servers test {name}")
 
 
 @servers.command()
-@click.argument("name", shell_complete=complete_server)
+@server_argument
 @config_option
-@click.pass_context
 @noted()
 def logout(ctx: click.Context, name: str) -> None:
     """Forget the login to a server."""
@@ -197,9 +191,7 @@ def _connected_now(ctx: click.Context, name: str) -> "Servers":
     _run(known.wait_connected([name]))
     status = _status(known, name)
     if status.state not in ("connected", "disabled") and not status.changed:
-        raise click.ClickException(
-            printable(f"{name} can't be reached, so there is nothing to look at: {status.error}")
-        )
+        raise click.ClickException(f"{name} can't be reached, so there is nothing to look at: {status.error}")
     return known
 
 
@@ -212,7 +204,7 @@ def _holders(app: "App") -> "dict[str, ReplicaRow]":
     try:
         return server_holders(app.config)
     except DatabaseError as error:
-        click.echo(printable(f"Which replica runs which server is not known: {error}."), err=True)
+        print_note(f"Which replica runs which server is not known: {error}.")
         return {}
 
 
@@ -263,7 +255,7 @@ def _tested(app: "App", known: "Servers", name: str | None) -> list[dict[str, An
             for one in waiting:
                 lines, positions[one] = known.log_after(one, positions[one], 1)
                 last = f": {lines[0]}" if lines else ""
-                click.echo(printable(f"{one}: still starting after {monotonic() - began:.0f} s{last}"), err=True)
+                print_note(f"{one}: still starting after {monotonic() - began:.0f} s{last}")
 
     async def all_of_them() -> list[float]:
         progress = asyncio.create_task(print_progress())

@@ -6,6 +6,7 @@ No message contains a value that may be a secret, except with --project, which s
 import os
 import re
 import sys
+from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,14 +19,14 @@ from onetool.config.client_files import JsoncError
 from onetool.config.file_checks import is_inside
 from onetool.config.find import place_of, user_home
 from onetool.config.reach_servers import server_line
-from onetool.core.errors import OneToolError
 from onetool.core.text import or_rather, shown_line, visible
-from onetool.interfaces.cli.options import config_option, data_options, open_app
+from onetool.interfaces.cli.options import completion, config_option, data_options, open_app
 from onetool.interfaces.cli.output import (
     confirm,
     counted,
     echo,
     print_json,
+    print_note,
     print_table,
     printable,
     tell_running_servers,
@@ -37,19 +38,19 @@ if TYPE_CHECKING:
     from onetool.config.server_import.translate import ClientServers
 
 
-def complete_client(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
+@completion
+def complete_client(_config: str | None) -> Iterable[str]:
     from onetool.config.known_clients import CLIENT_FILES
 
-    return [name for name in CLIENT_FILES if name.startswith(incomplete)]
+    return CLIENT_FILES
 
 
-def complete_server(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
-    """Complete server names."""
-    try:
-        names = load_config(find(ctx.find_root().params.get("config"))).servers
-    except OneToolError:
-        return []
-    return [name for name in names if name.startswith(incomplete)]
+@completion
+def complete_server(config: str | None) -> Iterable[str]:
+    return load_config(find(config)).servers
+
+
+server_argument = click.argument("name", shell_complete=complete_server)
 
 
 @click.command("import")
@@ -63,7 +64,6 @@ def complete_server(ctx: click.Context, _param: click.Parameter, incomplete: str
 @click.option("--replace", is_flag=True, help="Replace servers of the same name instead of keeping them.")
 @click.option("--dry-run", is_flag=True, help="Print what would be added, but write nothing.")
 @data_options
-@click.pass_context
 def import_servers(
     ctx: click.Context,
     file: str | None,
@@ -100,7 +100,7 @@ def import_servers(
     for name in only:
         if name not in names:
             known = or_rather(name, names) or f"; there are {', '.join(names)}"
-            raise click.BadParameter(printable(f"there is no server {name}{known}."), param_hint="--only")
+            raise click.BadParameter(f"there is no server {name}{known}.", param_hint="--only")
     plan = planner.done()
     if dry_run:
         print_draft(plan, as_json)
@@ -125,7 +125,6 @@ def import_servers(
 @click.option("--replace", is_flag=True, help="Replace a server of the same name.")
 @click.option("--dry-run", is_flag=True, help="Print what would be added, but write nothing.")
 @data_options
-@click.pass_context
 def add(
     ctx: click.Context,
     name: str,
@@ -167,19 +166,13 @@ def add(
 
 
 @click.command()
-@click.argument("name", shell_complete=complete_server)
+@server_argument
 @config_option
-@click.pass_context
 def remove(ctx: click.Context, name: str) -> None:
     """Remove a server from the config. Its secrets stay."""
     from onetool.config.edit import drop_server
-    from onetool.config.server_import import ConfigTarget
 
-    target = ConfigTarget(ctx.find_root().obj)
-    if name not in target.servers:
-        raise unknown_server(name, target.servers)
-    if elsewhere := target.elsewhere(name):
-        raise click.ClickException(f"{name} is defined in the included file {elsewhere}. Remove it there.")
+    target = _config_of(ctx, name, "Remove it")
     target.write(partial(drop_server, name=name))
     click.echo(f"Removed {name} from {shown_path(target.file)}.")
 
@@ -188,7 +181,6 @@ def remove(ctx: click.Context, name: str) -> None:
 @click.argument("name", metavar="OLD", shell_complete=complete_server)
 @click.argument("new", metavar="NEW")
 @config_option
-@click.pass_context
 def rename(ctx: click.Context, name: str, new: str) -> None:
     """Rename a server in the config. Its approvals and its login are kept.
 
@@ -207,24 +199,22 @@ def rename(ctx: click.Context, name: str, new: str) -> None:
     try:
         target.rename(servers, name, new)
     except SkipServer as why:
-        raise click.ClickException(printable(f"Invalid name {new!r}: {why}.")) from None
+        raise click.ClickException(f"Invalid name {new!r}: {why}.") from None
     echo(printable(f"Renamed {name} to {new} in {shown_path(target.file)}."))
     tell_running_servers(target.file, is_code=target.config.servers[name].command is not None)
 
 
 @click.command()
-@click.argument("name", shell_complete=complete_server)
+@server_argument
 @config_option
-@click.pass_context
 def enable(ctx: click.Context, name: str) -> None:
     """Enable a server in the config."""
     _switch(ctx, name, on=True)
 
 
 @click.command()
-@click.argument("name", shell_complete=complete_server)
+@server_argument
 @config_option
-@click.pass_context
 def disable(ctx: click.Context, name: str) -> None:
     """Disable a server in the config. Its block stays."""
     _switch(ctx, name, on=False)
@@ -232,13 +222,9 @@ def disable(ctx: click.Context, name: str) -> None:
 
 def _switch(ctx: click.Context, name: str, on: bool) -> None:
     from onetool.config.edit import switch_server
-    from onetool.config.server_import import ConfigTarget
 
-    target, word = ConfigTarget(ctx.find_root().obj), "on" if on else "off"
-    if name not in target.servers:
-        raise unknown_server(name, target.servers)
-    if elsewhere := target.elsewhere(name):
-        raise click.ClickException(f"{name} is defined in the included file {elsewhere}. Switch it {word} there.")
+    word = "on" if on else "off"
+    target = _config_of(ctx, name, f"Switch it {word}")
     server = target.config.servers.get(name)
     if server is not None and server.enabled is on:
         click.echo(f"{name} is switched {word} already.")
@@ -246,6 +232,18 @@ def _switch(ctx: click.Context, name: str, on: bool) -> None:
     target.write(partial(switch_server, name=name, on=on))
     click.echo(f"Switched {name} {word} in {shown_path(target.file)}.")
     tell_running_servers(target.file, is_code=on and server is not None and server.command is not None)
+
+
+def _config_of(ctx: click.Context, name: str, advice: str) -> "ConfigTarget":
+    """Return the config. Raises ClickException if it doesn't define this server, or includes the definition."""
+    from onetool.config.server_import import ConfigTarget
+
+    target = ConfigTarget(ctx.find_root().obj)
+    if name not in target.servers:
+        raise unknown_server(name, target.servers)
+    if elsewhere := target.elsewhere(name):
+        raise click.ClickException(f"{name} is defined in the included file {elsewhere}. {advice} there.")
+    return target
 
 
 def unknown_server(name: str, known: Any) -> click.ClickException:
@@ -418,7 +416,7 @@ def _print_plan(plan: "ServerImportPlan", *, err: bool) -> None:
     if plan.kept:
         lines.append(f"Already in the config, and kept: {_names(plan.kept)} (--replace replaces them).")
     for line in (*lines, *(f"Note: {note}." for note in plan.notes)):
-        click.echo(printable(line), err=True) if err else echo(printable(line))
+        print_note(line) if err else echo(printable(line))
 
 
 def _plan_facts(plan: "ServerImportPlan") -> dict[str, Any]:
