@@ -30,7 +30,6 @@ from onetool.sources.bundles.derived import (
 from onetool.sources.bundles.errors import ConflictError, ForbiddenError
 from onetool.sources.bundles.files.form import (
     check_set,
-    fields_of,
     refuse_stale,
     structure,
     time_seconds,
@@ -152,7 +151,7 @@ class BundleStore(ABC):
         overlay = self.contents().overlay
         if overlay == Overlay():
             return KeptSettings()
-        is_of_derived = isinstance(overlay, UnknownOverlay) or overlay.of_derived() != Overlay()
+        is_of_derived = isinstance(overlay, UnknownOverlay) or overlay.derived_only() != Overlay()
         derived = self._derived.now().bundles if is_of_derived else ()
         return kept_settings(overlay.over([*self.built_in, *derived]))
 
@@ -223,7 +222,7 @@ class BundleStore(ABC):
         found, now = work.bundle(id), time_text(self._now())
         if found is None:
             refuse_stale(None, match)
-            bundle = Bundle(**fields_of(content), id=id, created_at=now, modified_at=now)
+            bundle = Bundle(**msgspec.structs.asdict(content), id=id, created_at=now, modified_at=now)
             work.result = bundle, True
             work.add_bundle(bundle)
             return
@@ -235,7 +234,7 @@ class BundleStore(ABC):
         self._keep_bundle(work, old, bundle, place, (bundle, False))
 
     def _changed_bundle(self, old: Bundle, content: BundleContent) -> Bundle:
-        bundle = msgspec.structs.replace(old, **fields_of(content), soft_deleted_at=None)
+        bundle = msgspec.structs.replace(old, **msgspec.structs.asdict(content), soft_deleted_at=None)
         if structure(bundle) == structure(old):
             return bundle
         return msgspec.structs.replace(bundle, modified_at=max(time_text(self._now()), old.modified_at))
@@ -352,7 +351,7 @@ class BundleStore(ABC):
     def _new_tool(self, bundle_id: str, slug: str, version: str, content: ToolContent) -> Tool:
         now = self._now()
         return Tool(
-            **fields_of(content),
+            **msgspec.structs.asdict(content),
             id=new_id(now),
             bundle_id=bundle_id,
             slug=check_slug(slug),
@@ -461,7 +460,7 @@ class BundleStore(ABC):
         else:
             if not bundle.is_enabled:
                 raise ForbiddenError(f"the bundle {bundle.slug} is disabled; enable it first", "disabled")
-            old = before.tool(bundle, tool_of(one, *which))
+            old = before.tool(bundle, tool_of(*one, *which))
             overlay = before.with_tool(bundle, old, is_enabled)
         refuse_stale(old, match)
         work.result = msgspec.structs.replace(old, is_enabled=is_enabled)
@@ -478,7 +477,7 @@ class BundleStore(ABC):
     ) -> None:
         before = work.overlay()
         bundle = before.bundle(one[0])
-        old = before.tool(bundle, tool_of(one, *which))
+        old = before.tool(bundle, tool_of(*one, *which))
         refuse_stale(old, match)
         overlay = before.with_examples(bundle, old, examples)
         work.result = msgspec.structs.replace(old, examples=examples)
