@@ -19,7 +19,7 @@ from onetool.core.schema import depth_of
 from onetool.core.text import LAST_SECOND
 from onetool.sources.bundles.errors import ConflictError, InvalidError, NotFoundError, OutdatedError
 from onetool.sources.bundles.files.disk import MAX_FILE_BYTES
-from onetool.sources.bundles.model import SCHEMA_VERSION, UNSAID, Bundle, Tool, shown
+from onetool.sources.bundles.model import OMITTED_IF_EMPTY, SCHEMA_VERSION, Bundle, Tool, shown
 from onetool.sources.bundles.names import check_id, check_slug, check_version, derived_id
 from onetool.sources.bundles.store import ETag, tag_of
 from onetool.sources.bundles.validation import check_schemas, read_bundle, read_tool
@@ -113,7 +113,7 @@ _UNDIGESTED = ("isEnabled", "examples", "id", "createdAt", "modifiedAt", "softDe
 def _digest_fields(shape: type[Bundle | Tool], keys: tuple[str, ...]) -> list[tuple[str, str, bool]]:
     """Return the keys and fields of a digest, and whether empty values are written, as in `shown`."""
     names = {key: field for field, key in zip(shape.__struct_fields__, shape.__struct_encode_fields__, strict=True)}
-    return [(key, names[key], key not in UNSAID) for key in keys if key not in _UNDIGESTED]
+    return [(key, names[key], key not in OMITTED_IF_EMPTY) for key in keys if key not in _UNDIGESTED]
 
 
 _BUNDLE_DIGEST = _digest_fields(Bundle, _BUNDLE_KEYS)
