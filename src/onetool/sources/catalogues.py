@@ -45,13 +45,10 @@ class DeclaredTools(Source):
                 spec = accept(entry.definition, self._builtins, self._internals)
                 tools.append(replace(spec, defined_in=f"{entry.file}:{entry.line}"))
             except DefinitionError as error:
-                mistakes.append(_mistake(entry, error))
+                key = f"tools[{entry.index}]" + (f" ({error.tool})" if error.tool else "")
+                mistake = Mistake(message=str(error), file=entry.file, line=entry.line, key=key, hint=error.hint)
+                mistakes.append(mistake)
         return Catalogue(tools=tuple(tools), mistakes=tuple(mistakes))
-
-
-def _mistake(entry: ToolDeclaration, error: DefinitionError) -> Mistake:
-    key = f"tools[{entry.index}]" + (f" ({error.tool})" if error.tool else "")
-    return Mistake(message=str(error), file=entry.file, line=entry.line, key=key, hint=error.hint)
 
 
 # Merging catalogues
@@ -80,10 +77,10 @@ def united(catalogues: Iterable[Catalogue]) -> tuple[list[ToolSpec], list[Mistak
         mistakes += catalogue.mistakes
         new = list[ToolSpec]()
         for spec in catalogue.tools:
-            if (there := lazy_tool(lazy, spec.name)) is None:
+            if (first := lazy_tool(lazy, spec.name)) is None:
                 new.append(spec)
             else:
-                mistakes.append(_duplicate_mistake(spec.name, there.spec(), spec))
+                mistakes.append(_duplicate_mistake(spec.name, first.spec(), spec))
         add_first(tools, ((spec.name, spec) for spec in new), mistakes)
         lazy = catalogue.lazy or lazy  # only one source has lazy tools
     return list(tools.values()), mistakes
@@ -91,19 +88,19 @@ def united(catalogues: Iterable[Catalogue]) -> tuple[list[ToolSpec], list[Mistak
 
 def add_first(known: dict[str, Any], offered: Iterable[tuple[str, Any]], mistakes: list[Mistake]) -> dict[str, Any]:
     """Add each item under its name. If a name is taken, keep the first item and report both."""
-    for name, one in offered:
-        there = known.setdefault(name, one)
-        if there is not one:
-            mistakes.append(_duplicate_mistake(name, there, one))
+    for name, item in offered:
+        first = known.setdefault(name, item)
+        if first is not item:
+            mistakes.append(_duplicate_mistake(name, first, item))
     return known
 
 
-def _duplicate_mistake(name: str, there: Any, one: ToolSpec | Prompt | Resource) -> Mistake:
-    if isinstance(one, ToolSpec):
-        spec, message = one, duplicate(there, one)
+def _duplicate_mistake(name: str, first: Any, item: ToolSpec | Prompt | Resource) -> Mistake:
+    if isinstance(item, ToolSpec):
+        spec, message = item, duplicate(first, item)
     else:
-        kind = "prompt" if isinstance(one, Prompt) else "resource"
-        spec, message = one.spec, duplicate(there.spec, one.spec, f"{kind} {name!r}")
+        kind = "prompt" if isinstance(item, Prompt) else "resource"
+        spec, message = item.spec, duplicate(first.spec, item.spec, f"{kind} {name!r}")
     file, _, line = (spec.defined_in or "").rpartition(":")
     place = {"file": file, "line": int(line)} if file else {}
     kind, _, server = spec.source.partition(":")

@@ -12,7 +12,7 @@ import pytest
 from helpers import until
 from sources.mcp_servers.harness import call, connection_lost, is_gone, kill, settle
 
-from onetool.sources.mcp_servers.process import _named
+from onetool.sources.mcp_servers.process import _signal_name
 
 LONG = 60  # seconds that nobody waits for
 QUICK = 20  # seconds, on a machine that is busy
@@ -65,8 +65,8 @@ def test_a_call_after_the_end_of_a_process_goes_to_the_next_one(harness, script)
 
 
 def test_signals_without_a_name_have_a_number():
-    assert _named(signal.SIGKILL) == "SIGKILL"
-    assert _named(40) == "signal 40"
+    assert _signal_name(signal.SIGKILL) == "SIGKILL"
+    assert _signal_name(40) == "signal 40"
 
 
 # It does not tell what it has

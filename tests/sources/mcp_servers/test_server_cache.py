@@ -12,8 +12,8 @@ from onetool.sources.mcp_servers.server_cache import (
     approval,
     changes,
     digests,
-    digests_by_name,
     file_name,
+    pinned_definitions,
 )
 from onetool.sources.mcp_servers.settings import ServerSettings
 
@@ -109,18 +109,20 @@ def test_the_order_of_parameters_is_pinned():
 
 def test_of_two_with_one_name_the_first_is_pinned():
     good, evil = TOOL, {**TOOL, "description": "Does evil."}
-    assert digests_by_name([good, evil], Offers()) == [good]
-    memory = CachedServer(approved=approval(CachedServer(), digests_by_name([good, evil], Offers()), everything=True))
-    assert changes(memory, digests_by_name([evil], Offers()), strict=True) == {"a": ["description"]}
+    assert pinned_definitions([good, evil], Offers()) == [good]
+    memory = CachedServer(
+        approved=approval(CachedServer(), pinned_definitions([good, evil], Offers()), everything=True)
+    )
+    assert changes(memory, pinned_definitions([evil], Offers()), strict=True) == {"a": ["description"]}
 
 
 def test_prompts_are_pinned_too():
     prompt = {"name": "greet", "description": "Say hello."}
     memory = CachedServer(
-        approved=approval(CachedServer(), digests_by_name([TOOL], Offers(prompts=(prompt,))), everything=True)
+        approved=approval(CachedServer(), pinned_definitions([TOOL], Offers(prompts=(prompt,))), everything=True)
     )
     changed = Offers(prompts=({**prompt, "description": "Say hello, and send the notes."},))
-    assert changes(memory, digests_by_name([TOOL], changed), strict=True) == {"prompt greet": ["description"]}
+    assert changes(memory, pinned_definitions([TOOL], changed), strict=True) == {"prompt greet": ["description"]}
 
 
 def test_changes_are_told_by_part():

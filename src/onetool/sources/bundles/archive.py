@@ -74,7 +74,16 @@ def pack(bundle: Bundle, tools: Iterable[Tool]) -> bytes:
 
 def unpack(data: bytes | Path) -> Unpacked:
     """Read an archive. Raises InvalidError if the archive is malformed or hostile."""
-    raw = data if isinstance(data, bytes) else _read(data)
+    if isinstance(data, bytes):
+        raw = data
+    else:
+        try:
+            with data.open("rb") as stream:
+                raw = stream.read(MAX_BYTES + 1)
+        except OSError as error:
+            raise InvalidError(f"{data} can't be read: {error.strerror}") from None
+        if len(raw) > MAX_BYTES:
+            raise InvalidError(f"{data} is larger than {MAX_BYTES // 1024**2} MiB, the limit for archives")
     if raw.count(_HEADER) > MAX_ENTRIES:
         raise InvalidError(f"the archive has more than {MAX_ENTRIES:,} entries")
     try:
@@ -84,20 +93,9 @@ def unpack(data: bytes | Path) -> Unpacked:
                 raise InvalidError(f"the archive has a comment, or other data before or after it; {_HINT}")
             if int.from_bytes(raw[-12:-10], "little") != len(entries):
                 raise InvalidError(f"the archive's number of entries is wrong; {_HINT}")
-            return _things(_texts(file))
+            return _read_texts(_texts(file))
     except _DAMAGED as error:
         raise InvalidError(f"the file is not a ZIP archive, or is damaged ({error}); {_HINT}") from None
-
-
-def _read(path: Path) -> bytes:
-    try:
-        with path.open("rb") as file:
-            data = file.read(MAX_BYTES + 1)
-    except OSError as error:
-        raise InvalidError(f"{path} can't be read: {error.strerror}") from None
-    if len(data) > MAX_BYTES:
-        raise InvalidError(f"{path} is larger than {MAX_BYTES // 1024**2} MiB, the limit for archives")
-    return data
 
 
 # The form of an archive
@@ -126,10 +124,10 @@ def _texts(file: zipfile.ZipFile) -> dict[str, bytes]:
             raise InvalidError(f"{name!r}: the entry is encrypted; create the archive without a password")
         if entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
             raise InvalidError(f"{name!r}: unsupported compression method; use deflate")
-        alike = unicodedata.normalize("NFC", entry.filename).casefold()
-        if alike in seen:
-            raise InvalidError(f"{entry.filename!r}: the same name as {seen[alike]!r} on some systems")
-        seen[alike] = entry.filename
+        folded = unicodedata.normalize("NFC", entry.filename).casefold()
+        if folded in seen:
+            raise InvalidError(f"{entry.filename!r}: the same name as {seen[folded]!r} on some systems")
+        seen[folded] = entry.filename
     if BUNDLE not in seen:
         raise InvalidError(f"the archive has no {BUNDLE} at its top; {_HINT}")
     texts: dict[str, bytes] = {}
@@ -141,13 +139,13 @@ def _texts(file: zipfile.ZipFile) -> dict[str, bytes]:
     return texts
 
 
-def _bounded(stream: IO[bytes], entry: zipfile.ZipInfo, most: int) -> bytes:
+def _bounded(stream: IO[bytes], entry: zipfile.ZipInfo, limit: int) -> bytes:
     """Read all bytes of an entry. The limit counts the bytes read instead of trusting the header."""
     parts: list[bytes] = []
     size = 0
     while part := stream.read(PIECE):
         size += len(part)
-        if size > most:
+        if size > limit:
             raise InvalidError(f"{entry.filename!r}: too large, or all entries together are too large")
         if size > SMALL and size > MAX_RATIO * max(entry.compress_size, 1):
             raise InvalidError(f"{entry.filename!r}: the compression ratio is too high (a ZIP bomb)")
@@ -158,7 +156,7 @@ def _bounded(stream: IO[bytes], entry: zipfile.ZipInfo, most: int) -> bytes:
 # The content of an archive
 
 
-def _things(texts: dict[str, bytes]) -> Unpacked:
+def _read_texts(texts: dict[str, bytes]) -> Unpacked:
     mistakes: list[Mistake] = []
     bundle: Bundle | None = None
     try:
@@ -174,8 +172,8 @@ def _things(texts: dict[str, bytes]) -> Unpacked:
             raise InvalidError(f"{name!r}: reading the archive takes more than {MAX_SECONDS:.0f} s; split the bundle")
         try:
             tool = _tool(text, bundle)
-            _once(known, (tool.slug, tool.version), name, f"{tool.slug}@{tool.version}")
-            _once(ids, tool.id, name, f"the id {tool.id}")
+            _refuse_duplicate(known, (tool.slug, tool.version), name, f"{tool.slug}@{tool.version}")
+            _refuse_duplicate(ids, tool.id, name, f"the id {tool.id}")
         except InvalidError as error:
             mistakes.append(_mistake(name, error))
         else:
@@ -205,9 +203,9 @@ def _tool(text: bytes, bundle: Bundle | None) -> Tool:
     return read_tool_file(text, bundle.id if bundle else "", bundle.id if bundle else "", 0)
 
 
-def _once(known: dict[Any, str], key: Any, name: str, what: str) -> None:
+def _refuse_duplicate(known: dict[Any, str], key: Any, name: str, item: str) -> None:
     if key in known:
-        raise InvalidError(f"{what} is also in {known[key]}: remove one of the two")
+        raise InvalidError(f"{item} is also in {known[key]}: remove one of the two")
     known[key] = name
 
 
@@ -254,56 +252,53 @@ def plan(
         raise InvalidError("the archive's bundle can't be used: " + "; ".join(map(str, unpacked.mistakes[:3])))
     refused = [str(mistake) for mistake in unpacked.mistakes]
     if as_new or existing_bundle is None:
-        bundle, tools = _renamed(unpacked, now()) if as_new else (unpacked.bundle, unpacked.tools)
+        bundle, tools = unpacked.bundle, unpacked.tools
+        if as_new:
+            bundle = replace(bundle, id=new_id(now()))
+            tools = [replace(tool, id=new_id(now()), bundle_id=bundle.id) for tool in tools]
         rows = [ImportRow(bundle.slug, "", "new"), *(ImportRow(tool.slug, tool.version, "new") for tool in tools)]
         return ImportPlan(bundle, rows, refused, tools, is_new=True)
-    return _beside(unpacked.bundle, unpacked.tools, existing_bundle, list(existing_tools), refused)
+    return _plan_merge(unpacked.bundle, unpacked.tools, existing_bundle, list(existing_tools), refused)
 
 
-def _renamed(unpacked: Unpacked, now: float) -> tuple[Bundle, list[Tool]]:
-    assert unpacked.bundle is not None  # noqa: S101 - for the type checker: callers have checked it
-    bundle = replace(unpacked.bundle, id=new_id(now))
-    return bundle, [replace(tool, id=new_id(now), bundle_id=bundle.id) for tool in unpacked.tools]
-
-
-def _beside(bundle: Bundle, tools: list[Tool], here: Bundle, tools_here: list[Tool], refused: list[str]) -> ImportPlan:
+def _plan_merge(
+    bundle: Bundle, tools: list[Tool], here: Bundle, tools_here: list[Tool], refused: list[str]
+) -> ImportPlan:
     known = {(tool.slug, tool.version): tool for tool in tools_here}
-    rows = [_bundle_row(bundle, here)]
+    keys = {field.name: field.encode_name for field in msgspec.structs.fields(Bundle)}
+    differing = [
+        name for name in ("slug", "display_name", "description") if getattr(bundle, name) != getattr(here, name)
+    ]
+    if here.soft_deleted_at is not None:
+        rows = [ImportRow(bundle.slug, "", "changed", "was deleted here and is restored")]
+    elif differing:
+        rows = [ImportRow(bundle.slug, "", "changed", f"other: {', '.join(keys[name] for name in differing)}")]
+    else:
+        rows = [ImportRow(bundle.slug, "", "same")]
     new: list[Tool] = []
     for tool in tools:
-        found = known.pop((tool.slug, tool.version), None)
-        rows.append(_tool_row(tool, found))
-        if found is None:
+        stored = known.pop((tool.slug, tool.version), None)
+        rows.append(_tool_row(tool, stored))
+        if stored is None:
             new.append(tool)
     rows += [ImportRow(slug, version, "kept", "not in the archive") for slug, version in known]
-    refused = [*refused, *_in_the_way(here, rows, bool(new))]
-    taken = replace(here, **{name: getattr(bundle, name) for name in BundleContent.__struct_fields__})
-    return ImportPlan(replace(taken, is_enabled=here.is_enabled), rows, refused, new, is_new=False)
-
-
-def _bundle_row(bundle: Bundle, here: Bundle) -> ImportRow:
-    names = ("slug", "display_name", "description")
-    other = [name for name in names if getattr(bundle, name) != getattr(here, name)]
-    if here.soft_deleted_at is not None:
-        return ImportRow(bundle.slug, "", "changed", "was deleted here and is restored")
-    if not other:
-        return ImportRow(bundle.slug, "", "same")
-    keys = {field.name: field.encode_name for field in msgspec.structs.fields(Bundle)}
-    return ImportRow(bundle.slug, "", "changed", f"other: {', '.join(keys[name] for name in other)}")
+    refused = [*refused, *_obstacles(here, rows, bool(new))]
+    content = {name: getattr(bundle, name) for name in BundleContent.__struct_fields__}
+    return ImportPlan(replace(here, **content | {"is_enabled": here.is_enabled}), rows, refused, new, is_new=False)
 
 
 def _tool_row(tool: Tool, here: Tool | None) -> ImportRow:
     if here is None:
         return ImportRow(tool.slug, tool.version, "new")
     fields = {field.name: field.encode_name for field in msgspec.structs.fields(ToolContent)}
-    other = [key for name, key in fields.items() if getattr(tool, name) != getattr(here, name)]
-    if other == ["isEnabled"] or not other:
-        stays = f"stays {'enabled' if here.is_enabled else 'disabled'}, as it is here" if other else ""
-        return ImportRow(tool.slug, tool.version, "same", stays)
-    return ImportRow(tool.slug, tool.version, "clash", f"other: {', '.join(other)}")
+    differing = [key for name, key in fields.items() if getattr(tool, name) != getattr(here, name)]
+    if differing == ["isEnabled"] or not differing:
+        detail = f"stays {'enabled' if here.is_enabled else 'disabled'}, as it is here" if differing else ""
+        return ImportRow(tool.slug, tool.version, "same", detail)
+    return ImportRow(tool.slug, tool.version, "clash", f"other: {', '.join(differing)}")
 
 
-def _in_the_way(here: Bundle, rows: list[ImportRow], adds: bool) -> list[str]:
+def _obstacles(here: Bundle, rows: list[ImportRow], adds: bool) -> list[str]:
     if here.is_built_in:
         return [f"the bundle {here.slug} is built in and can't be changed; import it as a new bundle"]
     clashes = [f"{row.slug}@{row.version}" for row in rows if row.what == "clash"]

@@ -49,8 +49,8 @@ class KeptTool(msgspec.Struct, frozen=True, gc=False, array_like=True):
     @classmethod
     def of(cls, tool: Tool, path: str, body: bytes | None = None) -> "KeptTool":
         place = (tool.id, tool.bundle_id, tool.slug, tool.version)
-        about = (tool.is_enabled, function_name(tool), tool.tags, tool.modified_at)
-        return cls(*place, *about, path, encode_tool(tool) if body is None else body)
+        facts = (tool.is_enabled, function_name(tool), tool.tags, tool.modified_at)
+        return cls(*place, *facts, path, encode_tool(tool) if body is None else body)
 
     def tool(self) -> Tool:
         return decode_tool(self.body)
@@ -123,19 +123,18 @@ class Contents:
         return self.tools.get(bundle_id, {}).get((slug, version))
 
     def listed_bundles(self, query: ListQuery) -> Iterator[Bundle]:
-        return query.bundles(sorted((one.bundle for one in self.bundles.values()), key=get_id))
+        return query.bundles(sorted((kept.bundle for kept in self.bundles.values()), key=get_id))
 
     def listed_tools(self, query: ListQuery) -> Iterator[KeptTool]:
         rows = self.in_order
         if query.bundle_ids:
-            of = (row for id in {*query.bundle_ids} for row in self.tools.get(id, {}).values())
-            rows = sorted(of, key=get_id)
+            rows = sorted((row for id in {*query.bundle_ids} for row in self.tools.get(id, {}).values()), key=get_id)
         return query.tools(rows, {id for id, kept in self.bundles.items() if is_live(kept.bundle)})
 
     def mistakes(self) -> list[Mistake]:
-        every = (one for folder in self.files.values() for one in folder.values())
-        found = [Mistake(file=one.path, message=one.reason) for one in every if one.reason is not None]
-        return sorted(found, key=lambda mistake: mistake.file or "")
+        files = (file for folder in self.files.values() for file in folder.values())
+        mistakes = [Mistake(file=file.path, message=file.reason) for file in files if file.reason is not None]
+        return sorted(mistakes, key=lambda mistake: mistake.file or "")
 
     def file(self, path: str) -> KeptFile | None:
         return self.files.get(folder_of(path), {}).get(path)
@@ -144,8 +143,8 @@ class Contents:
 class PathTakenError(Exception):
     """An error for a bundle or tool that another file already contains; `path` is None for built-in ones."""
 
-    def __init__(self, what: str, path: str | None) -> None:
-        super().__init__(f"{what} is in {path or 'the built-in bundles'} already")
+    def __init__(self, item: str, path: str | None) -> None:
+        super().__init__(f"{item} is in {path or 'the built-in bundles'} already")
         self.path = path
 
 
@@ -166,10 +165,10 @@ class ContentsChange:
         if not self._has_changed and not self._has_stamped:
             return self._base
         revision = self._base.revision + self._has_changed
-        made = Contents(revision, self.bundles, self.tools, self.files, self._overlay, self._note)
+        contents = Contents(revision, self.bundles, self.tools, self.files, self._overlay, self._note)
         if not self._has_changed:  # only stamps differ: keep the computed properties
-            made.__dict__.update({**self._base.__dict__, "files": self.files, "note": self._note})
-        return made
+            contents.__dict__.update({**self._base.__dict__, "files": self.files, "note": self._note})
+        return contents
 
     # Changing
 
@@ -189,12 +188,12 @@ class ContentsChange:
 
     def put_tool(self, tool: Tool, path: str, stamp: Stamp, body: bytes | None = None) -> None:
         row = KeptTool.of(tool, path, body)
-        for what, known in (
+        for item, known in (
             (f"the tool {tool.id}", self.tool_of_id(tool.id)),
             (f"the tool {tool.slug}@{tool.version}", self.tool(tool.bundle_id, tool.slug, tool.version)),
         ):
             if known is not None and known.path != path:
-                raise PathTakenError(what, known.path)
+                raise PathTakenError(item, known.path)
         if tool.id in self._reserved:
             raise PathTakenError(f"the tool {tool.id}", None)
         old = self.file(path)
@@ -337,11 +336,11 @@ class BundleCache:
             return empty
         change = ContentsChange(empty)
         tools, files = change.tools, change.files
-        for one in saved.files:
-            kept, row = one.bundle, one.tool
+        for entry in saved.files:
+            kept, row = entry.bundle, entry.tool
             if (row and row.id in reserved) or (kept and kept.bundle.id in reserved):
                 continue  # the file is read again and refused there
-            files.setdefault(folder_of(one.path), {})[one.path] = one
+            files.setdefault(folder_of(entry.path), {})[entry.path] = entry
             if row is not None:
                 tools.setdefault(row.bundle_id, {})[row.slug, row.version] = row
             elif kept is not None:
@@ -357,14 +356,14 @@ class BundleCache:
         """Return whether enough has changed, and enough time has passed, since the last write."""
         if contents is self._saved or (monotonic() < self._not_before and not is_last):
             return False
-        is_other = self._saved is None or self._saved.known_overlay != contents.known_overlay
+        has_new_overlay = self._saved is None or self._saved.known_overlay != contents.known_overlay
         has_overlay = contents.known_overlay not in (None, Overlay())
-        many = self._min_changed if is_last else max(self._min_changed, len(contents.by_id) // SHARE)
-        return self._unsaved >= many or (is_other and has_overlay)
+        min_changed = self._min_changed if is_last else max(self._min_changed, len(contents.by_id) // SHARE)
+        return self._unsaved >= min_changed or (has_new_overlay and has_overlay)
 
     def write(self, file: Path, contents: Contents) -> None:
-        began = monotonic()
-        files = [one for folder in contents.files.values() for one in folder.values() if _is_text(one)]
+        started_at = monotonic()
+        files = [entry for folder in contents.files.values() for entry in folder.values() if _is_text(entry)]
         overlay = None if isinstance(contents.known_overlay, UnknownOverlay) else contents.known_overlay
         try:
             body = msgspec.msgpack.encode(_Saved(files, overlay, contents.note))
@@ -374,7 +373,7 @@ class BundleCache:
         except (OSError, ValueError, OverflowError, RecursionError) as error:  # also values that msgpack can't encode
             log.debug("%s can't be written: %s", file, error)
         self._saved, self._unsaved = contents, 0
-        self._not_before = monotonic() + (monotonic() - began) * COST
+        self._not_before = monotonic() + (monotonic() - started_at) * COST
 
 
 _HEAD = f"onetool bundles {LAYOUT}\n".encode()

@@ -55,16 +55,16 @@ class DerivedSet:
         """Create the set. `built_in` tools are left out; tools in `made` are reused."""
         self._servers = offered.servers
         self.made: MadeTools = made or {}
-        self.tools = {one.spec.name: one for one in _derived(offered, frozenset(built_in))}
+        self.tools = {tool.spec.name: tool for tool in _derived_tools(offered, frozenset(built_in))}
 
     @cached_property
     def bundles(self) -> list[tuple[Bundle, list[Tool]]]:
-        found: dict[tuple[SourceKind, str], list[ToolSpec]] = {("server", name): [] for name in self._servers}
-        for one in self.tools.values():
-            if not one.spec.hidden:
-                found.setdefault((one.source.kind, one.source.name), []).append(one.spec)
+        by_source: dict[tuple[SourceKind, str], list[ToolSpec]] = {("server", name): [] for name in self._servers}
+        for tool in self.tools.values():
+            if not tool.spec.hidden:
+                by_source.setdefault((tool.source.kind, tool.source.name), []).append(tool.spec)
         bundles = [
-            _bundle(BundleSource(kind=kind, name=name), specs, self.made) for (kind, name), specs in found.items()
+            _bundle(BundleSource(kind=kind, name=name), specs, self.made) for (kind, name), specs in by_source.items()
         ]
         self.made = {tool.id: (self.tools[function_of(tool)].spec, tool) for _, tools in bundles for tool in tools}
         return bundles
@@ -109,7 +109,7 @@ class DerivedBundles:
             return tool_id("server", spec.name)
         offered = self._offered()
         if self._declared is None or self._declared[0] is not offered:
-            self._declared = (offered, frozenset(one.name for one in offered.declared.tools))
+            self._declared = (offered, frozenset(spec.name for spec in offered.declared.tools))
         return tool_id("config" if spec.name in self._declared[1] else "pack", spec.name)
 
 
@@ -119,7 +119,7 @@ def nothing_derived() -> DerivedBundles:
     return DerivedBundles(lambda: nothing, ())
 
 
-def _derived(offered: Offered, built_in: frozenset[str]) -> Iterator[DerivedTool]:
+def _derived_tools(offered: Offered, built_in: frozenset[str]) -> Iterator[DerivedTool]:
     """Yield the first tool of each name, as in the registry, except built-in tools."""
     seen = {spec.name for spec in offered.own.tools} | built_in
     sources: dict[tuple[SourceKind, str], BundleSource] = {}
@@ -135,8 +135,8 @@ def _derived(offered: Offered, built_in: frozenset[str]) -> Iterator[DerivedTool
 
     yield from new("pack", offered.packs.tools)
     yield from new("config", offered.declared.tools)
-    kept = offered.bundles.lazy
-    yield from new("server", (spec for spec in offered.served.tools if lazy_tool(kept, spec.name) is None))
+    lazy = offered.bundles.lazy
+    yield from new("server", (spec for spec in offered.served.tools if lazy_tool(lazy, spec.name) is None))
 
 
 # As bundles and tools
@@ -181,15 +181,32 @@ def _bundle(source: BundleSource, specs: list[ToolSpec], made: MadeTools) -> tup
     )
     taken: set[str] = set()
     tools: list[Tool] = []
-    for spec in sorted(specs, key=lambda one: "-" in _own_name(one)):  # of `a_b` and `a-b`, `a_b` keeps its slug
+    for spec in sorted(specs, key=lambda spec: "-" in _own_name(spec)):  # of `a_b` and `a-b`, `a_b` keeps its slug
         if _is_text(spec.name):
             slug = slug_of(_own_name(spec))
             slug = hashed_slug(_own_name(spec)) if slug in taken else slug
             taken.add(slug)
             id = tool_id(source.kind, spec.name)
-            of, tool = made.get(id, (None, None))
-            if tool is None or of is not spec or tool.slug != slug:
-                tool = _tool(id, bundle, slug, spec, source)
+            made_of, tool = made.get(id, (None, None))
+            if tool is None or made_of is not spec or tool.slug != slug:
+                tool = Tool(
+                    id=id,
+                    bundle_id=bundle.id,
+                    slug=slug,
+                    version=VERSION,
+                    type="python",
+                    display_name=cut(spec.name, MAX_TITLE),
+                    description=cut(_text(spec.description), MAX_WORDS),
+                    tags=tuple(dict.fromkeys(_text(tag)[:MAX_TAG] for tag in spec.tags if tag))[:MAX_TAGS],
+                    parallel=spec.parallel,
+                    arg_schema=_plain(spec.input_schema),
+                    output_schema=_plain(spec.output_schema or {}),
+                    python_impl={"func": spec.name},
+                    is_built_in=True,
+                    created_at=SINCE,
+                    modified_at=SINCE,
+                    source=source,
+                )
             tools.append(tool)
     return bundle, tools
 
@@ -197,27 +214,6 @@ def _bundle(source: BundleSource, specs: list[ToolSpec], made: MadeTools) -> tup
 def _own_name(spec: ToolSpec) -> str:
     """Return the tool's name without its pack."""
     return spec.name.partition(".")[2] or spec.name
-
-
-def _tool(id: str, bundle: Bundle, slug: str, spec: ToolSpec, source: BundleSource) -> Tool:
-    return Tool(
-        id=id,
-        bundle_id=bundle.id,
-        slug=slug,
-        version=VERSION,
-        type="python",
-        display_name=cut(spec.name, MAX_TITLE),
-        description=cut(_text(spec.description), MAX_WORDS),
-        tags=tuple(dict.fromkeys(_text(tag)[:MAX_TAG] for tag in spec.tags if tag))[:MAX_TAGS],
-        parallel=spec.parallel,
-        arg_schema=_plain(spec.input_schema),
-        output_schema=_plain(spec.output_schema or {}),
-        python_impl={"func": spec.name},
-        is_built_in=True,
-        created_at=SINCE,
-        modified_at=SINCE,
-        source=source,
-    )
 
 
 def _plain(schema: Any) -> dict[str, Any]:
@@ -280,12 +276,13 @@ class ReadOnlyBundles:
 
     def __init__(self, built_in: BuiltIn, derived: DerivedSet, overlay: Overlay) -> None:
         self.derived, self.overlay = derived, overlay
-        every = [*built_in, *derived.bundles]
-        self.by_id = {one[0].id: one for one in (every if overlay == Overlay() else overlay.over(every))}
+        bundles = [*built_in, *derived.bundles]
+        bundles = bundles if overlay == Overlay() else overlay.over(bundles)
+        self.by_id = {bundle.id: (bundle, tools) for bundle, tools in bundles}
         self.bundles = sorted((bundle for bundle, _ in self.by_id.values()), key=get_id)
         self.tools = sorted((tool for _, tools in self.by_id.values() for tool in tools), key=get_id)
 
     def listed_tools(self, query: ListQuery) -> Iterator[Tool]:
-        of = query.bundle_ids
-        tools = [tool for tool in self.tools if tool.bundle_id in of] if of else self.tools
+        ids = query.bundle_ids
+        tools = [tool for tool in self.tools if tool.bundle_id in ids] if ids else self.tools
         return query.tools(tools, {bundle.id for bundle in self.bundles if bundle.is_enabled})

@@ -68,7 +68,8 @@ def check_bundle_draft(data: Mapping[str, Any]) -> DraftReport:
     def check(data: Any) -> None:
         check_slug(read_bundle(data).slug)
 
-    return _report(_faults(data, check))
+    faults = _faults(data, check)
+    return DraftReport(not faults, faults, [])
 
 
 def check_tool_draft(
@@ -79,17 +80,17 @@ def check_tool_draft(
     version: str | None = None,
 ) -> DraftReport:
     """Check the draft as `put_tool` would with this bundle, slug and version. Blocks."""
-    named = (slug or data.get("slug") or STAND_IN_SLUG, version or data.get("version") or STAND_IN_VERSION)
-    places = _place_faults(service, bundle_id, *named)
+    name = (slug or data.get("slug") or STAND_IN_SLUG, version or data.get("version") or STAND_IN_VERSION)
+    places = _place_faults(service, bundle_id, *name)
 
     def check(data: Any) -> None:
-        service.check_new(read_tool(data, *named))
+        service.check_new(read_tool(data, *name))
 
     faults = [*places, *_faults(data, check)]
     if faults:
-        return _report(faults)
-    warnings = [DraftFault("/httpImpl", text) for text in service.warnings(read_tool(data, *named))]
-    return _report([], warnings)
+        return DraftReport(False, faults, [])
+    warnings = [DraftFault("/httpImpl", text) for text in service.warnings(read_tool(data, *name))]
+    return DraftReport(True, [], warnings)
 
 
 def _place_faults(service: BundleService, bundle_id: str | None, slug: Any, version: Any) -> list[DraftFault]:
@@ -123,10 +124,6 @@ def _bundle_faults(service: BundleService, bundle_id: str) -> list[DraftFault]:
     return []
 
 
-def _report(errors: list[DraftFault], warnings: list[DraftFault] | None = None) -> DraftReport:
-    return DraftReport(not errors, errors, warnings or [])
-
-
 def _faults(data: Mapping[str, Any], check: Callable[[Any], None]) -> list[DraftFault]:
     """Return all mistakes that `check` finds, except those that result from another mistake."""
     rest, found = deepcopy(dict(data)), dict[str, DraftFault]()
@@ -136,7 +133,9 @@ def _faults(data: Mapping[str, Any], check: Callable[[Any], None]) -> list[Draft
             break
         except InvalidError as error:
             pointer = error.pointer or ""
-            if _follows(pointer, found):
+            if any(known == pointer or known.startswith(f"{pointer}/") for known in found):
+                break  # the mistake may result from the removal of that part
+            if pointer.startswith(_OF_ARGUMENTS) and any(known.startswith("/argSchema") for known in found):
                 break
             found[pointer] = _fault(error, pointer)
             if not _repair(rest, pointer):
@@ -146,43 +145,34 @@ def _faults(data: Mapping[str, Any], check: Callable[[Any], None]) -> list[Draft
     return list(found.values())
 
 
-def _follows(pointer: str, found: Mapping[str, DraftFault]) -> bool:
-    """Return whether the mistake may result from another one, because that part or the argSchema was removed."""
-    if any(one == pointer or one.startswith(f"{pointer}/") for one in found):
-        return True
-    return any(one.startswith("/argSchema") for one in found) and pointer.startswith(_OF_ARGUMENTS)
-
-
 def _fault(error: InvalidError, pointer: str) -> DraftFault:
     return DraftFault(pointer, str(error).removeprefix(f"{pointer}: "))
 
 
 def _repair(data: dict[str, Any], pointer: str) -> bool:
     """Remove or replace the invalid part. Return False if that is impossible."""
-    *way, last = [part.replace("~1", "/").replace("~0", "~") for part in pointer.split("/")[1:]] or [""]
-    around: Any = data
-    for step in way:
-        if isinstance(around, list):
-            around = around[int(step)] if step.isdecimal() and int(step) < len(around) else None  # pyright: ignore
+    *path, last = [part.replace("~1", "/").replace("~0", "~") for part in pointer.split("/")[1:]] or [""]
+    parent: Any = data
+    for step in path:
+        if isinstance(parent, list):
+            parent = parent[int(step)] if step.isdecimal() and int(step) < len(parent) else None  # pyright: ignore
         else:
-            around = around.get(step) if isinstance(around, dict) else None
-    if isinstance(around, list):
-        if last.isdecimal() and int(last) < len(around) and isinstance(around[int(last)], str):  # pyright: ignore
-            around[int(last)] = "x"
+            parent = parent.get(step) if isinstance(parent, dict) else None
+    if isinstance(parent, list):
+        if last.isdecimal() and int(last) < len(parent) and isinstance(parent[int(last)], str):  # pyright: ignore
+            parent[int(last)] = "x"
             return True
         return False
-    return isinstance(around, dict) and _repair_key(around, last)
-
-
-def _repair_key(around: dict[str, Any], key: str) -> bool:
-    if key == "type" and any(one in around for one, _ in IMPLS.values()):
-        around[key] = next(kind for kind, (one, _) in IMPLS.items() if one in around)
-    elif key == "argSchema":
-        around[key] = {}
-    elif key in _HARMLESS:
-        around[key] = deepcopy(_HARMLESS[key])
-    elif key in around:
-        del around[key]
+    if not isinstance(parent, dict):
+        return False
+    if last == "type" and (kinds := [kind for kind, (key, _) in IMPLS.items() if key in parent]):
+        parent[last] = kinds[0]
+    elif last == "argSchema":
+        parent[last] = {}
+    elif last in _HARMLESS:
+        parent[last] = deepcopy(_HARMLESS[last])
+    elif last in parent:
+        del parent[last]
     else:
         return False
     return True
@@ -194,12 +184,12 @@ def _declare_arguments(rest: dict[str, Any], data: Mapping[str, Any]) -> None:
     If the draft declares no arguments, every placeholder counts as one.
     """
     schema = data.get("argSchema")
-    named = schema.get("properties") if isinstance(schema, dict) else None
-    if not isinstance(named, dict) or not named:
-        named = _PLACEHOLDER.findall(str(data.get("httpImpl")))
+    names = schema.get("properties") if isinstance(schema, dict) else None
+    if not isinstance(names, dict) or not names:
+        names = _PLACEHOLDER.findall(str(data.get("httpImpl")))
     properties = rest["argSchema"].setdefault("properties", {})
     if isinstance(properties, dict):
-        for name in named:
+        for name in names:
             properties.setdefault(name, {})
 
 
@@ -233,14 +223,14 @@ async def check_arguments(
         if spec.prepare is not None and spec.prepare.handler is not None:
             async with turns.turn(), asyncio.timeout(PRE_PROCESSORS_S):
                 args = await spec.prepare.handler(args=args)
-        given = await asyncio.to_thread(taken, spec, args)  # compiling the schema may take a second
+        result = await asyncio.to_thread(taken, spec, args)  # compiling the schema may take a second
     except TimeoutError:
         return args, [DraftFault("", f"pre-processors took longer than {PRE_PROCESSORS_S:g} s, the limit for checks")]
     except BadArguments as error:
         return args, [DraftFault("", "; ".join([f"{error.argument}: {error}", *error.hints]))]
     except SchemaError as error:
         return args, [DraftFault("", f"{spec.name} has an unusable schema: {error}")]
-    return given.args, [DraftFault(one.pointer, str(one)) for one in given.problems]
+    return result.args, [DraftFault(problem.pointer, str(problem)) for problem in result.problems]
 
 
 # Previews of calls
@@ -269,8 +259,8 @@ async def preview_tool(
     visibility: Visibility = EVERYTHING,
 ) -> PreviewReport:
     tool, spec = await to_thread(service.tool_and_spec, *place, visibility=visibility)
-    given, faults = await check_arguments(spec, args, turns)
-    return _wrong(faults, "") if faults else await _preview(service, tool, given)
+    checked, faults = await check_arguments(spec, args, turns)
+    return _failed_preview(faults, "") if faults else await _preview(service, tool, checked)
 
 
 async def preview_draft(
@@ -283,24 +273,24 @@ async def preview_draft(
     """Preview a call of a draft. Pointers of errors begin with `/tool` or `/args`."""
     report = await to_thread(check_tool_draft, service, data)
     if report.errors:
-        return _wrong(report.errors, "/tool")
+        return _failed_preview(report.errors, "/tool")
     tool = _read_draft(data, bundle_id)
     spec = await to_thread(service.spec_of_draft, tool)
-    given, faults = await check_arguments(spec, args, turns)
-    return _wrong(faults, "/args") if faults else await _preview(service, tool, given, "/args")
+    checked, faults = await check_arguments(spec, args, turns)
+    return _failed_preview(faults, "/args") if faults else await _preview(service, tool, checked, "/args")
 
 
 def _read_draft(data: Mapping[str, Any], bundle_id: str | None) -> Tool:
-    named = data.get("slug") or SLUG, data.get("version") or VERSION
-    content = msgspec.structs.asdict(read_tool(data, *named))
-    places = {"id": DRAFT, "bundle_id": bundle_id or DRAFT, "slug": named[0], "version": named[1]}
+    name = data.get("slug") or SLUG, data.get("version") or VERSION
+    content = msgspec.structs.asdict(read_tool(data, *name))
+    places = {"id": DRAFT, "bundle_id": bundle_id or DRAFT, "slug": name[0], "version": name[1]}
     return Tool(**content, **places, created_at=SINCE, modified_at=SINCE)
 
 
 # A trial: the requests of a draft are sent
 
 
-QUIET = ("GET", "HEAD")  # methods that are sent without confirmation
+SAFE_METHODS = ("GET", "HEAD")  # methods that are sent without confirmation
 
 
 class TrialReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -318,7 +308,7 @@ class Trial:
     def __init__(self, service: BundleService, data: Mapping[str, Any], bundle_id: str | None, confirmed: bool) -> None:
         """Check the draft as storing it would. Blocks. Raises DraftError, ConflictError or ForbiddenError."""
         faults = check_tool_draft(service, data).errors
-        faults = [DraftFault(f"/tool{one.pointer}", one.message) for one in faults]
+        faults = [DraftFault(f"/tool{fault.pointer}", fault.message) for fault in faults]
         if bundle_id is not None:
             faults += _bundle_faults(service, bundle_id)
         if not faults and data["type"] != "http":
@@ -326,9 +316,9 @@ class Trial:
         if faults:
             raise DraftError(faults)
         tool = _read_draft(data, None if bundle_id is None else check_id(bundle_id))
-        loud = [step.request.method for step in http_of(tool).steps if step.request.method not in QUIET]
-        if loud and not confirmed:
-            raise ConflictError(f"a {loud[0]} may change something: send it with confirmed: true", "not_confirmed")
+        unsafe = [step.request.method for step in http_of(tool).steps if step.request.method not in SAFE_METHODS]
+        if unsafe and not confirmed:
+            raise ConflictError(f"a {unsafe[0]} may change something: send it with confirmed: true", "not_confirmed")
         self.responses: list[UpstreamResponse] = []
         self.spec = service.spec_of_draft(tool, self.responses.append)
         self.spec.compile()
@@ -348,14 +338,14 @@ class DraftError(InvalidError):
 
 async def _preview(service: BundleService, tool: Tool, args: Mapping[str, Any], args_at: str = "") -> PreviewReport:
     try:
-        found = await to_thread(service.preview, tool, args)
+        preview = await to_thread(service.preview, tool, args)
     except ToolFailure as failure:
         argument = failure.argument if isinstance(failure, BadArguments) else None
         pointer = f"/{argument}" if argument else ""
-        return _wrong([DraftFault(pointer, "; ".join([str(failure), *failure.hints]))], args_at)
-    return PreviewReport(**found)
+        return _failed_preview([DraftFault(pointer, "; ".join([str(failure), *failure.hints]))], args_at)
+    return PreviewReport(**preview)
 
 
-def _wrong(faults: list[DraftFault], below: str) -> PreviewReport:
-    errors = tuple(DraftFault(f"{below}{one.pointer}", one.message) for one in faults)
+def _failed_preview(faults: list[DraftFault], below: str) -> PreviewReport:
+    errors = tuple(DraftFault(f"{below}{fault.pointer}", fault.message) for fault in faults)
     return PreviewReport(requests=(), errors=errors)

@@ -44,19 +44,19 @@ def copied(
     service: BundleService, place: Place, data: Any, visibility: Visibility = EVERYTHING
 ) -> tuple[Place, dict[str, Any]]:
     """Return the place and the content of a copy."""
-    wanted = _wanted(data, COPY_KEYS)
-    changes = wanted.pop("changes", {})
+    request = _checked_keys(data, COPY_KEYS)
+    changes = request.pop("changes", {})
     if not isinstance(changes, Mapping):
         raise InvalidError("/changes: expected a JSON object", "/changes")
     for key in changes:
         if key in KEPT | SHOWN | {"slug", "version"}:
             raise InvalidError(f"/changes/{key}: a copy can't change this key", below("/changes", key))
-    found, _ = service.get_tool(*place, visibility=visibility)
+    shown, _ = service.get_tool(*place, visibility=visibility)
     kept = service.store.tool(*place)
-    content = {key: value for key, value in found.items() if key not in KEPT | SHOWN | {"slug", "version", "source"}}
+    content = {key: value for key, value in shown.items() if key not in KEPT | SHOWN | {"slug", "version", "source"}}
     if kept is not None:
         content["isEnabled"] = kept.is_enabled  # tools without their function are shown as disabled
-    names = dict(zip(("bundleID", "slug", "version"), place, strict=True)) | wanted
+    names = dict(zip(("bundleID", "slug", "version"), place, strict=True)) | request
     return (names["bundleID"], names["slug"], names["version"]), merged(content, changes)
 
 
@@ -64,11 +64,11 @@ def rename_tool(
     service: BundleService, place: Place, data: Any, match: ETag | None = None
 ) -> tuple[Place, Shown, ETag]:
     """Change the slug or version of a tool, or both, in its bundle."""
-    wanted = _wanted(data, RENAME_KEYS)
-    if not wanted:
+    request = _checked_keys(data, RENAME_KEYS)
+    if not request:
         raise InvalidError("expected slug or version, the new name", "")
     bundle_id, slug, version = place
-    new = (wanted.get("slug", slug), wanted.get("version", version))
+    new = (request.get("slug", slug), request.get("version", version))
     return (bundle_id, *new), *service.rename_tool(*place, new, match)
 
 
@@ -85,12 +85,12 @@ class VersionSwitches(msgspec.Struct, frozen=True, kw_only=True, rename="camel",
 
 def switch_versions(service: BundleService, bundle_id: str, slug: str, data: Any) -> list[Shown]:
     """Enable or disable versions of a tool. Return all versions, newest first."""
-    wanted = converted(data, VersionSwitches)
+    request = converted(data, VersionSwitches)
     known = [row["version"] for row in service.versions(bundle_id, slug)]
-    if wanted.versions is UNSET:
-        switches = dict.fromkeys(known, wanted.is_enabled)
+    if request.versions is UNSET:
+        switches = dict.fromkeys(known, request.is_enabled)
     else:
-        switches = wanted.versions
+        switches = request.versions
         for version in switches.keys() - set(known):
             raise InvalidError(
                 f"/versions: {slug!r} has no version {version!r}; it has {', '.join(known)}", "/versions"
@@ -106,19 +106,19 @@ def merged(value: Any, changes: Any) -> Any:
     """Apply a JSON Merge Patch (RFC 7396): objects are merged, null removes a key, other values replace."""
     if not isinstance(changes, Mapping):
         return changes
-    found = dict(value) if isinstance(value, Mapping) else {}
+    result = dict(value) if isinstance(value, Mapping) else {}
     for key, change in changes.items():
         if change is None:
-            found.pop(key, None)
+            result.pop(key, None)
         else:
-            found[key] = merged(found.get(key), change)
-    return found
+            result[key] = merged(result.get(key), change)
+    return result
 
 
-def _wanted(data: Any, known: tuple[str, ...]) -> dict[str, Any]:
+def _checked_keys(data: Any, known: tuple[str, ...]) -> dict[str, Any]:
     if not isinstance(data, Mapping):
         raise InvalidError("the body: expected a JSON object", "")
-    found: dict[str, Any] = {}
+    checked: dict[str, Any] = {}
     for key, value in data.items():
         if key not in known:
             near = did_you_mean(key, known) or f"there are {', '.join(known)}"
@@ -126,10 +126,10 @@ def _wanted(data: Any, known: tuple[str, ...]) -> dict[str, Any]:
         if (check := _CHECKS.get(key)) is not None:
             if not isinstance(value, str):
                 raise InvalidError(f"/{key}: expected a text", f"/{key}")
-            found[key] = check(value, f"/{key}")
+            checked[key] = check(value, f"/{key}")
         else:
-            found[key] = value
-    return found
+            checked[key] = value
+    return checked
 
 
 # Users' own examples
@@ -172,17 +172,13 @@ class OwnExamples:
                 if not lists and len({*self._documents.keys()} - {key}) >= MAX_OWNERS:
                     raise UnavailableError(f"the limit of {MAX_OWNERS:,} callers with examples is reached")
                 check(lists.get(tool, ()))
-                held.write(_encoded({**lists, tool: examples}))
+                data = msgspec.json.encode({tool: items for tool, items in (lists | {tool: examples}).items() if items})
+                if len(data) > MAX_OWNER_BYTES:
+                    why = f"your examples of all tools would exceed {MAX_OWNER_BYTES:,} bytes"
+                    raise InvalidError(f"/examples: {why}; remove or shorten some", "/examples")
+                held.write(data)
         except TimeoutError as error:
             raise UnavailableError(f"your examples can't be stored: {error.strerror}") from None
-
-
-def _encoded(lists: OwnLists) -> bytes:
-    data = msgspec.json.encode({tool: one for tool, one in lists.items() if one})
-    if len(data) > MAX_OWNER_BYTES:
-        what = f"your examples of all tools would exceed {MAX_OWNER_BYTES:,} bytes"
-        raise InvalidError(f"/examples: {what}; remove or shorten some", "/examples")
-    return data
 
 
 def _lists(data: bytes | None) -> OwnLists:
@@ -200,9 +196,9 @@ def _key(owner: str) -> str:
 
 def shown_examples(common: Sequence[Mapping[str, Any]], own: tuple[ToolExample, ...]) -> dict[str, Any]:
     """Build ShownExamples. A user's own example replaces the tool's example of the same name."""
-    names = [one.name for one in own]
-    others = [one for one in common if one["name"] not in names]
-    return {"examples": [*others, *msgspec.to_builtins(own)], "own": names}
+    names = [example.name for example in own]
+    rest = [example for example in common if example["name"] not in names]
+    return {"examples": [*rest, *msgspec.to_builtins(own)], "own": names}
 
 
 def examples_tag(tag: ETag, own: tuple[ToolExample, ...]) -> ETag:
@@ -215,10 +211,15 @@ def read_own_examples(data: Any, common: tuple[Any, ...]) -> tuple[ToolExample, 
     if not isinstance(data, Mapping) or not isinstance(data.get("examples"), list):
         return read_examples(data)
     sent: dict[str, Any] = {key: value for key, value in data.items() if key != "own"}  # pyright: ignore[reportUnknownVariableType]
-    return read_examples({**sent, "examples": [one for one in sent["examples"] if _plain(one) not in common]})
+    return read_examples(
+        {
+            **sent,
+            "examples": [example for example in sent["examples"] if _without_empty_description(example) not in common],
+        }
+    )
 
 
-def _plain(example: Any) -> Any:
+def _without_empty_description(example: Any) -> Any:
     """Remove an empty description."""
     if isinstance(example, dict) and example.get("description") == "":  # pyright: ignore[reportUnknownMemberType]
         return {key: value for key, value in example.items() if key != "description"}  # pyright: ignore[reportUnknownVariableType]

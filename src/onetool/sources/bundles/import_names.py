@@ -49,7 +49,7 @@ _VERBS = {"get": "get", "put": "update", "patch": "update", "post": "create", "d
 def slug_of(text: str) -> str:
     """Convert `getPetById`, `repos/get`, `Pets_List` to `get-pet-by-id`, `repos-get`, `pets-list`, or to ""."""
     words = _slug_words(text)
-    return _shortened(words) if words else ""
+    return _join_words(words) if words else ""
 
 
 def operation_slug(operation_id: Any, method: str, path: str, verb: str | None = None, summary: Any = None) -> str:
@@ -57,12 +57,16 @@ def operation_slug(operation_id: Any, method: str, path: str, verb: str | None =
 
     If the path contains no name (`/`, `/v1/{city}`), the summary is preferred.
     """
-    if isinstance(operation_id, str) and (slug := slug_of(_without_path(operation_id[:500], method, path))):
-        return slug
-    if isinstance(summary, str) and not _things(path):
+    if isinstance(operation_id, str):
+        operation_id = operation_id[:500]
+        # Some frameworks append the path and the method: `read_item_items__item_id__get`.
+        suffix = re.sub(r"\W", "_", path) + f"_{method}"
+        if slug := slug_of(operation_id.removesuffix(suffix) or operation_id):
+            return slug
+    if isinstance(summary, str) and not _nouns(path):
         words = [word for word in _slug_words(summary) if word not in _ARTICLES]
         if words:
-            return _shortened(words[:MAX_WORDS])
+            return _join_words(words[:MAX_WORDS])
     return path_slug(verb or method, path)
 
 
@@ -71,31 +75,31 @@ def path_slug(method: str, path: str, by: bool = False) -> str:
 
     If a path contains no names, its parameters are used: `GET /v1/{city}` gives `get-city`.
     """
-    words = _things(path)
-    plural = bool(words) and _singular(words[-1]) != words[-1] and not path.split("?")[0].rstrip("/").endswith("}")
+    words = _nouns(path)
+    is_plural = bool(words) and _singular(words[-1]) != words[-1] and not path.split("?")[0].rstrip("/").endswith("}")
     verb = _VERBS.get(method, method)
-    named = _slug_words(" ".join(_PARAMETER.findall(path)))
-    if method == "get" and plural:
+    parameters = _slug_words(" ".join(_PARAMETER.findall(path)))
+    if method == "get" and is_plural:
         verb = "list"
-    elif method == "post" and not plural:
+    elif method == "post" and not is_plural:
         verb = "post"
     elif method == "post":
         words[-1] = _singular(words[-1])
     if not words:
-        return _shortened([verb, *(named or _slug_words(path) or ["root"])])
-    return _shortened([verb, *words, *(["by", *named] if by and named else [])])
+        return _join_words([verb, *(parameters or _slug_words(path) or ["root"])])
+    return _join_words([verb, *words, *(["by", *parameters] if by and parameters else [])])
 
 
-def _things(path: str) -> list[str]:
+def _nouns(path: str) -> list[str]:
     """Return the nouns of a path, without versions and parameters, in the singular before a parameter."""
     parts = [part for part in path.split("?")[0].split("/") if part and not _VERSION_PART.fullmatch(part)]
     words: list[str] = []
     for index, part in enumerate(parts):
         if "{" in part and not _PARAMETER.sub("", part):
             continue
-        followed = index + 1 < len(parts) and parts[index + 1].startswith("{")
-        here = _slug_words(_PARAMETER.sub(" ", part))
-        words += [*here[:-1], _singular(here[-1])] if here and followed else here
+        is_followed = index + 1 < len(parts) and parts[index + 1].startswith("{")
+        own = _slug_words(_PARAMETER.sub(" ", part))
+        words += [*own[:-1], _singular(own[-1])] if own and is_followed else own
     return words
 
 
@@ -105,7 +109,7 @@ def bundle_slug(title: str, host: str = "") -> str:
         # A camel-case brand is one word.
         words = [word for word in _slug_words(_POSSESSIVE.sub("", text).lower()) if word not in _NOISE]
         if words := [word for word in words if not word.isdigit()]:
-            return _shortened(words[:4])
+            return _join_words(words[:4])
     labels = [label for label in host.split(":")[0].split(".")[:-1] if label not in ("api", "www")]
     return slug_of(labels[-1] if labels else host) or "api"
 
@@ -113,8 +117,8 @@ def bundle_slug(title: str, host: str = "") -> str:
 def version_label(text: Any) -> str:
     """Return a version from a text: `v1 (beta)` gives `v1-beta`; `1.0.27-SNAPSHOT` is unchanged."""
     text = unicodedata.normalize("NFC", str(text or "")[:500])
-    kept = "".join(sign if sign == "." or fits(sign) else "-" for sign in text)
-    return re.sub(r"-{2,}", "-", kept)[:MAX_SLUG].strip("-.") or "1"
+    label = "".join(sign if sign == "." or fits(sign) else "-" for sign in text)
+    return re.sub(r"-{2,}", "-", label)[:MAX_SLUG].strip("-.") or "1"
 
 
 class UniqueSlugs:
@@ -175,7 +179,10 @@ def title(text: Any) -> str:
 def described(summary: Any, description: Any) -> str:
     """Join the summary with the first paragraph of the description, without repeating it."""
     head = printable(summary, MAX_TITLE)
-    body = printable(_first_paragraph(description), MAX_DESCRIPTION)
+    paragraphs = re.split(r"\n\s*\n|<br\s*/?>|</p>", description[:4000].strip()) if isinstance(description, str) else []
+    plain = (re.sub(r"<[^<>]{1,200}>", " ", part) for part in paragraphs)
+    first = next((part for part in plain if part.strip() and not part.lstrip().startswith("#")), "")
+    body = printable(first, MAX_DESCRIPTION)
     if not body or not head:
         return body or head
     if body.lower().rstrip(".").startswith(head.lower().rstrip(".")):
@@ -184,16 +191,8 @@ def described(summary: Any, description: Any) -> str:
 
 
 def tags_of(tags: Any, *more: str) -> list[str]:
-    found = [printable(tag, MAX_SLUG) for tag in tags] if isinstance(tags, list) else []
-    return list(dict.fromkeys(tag for tag in [*found[:16], *more] if tag))
-
-
-def _first_paragraph(text: Any) -> str:
-    if not isinstance(text, str):
-        return ""
-    paragraphs = re.split(r"\n\s*\n|<br\s*/?>|</p>", text[:4000].strip())
-    plain = (re.sub(r"<[^<>]{1,200}>", " ", part) for part in paragraphs)
-    return next((part for part in plain if part.strip() and not part.lstrip().startswith("#")), "")
+    texts = [printable(tag, MAX_SLUG) for tag in tags] if isinstance(tags, list) else []
+    return list(dict.fromkeys(tag for tag in [*texts[:16], *more] if tag))
 
 
 def _slug_words(text: str) -> list[str]:
@@ -206,7 +205,7 @@ def _slug_words(text: str) -> list[str]:
     return [word for word in kept.split("-") if word]
 
 
-def _shortened(words: Iterable[str]) -> str:
+def _join_words(words: Iterable[str]) -> str:
     """Shorten to 64 characters: drop repeated words, abbreviate, drop articles, then drop the last words."""
     words = list(words)
     if len("-".join(words)) > MAX_SLUG:
@@ -226,13 +225,6 @@ def _singular(word: str) -> str:
     if word.endswith(("sses", "shes", "ches", "xes")):
         return word[:-2]
     return word[:-1] if word.endswith("s") and not word.endswith(("ss", "us", "is")) and len(word) > 3 else word
-
-
-def _without_path(operation_id: str, method: str, path: str) -> str:
-    """Remove the path and method that some frameworks append: `read_item_items__item_id__get`."""
-    tail = re.sub(r"\W", "_", path) + f"_{method}"
-    name = operation_id.removesuffix(tail)
-    return name if name else operation_id
 
 
 # Escaping texts in templates

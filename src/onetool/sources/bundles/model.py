@@ -166,13 +166,13 @@ def limits_of(tool: ToolContent) -> ToolLimits:
     return msgspec.convert(tool.limits, ToolLimits)
 
 
-UNSAID = ("parallel", "preProcessors", "examples", "source")  # left out when empty
+OMITTED_IF_EMPTY = ("parallel", "preProcessors", "examples", "source")  # left out when empty
 
 
 def shown(thing: Bundle | Tool) -> dict[str, Any]:
-    """Return the JSON of files and REST, without keys of other types and without empty `UNSAID`."""
+    """Return the JSON of files and REST, without keys of other types and without empty `OMITTED_IF_EMPTY`."""
     found: dict[str, Any] = msgspec.to_builtins(thing)
-    for key in UNSAID:
+    for key in OMITTED_IF_EMPTY:
         if not found.get(key, True):
             del found[key]
     for key, _ in IMPLS.values():
@@ -206,37 +206,35 @@ def built_in_bundles(tools: Iterable[ToolSpec]) -> list[tuple[Bundle, list[Tool]
     packs: dict[str, list[ToolSpec]] = {}
     for spec in tools:
         packs.setdefault(spec.pack, []).append(spec)
-    return [(_built_in_bundle(pack, found), [_built_in_tool(spec) for spec in found]) for pack, found in packs.items()]
-
-
-def _built_in_bundle(pack: str, tools: list[ToolSpec]) -> Bundle:
-    names = ", ".join(spec.name for spec in tools)
-    return Bundle(
-        id=built_in_id(pack),
-        slug=as_slug(pack),
-        display_name=pack,
-        description=f"Built in: {names}",
-        is_built_in=True,
-        created_at=SINCE,
-        modified_at=SINCE,
-    )
-
-
-def _built_in_tool(spec: ToolSpec) -> Tool:
-    bundle_id, slug, version = built_in_place(spec)
-    return Tool(
-        id=built_in_id(spec.name),
-        bundle_id=bundle_id,
-        slug=slug,
-        version=version,
-        type="python",
-        display_name=spec.name,
-        description=spec.description,
-        tags=spec.tags,
-        arg_schema=deepcopy(dict(spec.input_schema)),
-        output_schema=deepcopy(dict(spec.output_schema or {})),
-        python_impl={"func": spec.name},
-        is_built_in=True,
-        created_at=SINCE,
-        modified_at=SINCE,
-    )
+    bundles: list[tuple[Bundle, list[Tool]]] = []
+    for pack, specs in packs.items():
+        bundle = Bundle(
+            id=built_in_id(pack),
+            slug=as_slug(pack),
+            display_name=pack,
+            description=f"Built in: {', '.join(spec.name for spec in specs)}",
+            is_built_in=True,
+            created_at=SINCE,
+            modified_at=SINCE,
+        )
+        bundles.append((bundle, []))
+        for spec in specs:
+            bundle_id, slug, version = built_in_place(spec)
+            tool = Tool(
+                id=built_in_id(spec.name),
+                bundle_id=bundle_id,
+                slug=slug,
+                version=version,
+                type="python",
+                display_name=spec.name,
+                description=spec.description,
+                tags=spec.tags,
+                arg_schema=deepcopy(dict(spec.input_schema)),
+                output_schema=deepcopy(dict(spec.output_schema or {})),
+                python_impl={"func": spec.name},
+                is_built_in=True,
+                created_at=SINCE,
+                modified_at=SINCE,
+            )
+            bundles[-1][1].append(tool)
+    return bundles

@@ -86,11 +86,11 @@ class LoadedTool(msgspec.Struct, gc=False, eq=False):
         )
 
     def spec(self) -> ToolSpec:
-        found = None if self.made is None else self.made()
-        if found is None:
-            found = self.make(self.row, self.name, self.off)
-            self.made = ref(found)
-        return found
+        spec = None if self.made is None else self.made()
+        if spec is None:
+            spec = self.make(self.row, self.name, self.off)
+            self.made = ref(spec)
+        return spec
 
 
 @lru_cache(256)
@@ -126,7 +126,7 @@ class NamedTools:
             return None
         found = self._made.get(name)
         if found is None:
-            row = next((one for one in loaded.versions() if one.version == version), None)
+            row = next((row for row in loaded.versions() if row.version == version), None)
             if row is None:
                 return None
             off = self._off(row, self.owners.get(row.bundle_id))
@@ -141,7 +141,7 @@ class NamedTools:
         """Return the name under which calls of this version are counted."""
         if tool.is_built_in:
             return function_of(tool)
-        name = _name(bundle, tool)
+        name = f"{code_name(bundle.slug)}.{code_name(tool.slug)}"
         if self._stands_for(bundle, tool):
             return name
         if bundle.id not in self.owners:  # another bundle has the name, with that bundle's permissions
@@ -164,13 +164,13 @@ class NamedTools:
 
     def place_of(self, spec: ToolSpec) -> tuple[str, str, str] | None:
         """Return the bundle id, slug and version of a stored tool."""
-        if (named := _BY_ID.fullmatch(spec.name)) is not None:  # as `name_of` writes it
-            return named[1], named[2], named[3]
+        if (match := _BY_ID.fullmatch(spec.name)) is not None:  # as `name_of` writes it
+            return match[1], match[2], match[3]
         name, at, _ = spec.name.rpartition(VERSION_SIGN)
         loaded = self.find(name if at else spec.name)
         rows = () if loaded is None else loaded.versions()
-        found = next((one for one in rows if one.id == spec.kept_as), None)
-        return None if found is None else (found.bundle_id, found.slug, found.version)
+        row = next((row for row in rows if row.id == spec.kept_as), None)
+        return None if row is None else (row.bundle_id, row.slug, row.version)
 
     def spec_of(self, name: str, tool: Tool) -> ToolSpec | None:
         """Return the spec with this name if it belongs to this version and may be called."""
@@ -180,10 +180,6 @@ class NamedTools:
         if spec is None or loaded is None or not spec.enabled:
             return None
         return spec if any(row.id == tool.id and row.tool() == tool for row in loaded.versions()) else None
-
-
-def _name(bundle: Bundle, tool: Tool) -> str:
-    return f"{code_name(bundle.slug)}.{code_name(tool.slug)}"
 
 
 class Off:
@@ -222,7 +218,7 @@ class FollowedTools:
         """Update the tools to these contents and return them by name. `taken` are names in use elsewhere."""
         basis, before, known = self._ask_basis(contents.functions), self._basis, self._followed
         is_other = known is None or basis[0] != before[0]
-        functions = {name for name, one in basis[1].items() if before[1].get(name) is not one}
+        functions = {name for name, function in basis[1].items() if before[1].get(name) is not function}
         if contents is known and taken == self._taken and not is_other and not functions:
             return self.named
         tools: dict[str, PackTools] = {}
@@ -235,61 +231,55 @@ class FollowedTools:
                 or known.bundle(id) != bundle
                 or (functions and any(row.function in functions for row in versions.values()))
             ):
-                tools[id] = self._loaded({} if is_other else self._tools.get(id, {}), bundle, versions, basis[1])
+                tools[id] = self._load_bundle({} if is_other else self._tools.get(id, {}), bundle, versions, basis[1])
             else:
                 tools[id] = self._tools[id]
         self._tools, self._basis, self._taken, self._followed = tools, basis, taken, contents
-        self.named = self._named(contents, taken)
+        self.named = self._assign_names(contents, taken)
         return self.named
 
-    def _loaded(
+    def _load_bundle(
         self, before: PackTools, bundle: Bundle | None, versions: Versions, functions: Mapping[str, Any]
     ) -> PackTools:
         """Return a bundle's tools, in the order of their ids. Unchanged tools stay the same objects."""
         pack, by_slug = "" if bundle is None else code_name(bundle.slug), dict[str, list[KeptTool]]()
         for row in versions.values():
             by_slug.setdefault(row.slug, []).append(row)
-        found: list[LoadedTool] = []
+        tools: list[LoadedTool] = []
         for slug, rows in by_slug.items():
-            row = rows[0] if len(rows) == 1 else self._newest(rows)
-            others = tuple(one for one in rows if one is not row)
+            row = rows[0]
+            if len(rows) > 1:  # a name without a version stands for the newest version that can be called
+                can_run = {row.id: row.is_enabled and self._off.why_not(row.function) is None for row in rows}
+                row = max(rows, key=lambda row: (can_run[row.id], row.modified_at, row.id))
+            others = tuple(other for other in rows if other is not row)
             function = functions[row.function] if row.function else None
-            made = LoadedTool(pack, row, others, self._off(row, bundle), self._make, function)
+            tool = LoadedTool(pack, row, others, self._off(row, bundle), self._make, function)
             known = before.get(code_name(slug))
-            found.append(known if known is not None and made.is_like(known) else made)
-        return {code_name(one.row.slug): one for one in sorted(found, key=attrgetter("kept_as"))}
+            tools.append(known if known is not None and tool.is_like(known) else tool)
+        return {code_name(tool.row.slug): tool for tool in sorted(tools, key=attrgetter("kept_as"))}
 
-    def _newest(self, rows: list[KeptTool]) -> KeptTool:
-        """Return the version for names without a version, preferring versions that can be called."""
-        can = {row.id: row.is_enabled and self._off.why_not(row.function) is None for row in rows}
-        return max(rows, key=lambda row: (can[row.id], row.modified_at, row.id))
-
-    def _named(self, contents: Contents, taken: Collection[str]) -> NamedTools:
+    def _assign_names(self, contents: Contents, taken: Collection[str]) -> NamedTools:
         """Assign names in code to the bundles, and return the tools by name."""
         packs, owners, shadowed = dict[str, PackTools](), dict[str, Bundle](), dict[str, Mistake]()
         first: dict[str, Bundle] = {}
-        live = (one.bundle for one in contents.bundles.values() if one.bundle.soft_deleted_at is None)
+        live = (kept.bundle for kept in contents.bundles.values() if kept.bundle.soft_deleted_at is None)
         for bundle in sorted(live, key=attrgetter("created_at", "id")):
             pack = code_name(bundle.slug)
             if pack in taken or pack in first or pack in PYTHON_NAMES:
-                shadowed[bundle.id] = _shadowed(bundle, first.get(pack))
+                other = "Python itself" if pack in PYTHON_NAMES else "something else"
+                if (owner := first.get(pack)) is not None:
+                    other = f"the bundle {owner.id}"
+                shadowed[bundle.id] = Mistake(
+                    message=f"the bundle {bundle.slug!r} ({bundle.id}) is shadowed: {other} has the same name in code",
+                    key=f"bundles.{bundle.slug}",
+                    hint="choose another slug, or call the tools by id over REST",
+                    severity="warning",
+                )
             else:
                 first[pack] = owners[bundle.id] = bundle
                 if tools := self._tools.get(bundle.id):
                     packs[pack] = tools
         return NamedTools(packs, owners, shadowed, self._off)
-
-
-def _shadowed(bundle: Bundle, by: Bundle | None) -> Mistake:
-    other = (
-        f"the bundle {by.id}" if by else "Python itself" if code_name(bundle.slug) in PYTHON_NAMES else "something else"
-    )
-    return Mistake(
-        message=f"the bundle {bundle.slug!r} ({bundle.id}) is shadowed: {other} has the same name in code",
-        key=f"bundles.{bundle.slug}",
-        hint="choose another slug, or call the tools by id over REST",
-        severity="warning",
-    )
 
 
 # Loading

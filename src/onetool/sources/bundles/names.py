@@ -93,28 +93,23 @@ def _uuid(number: int) -> str:
     return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
 
 
-def _check(text: str, what: str, signs: str, pointer: str | None) -> None:
+def _check(text: str, kind: str, signs: str, pointer: str | None) -> None:
     if not text:
-        raise InvalidError(f"the {what} is empty (expected 1 to {MAX_SLUG} characters)", pointer)
+        raise InvalidError(f"the {kind} is empty (expected 1 to {MAX_SLUG} characters)", pointer)
     if len(text) > MAX_SLUG:
-        raise InvalidError(f"the {what} {text!r:.80} has {len(text)} characters; the limit is {MAX_SLUG}", pointer)
+        raise InvalidError(f"the {kind} {text!r:.80} has {len(text)} characters; the limit is {MAX_SLUG}", pointer)
     nfc = unicodedata.normalize("NFC", text)
     if nfc != text:
-        raise InvalidError(f"the {what} {text!r} is not in the Unicode normal form NFC; write {nfc!r}", pointer)
+        raise InvalidError(f"the {kind} {text!r} is not in the Unicode normal form NFC; write {nfc!r}", pointer)
     for sign in text:
         if sign not in signs and not fits(sign):
             allowed = "letters, digits and dashes" + (", and dots" if "." in signs else "")
-            raise InvalidError(f"the {what} {text!r} contains {_named(sign)}; only {allowed} are allowed", pointer)
+            shown = f"{sign!r} " if sign.isprintable() else ""
+            name = f"{shown}(U+{ord(sign):04X} {unicodedata.name(sign, 'unnamed')})" if sign != " " else "a space"
+            raise InvalidError(f"the {kind} {text!r} contains {name}; only {allowed} are allowed", pointer)
 
 
 def fits(sign: str) -> bool:
     """Return whether a character other than the dash is allowed in slugs."""
     category = unicodedata.category(sign)
     return category[0] == "L" or category == "Nd"
-
-
-def _named(sign: str) -> str:
-    if sign == " ":
-        return "a space"
-    shown = f"{sign!r} " if sign.isprintable() else ""
-    return f"{shown}(U+{ord(sign):04X} {unicodedata.name(sign, 'unnamed')})"

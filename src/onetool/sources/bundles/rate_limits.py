@@ -48,11 +48,11 @@ def refuse_limited(result: ToolResult) -> None:
         raise RateLimitError(result.error.message, left)
 
 
-def _admit(found: WindowCount, per_minute: int) -> None:
+def _admit(count: WindowCount, per_minute: int) -> None:
     # Windows move by whole seconds, so that a call may be possible one second later than stated.
-    reset_s = min(max(1, math.ceil(found.reset_s if found.wait is None else found.wait)), WINDOW_S)
-    note_call(NOTE, {"limit": per_minute, "remaining": max(0, per_minute - found.used), "reset_s": reset_s})
-    if found.wait is not None:
+    reset_s = min(max(1, math.ceil(count.reset_s if count.wait is None else count.wait)), WINDOW_S)
+    note_call(NOTE, {"limit": per_minute, "remaining": max(0, per_minute - count.used), "reset_s": reset_s})
+    if count.wait is not None:
         times = "once" if per_minute == 1 else f"{per_minute:,} times"
         raise ToolFailure(
             f"the limit of calls is reached: {times} a minute (limits.maxCallsPerMinute)",

@@ -3,7 +3,7 @@
 These fields are the name in code, the bundle's slug, the origin and the health.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable
 from typing import Any, TypeVar
 
 from onetool.sources.bundles.model import Bundle, Tool
@@ -29,17 +29,20 @@ class RowFacts:
         """Yield the fields of each tool. The flag of each tool tells whether it could be called if enabled."""
         bundles = {id: self._store.bundle(id) for id in {tool.bundle_id for tool, _ in tools}}
         servers = self._runtime.server_health()
-        for tool, is_there in tools:
+        for tool, is_callable in tools:
             bundle = bundles[tool.bundle_id]
             if bundle is None:  # deleted concurrently
                 yield {"name": None, "bundleSlug": None, "origin": _origin(tool), "health": "off"}
             else:
-                is_on = bundle.is_enabled and tool.is_enabled and is_there
+                health: Health = "ok"
+                if tool.source is not None and tool.source.kind == "server":
+                    health = servers.get(tool.source.name, "ok")
+                is_on = bundle.is_enabled and tool.is_enabled and is_callable
                 yield {
                     "name": self._loading.named.name_in_code(bundle, tool),
                     "bundleSlug": bundle.slug,
                     "origin": _origin(tool),
-                    "health": _health(tool, servers) if is_on else "off",
+                    "health": health if is_on else "off",
                 }
 
     def signature(self, name: str | None) -> dict[str, str]:
@@ -51,12 +54,6 @@ def _origin(tool: Tool) -> str:
     if tool.source is not None:
         return tool.source.kind
     return BUILT_IN if tool.is_built_in else KEPT_HERE
-
-
-def _health(tool: Tool, servers: Mapping[str, Health]) -> Health:
-    if tool.source is None or tool.source.kind != "server":
-        return "ok"
-    return servers.get(tool.source.name, "ok")
 
 
 NameOf = Callable[[Bundle, Tool], str]
@@ -85,8 +82,8 @@ class AllowedOnly(Visibility):
     def bundle(self, bundle: Bundle) -> bool:
         if not self._may_have(bundle):
             return False
-        every = ListQuery(bundle_ids=[bundle.id], include_disabled=True, limit=MAX_TOOLS)
-        return any(map(self.tool, self._store.tools(every)))
+        query = ListQuery(bundle_ids=[bundle.id], include_disabled=True, limit=MAX_TOOLS)
+        return any(map(self.tool, self._store.tools(query)))
 
     def _may_have(self, bundle: Bundle) -> bool:
         """Return whether the bundle may have allowed tools, judging by its name, without reading its tools."""
@@ -100,17 +97,17 @@ def page_of(
     page: list[T] = []
     last = None
     while True:
-        wanted = limit + 1 - len(page)
-        found = list(more(after, wanted))
-        for place, thing in found:
-            if is_listed(thing):
+        missing = limit + 1 - len(page)
+        items = list(more(after, missing))
+        for place, item in items:
+            if is_listed(item):
                 if len(page) == limit:
                     return page, last
-                page.append(thing)
+                page.append(item)
                 last = place
-        if len(found) < wanted:
+        if len(items) < missing:
             return page, None
-        after = found[-1][0]
+        after = items[-1][0]
 
 
 def age_of(tool: Tool) -> tuple[str, str]:

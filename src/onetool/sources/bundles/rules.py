@@ -30,7 +30,6 @@ from onetool.sources.bundles.derived import (
 from onetool.sources.bundles.errors import ConflictError, ForbiddenError
 from onetool.sources.bundles.files.form import (
     check_set,
-    fields_of,
     refuse_stale,
     structure,
     time_seconds,
@@ -67,7 +66,7 @@ class BundleStore(ABC):
     ) -> None:
         check_built_in(built_in)
         self.built_in = built_in
-        self.reserved = frozenset(one.id for bundle, tools in built_in for one in (bundle, *tools))
+        self.reserved = frozenset(item.id for bundle, tools in built_in for item in (bundle, *tools))
         self.function: Callable[[str], ToolSpec | None] = lambda _name: None
         """Return a function by name: search includes the texts that tools inherit from their functions."""
         self._derived = derived or nothing_derived()
@@ -152,8 +151,8 @@ class BundleStore(ABC):
         overlay = self.contents().overlay
         if overlay == Overlay():
             return KeptSettings()
-        is_of_derived = isinstance(overlay, UnknownOverlay) or overlay.of_derived() != Overlay()
-        derived = self._derived.now().bundles if is_of_derived else ()
+        has_derived = isinstance(overlay, UnknownOverlay) or overlay.derived_only() != Overlay()
+        derived = self._derived.now().bundles if has_derived else ()
         return kept_settings(overlay.over([*self.built_in, *derived]))
 
     def bundle(self, id: str) -> Bundle | None:
@@ -161,26 +160,26 @@ class BundleStore(ABC):
         return self.contents().bundle(id) if found is None else found[0]
 
     def bundles(self, query: ListQuery = FIRST_PAGE) -> list[Bundle]:
-        kept, others = self.contents().listed_bundles(query), query.bundles(self.read_only().bundles)
-        return [*islice(merge(kept, others, key=get_id), query.limit)]
+        stored, read_only = self.contents().listed_bundles(query), query.bundles(self.read_only().bundles)
+        return [*islice(merge(stored, read_only, key=get_id), query.limit)]
 
     def tool(self, bundle_id: str, slug: str, version: str) -> Tool | None:
         if (found := self.read_only().by_id.get(bundle_id)) is not None:
-            return next((one for one in found[1] if (one.slug, one.version) == (slug, version)), None)
+            return next((tool for tool in found[1] if (tool.slug, tool.version) == (slug, version)), None)
         row = self.contents().tool(bundle_id, slug, version)
         return None if row is None else row.tool()
 
     def versions(self, bundle_id: str, slug: str) -> list[Tool]:
         """Return all versions of one tool, in any order."""
         if (found := self.read_only().by_id.get(bundle_id)) is not None:
-            return [one for one in found[1] if one.slug == slug]
+            return [tool for tool in found[1] if tool.slug == slug]
         rows = self.contents().tools.get(bundle_id, {})
         return [row.tool() for row in rows.values() if row.slug == slug]
 
     def tools(self, query: ListQuery = FIRST_PAGE) -> list[Tool]:
-        kept, others = self.contents().listed_tools(query), self.read_only().listed_tools(query)
-        found = islice(merge(kept, others, key=get_id), query.limit)
-        return [one.tool() if isinstance(one, KeptTool) else one for one in found]
+        stored, read_only = self.contents().listed_tools(query), self.read_only().listed_tools(query)
+        tools = islice(merge(stored, read_only, key=get_id), query.limit)
+        return [tool.tool() if isinstance(tool, KeptTool) else tool for tool in tools]
 
     def search(
         self, query: str, include_disabled: bool = False, after: Rank | None = None, limit: int = 100
@@ -215,27 +214,26 @@ class BundleStore(ABC):
         id = check_id(id)
         check_slug(content.slug)
         self._refuse_built_in(id)
-        return self.change(lambda work: self._put_bundle(work, id, content, match, create_only), makes=True)
 
-    def _put_bundle(
-        self, work: StoreTransaction, id: str, content: BundleContent, match: ETag | None, create_only: bool
-    ) -> None:
-        found, now = work.bundle(id), time_text(self._now())
-        if found is None:
-            refuse_stale(None, match)
-            bundle = Bundle(**fields_of(content), id=id, created_at=now, modified_at=now)
-            work.result = bundle, True
-            work.add_bundle(bundle)
-            return
-        old, place = found
-        refuse_stale(old, match)
-        if create_only and old.soft_deleted_at is None:
-            raise ConflictError(f"there is a bundle {id} already", "exists")
-        bundle = self._changed_bundle(old, content)
-        self._keep_bundle(work, old, bundle, place, (bundle, False))
+        def job(work: StoreTransaction) -> None:
+            stored, now = work.bundle(id), time_text(self._now())
+            if stored is None:
+                refuse_stale(None, match)
+                bundle = Bundle(**msgspec.structs.asdict(content), id=id, created_at=now, modified_at=now)
+                work.result = bundle, True
+                work.add_bundle(bundle)
+                return
+            old, place = stored
+            refuse_stale(old, match)
+            if create_only and old.soft_deleted_at is None:
+                raise ConflictError(f"there is a bundle {id} already", "exists")
+            bundle = self._changed_bundle(old, content)
+            self._keep_bundle(work, old, bundle, place, (bundle, False))
+
+        return self.change(job, makes=True)
 
     def _changed_bundle(self, old: Bundle, content: BundleContent) -> Bundle:
-        bundle = msgspec.structs.replace(old, **fields_of(content), soft_deleted_at=None)
+        bundle = msgspec.structs.replace(old, **msgspec.structs.asdict(content), soft_deleted_at=None)
         if structure(bundle) == structure(old):
             return bundle
         return msgspec.structs.replace(bundle, modified_at=max(time_text(self._now()), old.modified_at))
@@ -277,7 +275,7 @@ class BundleStore(ABC):
         bundle = msgspec.structs.replace(bundle, id=check_id(bundle.id), is_built_in=False, soft_deleted_at=None)
         self._refuse_built_in(bundle.id)
         bundle = with_times(bundle)
-        tools = [with_times(msgspec.structs.replace(one, bundle_id=bundle.id, is_built_in=False)) for one in tools]
+        tools = [with_times(msgspec.structs.replace(tool, bundle_id=bundle.id, is_built_in=False)) for tool in tools]
         check_set(tools)
         texts = [tool_text(tool) for tool in tools]
 
@@ -294,13 +292,13 @@ class BundleStore(ABC):
         """Remove empty bundles that were soft-deleted two days ago, and return their ids."""
 
         def job(id: str, work: StoreTransaction) -> None:
-            found = work.bundle(id)  # may have been restored or filled since
-            work.result = found is not None and self._is_over(found[0]) and work.remove_empty_bundle(found[1])
+            stored = work.bundle(id)  # may have been restored or filled since
+            work.result = stored is not None and self._is_expired(stored[0]) and work.remove_empty_bundle(stored[1])
 
-        over = [id for id, kept in self.contents().bundles.items() if self._is_over(kept.bundle)]
-        return [id for id in over if self.change(partial(job, id))]
+        expired = [id for id, kept in self.contents().bundles.items() if self._is_expired(kept.bundle)]
+        return [id for id in expired if self.change(partial(job, id))]
 
-    def _is_over(self, bundle: Bundle) -> bool:
+    def _is_expired(self, bundle: Bundle) -> bool:
         deleted = bundle.soft_deleted_at
         return deleted is not None and self._now() - time_seconds(deleted) >= KEPT_SECONDS
 
@@ -330,29 +328,29 @@ class BundleStore(ABC):
         self._refuse_built_in(bundle_id)
         if content is not None:
             check_slug(content.slug)
-        made = [self._new_tool(bundle_id, *one) for one in tools]
-        check_set(made)
-        texts = [tool_text(tool) for tool in made]
+        new = [self._new_tool(bundle_id, *tool) for tool in tools]
+        check_set(new)
+        texts = [tool_text(tool) for tool in new]
 
         def job(work: StoreTransaction) -> None:
             old, place = work.existing_bundle(bundle_id)
             bundle = old if content is None else self._changed_bundle(old, content)
-            if not made:
-                self._keep_bundle(work, old, bundle, place, made)
+            if not new:
+                self._keep_bundle(work, old, bundle, place, new)
                 return
             refuse_closed(bundle)
-            for tool in made:
+            for tool in new:
                 work.refuse_tool(bundle, tool.slug, tool.version)
-            self.refuse_more(work, len(made))
-            work.result = made
-            work.change_bundle(place, None if bundle == old else bundle, made, texts)
+            self.refuse_more(work, len(new))
+            work.result = new
+            work.change_bundle(place, None if bundle == old else bundle, new, texts)
 
         return self.change(job)
 
     def _new_tool(self, bundle_id: str, slug: str, version: str, content: ToolContent) -> Tool:
         now = self._now()
         return Tool(
-            **fields_of(content),
+            **msgspec.structs.asdict(content),
             id=new_id(now),
             bundle_id=bundle_id,
             slug=check_slug(slug),
@@ -372,15 +370,24 @@ class BundleStore(ABC):
         self, bundle_id: str, slug: str, version: str, examples: tuple[ToolExample, ...], match: ETag | None = None
     ) -> Tool:
         """Store examples, also of built-in and derived tools. `modified_at` is unchanged."""
-        if (built_in := self._built_in_bundle(bundle_id)) is not None:
-            return self.change(
-                lambda work: self._put_examples(work, built_in, (slug, version), examples, match), makes=True
-            )
-        return self._change_tool((bundle_id, slug, version), match, examples=examples)
+        if (built_in := self._built_in_bundle(bundle_id)) is None:
+            return self._change_tool((bundle_id, slug, version), match, examples=examples)
 
-    def _change_tool(self, named: tuple[str, str, str], match: ETag | None, **fields: Any) -> Tool:
-        """Change fields that don't affect a tool's place. `named` is its bundle id, slug and version."""
-        bundle_id, slug, version = named
+        def job(work: StoreTransaction) -> None:
+            before = work.overlay()
+            bundle = before.bundle(built_in[0])
+            old = before.tool(bundle, tool_of(*built_in, slug, version))
+            refuse_stale(old, match)
+            overlay = before.with_examples(bundle, old, examples)
+            work.result = msgspec.structs.replace(old, examples=examples)
+            if overlay != before:
+                work.replace_overlay(overlay)
+
+        return self.change(job, makes=True)
+
+    def _change_tool(self, tool: tuple[str, str, str], match: ETag | None, **fields: Any) -> Tool:
+        """Change fields that don't affect a tool's place. `tool` is its bundle id, slug and version."""
+        bundle_id, slug, version = tool
 
         def job(work: StoreTransaction) -> None:
             bundle, place = work.open_bundle(bundle_id)
@@ -437,50 +444,35 @@ class BundleStore(ABC):
     # Built-in and derived bundles
 
     def _built_in_bundle(self, id: str) -> tuple[Bundle, Sequence[Tool]] | None:
-        built_in = next((one for one in self.built_in if one[0].id == id), None)
+        built_in = next((item for item in self.built_in if item[0].id == id), None)
         return built_in or self._derived.now().by_id.get(id)
 
     def _refuse_built_in(self, id: str) -> None:
         if (found := self._built_in_bundle(id)) is not None:
             slug, source = found[0].slug, found[0].source
-            what = "built in" if source is None else f"a {source.kind}'s" if source.kind != "config" else "the config's"
-            raise ForbiddenError(f"{slug} is {what}: it can only be enabled and disabled", "built_in")
+            origin = (
+                "built in" if source is None else "the config's" if source.kind == "config" else f"a {source.kind}'s"
+            )
+            raise ForbiddenError(f"{slug} is {origin}: it can only be enabled and disabled", "built_in")
 
     def _switch(
         self,
         work: StoreTransaction,
-        one: tuple[Bundle, Sequence[Tool]],
-        which: tuple[str, str] | None,
+        built_in: tuple[Bundle, Sequence[Tool]],
+        tool: tuple[str, str] | None,
         is_enabled: bool,
         match: ETag | None,
     ) -> None:
         before = work.overlay()
-        bundle = before.bundle(one[0])
-        if which is None:
+        bundle = before.bundle(built_in[0])
+        if tool is None:
             old, overlay = bundle, before.with_bundle(bundle, is_enabled)
         else:
             if not bundle.is_enabled:
                 raise ForbiddenError(f"the bundle {bundle.slug} is disabled; enable it first", "disabled")
-            old = before.tool(bundle, tool_of(one, *which))
+            old = before.tool(bundle, tool_of(*built_in, *tool))
             overlay = before.with_tool(bundle, old, is_enabled)
         refuse_stale(old, match)
         work.result = msgspec.structs.replace(old, is_enabled=is_enabled)
         if old.is_enabled != is_enabled:
-            work.replace_overlay(overlay)
-
-    def _put_examples(
-        self,
-        work: StoreTransaction,
-        one: tuple[Bundle, Sequence[Tool]],
-        which: tuple[str, str],
-        examples: tuple[ToolExample, ...],
-        match: ETag | None,
-    ) -> None:
-        before = work.overlay()
-        bundle = before.bundle(one[0])
-        old = before.tool(bundle, tool_of(one, *which))
-        refuse_stale(old, match)
-        overlay = before.with_examples(bundle, old, examples)
-        work.result = msgspec.structs.replace(old, examples=examples)
-        if overlay != before:
             work.replace_overlay(overlay)

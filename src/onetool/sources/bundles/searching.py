@@ -35,7 +35,7 @@ class _SearchedBundle(NamedTuple):
     is_imported: bool = False  # of an MCP server
 
 
-_NONE = _SearchedBundle("", "", False)
+_NO_BUNDLE = _SearchedBundle("", "", False)
 
 
 class _SavedState(NamedTuple):
@@ -64,9 +64,9 @@ class BundleSearch(Generic[T]):
         if self._current is None or self._current.words is not words:
             on = np.ones(words.size, bool)
             for part, place in words.placed():
-                is_live = [self._bundles.get(group, _NONE).is_live for group in part.groups]
+                is_live = [self._bundles.get(group, _NO_BUNDLE).is_live for group in part.groups]
                 on[place] = part.enabled & np.array(is_live, bool)[part.group_of]
-            self._current = TierSearch(words, on, {id for id, one in self._bundles.items() if one.is_imported})
+            self._current = TierSearch(words, on, {id for id, bundle in self._bundles.items() if bundle.is_imported})
         return self._current
 
     def follow(
@@ -78,15 +78,18 @@ class BundleSearch(Generic[T]):
         """
         before, known = self._bundles, self._tools
         self._bundles = {
-            one.id: _SearchedBundle(
-                one.slug, one.display_name, is_live(one), one.source is not None and one.source.kind == "server"
+            bundle.id: _SearchedBundle(
+                slug=bundle.slug,
+                display_name=bundle.display_name,
+                is_live=is_live(bundle),
+                is_imported=bundle.source is not None and bundle.source.kind == "server",
             )
-            for one in bundles
+            for bundle in bundles
         }
         if before != self._bundles:
             self._current = None
-        every = before.keys() | self._bundles.keys()
-        renamed = {id for id in every if before.get(id, _NONE)[:2] != self._bundles.get(id, _NONE)[:2]}
+        ids = before.keys() | self._bundles.keys()
+        renamed = {id for id in ids if before.get(id, _NO_BUNDLE)[:2] != self._bundles.get(id, _NO_BUNDLE)[:2]}
         stale = [
             (id, tool)
             for id, tool in tools.items()
@@ -96,7 +99,7 @@ class BundleSearch(Generic[T]):
         for id in gone:
             self._index.drop(id)
         for id, tool in stale:
-            self._index.put(id, _document(self._bundles.get(tool.bundle_id, _NONE), self._read(tool)))
+            self._index.put(id, _document(self._bundles.get(tool.bundle_id, _NO_BUNDLE), self._read(tool)))
         self._tools = tools
         return len(gone) + len(stale)
 
@@ -161,14 +164,16 @@ class StoreSearch:
 
     def _follow(self, contents: Contents) -> TierSearch:
         functions = {name: self._store.function(name) for name in contents.functions}
-        others = {name for name, one in functions.items() if self._functions.get(name) is not one}
-        if self._seen[0] is not contents or others:
+        changed = {name for name, function in functions.items() if self._functions.get(name) is not function}
+        if self._seen[0] is not contents or changed:
             self._functions = functions
             if self._seen[0] is None:
                 saved = self._load(contents)
-                others = {name for name, one in functions.items() if saved.get(name) != _digest(one)}
+                changed = {name for name, function in functions.items() if saved.get(name) != _digest(function)}
             self._unsaved += self._kept.follow(
-                (one.bundle for one in contents.bundles.values()), contents.by_id, lambda _, row: row.function in others
+                (kept.bundle for kept in contents.bundles.values()),
+                contents.by_id,
+                lambda _, row: row.function in changed,
             )
             self._seen = (contents, self._seen[1])
             self._save(contents)
@@ -197,7 +202,7 @@ class StoreSearch:
         if self._cache is not None and size >= MIN_SAVED and self._unsaved > max(MIN_SAVED, size // SAVED_SHARE):
             part, bundles = self._kept.saved()
             digests = {id: crc32(row.body) for id, row in contents.by_id.items()}
-            functions = {name: _digest(one) for name, one in self._functions.items()}
+            functions = {name: _digest(function) for name, function in self._functions.items()}
             state = np.frombuffer(msgspec.json.encode(_SavedState(digests, functions, bundles)), np.uint8)
             write_arrays(self._cache, _head(), {**part, "state": state})
             self._unsaved = 0

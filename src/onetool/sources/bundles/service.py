@@ -103,15 +103,15 @@ class BundleService:
     def bundles(
         self, query: ListQuery = FIRST_PAGE, visibility: Visibility = EVERYTHING
     ) -> tuple[list[Shown], str | None]:
-        query = _checked(query)
+        query = _with_checked_ids(query)
 
         def more(after: str | None, limit: int) -> list[tuple[str, Bundle]]:
-            return [(one.id, one) for one in self.fresh.bundles(replace(query, after=after, limit=limit))]
+            return [(bundle.id, bundle) for bundle in self.fresh.bundles(replace(query, after=after, limit=limit))]
 
         page, last = page_of(more, visibility.bundle, query.after, query.limit)
         if not page:
             self.store.require_current()
-        return [self._shown_bundle(one) for one in page], last
+        return [self._shown_bundle(bundle) for bundle in page], last
 
     # Tools
 
@@ -133,11 +133,11 @@ class BundleService:
         bundle_id = self._check_path(bundle_id, slug, version)
         before = self.store.tool(bundle_id, slug, version)
         is_enabled = self._switch(data, before)
-        tool = self.store.patch_tool(bundle_id, slug, version, is_enabled, _of_file(match))
-        found = self._shown_tool(tool)
+        tool = self.store.patch_tool(bundle_id, slug, version, is_enabled, _stored_tag(match))
+        shown = self._shown_tool(tool)
         if before is not None and not is_enabled and self._is_callable(before):
-            found |= takeover(before, filter(self._is_callable, self.store.versions(bundle_id, slug)))
-        return found, self._tag(tool)
+            shown |= takeover(before, filter(self._is_callable, self.store.versions(bundle_id, slug)))
+        return shown, self._tag(tool)
 
     def get_examples(
         self, bundle_id: str, slug: str, version: str, visibility: Visibility = EVERYTHING
@@ -152,19 +152,19 @@ class BundleService:
         bundle_id = self._check_path(bundle_id, slug, version)
         examples = read_examples(data)
         refuse_secrets(examples, self.tool_and_spec(bundle_id, slug, version)[1].input_schema)
-        tool = self.store.put_examples(bundle_id, slug, version, examples, _of_file(match))
+        tool = self.store.put_examples(bundle_id, slug, version, examples, _stored_tag(match))
         return msgspec.to_builtins(tool.examples), self._tag(tool)
 
     def delete_tool(self, bundle_id: str, slug: str, version: str, match: ETag | None = None) -> None:
         bundle_id = self._check_path(bundle_id, slug, version)
-        self.store.delete_tool(bundle_id, slug, version, _of_file(match))
+        self.store.delete_tool(bundle_id, slug, version, _stored_tag(match))
 
     def rename_tool(
         self, bundle_id: str, slug: str, version: str, new: tuple[str, str], match: ETag | None = None
     ) -> tuple[Shown, ETag]:
         """Rename a tool. `new` is its new slug and version."""
         bundle_id = self._check_path(bundle_id, slug, version)
-        tool = self.store.rename_tool(bundle_id, slug, version, *new, _of_file(match))
+        tool = self.store.rename_tool(bundle_id, slug, version, *new, _stored_tag(match))
         return self.shown_tools([tool])[0], self._tag(tool)
 
     def check(self, tool: ToolContent) -> None:
@@ -191,9 +191,9 @@ class BundleService:
 
     def put_import(self, plan: "ImportPlan") -> None:
         """Apply the plan of an import, all or nothing."""
-        wrong = [f"{tool.slug}@{tool.version}: {why}" for tool, why in self.invalid(plan.new_tools)]
-        if plan.refused or wrong:
-            raise InvalidError("; ".join([*plan.refused, *wrong]))
+        invalid = [f"{tool.slug}@{tool.version}: {why}" for tool, why in self.invalid(plan.new_tools)]
+        if plan.refused or invalid:
+            raise InvalidError("; ".join([*plan.refused, *invalid]))
         for tool in plan.new_tools:
             self.require_bound(tool)
         if plan.is_new:
@@ -208,26 +208,26 @@ class BundleService:
 
         Only HTTP tools are checked: other tools may need a function or a tool that is added later.
         """
-        found: list[tuple[Tool, InvalidError]] = []
+        invalid: list[tuple[Tool, InvalidError]] = []
         for tool in tools:
             try:
                 if tool.type == "http":
                     self._factory.check(tool)
             except InvalidError as error:
-                found.append((tool, error))
-        return found
+                invalid.append((tool, error))
+        return invalid
 
     def get_tool(
         self, bundle_id: str, slug: str, version: str, visibility: Visibility = EVERYTHING
     ) -> tuple[Shown, ETag]:
         tool = self._tool(bundle_id, slug, version, visibility)
-        found = self.shown_tools([tool])[0]
-        return found | self._facts.signature(found["name"]), self._tag(tool)
+        shown = self.shown_tools([tool])[0]
+        return shown | self._facts.signature(shown["name"]), self._tag(tool)
 
     def tools(
         self, query: ListQuery = FIRST_PAGE, visibility: Visibility = EVERYTHING
     ) -> tuple[list[Shown], str | None]:
-        query = _checked(query)
+        query = _with_checked_ids(query)
 
         def more(after: str | None, limit: int) -> list[tuple[str, Tool]]:
             return [(tool.id, tool) for tool in self.fresh.tools(replace(query, after=after, limit=limit))]
@@ -260,16 +260,16 @@ class BundleService:
     def versions(self, bundle_id: str, slug: str, visibility: Visibility = EVERYTHING) -> list[Shown]:
         """Return all versions of a tool, newest first. `isDefault`: the name in code stands for this version."""
         bundle_id, slug = check_id(bundle_id, None), check_slug(slug, None)
-        found = [tool for tool in self.fresh.versions(bundle_id, slug) if visibility.tool(tool)]
-        if not found:
+        tools = [tool for tool in self.fresh.versions(bundle_id, slug) if visibility.tool(tool)]
+        if not tools:
             self._bundle(bundle_id, visibility)
             self.store.require_current()
             raise NotFoundError(f"there is no tool {slug!r} in the bundle {bundle_id}")
-        found.sort(key=age_of, reverse=True)
+        tools.sort(key=age_of, reverse=True)
         bundle = self._bundle(bundle_id)
         return [
             row | {"isDefault": self.loading.named.is_default(bundle, tool)}
-            for tool, row in zip(found, self.shown_tools(found), strict=True)
+            for tool, row in zip(tools, self.shown_tools(tools), strict=True)
         ]
 
     async def keep_in_step(self) -> None:
@@ -323,12 +323,12 @@ class BundleService:
             raise ForbiddenError(f"{name} can't be called now: {why}", "disabled")
         spec = self._spec(bundle, tool)
         spec.compile()  # in this thread, because a large schema takes a second
-        made = SingleTool(spec)
+        tool_ready = SingleTool(spec)
         known = self._ready
         if known[0] != load or len(known[1]) >= MAX_READY:
             known = self._ready = (load, {})
-        known[1][version] = made
-        return made
+        known[1][version] = tool_ready
+        return tool_ready
 
     def tool_and_spec(
         self, bundle_id: str, slug: str, version: str, visibility: Visibility = EVERYTHING
@@ -417,13 +417,13 @@ class BundleService:
         check_version(version, None)
         return check_id(bundle_id, None)
 
-    def _switch(self, data: Any, thing: Bundle | Tool | None) -> bool:
+    def _switch(self, data: Any, item: Bundle | Tool | None) -> bool:
         """Return the `isEnabled` of a PATCH. Raises an error for any other key."""
         if not isinstance(data, Mapping):
             raise InvalidError("the body: expected a JSON object with isEnabled", "")
         for key in data:
             if key != "isEnabled":
-                if thing is not None and thing.is_built_in:
+                if item is not None and item.is_built_in:
                     raise ForbiddenError(f"{key} can't be changed: it is built in, and only isEnabled can", "built_in")
                 raise InvalidError(f"{key}: PATCH can change only isEnabled", below("", key))
         value = data.get("isEnabled")
@@ -440,9 +440,9 @@ class BundleService:
     # Output
 
     def _shown_bundle(self, bundle: Bundle) -> Shown:
-        found = shown(bundle)
-        del found["schemaVersion"]
-        return found
+        data = shown(bundle)
+        del data["schemaVersion"]
+        return data
 
     def _tag(self, tool: Tool) -> ETag:
         """Return the ETag of a tool as shown, which also changes with the state of its function."""
@@ -458,9 +458,9 @@ class BundleService:
         usage = self.store.counter.of([tool.id for tool in tools]) if tools else {}
         never = (0, None)
         reasons = [self._why_disabled(tool) for tool in tools]
-        every = self._facts.of([(tool, why is None) for tool, why in zip(tools, reasons, strict=True)])
+        facts_of_all = self._facts.of([(tool, why is None) for tool, why in zip(tools, reasons, strict=True)])
         rows: list[Shown] = []
-        for tool, why, facts in zip(tools, reasons, every, strict=True):
+        for tool, why, facts in zip(tools, reasons, facts_of_all, strict=True):
             count, last = usage.get(tool.id, never)
             effect = self._factory.effect(tool)
             row = {**self._shown(tool, why), "callCount": count, "lastCalledAt": last, **facts}
@@ -468,22 +468,22 @@ class BundleService:
         return rows
 
     def _shown(self, tool: Tool, why_disabled: str | None) -> Shown:
-        found = shown(tool)
+        data = shown(tool)
         if inherited := self._factory.inherited(tool):
             names = {field.name: field.encode_name for field in msgspec.structs.fields(ToolContent)}
-            found["inherited"] = {names[key]: value for key, value in inherited.items()}
-        return found if why_disabled is None else found | {"isEnabled": False, "disabledReason": why_disabled}
+            data["inherited"] = {names[key]: value for key, value in inherited.items()}
+        return data if why_disabled is None else data | {"isEnabled": False, "disabledReason": why_disabled}
 
 
-def _checked(query: ListQuery) -> ListQuery:
+def _with_checked_ids(query: ListQuery) -> ListQuery:
     return replace(query, bundle_ids=[check_id(id, None) for id in query.bundle_ids])
 
 
-def _content(thing: Bundle | Tool, shape: type[Content]) -> Content:
+def _content(item: Bundle | Tool, shape: type[Content]) -> Content:
     """Return the fields that users set."""
-    return shape(**{name: getattr(thing, name) for name in shape.__struct_fields__})
+    return shape(**{name: getattr(item, name) for name in shape.__struct_fields__})
 
 
-def _of_file(match: ETag | None) -> ETag | None:
+def _stored_tag(match: ETag | None) -> ETag | None:
     """Return the store's ETag for the ETag of a tool as shown."""
     return None if match is None else match.partition(SHOWN)[0].removesuffix(OFF)

@@ -153,7 +153,14 @@ class ToolFactory:
             prepare = _Preparation(tool.pre_processors, self._runtime)
             shared["prepare"] = ToolSpec(name=name, description="Prepares the arguments.", handler=prepare)
         if tool.type == "http":
-            spec = ToolSpec(**shared, **self._http(tool, on_response))
+            impl = self._with_retries(tool)
+            spec = ToolSpec(
+                **shared,
+                handler=self._limited(_HttpHandler(tool, impl, self._runtime, on_response), tool, True),
+                timeout=total_seconds(impl, limits_of(tool)),
+                retries=0,  # the handler itself repeats requests that may be repeated
+                **_http_hints([step.request for step in impl.steps]),
+            )
         elif tool.type == SCRIPT:
             handler = self._limited(_ScriptHandler(tool, self._runtime), tool, True)
             spec = ToolSpec(**shared, handler=handler, timeout=self._runtime.script_seconds)
@@ -187,10 +194,10 @@ class ToolFactory:
         if tool.arg_schema.get("type", "object") != "object":
             raise InvalidError('/argSchema/type: expected "object"', "/argSchema/type")
         check_schemas(tool)
-        for number, one in enumerate(tool.pre_processors):
-            if wrong := self._runtime.check_pre_processor(one.code):
+        for number, step in enumerate(tool.pre_processors):
+            if mistake := self._runtime.check_pre_processor(step.code):
                 pointer = f"/preProcessors/{number}/code"
-                raise InvalidError(f"{pointer}: {wrong}", pointer)
+                raise InvalidError(f"{pointer}: {mistake}", pointer)
         if tool.type == "http":
             try:
                 self._runtime.http_tool(http_of(tool), tool.arg_schema, limits_of(tool))
@@ -198,7 +205,13 @@ class ToolFactory:
                 pointer = f"/httpImpl{getattr(error, 'pointer', None) or ''}"
                 raise InvalidError(f"{pointer}: {error}", pointer) from None
         elif tool.type == SCRIPT:
-            self._check_script(tool)
+            names = _properties(tool)
+            for name in names:
+                if not name.isidentifier() or iskeyword(name):
+                    message = f"/argSchema/properties: {name!r} is not a variable name, as scripts need"
+                    raise InvalidError(message, "/argSchema/properties")
+            if mistake := self._runtime.check_script(code_of(tool), names):
+                raise InvalidError(f"/scriptImpl/code: {mistake}", "/scriptImpl/code")
         else:
             self._check_function(tool)
         function = (
@@ -226,7 +239,7 @@ class ToolFactory:
         """Return the effect of a tool: `reads`, `changes` …"""
         if tool.type == "http":
             try:
-                return effect_of(**_http_marks([step.request for step in http_of(tool).steps]))
+                return effect_of(**_http_hints([step.request for step in http_of(tool).steps]))
             except ValueError:  # edited by hand
                 return ""
         function = None if tool.type == SCRIPT else self._runtime.function(function_of(tool))
@@ -248,28 +261,19 @@ class ToolFactory:
 
     # Each type
 
-    def _http(self, tool: Tool, on_response: "OnResponse | None") -> dict[str, Any]:
-        impl, limits = self._with_retries(tool), limits_of(tool)
-        requests = [step.request for step in impl.steps]
-        return {
-            "handler": self._limited(_HttpHandler(tool, impl, self._runtime, on_response), tool, True),
-            "timeout": total_seconds(impl, limits),
-            "retries": 0,  # the handler itself repeats requests that may be repeated
-            **_http_marks(requests),
-        }
-
     def _with_retries(self, tool: Tool) -> HttpImpl:
         """Return the tool's httpImpl, with the config's number of retries as default."""
-        impl, default, written = http_of(tool), self._runtime.default_retries, tool.http_impl or {}
+        impl, default, data = http_of(tool), self._runtime.default_retries, tool.http_impl or {}
         if not default:
             return impl
         if impl.request is not None:
-            return replace(impl, request=_with_default(impl.request, written["request"], default))
-        steps = zip(impl.steps, written["requests"], strict=True)
+            return replace(impl, request=_with_default(impl.request, data["request"], default))
+        steps = zip(impl.steps, data["requests"], strict=True)
         return replace(
             impl,
             requests=tuple(
-                replace(step, request=_with_default(step.request, one["request"], default)) for step, one in steps
+                replace(step, request=_with_default(step.request, step_data["request"], default))
+                for step, step_data in steps
             ),
         )
 
@@ -294,19 +298,21 @@ class ToolFactory:
         }
 
     def _limited(self, handler: Handler, tool: Tool, is_async: bool) -> Handler:
-        most = limits_of(tool).max_calls_per_minute if tool.limits else None
-        if most is None:
+        limit = limits_of(tool).max_calls_per_minute if tool.limits else None
+        if limit is None:
             return handler
-        rates, place = self._rates, _place(tool)
+        rates = self._rates
+        # Unlike the id, this name survives deleting and storing the tool again.
+        place = f"{tool.bundle_id}/{tool.slug}@{tool.version}"
 
         async def run_async(**args: Any) -> Any:
             if not is_counted():
-                await rates.take_async(place, most)
+                await rates.take_async(place, limit)
             return await handler(**args)
 
         def run(**args: Any) -> Any:  # runs in a thread, so it may block
             if not is_counted():
-                rates.take(place, most)
+                rates.take(place, limit)
             return handler(**args)
 
         return run_async if is_async else run
@@ -334,25 +340,12 @@ class ToolFactory:
                 "/argSchema/required",
             )
 
-    def _check_script(self, tool: ToolContent) -> None:
-        for name in _properties(tool):
-            if not name.isidentifier() or iskeyword(name):
-                message = f"/argSchema/properties: {name!r} is not a variable name, as scripts need"
-                raise InvalidError(message, "/argSchema/properties")
-        if wrong := self._runtime.check_script(code_of(tool), _properties(tool)):
-            raise InvalidError(f"/scriptImpl/code: {wrong}", "/scriptImpl/code")
 
-
-def _http_marks(requests: Sequence[Request]) -> dict[str, Any]:
+def _http_hints(requests: Sequence[Request]) -> dict[str, Any]:
     """Return the hints of requests: whether they may be repeated, and whether they change nothing (None: unknown)."""
     methods = {request.method for request in requests}
     read_only = True if SAFE.issuperset(methods) else None if CHANGING.isdisjoint(methods) else False
     return {"idempotent": all(map(is_idempotent, requests)), "read_only": read_only}
-
-
-def _place(tool: Tool) -> str:
-    """Return the name for a tool's rate limit. Unlike the id, it survives deleting and storing the tool again."""
-    return f"{tool.bundle_id}/{tool.slug}@{tool.version}"
 
 
 def _only_if_allowed(target: ToolSpec, handler: Handler) -> Handler:
@@ -379,9 +372,9 @@ def _only_if_allowed(target: ToolSpec, handler: Handler) -> Handler:
     return run_async if target.is_async else run
 
 
-def _with_default(request: Request, written: Mapping[str, Any], retries: int) -> Request:
+def _with_default(request: Request, data: Mapping[str, Any], retries: int) -> Request:
     """Set the request's number of retries, unless its definition has one."""
-    return request if "retries" in written else replace(request, retries=retries)
+    return request if "retries" in data else replace(request, retries=retries)
 
 
 class _HttpHandler:
@@ -427,22 +420,22 @@ class _ScriptHandler:
 class _Preparation:
     """The preparation of arguments before validation, by one pre-processor after the other."""
 
-    def __init__(self, steps: tuple[PreProcessor, ...], ways: BundleRuntime) -> None:
+    def __init__(self, steps: tuple[PreProcessor, ...], runtime: BundleRuntime) -> None:
         self._codes = [step.code for step in steps]
-        self._run = ways.run_pre_processor
+        self._run = runtime.run_pre_processor
 
     async def __call__(self, args: Mapping[str, Any]) -> Mapping[str, Any]:
         for number, code in enumerate(self._codes):
             try:
                 value = await self._run(code, args)
                 if not isinstance(value, dict):
-                    what = "nothing" if value is None else f"a value of type {type(value).__name__}"
+                    result = "nothing" if value is None else f"a value of type {type(value).__name__}"
                     hint = "end the code with the arguments, as an expression: args"
-                    raise ToolFailure(f"returned {what}, expected an object with the arguments", hints=(hint,))
+                    raise ToolFailure(f"returned {result}, expected an object with the arguments", hints=(hint,))
             except ToolFailure as failure:
-                wrong = BadArguments(str(failure), failure.reason, failure.hints)
-                wrong.argument = f"preProcessors[{number}]"
-                raise wrong from None
+                error = BadArguments(str(failure), failure.reason, failure.hints)
+                error.argument = f"preProcessors[{number}]"
+                raise error from None
             args = value
         return args
 

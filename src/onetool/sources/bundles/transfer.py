@@ -30,12 +30,12 @@ def export_bundles(store: BundleStore) -> BundlesExport:
     """Export the whole content of a store. Raises BundleError if the store can't be read."""
     store.sync()
     bundles, tools = store.everything()
-    of: dict[str, list[Tool]] = {bundle.id: [] for bundle in bundles}
+    by_bundle: dict[str, list[Tool]] = {bundle.id: [] for bundle in bundles}
     for tool in tools:
-        if tool.bundle_id in of:  # otherwise the unreadable bundle is in `broken`
-            of[tool.bundle_id].append(tool)
-    found = [(bundle, of[bundle.id]) for bundle in bundles]
-    return BundlesExport(found, _overlay(store), store.counter.all(), store.mistakes())
+        if tool.bundle_id in by_bundle:  # otherwise the unreadable bundle is in `broken`
+            by_bundle[tool.bundle_id].append(tool)
+    exported = [(bundle, by_bundle[bundle.id]) for bundle in bundles]
+    return BundlesExport(exported, _overlay(store), store.counter.all(), store.mistakes())
 
 
 def import_bundles(
@@ -46,7 +46,7 @@ def import_bundles(
     Each bundle is imported completely or not at all. If the store's bundle differs, it is kept, or replaced with
     `force`. Only a database supports `force`, because it changes several tools in one transaction.
     """
-    moved, same, left = 0, 0, [LeftBehind(one.file or "bundles", one.message) for one in export.broken]
+    moved, same, left = 0, 0, [LeftBehind(mistake.file or "bundles", mistake.message) for mistake in export.broken]
     known = {bundle.id: tools for bundle, tools in export_bundles(store).bundles} if force else {}
     for number, (bundle, tools) in enumerate(export.bundles, 1):
         try:
@@ -58,7 +58,7 @@ def import_bundles(
     settings = _restore_overlay(store, export.overlay, force)
     before, never = store.counter.of(export.usage), (0, "")
     more = {id: (calls - before.get(id, never)[0], last) for id, (calls, last) in export.usage.items()}
-    store.counter.add({id: one for id, one in more.items() if one[0] > 0})
+    store.counter.add({id: (calls, last) for id, (calls, last) in more.items() if calls > 0})
     return Moved(moved + settings.moved, same + settings.same, (*left, *settings.left))
 
 
@@ -78,20 +78,20 @@ def _restore(store: BundleStore, bundle: Bundle, tools: Sequence[Tool], replaced
     texts = {tool.id: tool_text(tool, is_kept=True) for tool in tools}
 
     def job(work: StoreTransaction) -> None:
-        found, work.result = work.bundle(bundle.id), False
+        stored, work.result = work.bundle(bundle.id), False
         new = list(tools)
-        if found is not None and replaced is not None:
-            new = _replace(work, found, tools, replaced)
-        elif found is not None:
-            new = [tool for tool in tools if not _is_there(work, found, tool)]
+        if stored is not None and replaced is not None:
+            new = _replace(work, stored, tools, replaced)
+        elif stored is not None:
+            new = [tool for tool in tools if not _is_stored(work, stored, tool)]
         work.refuse_ids(new)
         store.refuse_more(work, len(new))
         added = new, [texts[tool.id] for tool in new]
-        if found is None:
+        if stored is None:
             work.result = True
             work.add_bundle(bundle, *added)
             return
-        old, place = found
+        old, place = stored
         if old != bundle and replaced is None:
             raise ConflictError(f"there is another bundle {bundle.slug} with the id {bundle.id} already", "exists")
         if old != bundle or new:
@@ -101,27 +101,27 @@ def _restore(store: BundleStore, bundle: Bundle, tools: Sequence[Tool], replaced
     return store.change(job, makes=True)
 
 
-def _is_there(work: StoreTransaction, found: tuple[Bundle, str], tool: Tool) -> bool:
+def _is_stored(work: StoreTransaction, bundle: tuple[Bundle, str], tool: Tool) -> bool:
     try:
-        old, _ = work.tool(*found, tool.slug, tool.version)
+        old, _ = work.tool(*bundle, tool.slug, tool.version)
     except NotFoundError:
         return False
     if old != tool:
-        name = f"{found[0].slug}/{tool.slug}@{tool.version}"
+        name = f"{bundle[0].slug}/{tool.slug}@{tool.version}"
         raise ConflictError(f"there is another {name} already: remove one of them, or rename it", "exists")
     return True
 
 
 def _replace(
-    work: StoreTransaction, found: tuple[Bundle, str], tools: Sequence[Tool], old: Sequence[Tool]
+    work: StoreTransaction, bundle: tuple[Bundle, str], tools: Sequence[Tool], old: Sequence[Tool]
 ) -> list[Tool]:
     """Remove existing tools with the ids or names of these tools. Return the tools to add."""
     before = {tool.id: tool for tool in old}
     new = [tool for tool in tools if before.get(tool.id) != tool]
     ids, names = {tool.id for tool in new}, {(tool.slug, tool.version) for tool in new}
-    for one in old:
-        if one.id in ids or (one.slug, one.version) in names:
-            work.remove_tool(work.tool(*found, one.slug, one.version)[1])
+    for tool in old:
+        if tool.id in ids or (tool.slug, tool.version) in names:
+            work.remove_tool(work.tool(*bundle, tool.slug, tool.version)[1])
             work.result = True
     return new
 
@@ -131,22 +131,22 @@ def _restore_overlay(store: BundleStore, overlay: Overlay, force: bool) -> Moved
 
     def job(work: StoreTransaction) -> None:
         before = work.overlay()
-        bundles, of_bundles = _joined(before.bundles, overlay.bundles, force)
-        tools, of_tools = _joined(before.tools, overlay.tools, force)
-        examples, of_examples = _joined(before.examples, overlay.examples, force)
-        both = Overlay(bundles=bundles, tools=tools, examples=examples)
-        work.result = of_bundles, of_tools, of_examples
-        if both != before:
-            work.replace_overlay(both)
+        bundles, bundles_moved = _merge_settings(before.bundles, overlay.bundles, force)
+        tools, tools_moved = _merge_settings(before.tools, overlay.tools, force)
+        examples, examples_moved = _merge_settings(before.examples, overlay.examples, force)
+        merged = Overlay(bundles=bundles, tools=tools, examples=examples)
+        work.result = bundles_moved, tools_moved, examples_moved
+        if merged != before:
+            work.replace_overlay(merged)
 
     if overlay == Overlay():
         return Moved()
     parts: tuple[Moved, ...] = store.change(job, makes=True)
-    left = tuple(one for part in parts for one in part.left)
+    left = tuple(item for part in parts for item in part.left)
     return Moved(sum(part.moved for part in parts), sum(part.same for part in parts), left)
 
 
-def _joined(before: dict[str, T], more: dict[str, T], force: bool) -> tuple[dict[str, T], Moved]:
+def _merge_settings(before: dict[str, T], more: dict[str, T], force: bool) -> tuple[dict[str, T], Moved]:
     same = [key for key, value in more.items() if before.get(key) == value]
     other = [] if force else [key for key, value in more.items() if key in before and before[key] != value]
     new = {key: value for key, value in more.items() if key not in same and key not in other}

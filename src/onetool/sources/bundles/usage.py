@@ -35,7 +35,7 @@ class UsageCounter:
     def __init__(self, database: Database, now: Callable[[], float]) -> None:
         self._database = database
         self._now = now
-        self._waiting: Counts = {}
+        self._pending: Counts = {}
         self._lock = Lock()
         self._writing = Lock()
         self._due: float | None = None  # when to write, on the clock of time.monotonic
@@ -49,18 +49,26 @@ class UsageCounter:
     def record(self, id: str) -> None:
         at = time_text(self._now())
         with self._lock:
-            calls, last = self._waiting.get(id, (0, at))
-            if calls or len(self._waiting) < MAX_PENDING:
-                self._waiting[id] = (calls + 1, max(last, at))
+            calls, last = self._pending.get(id, (0, at))
+            if calls or len(self._pending) < MAX_PENDING:
+                self._pending[id] = (calls + 1, max(last, at))
 
     def of(self, ids: Iterable[str]) -> Counts:
         """Return callCount and lastCalledAt, including calls that are not written yet."""
-        wanted = list(dict.fromkeys(ids))
+        ids = list(dict.fromkeys(ids))
         self._wait()
         with self._writing:  # otherwise calls being written would be missed or counted twice
             with self._lock:
-                waiting = {id: self._waiting[id] for id in wanted if id in self._waiting}
-            return sum_counts(self._read(wanted), waiting)
+                pending = {id: self._pending[id] for id in ids if id in self._pending}
+            written: Counts = {}
+            try:
+                for start in range(0, len(ids), MAX_IDS):
+                    part = ids[start : start + MAX_IDS]
+                    written |= self._select(f" WHERE tool IN ({', '.join(['%s'] * len(part))})", part)
+            except DatabaseError as error:  # lists are shown without usage
+                log.debug("usage of tools can't be read: %s", error)
+                written = {}
+            return sum_counts(written, pending)
 
     def all(self) -> Counts:
         """Return all counts. Raises DatabaseError."""
@@ -70,13 +78,13 @@ class UsageCounter:
     def add(self, counts: Counts) -> None:
         """Add calls counted elsewhere, and write them at once if possible."""
         with self._lock:
-            self._waiting = sum_counts(self._waiting, counts)
+            self._pending = sum_counts(self._pending, counts)
         self.flush()
 
     def write(self, is_last: bool = False) -> float | None:
         """Write the counts that are due, and return the seconds until the next are due."""
         now = monotonic()
-        if not self._waiting:
+        if not self._pending:
             self._due = None
             return None
         self._due = self._due or now + GATHER_SECONDS
@@ -84,7 +92,7 @@ class UsageCounter:
             return self._due - now
         self._flush()
         self._due = None
-        return GATHER_SECONDS if self._waiting else None
+        return GATHER_SECONDS if self._pending else None
 
     def flush(self) -> None:
         self._wait()
@@ -98,10 +106,19 @@ class UsageCounter:
     def _flush(self) -> None:
         with self._writing:
             with self._lock:
-                taken, self._waiting = self._waiting, {}
-            if taken and not self._written(taken):
+                counts, self._pending = self._pending, {}
+            if not counts:
+                return
+            # Sorted by id, so that concurrent writes of replicas can't deadlock.
+            rows = [(id, calls, last) for id, (calls, last) in sorted(counts.items())]
+            try:
+                self._database.write(lambda work: work.execute_many(_ADD, rows), max_wait=CALL_WAIT_S)
+            except ChangeUnknownError:
+                pass  # the write may have succeeded, and losing counts is better than counting twice
+            except DatabaseError as error:
+                log.debug("usage of tools can't be written yet: %s", error)
                 with self._lock:
-                    self._waiting = sum_counts(taken, self._waiting)
+                    self._pending = sum_counts(counts, self._pending)
 
     def forget(self, id: str | None) -> None:
         """Delete the counts of a deleted tool. The id is None if the tool's file was broken."""
@@ -109,7 +126,7 @@ class UsageCounter:
             return
         with self._writing:
             with self._lock:
-                self._waiting.pop(id, None)
+                self._pending.pop(id, None)
             try:
                 self._database.write(lambda work: work.execute("DELETE FROM bundle_usage WHERE tool = %s", (id,)))
             except DatabaseError as error:
@@ -120,37 +137,13 @@ class UsageCounter:
         if self._recorder is not None:
             self._recorder.writers.remove(self.write)
 
-    def _written(self, counts: Counts) -> bool:
-        """Add counts to the database, and return whether that succeeded."""
-        # Sorted by id, so that concurrent writes of replicas can't deadlock.
-        rows = [(id, calls, last) for id, (calls, last) in sorted(counts.items())]
-        try:
-            self._database.write(lambda work: work.execute_many(_ADD, rows), max_wait=CALL_WAIT_S)
-        except ChangeUnknownError:
-            return True  # the write may have succeeded, and losing counts is better than counting twice
-        except DatabaseError as error:
-            log.debug("usage of tools can't be written yet: %s", error)
-            return False
-        return True
-
-    def _read(self, ids: list[str]) -> Counts:
-        found: Counts = {}
-        try:
-            for start in range(0, len(ids), MAX_IDS):
-                some = ids[start : start + MAX_IDS]
-                found |= self._select(f" WHERE tool IN ({', '.join(['%s'] * len(some))})", some)
-        except DatabaseError as error:  # lists are shown without usage
-            log.debug("usage of tools can't be read: %s", error)
-            return {}
-        return found
-
     def _select(self, where: str, values: Sequence[str]) -> Counts:
         sql = f"SELECT tool, calls, last_called_at FROM bundle_usage{where}"  # noqa: S608 - constant SQL
         return {id: (calls, last) for id, calls, last in self._database.read(lambda work: work.execute(sql, values))}
 
 
-def sum_counts(some: Counts, more: Counts) -> Counts:
-    total = dict(some)
+def sum_counts(counts: Counts, more: Counts) -> Counts:
+    total = dict(counts)
     for id, (calls, last) in more.items():
         before, at = total.get(id, (0, last))
         total[id] = (before + calls, max(at, last))

@@ -1,7 +1,7 @@
 """Validation of bundles and tools from users. Mistakes are reported with a JSON pointer."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from typing import Annotated, Any, TypeVar
 
@@ -19,7 +19,10 @@ from onetool.sources.bundles.model import IMPLS, BundleContent, ToolContent, Too
 
 def unknown_key(shape: type, data: Any, path: Sequence[str], key: str) -> str:
     """Return the message for an unknown key. `path` leads to the object with the key."""
-    known = [name for kind in _structs(_at(shape, data, path)[0]) for name in _keys(kind)]
+    structs = _structs(_at(shape, data, path)[0])
+    known = [
+        name for kind in structs for name in (kind.tag_field, *(field.encode_name for field in kind.fields)) if name
+    ]
     near = did_you_mean(key, known) or (f"there are {', '.join(known)}" if known else None)
     return f"there is no such key; {near}" if near else "there is no such key"
 
@@ -27,7 +30,7 @@ def unknown_key(shape: type, data: Any, path: Sequence[str], key: str) -> str:
 def wrong_value(shape: type, data: Any, path: Sequence[str]) -> str | None:
     """Return the message for a value outside a fixed list, or None if the place has no fixed list."""
     kinds, value = _at(shape, data, path)
-    values = [str(one) for kind in kinds if isinstance(kind, inspect.LiteralType) for one in kind.values]
+    values = [str(text) for kind in kinds if isinstance(kind, inspect.LiteralType) for text in kind.values]
     if path and not values:  # or the value is the tag of a union
         around = _structs(_at(shape, data, path[:-1])[0])
         values = [str(kind.tag) for kind in around if kind.tag_field == path[-1]]
@@ -38,18 +41,26 @@ def wrong_value(shape: type, data: Any, path: Sequence[str]) -> str | None:
     return f"{text}; {near}" if near else text
 
 
-def _keys(kind: inspect.StructType) -> Iterator[str]:
-    if kind.tag_field is not None:
-        yield kind.tag_field
-    yield from (field.encode_name for field in kind.fields)
-
-
 def _at(shape: type, data: Any, path: Sequence[str]) -> tuple[list[inspect.Type], Any]:
     """Return the possible types at a place, and its value."""
     kinds = _kinds(inspect.type_info(shape), data)
     for step in path:
-        data = _below(data, step)
-        kinds = [one for kind in kinds for inner in _inner(kind, step) for one in _kinds(inner, data)]
+        if isinstance(data, Mapping):
+            data = data.get(step)
+        else:
+            is_item = (
+                isinstance(data, Sequence) and not isinstance(data, str) and step.isdigit() and int(step) < len(data)
+            )
+            data = data[int(step)] if is_item else None
+        inside: list[inspect.Type] = []
+        for kind in kinds:
+            if isinstance(kind, inspect.StructType):
+                inside += (field.type for field in kind.fields if field.encode_name == step)
+            elif isinstance(kind, inspect.DictType):
+                inside.append(kind.value_type)
+            elif isinstance(kind, inspect.ListType | inspect.VarTupleType):
+                inside.append(kind.item_type)
+        kinds = [choice for kind in inside for choice in _kinds(kind, data)]
     return kinds, data
 
 
@@ -59,31 +70,16 @@ def _kinds(kind: inspect.Type, data: Any) -> list[inspect.Type]:
         return _kinds(kind.type, data)
     if not isinstance(kind, inspect.UnionType):
         return [kind]
-    found = [one for each in kind.types for one in _kinds(each, data)]
-    tagged = _structs(found) if isinstance(data, Mapping) else []
-    selected: list[inspect.Type] = [one for one in tagged if one.tag is not None and data.get(one.tag_field) == one.tag]
-    return selected or found
+    choices = [choice for member in kind.types for choice in _kinds(member, data)]
+    tagged = _structs(choices) if isinstance(data, Mapping) else []
+    selected: list[inspect.Type] = [
+        choice for choice in tagged if choice.tag is not None and data.get(choice.tag_field) == choice.tag
+    ]
+    return selected or choices
 
 
 def _structs(kinds: list[inspect.Type]) -> list[inspect.StructType]:
     return [kind for kind in kinds if isinstance(kind, inspect.StructType)]
-
-
-def _inner(kind: inspect.Type, step: str) -> Iterator[inspect.Type]:
-    if isinstance(kind, inspect.StructType):
-        yield from (field.type for field in kind.fields if field.encode_name == step)
-    elif isinstance(kind, inspect.DictType):
-        yield kind.value_type
-    elif isinstance(kind, inspect.ListType | inspect.VarTupleType):
-        yield kind.item_type
-
-
-def _below(data: Any, step: str) -> Any:
-    if isinstance(data, Mapping):
-        return data.get(step)
-    if isinstance(data, Sequence) and not isinstance(data, str) and step.isdigit() and int(step) < len(data):
-        return data[int(step)]
-    return None
 
 
 # Reading data from outside
@@ -101,7 +97,7 @@ SHOWN = frozenset(
         *("signature", "effect", "inherited", "takesOver"),
     )
 )
-_NOT_OF_A_TOOL = KEPT | SHOWN
+_STORE_FIELDS = KEPT | SHOWN
 
 _PATH = re.compile(r"\.([A-Za-z0-9_]+)|\[(\d+)\]|\[\.\.\.\]")
 _UNKNOWN = re.compile(r"unknown field `([^`]*)`")
@@ -122,12 +118,11 @@ def read_bundle(data: Any) -> BundleContent:
 
 def read_tool(data: Any, slug: str, version: str) -> ToolContent:
     """Read a tool for the place of `slug` and `version`. A different slug or version in the data is a mistake."""
-    data = _without(data, _NOT_OF_A_TOOL)
-    for key, meant in (("slug", slug), ("version", version)):
-        if (named := data.pop(key, meant)) != meant:
-            raise InvalidError(
-                f"{key}: expected {meant!r} as in the path, got {cut(repr(named), MAX_SHOWN_VALUE)}", f"/{key}"
-            )
+    data = _without(data, _STORE_FIELDS)
+    for key, expected in (("slug", slug), ("version", version)):
+        if (value := data.pop(key, expected)) != expected:
+            shown = cut(repr(value), MAX_SHOWN_VALUE)
+            raise InvalidError(f"{key}: expected {expected!r} as in the path, got {shown}", f"/{key}")
     content = converted(data, ToolContent)
     key, shape = IMPLS[content.type]
     if data.get(key) is None:
@@ -180,24 +175,20 @@ def _check_examples(examples: tuple[ToolExample, ...]) -> None:
 
 
 def converted(data: Any, shape: type[T], below: str = "") -> T:
-    """Convert data to the struct. Raises InvalidError with a pointer to the first mismatch."""
+    """Convert data to the struct. Raises InvalidError with the possible values, and a pointer to the first mismatch."""
     try:
         return msgspec.convert(data, shape)
     except (msgspec.ValidationError, RecursionError) as error:
         message, _, place = str(error).partition(" - at `")
         path = [name or number or "-" for name, number in _PATH.findall(place)]
-        raise _misfit(message, path, below, data, shape) from None
-
-
-def _misfit(message: str, path: list[str], below: str, data: Any, shape: type) -> InvalidError:
-    """Return the InvalidError for a mismatch, with the possible values, and with a pointer to unknown keys."""
-    pointer = below + "".join(f"/{step}" for step in path)
-    if match := _UNKNOWN.search(message):
-        key = cut(match[1], MAX_NAME)
-        pointer = f"{pointer}/{key}"
-        return InvalidError(f"{pointer}: {unknown_key(shape, data, path, key)}", pointer)
-    text = wrong_value(shape, data, path) if message.startswith("Invalid ") else None
-    return InvalidError(f"{pointer or 'the body'}: {text or message[:1].lower() + cut(message[1:], MAX_NAME)}", pointer)
+        pointer = below + "".join(f"/{step}" for step in path)
+        if match := _UNKNOWN.search(message):
+            key = cut(match[1], MAX_NAME)
+            pointer = f"{pointer}/{key}"
+            raise InvalidError(f"{pointer}: {unknown_key(shape, data, path, key)}", pointer) from None
+        text = wrong_value(shape, data, path) if message.startswith("Invalid ") else None
+        text = text or message[:1].lower() + cut(message[1:], MAX_NAME)
+        raise InvalidError(f"{pointer or 'the body'}: {text}", pointer) from None
 
 
 def _without(data: Any, keys: frozenset[str]) -> dict[str, Any]:

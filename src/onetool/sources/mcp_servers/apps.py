@@ -42,8 +42,8 @@ def _addressed(pack: str, value: Any) -> Any:
     if isinstance(value, str):
         return address_here(pack, value)
     if isinstance(value, Mapping):
-        return {key: _addressed(pack, one) for key, one in value.items()}
-    return [_addressed(pack, one) for one in value] if isinstance(value, list | tuple) else value
+        return {key: _addressed(pack, item) for key, item in value.items()}
+    return [_addressed(pack, item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def passed_part(pack: str, part: Mapping[str, Any]) -> Block:
@@ -71,7 +71,10 @@ def is_for_apps(meta: Mapping[str, Any]) -> bool:
 
 def not_for_apps(meta: Mapping[str, Any]) -> dict[str, Any]:
     """Return `_meta` that forbids pages to call the tool; hosts enforce this."""
-    return {**meta, "ui": {**_ui(meta), "visibility": [one for one in _visibility(meta) if one != "app"]}}
+    return {
+        **meta,
+        "ui": {**_ui(meta), "visibility": [user for user in _visibility(meta) if user != "app"]},
+    }
 
 
 def _visibility(meta: Mapping[str, Any]) -> list[Any]:

@@ -45,8 +45,8 @@ def server_of(words: Sequence[str], name: str | None = None) -> dict[str, Placed
     words, env = list(words), dict[str, Secret]()
     if words[:1] == ["env"]:
         del words[0]
-        while words and (given := _ASSIGNMENT.fullmatch(words[0])):
-            env[given[1]] = Secret(given[2])
+        while words and (assignment := _ASSIGNMENT.fullmatch(words[0])):
+            env[assignment[1]] = Secret(assignment[2])
             del words[0]
     if not words or not words[0]:
         raise ConfigError([Mistake(message="There is no command behind --", hint="such as: -- uvx mcp-server-time")])

@@ -6,8 +6,9 @@ A tool that violates the protocol must not hide the other tools, so lists are va
 import asyncio
 import re
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from math import isfinite
-from typing import Any, TypeGuard, TypeVar
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 import anyio
@@ -47,7 +48,7 @@ MAX_MESSAGE = 600
 MAX_TARGET = 200  # characters of a name in a span
 JSON_RPC_CODES = range(-32768, -31999)
 # Words in refusals that a login may solve.
-_OF_LOGINS = re.compile(r"log.?in|sign.?in|auth|token|credential|api.?key", re.IGNORECASE)
+_LOGIN_WORDS = re.compile(r"log.?in|sign.?in|auth|token|credential|api.?key", re.IGNORECASE)
 # Servers use this code for other errors, too. This message marks the SDK's own error.
 CLOSED = "Connection closed"
 OF_STATUS = ("Not Found", "Session terminated", "Server returned an error response")  # for a bare status
@@ -68,45 +69,19 @@ def is_closed(error: BaseException) -> bool:
     """Return whether an error says that the connection is closed."""
     if isinstance(error, anyio.ClosedResourceError | anyio.BrokenResourceError):
         return True
-    return _says_closed(error) and error.message == CLOSED
-
-
-def is_cut_short(error: BaseException) -> bool:
-    """Return whether an error means that this request gets no answer, though the connection may still work."""
-    return _says_closed(error) and error.message.startswith(CUT_SHORT)
-
-
-def _says_closed(error: BaseException) -> TypeGuard[MCPError]:
-    return isinstance(error, MCPError) and error.code == CONNECTION_CLOSED
+    return isinstance(error, MCPError) and error.code == CONNECTION_CLOSED and error.message == CLOSED
 
 
 def why(error: BaseException) -> str:
     """Return why a connection could not be opened or was lost. An exception group counts as its first cause."""
-    found = auth_error_in(error) or root_cause(error)
-    if isinstance(found, OneToolError):
-        return message_of(found)
-    if isinstance(found, MCPError):
-        return f"it refuses: {found.message}"
-    if isinstance(found, ValidationError):
-        return f"it answers with something that is not MCP: {_first_fault(found)}"
-    return describe_error(found)
-
-
-def call_failure(error: BaseException, while_calling: str | None) -> ToolFailure:
-    """Return the failure of a call whose answer was an error or invalid."""
-    if isinstance(error, ToolFailure):
-        return error
-    if isinstance(error, MCPError):
-        words = error.message or f"error {error.code}"
-        # The SDK and our own reader raise such errors for answers that are not MCP.
-        is_of_transport = error.code == PARSE_ERROR or error.message.startswith("Unexpected content type")
-        if not is_of_transport and (while_calling is None or error.message not in OF_STATUS):
-            data = {} if error.data is None else {"data": error.data}
-            return protocol_failure(words, {"code": error.code, "message": words, **data})
-        return ToolFailure(cut(f"{words} ({while_calling})" if while_calling else words, MAX_MESSAGE))
-    if isinstance(error, ValidationError):
-        return ToolFailure(f"its answer is not what MCP allows: {_first_fault(error)}", reason="output_invalid")
-    return ToolFailure(cut(why(error), MAX_MESSAGE))
+    cause = auth_error_in(error) or root_cause(error)
+    if isinstance(cause, OneToolError):
+        return message_of(cause)
+    if isinstance(cause, MCPError):
+        return f"it refuses: {cause.message}"
+    if isinstance(cause, ValidationError):
+        return f"it answers with something that is not MCP: {_first_fault(cause)}"
+    return describe_error(cause)
 
 
 def root_cause(error: BaseException) -> BaseException:
@@ -118,7 +93,7 @@ def root_cause(error: BaseException) -> BaseException:
 def advice(failure: TransportFailure) -> str:
     """Return advice for the status of a web server's answer."""
     match failure.status:
-        case 403 if failure.body_text and not _OF_LOGINS.search(failure.body_text):
+        case 403 if failure.body_text and not _LOGIN_WORDS.search(failure.body_text):
             return ""
         case 401 | 403:
             return "; it requires a login: see auth and headers in its block of the config"
@@ -148,7 +123,7 @@ async def tools_of(client: Client, note: Note) -> list[Definition]:
     try:
         return await _pages(client.session.list_tools, "tools")
     except ValidationError:
-        return await _pages(_Tolerant(client, note), "tools")
+        return await _pages(partial(_list_valid_tools, client.session, note), "tools")
 
 
 async def offers_of(client: Client, note: Note) -> Offers:
@@ -176,9 +151,9 @@ async def _pages(list_page: Any, kind: str) -> list[Definition]:
     size = 0
     while len(cursors) < MAX_PAGES and len(listed) < MAX_LISTED and size < MAX_LISTED_BYTES:
         page = await list_page(params=PaginatedRequestParams(cursor=cursor))
-        found = [as_data(one) for one in getattr(page, kind)]
-        listed += found
-        size += sum(map(size_of, found))
+        entries = [as_data(entry) for entry in getattr(page, kind)]
+        listed += entries
+        size += sum(map(size_of, entries))
         cursor = page.next_cursor
         if not cursor or cursor in cursors:
             break
@@ -186,46 +161,33 @@ async def _pages(list_page: Any, kind: str) -> list[Definition]:
     return listed[:MAX_LISTED]
 
 
-class _Tolerant:
-    """A `session.list_tools` that leaves out invalid tools.
+async def _list_valid_tools(session: Any, note: Note, params: PaginatedRequestParams) -> ListToolsResult:
+    """List a page of tools as `session.list_tools` does, but leave out invalid tools.
 
     The SDK rejects a page with any invalid tool and has no option for this, so its private methods are used.
     """
-
-    def __init__(self, client: Client, note: Note) -> None:
-        self._session: Any = client.session
-        self._note = note
-
-    async def __call__(self, params: PaginatedRequestParams) -> ListToolsResult:
-        data: dict[str, Any] = {"method": "tools/list", "params": as_data(params)}
-        options: dict[str, Any] = {}
-        self._session._stamp(data, options)
-        raw = await self._session._dispatcher.send_raw_request(data["method"], data["params"], options)
-        if not isinstance(raw.get("tools"), list):
-            return ListToolsResult.model_validate(raw, by_name=False)  # raises a ValidationError
-        cursor = raw.get("nextCursor")
-        page = ListToolsResult(
-            tools=[tool for one in raw["tools"] if (tool := self._tool(one)) is not None],
-            next_cursor=cursor if isinstance(cursor, str) else None,
-        )
-        return self._session._absorb_tool_listing(page, complete=not params.cursor and not cursor)
-
-    def _tool(self, listed: Any) -> Tool | None:
+    data: dict[str, Any] = {"method": "tools/list", "params": as_data(params)}
+    options: dict[str, Any] = {}
+    session._stamp(data, options)
+    raw = await session._dispatcher.send_raw_request(data["method"], data["params"], options)
+    if not isinstance(raw.get("tools"), list):
+        return ListToolsResult.model_validate(raw, by_name=False)  # raises a ValidationError
+    tools: list[Tool] = []
+    for listed in raw["tools"]:
         try:
-            return Tool.model_validate(listed, by_name=False)
+            tools.append(Tool.model_validate(listed, by_name=False))
         except ValidationError as error:
             name = listed.get("name") if isinstance(listed, dict) else listed
-            problem = error.errors(include_url=False, include_input=False)[0]
-            self._note(
-                f"invalid tool ignored: {name!r:.100}: {'.'.join(map(str, problem['loc']))}: {problem['msg']:.100}"
-            )
-            return None
+            note(f"invalid tool ignored: {name!r:.100}: {_first_fault(error)}")
+    cursor = raw.get("nextCursor")
+    page = ListToolsResult(tools=tools, next_cursor=cursor if isinstance(cursor, str) else None)
+    return session._absorb_tool_listing(page, complete=not params.cursor and not cursor)
 
 
 # The connection
 
 
-def _place_of(settings: ServerSettings) -> dict[str, str | int]:
+def _span_address(settings: ServerSettings) -> dict[str, str | int]:
     """Return a server's address for a span: at most host and port, and only without secrets."""
     if settings.url is None:
         return {"network.transport": "pipe"}
@@ -314,7 +276,7 @@ class UpstreamConnection:
         if (span := call.begin_span(f"{method} {target}".rstrip())) is None:
             return await send(None)
         span.attributes |= {"mcp.method.name": method, "mcp.protocol.version": self.client.protocol_version}
-        span.attributes |= {"onetool.server": self._log.name, **_place_of(self._settings)}
+        span.attributes |= {"onetool.server": self._log.name, **_span_address(self._settings)}
         if method == "tools/call":
             span.attributes |= {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": target}
         elif target:
@@ -379,7 +341,10 @@ class UpstreamConnection:
 
     def was_dropped(self, error: BaseException, call: UpstreamCall) -> bool:
         """Return whether this call gets no answer. Other calls may still get theirs."""
-        return self.ends_connection(error, call) or is_cut_short(error) or call.failure.was_not_received
+        is_cut_short = (  # though the connection may still work
+            isinstance(error, MCPError) and error.code == CONNECTION_CLOSED and error.message.startswith(CUT_SHORT)
+        )
+        return self.ends_connection(error, call) or is_cut_short or call.failure.was_not_received
 
     def was_not_received(self, error: BaseException, call: UpstreamCall) -> bool:
         """Return whether the server can't have run the call: it was not reached, or has lost our session."""
@@ -408,5 +373,18 @@ class UpstreamConnection:
         return error
 
     def failure(self, error: BaseException, call: UpstreamCall) -> ToolFailure:
-        """Return the failure of a call that got an error instead of a result."""
-        return call_failure(error, call.failure.words)
+        """Return the failure of a call whose answer was an error or invalid."""
+        if isinstance(error, ToolFailure):
+            return error
+        while_calling = call.failure.words
+        if isinstance(error, MCPError):
+            message = error.message or f"error {error.code}"
+            # The SDK and our own reader raise such errors for answers that are not MCP.
+            is_of_transport = error.code == PARSE_ERROR or error.message.startswith("Unexpected content type")
+            if not is_of_transport and (while_calling is None or error.message not in OF_STATUS):
+                data = {} if error.data is None else {"data": error.data}
+                return protocol_failure(message, {"code": error.code, "message": message, **data})
+            return ToolFailure(cut(f"{message} ({while_calling})" if while_calling else message, MAX_MESSAGE))
+        if isinstance(error, ValidationError):
+            return ToolFailure(f"its answer is not what MCP allows: {_first_fault(error)}", reason="output_invalid")
+        return ToolFailure(cut(why(error), MAX_MESSAGE))

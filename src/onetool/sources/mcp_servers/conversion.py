@@ -57,7 +57,7 @@ def spec_of(name: str, settings: ServerSettings, definition: Definition, handler
     pack = pack_name(name, settings)
     declared: Any = upgrade(definition.get("outputSchema"))
     wraps = is_wrapper(declared)
-    words = (definition.get("description"), definition.get("title"), own)
+    texts = (definition.get("description"), definition.get("title"), own)
     listing: Mapping[str, Any] = {key: definition[key] for key in PASSED if definition.get(key)}
     try:
         check_size(listing)
@@ -66,7 +66,7 @@ def spec_of(name: str, settings: ServerSettings, definition: Definition, handler
         listing = {}
     return ToolSpec(
         name=f"{pack}.{own}",
-        description=next(text for text in words if isinstance(text, str) and text.strip()),
+        description=next(text for text in texts if isinstance(text, str) and text.strip()),
         input_schema=_input(definition.get("inputSchema")),
         output_schema=inner_schema(declared) if wraps else declared,
         structured_schema=declared if wraps else None,
@@ -132,9 +132,9 @@ class TemplateResource(Resource, frozen=True, kw_only=True, dict=True):
 def prompts_of(
     server: str, pack: str, settings: ServerSettings, listed: Iterable[Definition], fetch: Fetch
 ) -> list[Prompt]:
-    def made(one: Definition) -> Prompt:
-        name = str(one["name"])
-        arguments: list[Mapping[str, Any]] = one.get("arguments") or []
+    def convert(prompt: Definition) -> Prompt:
+        name = str(prompt["name"])
+        arguments: list[Mapping[str, Any]] = prompt.get("arguments") or []
         schema = {
             "type": "object",
             "properties": {
@@ -147,39 +147,43 @@ def prompts_of(
         async def handler(**args: Any) -> Any:
             return await fetch(ServerRequest("prompt", name, args))
 
-        about = one.get("description") or one.get("title") or name
+        about = prompt.get("description") or prompt.get("title") or name
         spec = _offer_spec(server, f"{pack}.prompt {name}", about, schema, handler, settings)
-        return Prompt(name=f"{pack}.{name}", spec=spec, title=one.get("title"))
+        return Prompt(name=f"{pack}.{name}", spec=spec, title=prompt.get("title"))
 
-    return [made(one) for one in listed]
+    return [convert(prompt) for prompt in listed]
 
 
 def resources_of(server: str, pack: str, settings: ServerSettings, offers: Offers, fetch: Fetch) -> list[Resource]:
     """Return the resources with an address, then the templates."""
 
-    def made(kind: type[Resource], one: Definition, uri: str) -> Resource:
-        name = str(one.get("name") or uri)
+    def convert(kind: type[Resource], item: Definition, uri: str) -> Resource:
+        name = str(item.get("name") or uri)
 
         async def handler(**args: Any) -> Any:
-            found = await fetch(ServerRequest("resource", address_there(pack, args["uri"]) if args else uri))
-            return {"contents": [passed_part(pack, part) for part in found["contents"]]}
+            separator = await fetch(ServerRequest("resource", address_there(pack, args["uri"]) if args else uri))
+            return {"contents": [passed_part(pack, part) for part in separator["contents"]]}
 
         schema = {"type": "object", "properties": {"uri": {"type": "string"}}}
-        spec = _offer_spec(server, f"{pack}.resource {name}", one.get("description") or name, schema, handler, settings)
-        listing = passed_part(pack, {key: one[key] for key in ("title", "size", *PASSED) if one.get(key)})
+        spec = _offer_spec(
+            server, f"{pack}.resource {name}", item.get("description") or name, schema, handler, settings
+        )
+        listing = passed_part(pack, {key: item[key] for key in ("title", "size", *PASSED) if item.get(key)})
         return kind(
-            uri=address_here(pack, uri), name=name, spec=spec, mime_type=one.get("mimeType"), server_listing=listing
+            uri=address_here(pack, uri), name=name, spec=spec, mime_type=item.get("mimeType"), server_listing=listing
         )
 
-    fixed = [made(Resource, one, uri) for one in offers.resources if not (uri := str(one["uri"])).startswith(OURS)]
-    forms: list[Resource] = []
-    for one in offers.templates:
-        template = str(one["uriTemplate"])
-        scheme, found, rest = template.partition("{")[0].partition("://")
+    fixed = [
+        convert(Resource, item, uri) for item in offers.resources if not (uri := str(item["uri"])).startswith(OURS)
+    ]
+    templates: list[Resource] = []
+    for item in offers.templates:
+        template = str(item["uriTemplate"])
+        scheme, separator, rest = template.partition("{")[0].partition("://")
         # Without a prefix of its own, a template would match every address.
-        if scheme and found and not template.startswith(OURS) and (rest or scheme not in SHARED_SCHEMES):
-            forms.append(made(TemplateResource, one, template))
-    return [*fixed, *forms]
+        if scheme and separator and not template.startswith(OURS) and (rest or scheme not in SHARED_SCHEMES):
+            templates.append(convert(TemplateResource, item, template))
+    return [*fixed, *templates]
 
 
 def _offer_spec(
@@ -213,24 +217,19 @@ def answer_of(result: "CallToolResult", store_result: StoreBlob, pack: str, wrap
     passed = [passed_part(pack, block) for block in content]
     sent = ServerAnswer(passed, structured, passed_meta(pack, result.meta) or None)
     if result.is_error:
-        words = "\n".join(block.text for block in result.content if block.type == "text").strip()
-        raise ServerFailure(words[:MAX_ERROR] or "the server reported a failure without a message", sent)
+        message = "\n".join(block.text for block in result.content if block.type == "text").strip()
+        raise ServerFailure(message[:MAX_ERROR] or "the server reported a failure without a message", sent)
     if sum(block.type != "text" for block in result.content) > MAX_STORED:
         raise ToolFailure(f"the result has more than {MAX_STORED} images, sounds, blobs and links")
     if structured is None:
         values = [_block(block, store_result) for block in content]
         value = None if not values else values[0] if len(values) == 1 else values
     else:
-        value = unwrapped(structured) if wraps else structured
+        value = structured
+        if wraps and isinstance(structured, dict) and structured.keys() == {RESULT}:  # else it won't match the schema
+            inner = structured[RESULT]
+            value = data_in(inner) if isinstance(inner, str) else inner
     return AnsweredValue(value, sent)
-
-
-def unwrapped(structured: Any) -> Any:
-    """Return the value in a wrapper. Anything else is returned unchanged and will not match the schema."""
-    if not isinstance(structured, dict) or structured.keys() != {RESULT}:
-        return structured
-    inner = structured[RESULT]
-    return data_in(inner) if isinstance(inner, str) else inner
 
 
 def is_light(result: "CallToolResult") -> bool:

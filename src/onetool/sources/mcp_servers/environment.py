@@ -49,12 +49,12 @@ def masked_values(settings: ServerSettings) -> tuple[str, ...]:
     return tuple(sorted((value for value in values if len(value) >= MIN_MASKED), key=len, reverse=True))
 
 
-def start_advice(settings: ServerSettings, words: str) -> str:
+def start_advice(settings: ServerSettings, message: str) -> str:
     """Return advice for a start that failed with this message; empty if the network is not the cause."""
     if settings.transport != "stdio":
         return ""
     names = ", ".join((*CERTIFICATES, *PROXIES, *INDEXES))
-    is_network = _NETWORK_ERROR.search(words) is not None
+    is_network = _NETWORK_ERROR.search(message) is not None
     if not settings.inherit:
         return f"; inherit: false in its block keeps these variables from it: {names}" if is_network else ""
     advice = ""

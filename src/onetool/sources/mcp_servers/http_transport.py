@@ -32,7 +32,7 @@ MAX_REFUSAL, MAX_LINE = 64 * 1024, 200  # bytes of a refusal to read, characters
 REFUSAL_TIMEOUT = 5.0  # seconds for reading a refusal
 _BLANK_LINE = re.compile(rb"(?>\r\n|\r|\n){2}")
 MAX_OVERLAP = 3  # bytes of it that may have come before
-UNHEARD = (httpx2.ConnectError, httpx2.ConnectTimeout)  # no byte of the request was sent
+NOT_SENT = (httpx2.ConnectError, httpx2.ConnectTimeout)  # no byte of the request was sent
 STREAM_PAUSE = 0.1  # seconds between two streams from a server
 STREAM_TIMEOUT = 24 * 3600.0  # seconds: streams may be silent; calls have their own limit
 
@@ -112,8 +112,8 @@ class _CheckedNetwork(httpcore2.AsyncNetworkBackend):
         known = self._own if host == self._server and not self._is_plain else ()
         for address in addresses:
             if reach(address) != GLOBAL and address not in known:
-                leads = host if address == host else f"{host} ({address})"
-                raise AuthError(f"refused: the server leads to {leads}, which is not a public address")
+                place = host if address == host else f"{host} ({address})"
+                raise AuthError(f"refused: the server leads to {place}, which is not a public address")
         failure: Exception | None = None
         share = timeout and timeout / max(1, len(addresses))  # so that a silent address leaves time for the others
         for address in addresses[:MAX_ADDRESSES]:
@@ -157,33 +157,30 @@ class _NotingTransport(ServerTransport):
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         if request.method == "GET" and "text/event-stream" in request.headers.get("accept", ""):
-            await self._wait_for_turn()
+            # A server may ask for immediate retries without end.
+            now = asyncio.get_running_loop().time()
+            self._next_stream = max(now, self._next_stream) + STREAM_PAUSE
+            await asyncio.sleep(self._next_stream - STREAM_PAUSE - now)
         try:
             response = await super().handle_async_request(request)
-        except UNHEARD as error:
-            self._of_call().failed(error, was_not_received=True)
+        except NOT_SENT as error:
+            self._current_failure().failed(error, was_not_received=True)
             # An exception would make the SDK close the connection, with all its other calls.
             return httpx2.Response(503, request=request)
         except Exception as error:
-            self._of_call().failed(error, was_not_received=False)
+            self._current_failure().failed(error, was_not_received=False)
             raise
         if response.headers.get("content-encoding", "identity") != "identity":
             # The decompressed size can't be limited, and the request asked for an uncompressed response.
             await response.aclose()
-            self._of_call().answered(502, "with a compressed response, which was not asked for")
+            self._current_failure().answered(502, "with a compressed response, which was not asked for")
             return httpx2.Response(502, request=request)
-        self._of_call().answered(response.status_code, response.reason_phrase, await _refusal_text(response))
+        self._current_failure().answered(response.status_code, response.reason_phrase, await _refusal_text(response))
         is_stream = response.headers.get("content-type", "").lower().startswith("text/event-stream")
-        response.stream = (_BoundedEvents if is_stream else _BoundedStream)(response.stream, self._of_call())
+        response.stream = (_BoundedEvents if is_stream else _BoundedStream)(response.stream, self._current_failure())
         return response
 
-    async def _wait_for_turn(self) -> None:
-        """Wait until a stream may be opened again: a server may ask for immediate retries without end."""
-        now = asyncio.get_running_loop().time()
-        self._next_stream = max(now, self._next_stream) + STREAM_PAUSE
-        await asyncio.sleep(self._next_stream - STREAM_PAUSE - now)
-
-    def _of_call(self) -> TransportFailure:
+    def _current_failure(self) -> TransportFailure:
         """Return the TransportFailure of the current call, else that of the connection."""
         call = current_upstream_call.get()
         return self._failure if call is None else call.failure

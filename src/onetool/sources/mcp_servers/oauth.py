@@ -198,13 +198,13 @@ class StoredAuth(OAuthClientProvider):
             await self._load()
         if response is not None and response.status_code != httpx2.codes.UNAUTHORIZED:
             return  # the token is valid, but lacks rights for this request
-        if self._is_spent(refused) and self.context.can_refresh_token():
+        if self._needs_token(refused) and self.context.can_refresh_token():
             async with self._store.locked() as held:
                 await self._load(held)
-                if self._is_spent(refused) and self.context.can_refresh_token():
-                    self._settle_method()
+                if self._needs_token(refused) and self.context.can_refresh_token():
+                    self._choose_auth_method()
                     await held.check()
-                    await self._take((yield await self._refresh_token()), held)
+                    await self._finish_refresh((yield await self._refresh_token()), held)
 
     async def _obtained(
         self, request: httpx2.Request, response: httpx2.Response | None, refused: str | None
@@ -213,12 +213,12 @@ class StoredAuth(OAuthClientProvider):
         if response is None or not self._may_obtain:
             return
         async with self._obtaining:
-            if not self._is_spent(refused):  # another task has already obtained tokens
+            if not self._needs_token(refused):  # another task has already obtained tokens
                 return
             if response.status_code == httpx2.codes.UNAUTHORIZED:
                 self.context.clear_tokens()
             else:
-                self._want(extract_scope_from_www_auth(response))
+                self._want_scopes(extract_scope_from_www_auth(response))
             async with aclosing(super()._auth_flow(request)) as flow:
                 try:
                     await anext(flow)  # the request itself, whose response we already have
@@ -232,7 +232,7 @@ class StoredAuth(OAuthClientProvider):
             if self._insists:
                 self._insists = self._may_obtain = False  # only once
 
-    async def _take(self, response: httpx2.Response, held: HeldLogin) -> None:
+    async def _finish_refresh(self, response: httpx2.Response, held: HeldLogin) -> None:
         """Read the response to a refresh. Delete the login only if the server reports it as invalid."""
         with suppress(ValueError, ArithmeticError):  # invalid characters in tokens, or times out of range
             if response.status_code == httpx2.codes.OK and await self._handle_refresh_response(response):
@@ -257,16 +257,16 @@ class StoredAuth(OAuthClientProvider):
     def _use(self, kept: StoredLogin) -> None:
         context = self.context
         try:
-            context.current_tokens = _model(OAuthToken, kept.tokens)
-            context.client_info = self._fixed or _model(OAuthClientInformationFull, kept.client)
-            context.oauth_metadata = _model(OAuthMetadata, kept.authorization_server)
-            context.protected_resource_metadata = _model(ProtectedResourceMetadata, kept.resource)
+            context.current_tokens = _parsed(OAuthToken, kept.tokens)
+            context.client_info = self._fixed or _parsed(OAuthClientInformationFull, kept.client)
+            context.oauth_metadata = _parsed(OAuthMetadata, kept.authorization_server)
+            context.protected_resource_metadata = _parsed(ProtectedResourceMetadata, kept.resource)
         except ValidationError:  # edited by hand
             context.current_tokens, kept = None, replace(kept, tokens=None)
         context.token_expiry_time = kept.expires_at
         self._login = kept
         self._initialized = True  # so that the SDK doesn't load as well
-        self._want(None)
+        self._want_scopes(None)
         self._mask_secrets()
 
     async def _save(self, held: HeldLogin) -> None:
@@ -275,17 +275,17 @@ class StoredAuth(OAuthClientProvider):
             context.token_expiry_time = None  # some servers send 0 for an unknown lifetime
         self._login = replace(
             self._login,
-            client=None if self._fixed else _plain(context.client_info),
-            tokens=_plain(context.current_tokens),
+            client=None if self._fixed else _as_json(context.client_info),
+            tokens=_as_json(context.current_tokens),
             expires_at=context.token_expiry_time,
-            authorization_server=_plain(context.oauth_metadata),
-            resource=_plain(context.protected_resource_metadata),
+            authorization_server=_as_json(context.oauth_metadata),
+            resource=_as_json(context.protected_resource_metadata),
             wanted=self._wanted,
         )
         self._mask_secrets()
         self._version = await held.save(self._login)
 
-    def _want(self, more: str | None) -> None:
+    def _want_scopes(self, more: str | None) -> None:
         """Request these scopes as well from now on."""
         self._wanted = union_scopes(self._login.wanted, more)
         self._metadata.scope = self._metadata.scope
@@ -307,17 +307,17 @@ class StoredAuth(OAuthClientProvider):
             with suppress(AuthError):  # the next login won't request the scopes; the call continues
                 async with self._store.locked() as held:
                     await self._load(held)
-                    self._want(scopes)
+                    self._want_scopes(scopes)
                     await self._save(held)
 
     def _token(self) -> str | None:
         tokens = self.context.current_tokens
         return tokens.access_token if tokens is not None and self.context.is_token_valid() else None
 
-    def _is_spent(self, refused: str | None) -> bool:
+    def _needs_token(self, refused: str | None) -> bool:
         return self._token() in (None, refused)
 
-    def _settle_method(self) -> None:
+    def _choose_auth_method(self) -> None:
         """Choose how a client with a secret authenticates: by the standard method, if the server accepts it."""
         client, server = self.context.client_info, self.context.oauth_metadata
         if client is None or client.client_secret is None or (client.token_endpoint_auth_method and not self._fixed):
@@ -328,20 +328,20 @@ class StoredAuth(OAuthClientProvider):
 
     def _check_address(self, url: str) -> None:
         """Raise AuthError for an unencrypted login. `ServerTransport` checks the addresses that it connects to."""
-        there, server = urlsplit(url), urlsplit(self.context.server_url)
-        if "@" in there.netloc:  # text before the @ looks like a different host
+        page, server = urlsplit(url), urlsplit(self.context.server_url)
+        if "@" in page.netloc:  # text before the @ looks like a different host
             raise AuthError(f"refused: the login address of the server {self._name} contains a user name")
-        both_here = there.hostname in LOOPBACK and server.hostname in LOOPBACK
-        in_the_clear = there.scheme == "http" and server.scheme == "http" and there.hostname == server.hostname
-        if there.scheme != "https" and not both_here and not in_the_clear:
-            place = f"{there.scheme}://{there.netloc}"
+        is_local = page.hostname in LOOPBACK and server.hostname in LOOPBACK
+        is_plain_server = page.scheme == "http" and server.scheme == "http" and page.hostname == server.hostname
+        if page.scheme != "https" and not is_local and not is_plain_server:
+            place = f"{page.scheme}://{page.netloc}"
             raise AuthError(f"the server {self._name} requires a login at {place}, which is not encrypted: refused")
 
     def _mask_secrets(self) -> list[str]:
         """Mask the tokens and the client's secret from now on, and return them."""
         tokens, client = self.context.current_tokens, self.context.client_info
-        found = [tokens.access_token, tokens.refresh_token] if tokens else []
-        secrets = [value for value in (*found, client and client.client_secret) if value]
+        values = [tokens.access_token, tokens.refresh_token] if tokens else []
+        secrets = [value for value in (*values, client and client.client_secret) if value]
         for value in secrets:
             self._mask_also(value)
         return secrets
@@ -418,7 +418,7 @@ class PersonAuth(StoredAuth):
         return self.context.current_tokens.scope if self.context.current_tokens else None
 
     async def _exchange_token_authorization_code(self, auth_code: str, code_verifier: str) -> httpx2.Request:
-        self._settle_method()
+        self._choose_auth_method()
         return await super()._exchange_token_authorization_code(auth_code, code_verifier)
 
     async def _show(self, url: str) -> None:
@@ -457,15 +457,15 @@ class ProgramAuth(StoredAuth, ClientCredentialsOAuthProvider):
         self._issuer = self._configured_issuer or (str(server.issuer) if server else None)
 
     async def _exchange_token_client_credentials(self) -> httpx2.Request:
-        self._settle_method()
+        self._choose_auth_method()
         return await super()._exchange_token_client_credentials()
 
 
-def _model(kind: type[Any], value: dict[str, Any] | None) -> Any:
+def _parsed(kind: type[Any], value: dict[str, Any] | None) -> Any:
     return None if value is None else kind.model_validate(value)
 
 
-def _plain(model: BaseModel | None) -> dict[str, Any] | None:
+def _as_json(model: BaseModel | None) -> dict[str, Any] | None:
     return None if model is None else model.model_dump(mode="json", exclude_none=True)
 
 

@@ -66,20 +66,51 @@ MAX_LOGGED = 64 * 1024  # bytes of one log message
 NEAR = 200  # bytes at the start of a response that usually contain its id
 
 
-def has_at_most(parts: int, value: Any) -> bool:
+def has_at_most(parts: int, data: Any) -> bool:
     """Return whether data has at most so many parts. Small text can hold millions, which are slow to copy and check."""
-    left, waiting = parts, [value]
+    left, waiting = parts, [data]
     while waiting:
-        inside = waiting.pop()
-        if isinstance(inside, dict | list):
-            left -= len(inside)
+        value = waiting.pop()
+        if isinstance(value, dict | list):
+            left -= len(value)
             if left < 0:
                 return False
-            waiting.extend(inside.values() if isinstance(inside, dict) else inside)
+            waiting.extend(value.values() if isinstance(value, dict) else value)
     return True
 
 
-class ProcessReadStream:
+class _ProcessStream:
+    """The methods that the SDK requires of both streams of a process."""
+
+    async def aclose(self) -> None:
+        """Do nothing: the input of the process is closed when the process is ended."""
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+
+class _WrappedStream:
+    """A stream around another one. `unanswered` limits the number of the server's pending requests."""
+
+    def __init__(self, stream: Any, unanswered: asyncio.Semaphore) -> None:
+        self._stream = stream
+        self._unanswered = unanswered
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+    async def __aenter__(self) -> Self:
+        await self._stream.__aenter__()
+        return self
+
+    async def __aexit__(self, *error: Any) -> None:
+        await self._stream.__aexit__(*error)
+
+
+class ProcessReadStream(_ProcessStream):
     """The SDK's ReadStream over the output of a process."""
 
     def __init__(self, lines: ProcessLines, log: ServerLog) -> None:
@@ -118,23 +149,13 @@ class ProcessReadStream:
         except EndOfStream:
             raise StopAsyncIteration from None
 
-    async def __aenter__(self) -> Self:
-        return self
 
-    async def __aexit__(self, *_: object) -> None:
-        await self.aclose()
-
-
-class CompletedReadStream:
-    """Messages of any transport, with fields added that modern servers may omit and the SDK requires.
-
-    `unanswered` limits the number of the server's pending requests.
-    """
+class CompletedReadStream(_WrappedStream):
+    """Messages of any transport, with fields added that modern servers may omit and the SDK requires."""
 
     def __init__(self, stream: Any, connection: UpstreamConnection, unanswered: asyncio.Semaphore) -> None:
-        self._stream = stream
+        super().__init__(stream, unanswered)
         self._connection = connection
-        self._unanswered = unanswered
 
     @property
     def last_context(self) -> Any:
@@ -158,24 +179,14 @@ class CompletedReadStream:
             message.result["resultType"] = "complete"
         return item
 
-    async def aclose(self) -> None:
-        await self._stream.aclose()
-
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> Any:
         return await self._completed(await self._stream.__anext__())
 
-    async def __aenter__(self) -> Self:
-        await self._stream.__aenter__()
-        return self
 
-    async def __aexit__(self, *what: Any) -> None:
-        await self._stream.__aexit__(*what)
-
-
-class ProcessWriteStream:
+class ProcessWriteStream(_ProcessStream):
     """The SDK's WriteStream over the input of a process."""
 
     def __init__(self, child: ServerProcess) -> None:
@@ -185,22 +196,9 @@ class ProcessWriteStream:
         text = item.message.model_dump_json(by_alias=True, exclude_unset=True)
         await self._child.write(text.encode() + b"\n")
 
-    async def aclose(self) -> None:
-        """Do nothing: the input of the process is closed when the process is ended."""
 
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        return None
-
-
-class AnsweringWriteStream:
+class AnsweringWriteStream(_WrappedStream):
     """Messages to any transport. Sending the response to a request releases its place in `unanswered`."""
-
-    def __init__(self, stream: Any, unanswered: asyncio.Semaphore) -> None:
-        self._stream = stream
-        self._unanswered = unanswered
 
     async def send(self, item: SessionMessage, /) -> None:
         try:
@@ -208,16 +206,6 @@ class AnsweringWriteStream:
         finally:
             if isinstance(item.message, JSONRPCResponse | JSONRPCError):
                 self._unanswered.release()
-
-    async def aclose(self) -> None:
-        await self._stream.aclose()
-
-    async def __aenter__(self) -> Self:
-        await self._stream.__aenter__()
-        return self
-
-    async def __aexit__(self, *what: Any) -> None:
-        await self._stream.__aexit__(*what)
 
 
 # Requests and notifications of the server during a call
@@ -254,7 +242,7 @@ class ClientCallbacks:
         call = self._current_call()
         if call is None:
             return self._cannot_ask("a model")
-        messages = [as_data(one) for one in params.messages]
+        messages = [as_data(message) for message in params.messages]
         try:
             text = await call.on_caller_loop(
                 lambda: ask_model(messages, max_tokens=params.max_tokens, system=params.system_prompt)
@@ -273,8 +261,8 @@ class ClientCallbacks:
     def _current_call(self) -> UpstreamCall | None:
         return current_upstream_call.get() or self._calls.only()
 
-    def _cannot_ask(self, whom: str) -> ErrorData:
-        return _declined(f"{self._server} wants to ask {whom}, but OneTool can't tell during which call")
+    def _cannot_ask(self, recipient: str) -> ErrorData:
+        return _declined(f"{self._server} wants to ask {recipient}, but OneTool can't tell during which call")
 
 
 def _declined(why: str) -> ErrorData:
@@ -298,7 +286,7 @@ async def connected(upstream: Upstream) -> AsyncGenerator[UpstreamConnection]:
     seconds = upstream.settings.connect_timeout
     with anyio.move_on_after(seconds) as limit:
         async with AsyncExitStack() as stack:
-            connection = await _first(upstream, stack)
+            connection = await _open_first(upstream, stack)
             limit.deadline = float("inf")
             yield connection
     if limit.cancelled_caught:
@@ -307,7 +295,7 @@ async def connected(upstream: Upstream) -> AsyncGenerator[UpstreamConnection]:
         )
 
 
-async def _first(upstream: Upstream, stack: AsyncExitStack) -> UpstreamConnection:
+async def _open_first(upstream: Upstream, stack: AsyncExitStack) -> UpstreamConnection:
     """Return a connection over the first transport that works, starting with the transport that worked last."""
     # Some old stdio servers exit unless the first message is `initialize`.
     ways = {"stdio": ["auto", "legacy"], "http": ["auto", "sse"], "sse": ["sse"]}[upstream.settings.transport]
@@ -319,9 +307,9 @@ async def _first(upstream: Upstream, stack: AsyncExitStack) -> UpstreamConnectio
                 return connection
         except Exception as error:
             ways.remove(way)
-            found = root_cause(error)
-            is_old = isinstance(found, HttpStatusError) and found.status in OLD_WAYS
-            if not ways or not (isinstance(found, ProcessEndedError) or way == "sse" or is_old):
+            cause = root_cause(error)
+            is_old = isinstance(cause, HttpStatusError) and cause.status in OLD_WAYS
+            if not ways or not (isinstance(cause, ProcessEndedError) or way == "sse" or is_old):
                 raise
             upstream.server_log.note(f"{why(error)}; trying the older transport")
             upstream.server_log.words.clear()
@@ -331,10 +319,10 @@ async def _first(upstream: Upstream, stack: AsyncExitStack) -> UpstreamConnectio
 @asynccontextmanager
 async def _open(upstream: Upstream, way: str) -> AsyncGenerator[UpstreamConnection]:
     connection = UpstreamConnection(upstream.settings, upstream.server_log, way)
-    asking = ClientCallbacks(upstream.name, upstream.pending_calls, upstream.server_log)
+    callbacks = ClientCallbacks(upstream.name, upstream.pending_calls, upstream.server_log)
     try:
         async with AsyncExitStack() as stack:
-            incoming, outgoing = await stack.enter_async_context(_transport(upstream, connection))
+            incoming, outgoing = await stack.enter_async_context(_streams(upstream, connection))
             unanswered = asyncio.Semaphore(MAX_UNANSWERED)
             streams: Any = (
                 CompletedReadStream(incoming, connection, unanswered),
@@ -345,16 +333,16 @@ async def _open(upstream: Upstream, way: str) -> AsyncGenerator[UpstreamConnecti
                 mode="legacy" if way == "sse" else way,
                 client_info=CLIENT_INFO,
                 cache=None,
-                elicitation_callback=asking.elicit,
-                sampling_callback=asking.sample,
-                logging_callback=asking.log,
+                elicitation_callback=callbacks.elicit,
+                sampling_callback=callbacks.sample,
+                logging_callback=callbacks.log,
                 log_level="info",
                 message_handler=connection.on_notification,
                 extensions=[advertise(apps.EXTENSION, apps.SETTINGS)],
             )
             connection.client = await stack.enter_async_context(client)
             # The results of all tools are validated elsewhere, faster.
-            connection.client.session.validate_tool_result = _unchecked
+            connection.client.session.validate_tool_result = _skip_validation
             await connection.list_all()
             listening = asyncio.create_task(connection.listen())
             stack.callback(listening.cancel)
@@ -363,29 +351,25 @@ async def _open(upstream: Upstream, way: str) -> AsyncGenerator[UpstreamConnecti
         raise connection.reason_text(error) from error
 
 
-def _transport(upstream: Upstream, connection: UpstreamConnection) -> Any:
+@asynccontextmanager
+async def _streams(upstream: Upstream, connection: UpstreamConnection) -> AsyncGenerator[tuple[Any, Any]]:
+    """Open the transport, and return its streams of messages."""
     settings = upstream.settings
     if settings.transport == "stdio":
-        return _process(upstream, connection)
+        child = await upstream.process()
+        connection.bind_process(child)
+        try:
+            yield ProcessReadStream(child.lines, upstream.server_log), ProcessWriteStream(child)
+        finally:
+            await child.end()
+        return
     from onetool.sources.mcp_servers.http_transport import reached
     from onetool.sources.mcp_servers.oauth import http_auth
 
     connection.failure_seen = TransportFailure()
     auth = http_auth(upstream.name, str(settings.url), settings.auth, upstream.logins, mask_also=upstream.mask_also)
-    return reached(settings, connection.way, auth, connection.failure_seen)
+    async with reached(settings, connection.way, auth, connection.failure_seen) as streams:
+        yield streams
 
 
-@asynccontextmanager
-async def _process(
-    upstream: Upstream, connection: UpstreamConnection
-) -> AsyncGenerator[tuple[ProcessReadStream, ProcessWriteStream]]:
-    child = await upstream.process()
-    connection.bind_process(child)
-    try:
-        yield ProcessReadStream(child.lines, upstream.server_log), ProcessWriteStream(child)
-    finally:
-        await child.end()
-
-
-async def _unchecked(name: str, result: Any) -> None:
-    """Replace the SDK's validation of results."""
+async def _skip_validation(name: str, result: Any) -> None: ...

@@ -35,13 +35,13 @@ KILL = getattr(signal, "SIGKILL", signal.SIGTERM)  # on Windows, SIGTERM kills a
 async def spawned(settings: ServerSettings, server_log: ServerLog, reaper: ChildReaper) -> "ServerProcess":
     env = environment(settings)
     server_log.masked = masked_values(settings)
-    written = str(settings.command)
-    command = find_program(written, env.get("PATH"), str(settings.cwd or os.getcwd()))
+    configured = str(settings.command)
+    command = find_program(configured, env.get("PATH"), str(settings.cwd or os.getcwd()))
     if command is None:
         advice = "install it, or use its full path"
-        if " " in written.strip():
+        if " " in configured.strip():
             advice = "command is the program only: put its arguments into args"
-        raise ToolFailure(f"command not found: {written} ({advice})")
+        raise ToolFailure(f"command not found: {configured} ({advice})")
     if isinstance(settings, PlacedServer) and settings.project:
         why = why_changed(settings.trusted, program_at(command, settings.project))
         if why is not None:  # changed since the config was read
@@ -126,7 +126,7 @@ class ServerProcess(asyncio.SubprocessProtocol):
         code = self.code
         if code is None:
             return "it closed its standard output"
-        return f"it was ended by {_named(-code)}" if code < 0 else f"it ended with exit code {code}"
+        return f"it was ended by {_signal_name(-code)}" if code < 0 else f"it ended with exit code {code}"
 
     async def write(self, data: bytes) -> None:
         while not self._may_write.is_set():  # before writing: a cancelled call leaves nothing in the buffer
@@ -173,15 +173,14 @@ class ServerProcess(asyncio.SubprocessProtocol):
                 self._transport.send_signal(signal_)
 
     def _pause(self, pause: bool) -> None:
-        pipe = None if self._transport is None else cast(Any, self._transport.get_pipe_transport(1))
-        if pipe is not None:
+        if (pipe := self._pipe(1)) is not None:
             pipe.pause_reading() if pause else pipe.resume_reading()
 
-    def _pipe(self, fd: int) -> asyncio.WriteTransport | None:
-        return None if self._transport is None else cast(asyncio.WriteTransport, self._transport.get_pipe_transport(fd))
+    def _pipe(self, fd: int) -> Any:
+        return None if self._transport is None else self._transport.get_pipe_transport(fd)
 
 
-def _named(number: int) -> str:
+def _signal_name(number: int) -> str:
     with suppress(ValueError):  # real-time signals between SIGRTMIN and SIGRTMAX have no name
         return signal.Signals(number).name
     return f"signal {number}"
@@ -198,7 +197,7 @@ class ProcessLines:
         self._bytes = 0  # of `_parts`
         self._taken = 0  # lines returned by `next`
         self._paused = False
-        self._wanted: asyncio.Future[None] | None = None
+        self._next_line: asyncio.Future[None] | None = None
         self._closed = False
         self.broke_off = False  # the process ended before we ended it
         self.too_long = False
@@ -241,11 +240,11 @@ class ProcessLines:
         while not self._waiting:
             if self.broke_off or self._closed:
                 return None
-            self._wanted = asyncio.get_running_loop().create_future()
+            self._next_line = asyncio.get_running_loop().create_future()
             try:
-                await self._wanted
+                await self._next_line
             finally:
-                self._wanted = None
+                self._next_line = None
         self._taken += 1
         if self._taken % TURN == 0:  # so that a flood of lines doesn't starve other servers
             await asyncio.sleep(0)
@@ -257,5 +256,5 @@ class ProcessLines:
         return line
 
     def _wake(self) -> None:
-        if self._wanted is not None and not self._wanted.done():
-            self._wanted.set_result(None)
+        if self._next_line is not None and not self._next_line.done():
+            self._next_line.set_result(None)

@@ -72,8 +72,8 @@ class ServerProgram(msgspec.Struct, frozen=True, kw_only=True):
 
     def is_written_like(self, other: "ServerProgram") -> bool:
         """Return whether both commands are written the same, whatever they resolve to."""
-        mine, others = ((one.command, one.search_path, one.folder, one.module) for one in (self, other))
-        return mine == others
+        mine, theirs = ((server.command, server.search_path, server.folder, server.module) for server in (self, other))
+        return mine == theirs
 
     def now(self, project: str) -> "ServerProgram":
         """Return this command with the program that it resolves to now."""

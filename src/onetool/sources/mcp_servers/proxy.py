@@ -36,10 +36,10 @@ from onetool.sources.mcp_servers.server_cache import (
     as_trusted,
     changes,
     difference,
-    digests_by_name,
     file_name,
     first_by_name,
     former,
+    pinned_definitions,
 )
 from onetool.sources.mcp_servers.server_log import Redact, ServerLog
 from onetool.sources.mcp_servers.settings import ServerSettings, pack_name
@@ -97,7 +97,7 @@ class ServerProxy:
         self._servers = servers
         self._store_result = store_result
         self._lock = Lock()
-        self._looked_at: Version = None
+        self._restored_at: Version = None
         self._now = self._build(self._cache.nothing())
         self._read()
 
@@ -124,11 +124,22 @@ class ServerProxy:
     def catalogue(self) -> Catalogue:
         if not self.settings.enabled:
             return Catalogue()
-        now = self._now
-        mistakes = (*now.offered.mistakes, *self._warnings())
-        if self.settings.pin and now.changes:
-            return Catalogue(mistakes=mistakes)
-        return replace(now.offered, mistakes=mistakes)
+        now, key = self._now, f"servers.{self.name}"
+        is_refused = self.settings.pin and bool(now.changes)
+        mistakes = [*now.offered.mistakes, *self.settings.mistakes]
+        if is_refused:
+            mistakes.append(Mistake(message=self.why_refused(), key=key))
+        known = [str(tool.get("name")) for tool in now.cached.tools or ()]
+        for pattern in self.settings.tools or () if known else ():
+            if not any(is_allowed(replace(self.settings, tools=(pattern,)), tool) for tool in known):
+                message = f"no tool of the server matches {pattern}"
+                mistakes.append(Mistake(message=message, key=f"{key}.tools", severity="warning"))
+        for names in lookalikes(known):
+            message = f"tools of the server look alike: {', '.join(map(ascii, names[:SHOWN]))}"
+            mistakes.append(Mistake(message=message, key=key, severity="warning"))
+        if is_refused:
+            return Catalogue(mistakes=tuple(mistakes))
+        return replace(now.offered, mistakes=tuple(mistakes))
 
     def why_refused(self) -> str:
         changed = self.changed()
@@ -144,7 +155,7 @@ class ServerProxy:
 
     def changed(self, allowed: Collection[str] | None = None) -> list[str]:
         changes = {tool: parts for tool, parts in self.changes.items() if self._is_visible(tool, allowed)}
-        return [f"{_shown(tool)} ({', '.join(parts)})" for tool, parts in changes.items()]
+        return [f"{_printable_name(tool)} ({', '.join(parts)})" for tool, parts in changes.items()]
 
     def _is_visible(self, tool: str, allowed: Collection[str] | None) -> bool:
         return allowed is None or f"{self.pack}.{tool}" in allowed
@@ -153,37 +164,24 @@ class ServerProxy:
         """Return a line diff of each changed tool against its approved definition."""
         known = self._now
         cached, changed = known.cached, [name for name in known.changes if self._is_visible(name, allowed)]
-        now = {str(one["name"]): one for one in digests_by_name(cached.tools or (), cached.offers)}
+        now = {str(tool["name"]): tool for tool in pinned_definitions(cached.tools or (), cached.offers)}
         return {name: difference(cached.former.get(name), now[name]) for name in changed}
-
-    def _warnings(self) -> list[Mistake]:
-        key = f"servers.{self.name}"
-        mistakes = [*self.settings.mistakes]
-        if self.is_refused:
-            mistakes.append(Mistake(message=self.why_refused(), key=key))
-        known = [str(tool.get("name")) for tool in self.cached.tools or ()]
-        for pattern in self.settings.tools or () if known else ():
-            if not any(is_allowed(replace(self.settings, tools=(pattern,)), tool) for tool in known):
-                message = f"no tool of the server matches {pattern}"
-                mistakes.append(Mistake(message=message, key=f"{key}.tools", severity="warning"))
-        for alike in lookalikes(known):
-            message = f"tools of the server look alike: {', '.join(map(ascii, alike[:SHOWN]))}"
-            mistakes.append(Mistake(message=message, key=key, severity="warning"))
-        return mistakes
 
     # Updates
 
     def set_listing(self, listing: ServerListing) -> bool:
         """Store the server's listing. Return whether the listing has changed."""
         tools = first_by_name(listing.tools)
-        all_of_it = digests_by_name(tools, listing.offers)
+        pinned = pinned_definitions(tools, listing.offers)
         with self._lock:
-            approved = self._newest().approved or self.cached.approved
+            # Another process may have stored approvals, which must be kept.
+            stored = self.cached if self._cache.version() == self._read_at else self._cache.read()
+            approved = stored.approved or self.cached.approved
             before = replace(self.cached, approved=approved)
             if approved is None and self.settings.pin and self._cache.has_lost:  # the approvals are lost
                 approved = {}
             elif approved is None or not self.settings.pin:  # new tools are trusted; later changes are reported
-                approved = approval(before, all_of_it, everything=approved is None)
+                approved = approval(before, pinned, everything=approved is None)
             after = replace(
                 before,
                 tools=tuple(tools),
@@ -197,7 +195,7 @@ class ServerProxy:
                 return False
             if after.tools != before.tools:
                 after = replace(after, unusable=unusable(self.name, self.settings, tools))
-            after = replace(after, former=former(before, changes(after, all_of_it, self.settings.pin)))
+            after = replace(after, former=former(before, changes(after, pinned, self.settings.pin)))
             self._set(after)
         return True
 
@@ -221,7 +219,7 @@ class ServerProxy:
                 raise ChangedSinceSeenError(f"{self.name} has changed since you reviewed it")
             changed = self.changed()
             cached = self.cached
-            approved = approval(cached, digests_by_name(cached.tools or (), cached.offers), everything=True)
+            approved = approval(cached, pinned_definitions(cached.tools or (), cached.offers), everything=True)
             self._set(replace(self.cached, approved=approved, former={}))
         return changed
 
@@ -230,17 +228,17 @@ class ServerProxy:
         with self._lock:
             if self._cache.version() == self._read_at:
                 return False
-            before = self.is_refused, self._held_back()
+            before = self.is_refused, self._tools_with_old_hints()
             self._read()
-            return before != (self.is_refused, self._held_back())
+            return before != (self.is_refused, self._tools_with_old_hints())
 
     def restore(self) -> None:
         """Store the known state again if it was deleted or damaged, because other processes read it."""
         with self._lock:
             version = self._cache.version()
-            if version == self._read_at or (version is not None and version == self._looked_at):
+            if version == self._read_at or (version is not None and version == self._restored_at):
                 return
-            self._looked_at, stored = self._cache.load()
+            self._restored_at, stored = self._cache.load()
             if stored is not None and stored.approved is None and self.cached.approved is not None:
                 self._set(self.cached)
 
@@ -254,13 +252,9 @@ class ServerProxy:
             now = self.cached
             return (before.tools, before.offers, before.approved) != (now.tools, now.offers, now.approved)
 
-    def _held_back(self) -> set[str]:
+    def _tools_with_old_hints(self) -> set[str]:
         """Return the tools that keep their previously approved hints."""
         return {name for name, parts in self.changes.items() if "behaviour" in parts}
-
-    def _newest(self) -> CachedServer:
-        """Return the stored state: another process may have stored approvals, which must be kept."""
-        return self.cached if self._cache.version() == self._read_at else self._cache.read()
 
     def _read(self) -> None:
         self._read_at, cached = self._cache.load()
@@ -288,30 +282,29 @@ class ServerProxy:
         for tool in cached.tools or ():
             if is_allowed(self.settings, name := str(tool.get("name"))) and name not in bad:
                 kept.setdefault(name, tool)  # ignore tools that are listed twice
+        tools: list[ToolSpec] = []
+        for name, listed in kept.items():
+            definition = as_trusted(cached, listed)
+            hints = definition.get("annotations") or {}
+            handler = _ToolHandler(
+                self,
+                name,
+                may_repeat=hints.get("idempotentHint") is True or hints.get("readOnlyHint") is True,
+                wraps=is_wrapper(definition.get("outputSchema")),
+                defaults=defaults_of(definition.get("inputSchema")),
+            )
+            tools.append(spec_of(self.name, self.settings, definition, handler))
         offered = Catalogue(
-            tools=tuple(self._tool(definition, cached) for definition in kept.values()),
+            tools=tuple(tools),
             prompts=tuple(prompts_of(self.name, self.pack, self.settings, cached.offers.prompts, self._fetch)),
             resources=tuple(resources_of(self.name, self.pack, self.settings, cached.offers, self._fetch)),
             mistakes=tuple(
-                Mistake(message=why, key=f"servers.{self.name} ({self.pack}.{_shown(name)})")
+                Mistake(message=why, key=f"servers.{self.name} ({self.pack}.{_printable_name(name)})")
                 for name, why in bad.items()
             ),
         )
-        changed = changes(cached, digests_by_name(kept.values(), cached.offers), strict=self.settings.pin)
+        changed = changes(cached, pinned_definitions(kept.values(), cached.offers), strict=self.settings.pin)
         return _Known(cached, changed, offered)
-
-    def _tool(self, definition: Definition, cached: CachedServer) -> ToolSpec:
-        name = str(definition["name"])
-        definition = as_trusted(cached, definition)
-        hints = definition.get("annotations") or {}
-        handler = _ToolHandler(
-            self,
-            name,
-            may_repeat=hints.get("idempotentHint") is True or hints.get("readOnlyHint") is True,
-            wraps=is_wrapper(definition.get("outputSchema")),
-            defaults=defaults_of(definition.get("inputSchema")),
-        )
-        return spec_of(self.name, self.settings, definition, handler)
 
     async def call(self, tool: str, args: Mapping[str, Any], may_repeat: bool, wraps: bool) -> AnsweredValue:
         result = await self._servers.do(self.name, tool, ServerRequest("tool", tool, args), may_repeat)
@@ -325,7 +318,7 @@ class ServerProxy:
         return await self._servers.do(self.name, request.name, request, True)
 
 
-def _shown(name: str) -> str:
+def _printable_name(name: str) -> str:
     """Return a server's name for a tool in a form that is safe for a terminal."""
     return cut(name if name.isprintable() else ascii(name), 100)
 

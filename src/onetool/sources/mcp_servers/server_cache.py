@@ -73,9 +73,9 @@ class ServerCache:
 
     def __init__(self, documents: Documents, name: str, settings: ServerSettings) -> None:
         self._documents = documents
-        here = _digest([settings.target, str(settings.cwd)])  # as written, with ${…} for secrets
-        anywhere = _digest([settings.target, {"written": settings.written_folder}])
-        self._names = (anywhere, here) if documents.is_shared else (here, anywhere)
+        local = _digest([settings.target, str(settings.cwd)])  # as written, with ${…} for secrets
+        portable = _digest([settings.target, {"written": settings.written_folder}])
+        self._names = (portable, local) if documents.is_shared else (local, portable)
         self._server = self._names[0]
         self._key, self._moved_key = (cache_key(file_name(name), one) for one in self._names)
         self._is_moved = False
@@ -157,10 +157,11 @@ def digests(definition: Definition) -> dict[str, str]:
     return {**digests, "parameters": _digest([digests["parameters"], order])}
 
 
-def digests_by_name(tools: Iterable[Definition], offers: Offers) -> list[Definition]:
-    """Return the definitions that a model may read before calls, tools and prompts, with unique names."""
+def pinned_definitions(tools: Iterable[Definition], offers: Offers) -> list[Definition]:
+    """Return the tools and prompts, which a model may read before calls, with unique names."""
     prompts = (
-        {**one, "name": f"prompt {one.get('name')}", "inputSchema": one.get("arguments")} for one in offers.prompts
+        {**entry, "name": f"prompt {entry.get('name')}", "inputSchema": entry.get("arguments")}
+        for entry in offers.prompts
     )
     return first_by_name([*tools, *prompts])
 
@@ -180,7 +181,9 @@ def _with_all_parts(cached: CachedServer) -> dict[str, dict[str, str]] | None:
     """
     if cached.approved is None or all(PARTS.keys() <= parts.keys() for parts in cached.approved.values()):
         return cached.approved
-    stored = {str(one.get("name")): one for one in digests_by_name(cached.tools or (), cached.offers)} | cached.former
+    stored = {
+        str(tool.get("name")): tool for tool in pinned_definitions(cached.tools or (), cached.offers)
+    } | cached.former
     return {
         name: {**digests(stored[name]), **parts} if name in stored else parts for name, parts in cached.approved.items()
     }
@@ -209,7 +212,7 @@ def approval(cached: CachedServer, tools: Sequence[Definition], everything: bool
 
 def former(cached: CachedServer, changed: Mapping[str, Any]) -> dict[str, Definition]:
     """Return the approved definitions of tools that have changed."""
-    before = {str(one["name"]): one for one in digests_by_name(cached.tools or (), cached.offers)}
+    before = {str(one["name"]): one for one in pinned_definitions(cached.tools or (), cached.offers)}
     kept = {name: cached.former.get(name) or before.get(name) for name in changed}
     return {name: tool for name, tool in kept.items() if tool is not None}
 
@@ -241,13 +244,13 @@ def difference(before: Definition | None, now: Definition) -> list[str]:
     """Return a diff whose lines begin with - or +."""
     from difflib import unified_diff
 
-    def written(tool: Definition) -> list[str]:
-        lines = str(tool.get("description") or "").splitlines()
+    def lines_of(tool: Definition) -> list[str]:
+        description = str(tool.get("description") or "").splitlines()
         rest = {key: tool[key] for key in ("inputSchema", "outputSchema", *PASSED) if key in tool}
-        return [*lines, *msgspec.json.format(msgspec.json.encode(rest), indent=2).decode().splitlines()]
+        return [*description, *msgspec.json.format(msgspec.json.encode(rest), indent=2).decode().splitlines()]
 
-    old = [] if before is None else written(before)
-    return list(unified_diff(old, written(now), lineterm="", n=2))[2:]
+    old = [] if before is None else lines_of(before)
+    return list(unified_diff(old, lines_of(now), lineterm="", n=2))[2:]
 
 
 def file_name(name: str) -> str:

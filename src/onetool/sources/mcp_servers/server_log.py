@@ -91,15 +91,15 @@ class ServerLog:
 
         A position is a file id with an offset. If the file no longer exists, all stored lines are new.
         """
-        named, _, offset = position.partition("-")
+        file_id, _, offset = position.partition("-")
         start, kept = int(offset) if offset.isdecimal() else 0, b""
         with suppress(OSError):
             old, old_id = _read(self._old)
-            kept = old[start if named == old_id else 0 :]
+            kept = old[start if file_id == old_id else 0 :]
         now, now_id = b"", ""
         with suppress(OSError):
             now, now_id = _read(self._file)
-            kept = now[start:] if named == now_id else kept + now
+            kept = now[start:] if file_id == now_id else kept + now
         lines = kept.decode(errors="replace").splitlines()
         return lines[-limit:], f"{now_id}-{len(now)}"
 

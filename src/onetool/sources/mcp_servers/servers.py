@@ -109,13 +109,21 @@ class Servers(Source):
                 proxy.reread_approvals()
             for secret in secrets_in(proxy.settings):
                 self.mask_also(secret)
-        return lambda: None if self._loop is None else self._loop.replace(gone, self._runs_here())
+
+        def close_others() -> None:
+            if self._loop is not None:
+                own = [name for name in self.enabled() if not self._is_shared(name) or self._owners.is_own(name)]
+                self._loop.replace(gone, own)
+
+        return close_others
 
     def load(self) -> Catalogue:
         offers = [proxy.catalogue() for proxy in self._proxies.values()]
         resources: dict[str, Resource] = {}
         listed = [resource for offer in offers for resource in offer.resources]
-        for resource in sorted(listed, key=lambda one: bool(one.variables)):  # listed resources come before templates
+        for resource in sorted(
+            listed, key=lambda resource: bool(resource.variables)
+        ):  # listed resources come before templates
             resources.setdefault(resource.uri, resource)  # servers choose their URIs: a duplicate is not a mistake
         return Catalogue(
             tools=tuple(tool for offer in offers for tool in offer.tools),
@@ -145,10 +153,12 @@ class Servers(Source):
         tools only and without error messages, which may contain addresses and lines of logs.
         """
         if allowed is None:
-            return [self._status(one) for one in self._proxies.values()]
-        wanted = {name.partition(".")[0] for name in allowed}
-        seen = [self._status(one, allowed) for one in self._proxies.values() if one.pack in wanted]
-        return [replace(one, error=one.error and (NEEDS_LOGIN if one.needs_login else DOWN)) for one in seen]
+            return [self._status(proxy) for proxy in self._proxies.values()]
+        packs = {name.partition(".")[0] for name in allowed}
+        statuses = [self._status(proxy, allowed) for proxy in self._proxies.values() if proxy.pack in packs]
+        return [
+            replace(status, error=status.error and (NEEDS_LOGIN if status.needs_login else DOWN)) for status in statuses
+        ]
 
     def _status(self, proxy: ServerProxy, allowed: Collection[str] | None = None) -> ServerStatus:
         upstream = None if self._loop is None else self._loop.upstreams.get(proxy.name)
@@ -188,10 +198,10 @@ class Servers(Source):
 
     def brief_health(self) -> "dict[str, BriefHealth]":
         """Return each server's health in a word. Servers that were not needed yet are ok."""
-        found: dict[str, BriefHealth] = {}
-        for one in self.statuses():
-            found[one.name] = "changed" if one.changed else "down" if one.state == "disconnected" else "ok"
-        return found
+        return {
+            status.name: "changed" if status.changed else "down" if status.state == "disconnected" else "ok"
+            for status in self.statuses()
+        }
 
     def packs(self, allowed: Iterable[str] | None = None) -> list[str]:
         """Return the names in code of packs whose tools are not known yet; with an allow-list, only allowed packs."""
@@ -201,14 +211,14 @@ class Servers(Source):
 
     def unlisted(self, words: Iterable[str] | None = None) -> list[str]:
         """Return the servers with unknown or refused tools; with `words`, only servers that match a word."""
-        spoken = None if words is None else set(words)
+        names = None if words is None else set(words)
         return [
             name
             for name, proxy in self._proxies.items()
             if proxy.settings.enabled
             and (not proxy.is_listed or proxy.is_refused)
-            and not (spoken is None and proxy.has_failed_lately)
-            and (spoken is None or proxy.pack in spoken or as_identifier(proxy.pack) in spoken)
+            and not (names is None and proxy.has_failed_lately)
+            and (names is None or proxy.pack in names or as_identifier(proxy.pack) in names)
         ]
 
     def listings(self) -> tuple[Any, ...]:
@@ -241,27 +251,27 @@ class Servers(Source):
 
     def approve(self, name: str, seen: Mapping[str, list[str]] | None = None) -> list[str]:
         """Approve the current tools of a server if their differences match `seen`; return the changed tools as text."""
-        told = self._proxies[name].approve(seen)
+        changed = self._proxies[name].approve(seen)
         self._on_change()
-        return told
+        return changed
 
     async def login(self, name: str, say: Callable[[str], None]) -> str | None:
         """Have a person log in at the address given to `say`. Return the granted scopes, if the server names them."""
         from onetool.sources.mcp_servers.oauth import login
 
-        url, auth = self._login_place(name)
+        url, auth = self._login_settings(name)
         return await login(name, url, auth, self.logins, say)
 
     async def begin_login(self, name: str) -> str:
         """Start a login and return its page. The tokens are stored and the server is connected again."""
         from onetool.sources.mcp_servers.oauth import login
 
-        (url, auth), loop = self._login_place(name), self._started_loop()
+        (url, auth), loop = self._login_settings(name), self._started_loop()
         return await loop.background.run(
             loop.begin_login(name, lambda show: login(name, url, auth, self.logins, lambda _: None, show))
         )
 
-    def _login_place(self, name: str) -> tuple[str, AuthValue]:
+    def _login_settings(self, name: str) -> tuple[str, AuthValue]:
         settings = self._proxies[name].settings
         if settings.url is None:
             raise ToolFailure(f"the server {name} is started by a command, so no login is needed")
@@ -388,13 +398,12 @@ class Servers(Source):
         """Return the states of the shared servers that run in this process."""
         upstreams = {} if self._loop is None else dict(self._loop.upstreams)
         return {
-            name: SharedState(state=one.state, error=one.error and self._redact(one.error), since=one.since)
-            for name, one in upstreams.items()
+            name: SharedState(
+                state=upstream.state, error=upstream.error and self._redact(upstream.error), since=upstream.since
+            )
+            for name, upstream in upstreams.items()
             if self._is_shared(name)
         }
-
-    def _runs_here(self) -> list[str]:
-        return [name for name in self.enabled() if not self._is_shared(name) or self._owners.is_own(name)]
 
     def _is_shared(self, name: str) -> bool:
         proxy = self._proxies.get(name)
@@ -460,6 +469,6 @@ class Servers(Source):
         """Reload the approvals of other processes."""
         for proxy in self._proxies.values():
             proxy.restore()
-        looked = [proxy.reread_approvals() for proxy in self._proxies.values() if proxy.changes]
-        if any(looked):
+        changed = [proxy.reread_approvals() for proxy in self._proxies.values() if proxy.changes]
+        if any(changed):
             self._on_change()

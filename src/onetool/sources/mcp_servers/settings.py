@@ -76,13 +76,13 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     def target(self) -> str:
         """The command line or URL, for people. Arguments are shown as written, so that their secrets stay hidden."""
         if self.url is not None:
-            return re.sub(r"(?<=://)[^/@]*@", "", _shown(self.url))  # without credentials
+            return re.sub(r"(?<=://)[^/@]*@", "", _as_written(self.url))  # without credentials
         return " ".join(self.command_line)
 
     @property
     def command_line(self) -> tuple[str, ...]:
         """The command and its arguments as written, with ${…} for secrets."""
-        return (_shown(self.command or ""), *map(_shown, self.args))
+        return (_as_written(self.command or ""), *map(_as_written, self.args))
 
     @property
     def written_folder(self) -> str | None:
@@ -95,9 +95,13 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
         if not self.command and not self.url:
             yield "", "a server needs a command or a url", "add command: … or url: …"
         elif self.url and not self.command and not re.match(r"https?://[^/]", self.url, re.IGNORECASE):
-            yield "url", f"{_shown(self.url)!r} is not a url of a server", "write http://host/path or https://host/path"
+            yield (
+                "url",
+                f"{_as_written(self.url)!r} is not a url of a server",
+                "write http://host/path or https://host/path",
+            )
         if self.docs_url and not is_address(self.docs_url):
-            yield "docs_url", f"{_shown(self.docs_url)!r} is not an address", "write https://host/path"
+            yield "docs_url", f"{_as_written(self.docs_url)!r} is not an address", "write https://host/path"
         if self.url and self.auth is not None:
             yield from auth_problems(self.auth)
 
@@ -145,7 +149,7 @@ def pack_name(name: str, settings: ServerSettings) -> str:
     return (settings.prefix or name).replace(".", "-")
 
 
-def _shown(text: str) -> str:
+def _as_written(text: str) -> str:
     return text.shown if isinstance(text, Secret) else text
 
 
@@ -217,8 +221,8 @@ def read(auth: AuthValue) -> AuthSettings | None:
     if auth is None:
         return None
     if isinstance(auth, str):
-        return PersonLogin() if auth == "oauth" else BearerToken(token=_bare(auth))
-    auth = _of_one_name(auth)
+        return PersonLogin() if auth == "oauth" else BearerToken(token=_without_bearer(auth))
+    auth = _with_token_key(auth)
     values = {key: _KEYS[key].read(value) for key, value in auth.items() if key != "type" and value is not None}
     return AUTH_TYPES[auth["type"]](**values)
 
@@ -229,45 +233,37 @@ def auth_problems(auth: AuthValue) -> Iterator[AuthProblem]:
         return
     if isinstance(auth, str):
         if not _is_token(auth):
-            yield (
-                AUTH_KEY,
-                "invalid token: it is empty, or contains spaces, line breaks or non-ASCII characters",
-                AUTH_FORMS,
-            )
+            message = "invalid token: it is empty, or contains spaces, line breaks or non-ASCII characters"
+            yield AUTH_KEY, message, AUTH_FORMS
     elif not isinstance(auth, Mapping):
         yield AUTH_KEY, "expected a text or a mapping", AUTH_FORMS
     elif auth.get("type") not in AUTH_TYPES:
         yield AUTH_KEY, f"auth.type must be one of {', '.join(AUTH_TYPES)}", AUTH_FORMS
     else:
-        yield from _of_kind(auth["type"], _of_one_name(auth))
+        kind, auth = auth["type"], _with_token_key(auth)
+        fields = msgspec.structs.fields(AUTH_TYPES[kind])
+        known = [field.name for field in fields]
+        needed = [field.name for field in fields if field.required]
+        shape = f"for {kind}: {', '.join(name if name in needed else f'{name}?' for name in known)}"
+        for key, value in auth.items():
+            if key == "type" or (value is None and key in known and key not in needed):
+                continue
+            if key not in known:
+                yield AUTH_KEY, f"the key auth.{key} is not known{or_rather(key, known)}", shape
+            elif not _KEYS[key].fits(value):
+                yield AUTH_KEY, f"auth.{key} must be {_KEYS[key].expected}", None
+        for key in needed:
+            if key not in auth:
+                yield AUTH_KEY, f"auth.{key} is missing", shape
+        if auth.get("client_secret") and not auth.get("client_id"):
+            yield AUTH_KEY, "auth.client_secret needs auth.client_id", shape
 
 
-def _of_one_name(auth: Mapping[str, Any]) -> Mapping[str, Any]:
+def _with_token_key(auth: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return `{type: bearer, value: …}`, the form of HTTP tools, with the key `token` instead of `value`."""
     if auth["type"] != "bearer" or "token" in auth or "value" not in auth:
         return auth
     return {"token" if key == "value" else key: value for key, value in auth.items()}
-
-
-def _of_kind(kind: str, auth: Mapping[str, Any]) -> Iterator[AuthProblem]:
-    fields = msgspec.structs.fields(AUTH_TYPES[kind])
-    known = [field.name for field in fields]
-    needed = [field.name for field in fields if field.required]
-    shape = f"for {kind}: {', '.join(name if name in needed else f'{name}?' for name in known)}"
-    for key, value in auth.items():
-        if key == "type":
-            continue
-        if key not in known:
-            yield AUTH_KEY, f"the key auth.{key} is not known{or_rather(key, known)}", shape
-        elif value is None and key not in needed:
-            continue
-        elif not _KEYS[key].fits(value):
-            yield AUTH_KEY, f"auth.{key} must be {_KEYS[key].expected}", None
-    for key in needed:
-        if key not in auth:
-            yield AUTH_KEY, f"auth.{key} is missing", shape
-    if auth.get("client_secret") and not auth.get("client_id"):
-        yield AUTH_KEY, "auth.client_secret needs auth.client_id", shape
 
 
 class _Key(msgspec.Struct, frozen=True):
@@ -279,11 +275,11 @@ class _Key(msgspec.Struct, frozen=True):
 
 
 def _is_token(value: Any) -> bool:
-    return isinstance(value, str) and re.fullmatch(r"[!-~]+", _bare(value)) is not None
+    return isinstance(value, str) and re.fullmatch(r"[!-~]+", _without_bearer(value)) is not None
 
 
-def _bare(token: str) -> str:
-    """Return a token without the prefix `Bearer`, which some users write."""
+def _without_bearer(token: str) -> str:
+    """Remove the prefix `Bearer`, which some users write."""
     return re.sub(r"^bearer +", "", token.strip(), flags=re.IGNORECASE)
 
 
@@ -296,7 +292,7 @@ def _are_scopes(value: Any) -> bool:
     return bool(items) and all(isinstance(item, str) and re.fullmatch(r"[!-~ ]*[!-~][!-~ ]*", item) for item in items)
 
 
-def _joined(value: str | Sequence[str]) -> str:
+def _joined_scopes(value: str | Sequence[str]) -> str:
     return " ".join((value if isinstance(value, str) else " ".join(value)).split())
 
 
@@ -311,8 +307,8 @@ def _is_url(value: Any) -> bool:
 
 
 _KEYS = {
-    "token": _Key("a token: one word of ASCII characters", _is_token, _bare),
-    "scopes": _Key('a text with spaces between the scopes: "read write"', _are_scopes, _joined),
+    "token": _Key("a token: one word of ASCII characters", _is_token, _without_bearer),
+    "scopes": _Key('a text with spaces between the scopes: "read write"', _are_scopes, _joined_scopes),
     "client_id": _Key("a text", _is_text),
     "client_secret": _Key("a text, usually ${NAME}", _is_text),
     "client_name": _Key("a text: the name that the login page shows", _is_text),

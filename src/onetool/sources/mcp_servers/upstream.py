@@ -31,7 +31,7 @@ log = logging.getLogger("onetool.servers")
 
 T = TypeVar("T")
 Work = Callable[["UpstreamConnection", UpstreamCall], Awaitable[T]]
-"""Do something with a connection."""
+"""A function that sends requests over a connection."""
 
 State = Literal["connected", "connecting", "disconnected"]
 
@@ -159,7 +159,7 @@ class Upstream:
         delay = FIRST_DELAY
         while not self._stop.is_set():
             self.state = "connecting"
-            began = monotonic()
+            started_at = monotonic()
             try:
                 await self._connect_once()
                 why = None if self._stop.is_set() else "the connection was lost"
@@ -173,8 +173,18 @@ class Upstream:
             self.state = "disconnected"
             if self._stop.is_set():
                 break
-            self._failed(why, was_connected)
-            if was_connected and monotonic() - began > STEADY:
+            if self._logs_errors and (was_connected or self.error is None):  # once, not after every attempt
+                log.warning("the MCP server %s is not connected: %s", self.name, why)
+            self.error = why
+            self.server_log.note(f"{'lost' if was_connected else 'not connected'}: {why}")
+            if was_connected:
+                self.since = time()
+            else:
+                self._failed_at = monotonic()
+                self._settle()
+            if self._attempt.done():  # callers wait for the next attempt
+                self._attempt = asyncio.get_running_loop().create_future()
+            if was_connected and monotonic() - started_at > STEADY:
                 delay = FIRST_DELAY
                 continue  # the connection was stable: reconnect at once
             self._try_now.clear()
@@ -252,19 +262,6 @@ class Upstream:
         except Exception:  # a bug of ours, which must not end the connection
             log.exception("the tools of the server %s could not be listed", self.name)
 
-    def _failed(self, why: str | None, was_connected: bool) -> None:
-        if self._logs_errors and (was_connected or self.error is None):  # once, not after every attempt
-            log.warning("the MCP server %s is not connected: %s", self.name, why)
-        if was_connected:
-            self.since = time()
-        self.error = why
-        self.server_log.note(f"{'lost' if was_connected else 'not connected'}: {why}")
-        if not was_connected:
-            self._failed_at = monotonic()
-            self._settle()
-        if self._attempt.done():  # callers wait for the next attempt
-            self._attempt = asyncio.get_running_loop().create_future()
-
     def _settle(self) -> None:
         if not self._attempt.done():
             self._attempt.set_result(None)
@@ -275,17 +272,17 @@ class Upstream:
         """Return the message for a failed or lost connection. An exception group counts as its first cause."""
         self.needs_login = isinstance(auth_error_in(error), LoginRequiredError)
         if isinstance(error, ToolFailure):
-            words = str(error)
+            cause = str(error)
         else:
             from onetool.sources.mcp_servers.connection import why  # imports the SDK
 
-            words = why(error)
+            cause = why(error)
         last = self.server_log.last_lines()
-        text = f"{words}; it said: {last}" if last and last not in words else words
+        text = f"{cause}; it said: {last}" if last and last not in cause else cause
         text = cut(mask_values(text, self.server_log.masked), MAX_ERROR)
         if self.state == "connected":
             return text
-        return text + start_advice(self.settings, " ".join((words, *self.server_log.words)))
+        return text + start_advice(self.settings, " ".join((cause, *self.server_log.words)))
 
     async def _failure(
         self, connection: "UpstreamConnection", what: str, error: BaseException, call: UpstreamCall

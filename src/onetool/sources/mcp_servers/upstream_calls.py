@@ -33,8 +33,8 @@ class TransportFailure:
     def failed(self, error: Exception, was_not_received: bool) -> None:
         self.status, self.body_text = None, ""
         self.was_not_received = was_not_received
-        what = "it can't be reached" if was_not_received else "the connection broke"
-        self.words = f"{what}: {str(error) or type(error).__name__}"
+        failure = "it can't be reached" if was_not_received else "the connection broke"
+        self.words = f"{failure}: {str(error) or type(error).__name__}"
 
     def answered(self, status: int, reason: str, body_text: str = "") -> None:
         self.was_not_received = False
@@ -85,19 +85,14 @@ class UpstreamCall:
         """Run `ask` on the caller's loop, with the call's timeout paused."""
         if self._limit is None:
             raise ToolFailure("the call has ended, so its caller can't be asked")
-        with self._paused():
-            done = self._context.copy().run(asyncio.run_coroutine_threadsafe, ask(), self._loop)
-            return await asyncio.wrap_future(done)
-
-    @contextmanager
-    def _paused(self) -> Generator[None]:
         here = asyncio.get_running_loop()
         if self._questions == 0 and self._limit is not None and (until := self._limit.when()) is not None:
             self._left = until - here.time()
             self._limit.reschedule(None)
         self._questions += 1
         try:
-            yield
+            answer = self._context.copy().run(asyncio.run_coroutine_threadsafe, ask(), self._loop)
+            return await asyncio.wrap_future(answer)
         finally:
             self._questions -= 1
             if self._questions == 0 and self._limit is not None:  # None if the call has ended
@@ -110,8 +105,8 @@ class UpstreamCall:
         """Begin a span for a request of the caller. Return None if no spans are exported."""
         return self._context.copy().run(begin_span, name)
 
-    def run_in_context(self, notify: Callable[..., None], *what: Any) -> None:
-        self._context.copy().run(notify, *what)
+    def run_in_context(self, notify: Callable[..., None], *args: Any) -> None:
+        self._context.copy().run(notify, *args)
 
 
 class UpstreamCalls:

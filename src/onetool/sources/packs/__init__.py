@@ -89,7 +89,7 @@ class PackSource(Source):
         ]
         for candidate in self._candidates():
             try:
-                name, found = _load(candidate, self._fresh, self._imports)
+                name, catalogue = self._load(candidate)
             except KeyboardInterrupt:
                 raise
             except BaseException as error:  # noqa: BLE001 - a pack may raise anything, SystemExit included
@@ -101,39 +101,37 @@ class PackSource(Source):
                 mistakes.append(Mistake(message=message, file=candidate.origin, key="packs", hint=hint))
                 continue
             taken[name] = candidate.origin
-            packs.append(found)
+            packs.append(catalogue)
         return Catalogue(
-            tools=tuple(spec for found in packs for spec in found.tools),
-            prompts=tuple(prompt for found in packs for prompt in found.prompts),
-            resources=tuple(resource for found in packs for resource in found.resources),
-            mistakes=(*mistakes, *(mistake for found in packs for mistake in found.mistakes)),
+            tools=tuple(spec for catalogue in packs for spec in catalogue.tools),
+            prompts=tuple(prompt for catalogue in packs for prompt in catalogue.prompts),
+            resources=tuple(resource for catalogue in packs for resource in catalogue.resources),
+            mistakes=(*mistakes, *(mistake for catalogue in packs for mistake in catalogue.mistakes)),
         )
 
     def _candidates(self) -> Iterator[PackCandidate]:
         yield from installed()
         seen: set[Path] = set()
         for candidate in in_paths(path for path in self._paths if path.exists()):
-            place = candidate.file.resolve() if candidate.file else None
-            if place is None or place not in seen:  # both the file and its folder may be configured
+            place = (candidate.file or Path()).resolve()
+            if place not in seen:  # both the file and its folder may be configured
                 yield candidate
-            if place is not None:
-                seen.add(place)
+            seen.add(place)
 
+    def _load(self, candidate: PackCandidate) -> tuple[str, Catalogue]:
+        """Return a pack's name and tools, read from its source if importing takes long, or only parsed."""
+        from onetool.sources.packs.reading import imports_are_there, is_heavy, parsed, read_tools
 
-def _load(candidate: PackCandidate, fresh: bool, imports: bool) -> tuple[str, Catalogue]:
-    """Return a pack's name and tools, read from its source if importing takes long, or only parsed."""
-    from onetool.sources.packs.reading import imports_are_there, is_heavy, parsed, read_tools
-
-    if not imports:
-        return parsed(candidate)
-    started = PackImport(candidate, fresh)
-    file = candidate.file
-    if file is not None and is_heavy(file) and imports_are_there(file) and (tools := read_tools(file, started)):
-        return tools[0].pack, Catalogue(tools=tools)
-    if not started.wait(QUICK_IMPORT_SECONDS) and file is not None and (tools := read_tools(file, started)):
-        return tools[0].pack, Catalogue(tools=tools)
-    module = started.module(IMPORT_TIMEOUT)
-    return pack_name(module), tools_of(module)
+        if not self._imports:
+            return parsed(candidate)
+        started = PackImport(candidate, self._fresh)
+        file = candidate.file
+        if file is not None and is_heavy(file) and imports_are_there(file) and (tools := read_tools(file, started)):
+            return tools[0].pack, Catalogue(tools=tools)
+        if not started.wait(QUICK_IMPORT_SECONDS) and file is not None and (tools := read_tools(file, started)):
+            return tools[0].pack, Catalogue(tools=tools)
+        module = started.module(IMPORT_TIMEOUT)
+        return pack_name(module), tools_of(module)
 
 
 __all__ = ["BuiltinFunctions", "PackSource", "pack_modules", "restore_modules"]

@@ -27,7 +27,7 @@ from zlib import crc32
 
 import msgspec
 
-from onetool.core.errors import Mistake, ToolFailure, describe_error
+from onetool.core.errors import Mistake, describe_error
 from onetool.core.registry import Snapshot, duplicate
 from onetool.core.spec import ToolSpec
 from onetool.sdk.pack import pack_name, tools_of
@@ -83,21 +83,21 @@ def parts_of(path: Path) -> Iterator[PackPart]:
     is left out: nobody has to review it, because packs are loaded without it (see `take_source`).
     """
     place = os.path.realpath(path)
-    holds_packs = path.is_dir() and not (path / "__init__.py").exists()
-    if holds_packs:
+    if path.is_dir() and not (path / "__init__.py").exists():  # a folder of packs
         yield PackPart(path, "", True)
-    packs = set(_inside(path)) if holds_packs else {path}
-    waiting = [(one, place if one in packs else "") for one in (sorted(path.iterdir()) if holds_packs else [path])]
-    waiting.reverse()
+        packs = set(_inside(path))
+        pending = [(child, place if child in packs else "") for child in sorted(path.iterdir(), reverse=True)]
+    else:
+        pending = [(path, place)]
     seen: set[tuple[int, int]] = set()
-    while waiting:
-        part, place = waiting.pop()
-        found = _part(part, place, seen)
-        if found is not None:
-            yield found
-            if found.is_folder:
+    while pending:
+        part = _part(*pending.pop(), seen)
+        if part is not None:
+            yield part
+            if part.is_folder:
                 with suppress(OSError):  # nothing can be imported from an unreadable folder
-                    waiting += [(part / name, found.place) for name in sorted(os.listdir(part), reverse=True)]
+                    names = sorted(os.listdir(part.path), reverse=True)
+                    pending += [(part.path / name, part.place) for name in names]
 
 
 def _part(path: Path, place: str, seen: set[tuple[int, int]]) -> PackPart | None:
@@ -132,36 +132,29 @@ def installed() -> Iterator[PackCandidate]:
     if here != HOME:
         folders.pop(here, None)
     for folder in folders:
-        for file in _entry_point_files(folder):
-            origin = os.path.basename(os.path.dirname(file))
-            for name, module in _entries(file):
-                yield PackCandidate(name=name, origin=f"{origin}: {module}", module=module)
+        try:
+            names = sorted(os.listdir(folder))  # so that of two packs with one name the same one always wins
+        except OSError:
+            continue
+        for distribution in names:
+            if distribution.endswith((".dist-info", ".egg-info")):
+                for name, module in _entry_points(os.path.join(folder, distribution, "entry_points.txt")):
+                    yield PackCandidate(name=name, origin=f"{distribution}: {module}", module=module)
 
 
-def _entry_point_files(folder: str) -> Iterator[str]:
-    try:
-        with os.scandir(folder or ".") as entries:
-            yield from sorted(  # so that of two packs with one name the same one always wins
-                os.path.join(entry.path, "entry_points.txt")
-                for entry in entries
-                if entry.name.endswith((".dist-info", ".egg-info"))
-            )
-    except OSError:
-        return
-
-
-def _entries(file: str) -> list[tuple[str, str]]:
+def _entry_points(file: str) -> list[tuple[str, str]]:
+    """Return the names and modules in our group of an `entry_points.txt`."""
     # `os.open` is faster than `open`, and there may be a hundred files. Reading a pipe would block.
     try:
-        number = os.open(file, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
+        descriptor = os.open(file, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
     except OSError:  # most distributions have none
         return []
     try:
-        text = os.read(number, MAX_FILE_BYTES) if S_ISREG(os.fstat(number).st_mode) else b""
+        text = os.read(descriptor, MAX_FILE_BYTES) if S_ISREG(os.fstat(descriptor).st_mode) else b""
     except OSError:
         return []
     finally:
-        os.close(number)
+        os.close(descriptor)
     if GROUP.encode() not in text:
         return []
     from configparser import ConfigParser, Error
@@ -205,14 +198,6 @@ class PackImport:
         if self._module is None:
             raise self._error or ImportError(f"{self.candidate.origin} gave no module")
         return self._module
-
-    def module_for_a_call(self) -> ModuleType:
-        """Return the module for a tool call. Raises ToolFailure if the import failed."""
-        try:
-            return self.module()
-        except BaseException as error:  # noqa: BLE001 - a pack may raise anything
-            mistake = import_mistake(self.candidate, error)
-            raise ToolFailure(f"the pack can't be imported: {mistake}", reason="source_unavailable") from None
 
     def _run(self) -> None:
         try:
@@ -286,7 +271,7 @@ class FromSource(SourceFileLoader):
         return self.source_to_code(self.get_data(path), path)
 
 
-_WAYS = ((ExtensionFileLoader, EXTENSION_SUFFIXES), (FromSource, SOURCE_SUFFIXES))
+_LOADERS = ((ExtensionFileLoader, EXTENSION_SUFFIXES), (FromSource, SOURCE_SUFFIXES))
 
 
 class Finder:
@@ -299,7 +284,7 @@ class Finder:
         if path is None or name.partition(".")[0] not in self.packs:
             return None
         for folder in path:
-            spec = FileFinder(folder, *_WAYS).find_spec(name)
+            spec = FileFinder(folder, *_LOADERS).find_spec(name)
             if spec is not None and spec.loader is not None:
                 return spec
         return None
@@ -331,12 +316,12 @@ def check_packs(path: Path, known: Snapshot) -> list[Mistake]:
 def _check(candidate: PackCandidate, known: Snapshot) -> Iterator[Mistake]:
     try:
         module = PackImport(candidate, fresh=True).module()
-        name, found = pack_name(module), tools_of(module)
+        name, catalogue = pack_name(module), tools_of(module)
     except BaseException as error:  # noqa: BLE001 - a pack may raise anything, SystemExit included
         yield import_mistake(candidate, error)
         return
-    yield from found.mistakes
-    if not (found.tools or found.prompts or found.resources or found.mistakes):
+    yield from catalogue.mistakes
+    if not (catalogue.tools or catalogue.prompts or catalogue.resources or catalogue.mistakes):
         yield Mistake(message="the pack has no tools: it has no public function", file=candidate.origin, key=name)
     others = {spec.defined_in.rpartition(":")[0] for spec in known.packs().get(name, {}).values() if spec.defined_in}
     others -= {candidate.origin, str(Path(candidate.origin).resolve())}
@@ -344,7 +329,7 @@ def _check(candidate: PackCandidate, known: Snapshot) -> Iterator[Mistake]:
         message = f"the pack name {name!r} is taken by {', '.join(sorted(others))}"
         yield Mistake(message=message, file=candidate.origin, key=name, hint='choose another with pack = "…"')
     first: dict[str, ToolSpec] = {}
-    for spec in found.tools:
+    for spec in catalogue.tools:
         if spec.name in first:  # the second would be refused
             file, _, line = (spec.defined_in or "").rpartition(":")
             yield Mistake(message=duplicate(first[spec.name], spec), file=file, line=int(line), key=spec.name)
@@ -353,28 +338,27 @@ def _check(candidate: PackCandidate, known: Snapshot) -> Iterator[Mistake]:
         message = f"the pack name {name!r} can't be used in code"
         hint = "use letters, digits and underscores"
         yield Mistake(message=message, file=candidate.origin, key=name, hint=hint, severity="warning")
-    for spec in found.tools:
+    for spec in catalogue.tools:
         yield from _check_tool(spec, module)
 
 
 def _check_tool(spec: ToolSpec, module: ModuleType) -> Iterator[Mistake]:
-    functions = (value for value in vars(module).values() if inspect.isfunction(value))
-    places = ((one, f"{one.__code__.co_filename}:{one.__code__.co_firstlineno}") for one in functions)
-    function = next((one for one, place in places if place == spec.defined_in), None)
-    if function is None:
+    for function in filter(inspect.isfunction, vars(module).values()):
+        if f"{function.__code__.co_filename}:{function.__code__.co_firstlineno}" == spec.defined_in:
+            break
+    else:
         return
     file, _, line = (spec.defined_in or "").rpartition(":")
     place = {"file": file, "line": int(line), "key": spec.name, "severity": "warning"}
     if not inspect.getdoc(function):
-        yield Mistake(
-            message="has no docstring: a model sees only its name", hint="describe the tool in one line", **place
-        )
-    for parameter in inspect.signature(function).parameters.values():
-        described = spec.input_schema.get("properties", {}).get(parameter.name, {})
+        hint = "describe the tool in one line"
+        yield Mistake(message="has no docstring: a model sees only its name", hint=hint, **place)
+    signature, properties = inspect.signature(function), spec.input_schema.get("properties", {})
+    for name, parameter in signature.parameters.items():
         if parameter.annotation is parameter.empty and parameter.kind is not parameter.VAR_KEYWORD:
-            yield Mistake(message=f"{parameter.name} has no type hint: any value is accepted", **place)
-        elif parameter.name in spec.input_schema.get("properties", {}) and not described.get("description"):
-            yield Mistake(message=f"{parameter.name} is not described in the docstring", **place)
-    returns = inspect.signature(function).return_annotation
+            yield Mistake(message=f"{name} has no type hint: any value is accepted", **place)
+        elif name in properties and not properties[name].get("description"):
+            yield Mistake(message=f"{name} is not described in the docstring", **place)
+    returns = signature.return_annotation
     if spec.output_schema is None and returns not in (inspect.Signature.empty, None, "None", Any, "Any"):
         yield Mistake(message=f"the return type {returns} has no JSON schema, so results can't be checked", **place)

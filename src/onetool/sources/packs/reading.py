@@ -22,7 +22,7 @@ from onetool.core.errors import ToolFailure
 from onetool.core.registry import Catalogue
 from onetool.core.spec import Handler, ToolSpec
 from onetool.sdk.pack import tools_of
-from onetool.sources.packs.importing import MAX_FILE_BYTES, PackCandidate, PackImport
+from onetool.sources.packs.importing import MAX_FILE_BYTES, PackCandidate, PackImport, import_mistake
 
 if TYPE_CHECKING:
     from onetool.core.threads import Threads
@@ -98,11 +98,7 @@ def _needed(node: ast.stmt) -> ast.stmt | None:
     """Return the part of a statement that a signature may need."""
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
         for decorator in node.decorator_list:
-            called = decorator.func if isinstance(decorator, ast.Call) else decorator
-            name = (
-                called.id if isinstance(called, ast.Name) else called.attr if isinstance(called, ast.Attribute) else ""
-            )
-            if name not in _KNOWN_DECORATORS and not node.name.startswith("_"):
+            if _decorator(decorator)[0] not in _KNOWN_DECORATORS and not node.name.startswith("_"):
                 raise ValueError(f"{node.name} has an unknown decorator, which could change its signature")
         documented = node.body[:1] if ast.get_docstring(node) is not None else []
         node.body = [*documented, ast.Expr(ast.Constant(...))]
@@ -115,8 +111,8 @@ def _needed(node: ast.stmt) -> ast.stmt | None:
     if isinstance(node, ast.ClassDef):
         return node
     if isinstance(node, ast.Assign | ast.AnnAssign):
-        made = node.value is None or any(isinstance(part, ast.Call) for part in ast.walk(node.value))
-        return None if made else node
+        is_computed = node.value is None or any(isinstance(part, ast.Call) for part in ast.walk(node.value))
+        return None if is_computed else node
     if isinstance(node, ast.Expr) or _is_guard(node):
         return None
     raise ValueError(f"line {node.lineno} is a statement that could define tools")
@@ -127,7 +123,7 @@ def _is_guard(node: ast.stmt) -> bool:
     if isinstance(node, ast.If) and not node.orelse:
         names = {part.id for part in ast.walk(node.test) if isinstance(part, ast.Name)}
         return bool(names & {"TYPE_CHECKING", "__name__"})
-    return isinstance(node, ast.Try) and all(isinstance(one, ast.Import | ast.ImportFrom) for one in node.body)
+    return isinstance(node, ast.Try) and all(isinstance(line, ast.Import | ast.ImportFrom) for line in node.body)
 
 
 @cache
@@ -142,23 +138,24 @@ def _lazy(spec: ToolSpec, started: PackImport) -> ToolSpec:
     """Return the tool with a handler that imports the real module when called."""
 
     @cache
-    def real() -> Any:
-        for found in tools_of(started.module_for_a_call()).tools:
-            if found.name == spec.name:
-                return found.handler
+    def handler() -> Any:
+        try:
+            module = started.module()
+        except BaseException as error:  # noqa: BLE001 - a pack may raise anything
+            mistake = import_mistake(started.candidate, error)
+            raise ToolFailure(f"the pack can't be imported: {mistake}", reason="source_unavailable") from None
+        for imported in tools_of(module).tools:
+            if imported.name == spec.name:
+                return imported.handler
         raise LookupError(f"{spec.name} no longer exists in its pack")
 
-    if spec.is_async:
-
-        async def call_async(**args: Any) -> Any:
-            return await (await _import_threads().run(real, {}))(**args)
-
-        return msgspec.structs.replace(spec, handler=call_async)
+    async def call_async(**args: Any) -> Any:
+        return await (await _import_threads().run(handler, {}))(**args)
 
     def call(**args: Any) -> Any:
-        return real()(**args)
+        return handler()(**args)
 
-    return msgspec.structs.replace(spec, handler=call)
+    return msgspec.structs.replace(spec, handler=call_async if spec.is_async else call)
 
 
 # Reading tools without importing the pack
@@ -171,17 +168,34 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 def parsed(candidate: PackCandidate, handler: Handler | None = None) -> tuple[str, Catalogue]:
     """Return a pack's name and tools, with `handler` for calls. Raises OSError, SyntaxError or ValueError."""
-    file = candidate.file or _file_of(candidate.module or candidate.name)
+    file = candidate.file or _source_file(candidate.module or candidate.name)
     if file is None:
         raise ValueError(f"can't find the source of {candidate.origin} without importing it")
     if not file.is_file() or file.stat().st_size > MAX_FILE_BYTES:  # reading a pipe would block
         raise ValueError(f"{file.name} is not a file, or is larger than {MAX_FILE_BYTES:,} bytes")
     body = list(_statements(ast.parse(file.read_bytes(), str(file)).body))
-    constants = dict(_constants(body))
+    constants: dict[str, Any] = {}
+    for node in body:
+        if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
+            for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
+                if isinstance(target, ast.Name) and target.id in ("pack", "__all__"):
+                    with suppress(ValueError, TypeError):  # computed
+                        constants[target.id] = ast.literal_eval(node.value)
     pack = constants.get("pack")
     pack = pack if isinstance(pack, str) and pack else candidate.name
-    tools = tuple(_tool(pack, name, node, file, handler or _not_imported) for name, node in _functions(body, constants))
-    return pack, Catalogue(tools=tools)
+    tools: list[ToolSpec] = []
+    for name, node in _functions(body, constants.get("__all__")):
+        description = (ast.get_docstring(node) or "") if node is not None else ""
+        line = 1 if node is None else min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
+        spec = ToolSpec(
+            name=f"{pack}.{name}",
+            description=description.partition("\n")[0],
+            input_schema=ANYTHING,
+            handler=handler or _not_imported,
+            defined_in=f"{file}:{line}",
+        )
+        tools.append(spec)
+    return pack, Catalogue(tools=tuple(tools))
 
 
 def _not_imported(**_: Any) -> NoReturn:
@@ -199,56 +213,35 @@ def _statements(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
             yield node
 
 
-def _constants(body: Iterable[ast.stmt]) -> Iterator[tuple[str, Any]]:
-    """Yield the values of `pack` and `__all__` that are literals."""
-    for node in body:
-        if not isinstance(node, ast.Assign | ast.AnnAssign) or node.value is None:
-            continue
-        for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
-            if isinstance(target, ast.Name) and target.id in ("pack", "__all__"):
-                with suppress(ValueError, TypeError):
-                    yield target.id, ast.literal_eval(node.value)
+def _functions(body: Iterable[ast.stmt], public: Any) -> Iterator[tuple[str, Function | None]]:
+    """Yield tool names with their functions, in the order of the file. A lambda has no function.
 
-
-def _functions(body: Iterable[ast.stmt], constants: Mapping[str, Any]) -> Iterator[tuple[str, Function | None]]:
-    """Yield tool names with their functions, in the order of the file. A lambda has no function."""
-    listed = constants.get("__all__")
-    listed = listed if isinstance(listed, list | tuple) else None
-    found: dict[str, Function | None] = {}
+    `public` is the value of `__all__`. If it isn't a list, names without an underscore are public.
+    """
+    functions: dict[str, Function | None] = {}
     for node in body:
         if isinstance(node, Function):
-            found[node.name] = node
+            functions[node.name] = node
         elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Lambda):
-            found |= {target.id: None for target in node.targets if isinstance(target, ast.Name)}
-    for name, node in found.items():
-        public = not name.startswith("_") if listed is None else name in listed
-        marks = [] if node is None else [_mark(decorator) for decorator in node.decorator_list]
-        if public and not any(mark in OFFERS for mark, _ in marks):
-            yield next((called for mark, called in marks if mark == "tool" and called), name), node
+            functions |= {target.id: None for target in node.targets if isinstance(target, ast.Name)}
+    for name, node in functions.items():
+        is_public = name in public if isinstance(public, list | tuple) else not name.startswith("_")
+        decorators = [] if node is None else [_decorator(decorator) for decorator in node.decorator_list]
+        if is_public and not any(decorator in OFFERS for decorator, _ in decorators):
+            yield next((tool for decorator, tool in decorators if decorator == "tool" and tool), name), node
 
 
-def _mark(decorator: ast.expr) -> tuple[str, str | None]:
-    """Return a decorator's name and its `name` argument, if given."""
+def _decorator(decorator: ast.expr) -> tuple[str, str | None]:
+    """Return a decorator's name and its `name` argument, if set."""
     called = decorator.func if isinstance(decorator, ast.Call) else decorator
     name = called.id if isinstance(called, ast.Name) else called.attr if isinstance(called, ast.Attribute) else ""
-    given = next((one.value for one in getattr(decorator, "keywords", ()) if one.arg == "name"), None)
-    text = given.value if isinstance(given, ast.Constant) else None
+    keywords = decorator.keywords if isinstance(decorator, ast.Call) else []
+    value = next((keyword.value for keyword in keywords if keyword.arg == "name"), None)
+    text = value.value if isinstance(value, ast.Constant) else None
     return name, text if isinstance(text, str) else None
 
 
-def _tool(pack: str, name: str, node: Function | None, file: Path, handler: Handler) -> ToolSpec:
-    words = (ast.get_docstring(node) or "") if node is not None else ""
-    line = 1 if node is None else min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
-    return ToolSpec(
-        name=f"{pack}.{name}",
-        description=words.partition("\n")[0],
-        input_schema=ANYTHING,
-        handler=handler,
-        defined_in=f"{file}:{line}",
-    )
-
-
-def _file_of(module: str) -> Path | None:
+def _source_file(module: str) -> Path | None:
     """Return the source file of an installed module. `importlib.util.find_spec` would import its parent packages."""
     path, name, spec = list(sys.path), "", None
     for part in module.partition(":")[0].split("."):

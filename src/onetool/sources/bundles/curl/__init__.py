@@ -8,6 +8,7 @@ are in `secrets`.
 
 import re
 from base64 import b64decode
+from contextlib import suppress
 from typing import Any, NamedTuple
 from urllib.parse import unquote
 
@@ -51,12 +52,12 @@ class FromCurl(NamedTuple):
 
 def from_curl(command: str) -> FromCurl:
     """Convert a curl command. Raises InvalidError for unsupported parts."""
-    read, given = read_command(words(command))
-    return _ToolMaker(read, given).made()
+    parsed, variables = read_command(words(command))
+    return _Converter(parsed, variables).convert()
 
 
-class _ToolMaker:
-    def __init__(self, command: Command, given: dict[str, str]) -> None:
+class _Converter:
+    def __init__(self, command: Command, variables: dict[str, str]) -> None:
         self._command = command
         self._notes = command.notes
         if command.is_put and command.url.endswith("/"):
@@ -64,13 +65,13 @@ class _ToolMaker:
         scheme, user, self._host, self._path, query = self._split(command.url)
         self._command.user = command.user or unquote(user)
         self._query_text = query
-        self._secrets = CommandSecrets(self._host, given)
-        self._filling = ArgumentCollector(self._secrets)
+        self._secrets = CommandSecrets(self._host, variables)
+        self._arguments = ArgumentCollector(self._secrets)
         self._base = f"{scheme}://{self._host}"
         self._auth: dict[str, Any] | None = None
         self._headers: dict[str, str] = {}
 
-    def made(self) -> FromCurl:
+    def convert(self) -> FromCurl:
         path, plain_path = self._read_path()
         if self._command.bearer:
             self._auth = {"type": "bearer", "value": self._secrets.take(self._command.bearer, "TOKEN")}
@@ -79,35 +80,39 @@ class _ToolMaker:
         for name, value in self._command.headers:
             self._read_header(name, value)
         method = self._method()
-        query, sent = self._read_data()
-        body = sent.get("body")
+        query, body = self._read_data()
         request: dict[str, Any] = {"method": method, "urlTemplate": self._base + path}
         request |= {"query": query} if query else {}
         request |= {"headers": self._headers} if self._headers else {}
-        request |= sent
+        request |= body
         request |= {"auth": self._auth} if self._auth else {}
-        request |= self._settings()
+        request |= {"followRedirects": True} if self._command.follows else {}
+        timeout_ms = self._command.timeout_ms or (FILE_TIMEOUT_MS if self._command.sends_files else 0)
+        request |= {"timeoutMs": timeout_ms} if timeout_ms else {}
+        request |= {"retries": self._command.retries} if self._command.retries else {}
         slug = path_slug(method.lower(), plain_path)
-        where = f"{method} {plain_path or '/'}"
         tool = {
             "type": "http",
             "displayName": slug.replace("-", " ").capitalize(),
-            "description": f"{where} of {self._host}",
-            "argSchema": self._filling.schema(),
-            "httpImpl": {"request": request, "response": self._response(body)},
+            "description": f"{method} {plain_path or '/'} of {self._host}",
+            "argSchema": self._arguments.schema(),
+            "httpImpl": {"request": request, "response": self._response(body.get("body"))},
         }
         if self._command.sends_files:
             tool["limits"] = {"maxRequestBytes": MAX_FILE_BYTES}
-        _check(tool)
+        try:
+            http_tool_of(tool)
+        except TemplateError as error:
+            raise InvalidError(f"the command can't be converted into a tool: {error} ({error.pointer})") from None
         return FromCurl(slug, tool, [self._host], self._secrets.found, self._notes)
 
     # URL
 
     def _split(self, url: str) -> tuple[str, str, str, str, str]:
         if not re.match(r"(?i)[a-z][a-z0-9+.-]*://", url):
-            near = re.match(r"(?i)(localhost|127\.|0\.0\.0\.0|\[)", url)
-            url = f"{'http' if near else 'https'}://{url}"
-            if not near:
+            is_local = re.match(r"(?i)(localhost|127\.|0\.0\.0\.0|\[)", url)
+            url = f"{'http' if is_local else 'https'}://{url}"
+            if not is_local:
                 self._notes.append("the URL has no scheme; https:// is used")
         found = _URL.fullmatch(url)
         if found is None:
@@ -126,7 +131,7 @@ class _ToolMaker:
         """Return the path as a template and as text for people."""
         if re.search(r"\{[^{}]*,[^{}]*\}|\[\d+-\d+", self._path):
             raise InvalidError("the URL stands for several ({a,b} or [1-9]): a tool has one")
-        segments = [self._segment(one) for one in self._path.split("/")]
+        segments = [self._segment(segment) for segment in self._path.split("/")]
         template = "/".join(template for template, _ in segments)
         if not re.fullmatch(r"[^\s\\\x00-\x1f]*", template):
             raise InvalidError("the URL has a space or a control character in its path; write %20 for a space")
@@ -142,11 +147,11 @@ class _ToolMaker:
 
         def mark(found: re.Match[str]) -> str:
             name = next(part for part in found.groups() if part)
-            placeholders.append(self._filling.placeholder(name, required=True))
+            placeholders.append(self._arguments.placeholder(name, required=True))
             return f"\ue002{len(placeholders) - 1}\ue003"
 
         marked = _IN_PATH.sub(mark, f"/{segment}")[1:]
-        template = self._filling.template(marked, required=True)
+        template = self._arguments.template(marked, required=True)
         template = re.sub("\ue002(\\d+)\ue003", lambda found: placeholders[int(found[1])], template)
         return template, re.sub(r"\$\{([^{}]*)\}", r"{\1}", template)
 
@@ -175,18 +180,27 @@ class _ToolMaker:
         elif name.lower() == "cookie":
             self._headers["Cookie"] = self._secrets.take(value, "COOKIE")
         elif is_credential(name, value):
-            self._key(name, value)
+            secret = self._secrets.take(value, word_for(name))
+            if self._auth is None:
+                self._auth = {"type": "apiKey", "name": name, "value": secret, "in": "header"}
+            else:
+                self._headers[name] = secret
         elif name.lower() in ("content-type", "accept"):
             self._headers[name] = literal(shell_text(value))
         else:
-            self._headers[name] = self._filling.template(value, required=False)
+            self._headers[name] = self._arguments.template(value, required=False)
 
     def _authorization(self, value: str) -> None:
         scheme, _, rest = value.partition(" ")
         rest = rest.strip()
         if scheme.lower() == "bearer" and rest:
             self._auth = {"type": "bearer", "value": self._secrets.take(rest, "TOKEN")}
-        elif scheme.lower() == "basic" and rest and (login := _decoded(rest)) is not None:
+            return
+        login = ""  # stays empty for a variable, or a malformed header
+        if scheme.lower() == "basic":
+            with suppress(ValueError):
+                login = b64decode(rest, validate=True).decode()
+        if ":" in login and login.isprintable():
             self._basic(login)
         elif scheme.lower().startswith("aws4-"):
             raise InvalidError(
@@ -196,13 +210,6 @@ class _ToolMaker:
             self._headers["Authorization"] = f"{scheme} {self._secrets.take(rest, 'TOKEN')}"
         else:
             self._headers["Authorization"] = self._secrets.take(value, "TOKEN")
-
-    def _key(self, name: str, value: str) -> None:
-        secret = self._secrets.take(value, word_for(name))
-        if self._auth is None:
-            self._auth = {"type": "apiKey", "name": name, "value": secret, "in": "header"}
-        else:
-            self._headers[name] = secret
 
     # Method and body
 
@@ -217,28 +224,28 @@ class _ToolMaker:
 
     def _read_data(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return the query, and the members of the request that are about its body."""
-        pairs = CommandPairs(self._filling, self._secrets)
-        pairs.written(self._query_text)
+        pairs = CommandPairs(self._arguments, self._secrets)
+        pairs.add_query(self._query_text)
         for text in self._command.query:
-            pairs.written(text.removeprefix("+"))
+            pairs.add_query(text.removeprefix("+"))
         data = self._command.data
         if self._command.is_get:
             for kind, text in data:
-                (pairs.named if kind == "pair" else pairs.written)(text)
+                (pairs.add if kind == "pair" else pairs.add_query)(text)
             data = []
-        query = pairs.taken()
+        query = pairs.template()
         if bool(data) + bool(self._command.fields) + bool(self._command.file) > 1:
             raise InvalidError("the command has several bodies: use one of -d, -F, -T and --data-binary @FILE")
         if self._command.file:
-            return query, {"bodyFile": self._filling.file("file", self._command.file)}
+            return query, {"bodyFile": self._arguments.file("file", self._command.file)}
         if self._command.fields:
             for name in [name for name in self._headers if name.lower() == "content-type"]:
                 del self._headers[name]  # set later with the boundary
-            fields, encoding = multipart_of(self._command.fields, self._filling, self._secrets)
+            fields, encoding = multipart_of(self._command.fields, self._arguments, self._secrets)
             return query, {"multipart": fields} | ({"bodyEncoding": encoding} if encoding else {})
         if not data:
             return query, {}
-        body, content_type = body_of(data, self._content_type(), self._filling, self._secrets, self._notes)
+        body, content_type = body_of(data, self._content_type(), self._arguments, self._secrets, self._notes)
         if content_type and self._content_type() is None:
             self._headers["Content-Type"] = content_type
         return query, {} if body is None else {"body": body}
@@ -246,16 +253,9 @@ class _ToolMaker:
     def _content_type(self) -> str | None:
         return next((value for name, value in self._headers.items() if name.lower() == "content-type"), None)
 
-    def _settings(self) -> dict[str, Any]:
-        command = self._command
-        found: dict[str, Any] = {"followRedirects": True} if command.follows else {}
-        timeout_ms = command.timeout_ms or (FILE_TIMEOUT_MS if command.sends_files else 0)
-        found |= {"timeoutMs": timeout_ms} if timeout_ms else {}
-        return found | ({"retries": command.retries} if command.retries else {})
-
     def _response(self, body: Any) -> dict[str, Any]:
         accept = next((value.lower() for name, value in self._headers.items() if name.lower() == "accept"), "")
-        streams = self._filling.defaults().get("stream") is True and isinstance(body, dict)
+        streams = self._arguments.defaults().get("stream") is True and isinstance(body, dict)
         if "event-stream" in accept or streams:
             return {"encoding": "sse"}
         if accept.startswith(
@@ -265,26 +265,6 @@ class _ToolMaker:
         if "json" in accept:
             return {"encoding": "json"}
         return {"encoding": "text"} if accept.startswith(("text/", "application/xml")) else {}
-
-
-def _decoded(text: str) -> str | None:
-    """Decode the login in a Basic header, or return None if it is a variable or malformed."""
-    try:
-        login = b64decode(text, validate=True).decode()
-    except ValueError:
-        return None
-    return login if ":" in login and login.isprintable() else None
-
-
-def _check(tool: dict[str, Any]) -> None:
-    """Validate the tool like a store."""
-    try:
-        http_tool_of(tool)
-    except TemplateError as error:
-        raise InvalidError(f"the command can't be converted into a tool: {error} ({error.pointer})") from None
-
-
-# Conversion
 
 
 __all__ = ["FromCurl", "from_curl"]

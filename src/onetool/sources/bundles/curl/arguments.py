@@ -58,17 +58,12 @@ def looks_random(segment: str) -> bool:
     return bool(_LOOKS.search(segment) or _RANDOM.fullmatch(segment))
 
 
-def is_stand_in(value: str) -> bool:
-    """Return whether a value is a stand-in from documentation: `YOUR_API_KEY`, `<token>`, `xxx`."""
-    return bool(_STAND_IN.fullmatch(value.strip()))
-
-
 class CommandSecrets:
     """The secrets of a command by name. A value is None if the command does not contain it."""
 
-    def __init__(self, host: str, given: dict[str, str]) -> None:
-        self._prefix = secret_prefix(_word_of(host))
-        self._given = given  # variables set in the command itself
+    def __init__(self, host: str, variables: dict[str, str]) -> None:
+        self._prefix = secret_prefix(_host_word(host))
+        self._variables = variables  # variables set in the command itself
         self.found: dict[str, str | None] = {}
 
     def take(self, value: str, word: str, taken: set[str] | frozenset[str] = frozenset()) -> str:
@@ -76,7 +71,8 @@ class CommandSecrets:
         names = variables(value)
         if len(names) == 1 and len(pieces(value)) == 1:
             return self.variable(names[0])
-        text = None if names or is_stand_in(value) else value
+        # Documentation has stand-ins such as `YOUR_API_KEY`, `<token>` and `xxx`.
+        text = None if names or _STAND_IN.fullmatch(value.strip()) else value
         base = name = f"{self._prefix}_{word}"
         number = 1
         while name in taken or self.found.get(name, text) != text:
@@ -86,7 +82,7 @@ class CommandSecrets:
         return f"${{{name}}}"
 
     def variable(self, name: str) -> str:
-        self.found[name] = self._given.get(name)
+        self.found[name] = self._variables.get(name)
         return f"${{{name}}}"
 
 
@@ -97,7 +93,7 @@ def word_for(name: str) -> str:
     return {"KEY": "API_KEY", "APIKEY": "API_KEY", "APPID": "API_KEY"}.get(word, word[:40]) or "SECRET"
 
 
-def _word_of(host: str) -> str:
+def _host_word(host: str) -> str:
     """Return the main word of a host: `openai` for `api.openai.com`, `localhost` for `localhost:9000`."""
     labels = host.rpartition("@")[2].split(":")[0].split(".")
     if labels[-1].isdigit() or "[" in host:
@@ -146,7 +142,7 @@ class ArgumentCollector:
     def sample(self, name: str, value: Any) -> str:
         """Add an optional argument whose default is the command's value."""
         chosen = self._free(argument_name(name))
-        self._properties[chosen] = {**_typed(value), "default": value}
+        self._properties[chosen] = {**_type_schema(value), "default": value}
         return placeholder(chosen)
 
     def file(self, name: str, path: str) -> str:
@@ -165,7 +161,7 @@ class ArgumentCollector:
         return placeholder(chosen)
 
     def defaults(self) -> dict[str, Any]:
-        return {name: one["default"] for name, one in self._properties.items() if "default" in one}
+        return {name: schema["default"] for name, schema in self._properties.items() if "default" in schema}
 
     def schema(self) -> dict[str, Any]:
         schema: dict[str, Any] = {"type": "object", "properties": self._properties}
@@ -195,7 +191,7 @@ def number_in(text: str) -> Any:
     return text
 
 
-def _typed(value: Any) -> dict[str, Any]:
+def _type_schema(value: Any) -> dict[str, Any]:
     if isinstance(value, bool):
         return {"type": "boolean"}
     if isinstance(value, list):
@@ -217,56 +213,56 @@ _BARE = re.compile(f"(?<=[:,\\[])\\s*({BEGIN}[^{END}]*{END})\\s*(?=[,}}\\]])")
 class CommandPairs:
     """A collector of pairs (`a=1&b=2`), escaped or by name, into a template."""
 
-    def __init__(self, filling: ArgumentCollector, secrets: CommandSecrets) -> None:
-        self._filling = filling
+    def __init__(self, arguments: ArgumentCollector, secrets: CommandSecrets) -> None:
+        self._arguments = arguments
         self._secrets = secrets
         self._pairs: dict[str, list[str]] = {}
 
-    def written(self, text: str) -> None:
+    def add_query(self, text: str) -> None:
         for part in text.split("&"):
             name, _, value = part.partition("=")
             if part:
                 self._pairs.setdefault(_unescaped(name), []).append(_unescaped(value))
 
-    def named(self, text: str) -> None:
+    def add(self, text: str) -> None:
         name, _, value = text.partition("=")
         self._pairs.setdefault(name, []).append(value)
 
-    def taken(self) -> dict[str, Any]:
+    def template(self) -> dict[str, Any]:
         return {literal(_plain(name)): self._value(_plain(name), values) for name, values in self._pairs.items()}
 
     def _value(self, name: str, values: list[str]) -> Any:
         if len(values) > 1:
             if any(BEGIN in value or is_credential(name, value) for value in values):
                 return [self.one(name, value) for value in values]
-            return self._filling.sample(name, values)
+            return self._arguments.sample(name, values)
         return self.one(name, values[0])
 
     def one(self, name: str, value: str) -> str:
         if is_credential(name, value):
             return self._secrets.take(value, word_for(name))
         if found := _PLACE.fullmatch(value):
-            return self._filling.placeholder(next(part for part in found.groups() if part), required=False)
+            return self._arguments.placeholder(next(part for part in found.groups() if part), required=False)
         if BEGIN in value:
-            return self._filling.template(value, required=False)
-        return self._filling.sample(name, number_in(value))
+            return self._arguments.template(value, required=False)
+        return self._arguments.sample(name, number_in(value))
 
 
 def multipart_of(
-    fields: list[FormField], filling: ArgumentCollector, secrets: CommandSecrets
+    fields: list[FormField], arguments: ArgumentCollector, secrets: CommandSecrets
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the fields of a multipart body as a template, and their encoding."""
     made: dict[str, list[Any]] = {}
     encoding: dict[str, Any] = {}
-    texts = CommandPairs(filling, secrets)
+    texts = CommandPairs(arguments, secrets)
     for field in fields:
         name = literal(_plain(field.name))
         if field.kind == "file":
-            value: Any = {"file": filling.file(field.name, field.value)}
+            value: Any = {"file": arguments.file(field.name, field.value)}
             if field.filename:
-                value["filename"] = filling.template(field.filename, required=True)
+                value["filename"] = arguments.template(field.filename, required=True)
         else:
-            value = filling.text(field.name) if field.kind == "text_file" else texts.one(field.name, field.value)
+            value = arguments.text(field.name) if field.kind == "text_file" else texts.one(field.name, field.value)
         made.setdefault(name, []).append(value)
         if field.media_type:
             encoding[name] = {"contentType": shell_text(field.media_type)}
@@ -276,7 +272,7 @@ def multipart_of(
 def body_of(
     data: list[tuple[str, str]],
     content_type: str | None,
-    filling: ArgumentCollector,
+    arguments: ArgumentCollector,
     secrets: CommandSecrets,
     notes: list[str],
 ) -> tuple[Any, str | None]:
@@ -285,73 +281,70 @@ def body_of(
     joined = "".join(text for _, text in data) if "json" in kinds else "&".join(text for _, text in data)
     media = (content_type or "").partition(";")[0].strip().lower()
     is_json = "json" in kinds or media == JSON or media.endswith("+json")
-    looks_like_it = joined.lstrip()[:1] in ("{", "[") and "pair" not in kinds
-    if is_json or (looks_like_it and media in ("", FORM)):
-        found = _json(joined)
-        if found is not None:
+    looks_like_json = joined.lstrip()[:1] in ("{", "[") and "pair" not in kinds
+    if is_json or (looks_like_json and media in ("", FORM)):
+        try:  # with unquoted variables as texts for now
+            value, is_valid = msgspec.json.decode(_BARE.sub(r'"\1"', joined)), True
+        except (msgspec.DecodeError, RecursionError, ValueError):
+            value, is_valid = None, False
+        if is_valid:
             for bare in _BARE.findall(joined):
-                filling.unquoted(bare.removeprefix(BEGIN).removesuffix(END))
+                arguments.unquoted(bare.removeprefix(BEGIN).removesuffix(END))
             if not is_json:
                 notes.append("the body is JSON, and is sent as JSON")
-            return _json_body(found[0], filling, secrets, media)
+            return _json_body(value, arguments, secrets, media)
         if is_json:
             raise InvalidError("the body is not JSON, though the command says so; check its quotes")
     if media in ("", FORM):
-        pairs = CommandPairs(filling, secrets)
+        pairs = CommandPairs(arguments, secrets)
         for kind, text in data:
-            (pairs.named if kind == "pair" else pairs.written)(text)
-        return pairs.taken(), FORM
+            (pairs.add if kind == "pair" else pairs.add_query)(text)
+        return pairs.template(), FORM
     if media.startswith("multipart/"):
         raise InvalidError("a multipart body is not read; write its fields with -F name=text or -F name=@path")
     if looks_secret(joined):
         raise InvalidError("the body has a secret in it, and is neither JSON nor a form; put $NAME in its place")
-    return filling.template(joined, required=True), None
+    return arguments.template(joined, required=True), None
 
 
-def _json(text: str) -> tuple[Any] | None:
-    """Parse JSON, with unquoted variables as texts for now."""
-    try:
-        return (msgspec.json.decode(_BARE.sub(r'"\1"', text)),)
-    except (msgspec.DecodeError, RecursionError, ValueError):
-        return None
-
-
-def _json_body(value: Any, filling: ArgumentCollector, secrets: CommandSecrets, media: str) -> tuple[Any, str | None]:
+def _json_body(value: Any, arguments: ArgumentCollector, secrets: CommandSecrets, media: str) -> tuple[Any, str | None]:
+    """Convert members into arguments, unless they contain a secret or a placeholder."""
+    content_type = None if media else JSON
     if isinstance(value, dict):
-        body = {literal(_plain(name)): _member(_plain(name), one, filling, secrets) for name, one in value.items()}
-        return body, None if media else JSON
+        body: dict[str, Any] = {}
+        for name, member in value.items():
+            if _is_fixed(_plain(name), member, 0):
+                body[literal(name)] = _inside(name, member, arguments, secrets, 0)
+            else:
+                body[literal(name)] = arguments.sample(name, member)
+        return body, content_type
     if _is_fixed("", value, 0):
-        return _inside("", value, filling, secrets, 0), None if media else JSON
-    return filling.sample("body", value), None if media else JSON
-
-
-def _member(name: str, value: Any, filling: ArgumentCollector, secrets: CommandSecrets) -> Any:
-    """Convert a member into an argument, unless it contains a secret or a placeholder."""
-    if _is_fixed(name, value, 0):
-        return _inside(name, value, filling, secrets, 0)
-    return filling.sample(name, value)
+        return _inside("", value, arguments, secrets, 0), content_type
+    return arguments.sample("body", value), content_type
 
 
 def _is_fixed(name: str, value: Any, depth: int) -> bool:
     if depth > MAX_DEPTH:
         raise InvalidError("the body is nested too deep")
     if isinstance(value, dict):
-        return any(_is_fixed(key, one, depth + 1) for key, one in value.items())
+        return any(_is_fixed(key, member, depth + 1) for key, member in value.items())
     if isinstance(value, list):
-        return any(_is_fixed(name, one, depth + 1) for one in value)
+        return any(_is_fixed(name, member, depth + 1) for member in value)
     return isinstance(value, str) and (BEGIN in value or (bool(value) and is_credential(name, value)))
 
 
-def _inside(name: str, value: Any, filling: ArgumentCollector, secrets: CommandSecrets, depth: int) -> Any:
+def _inside(name: str, value: Any, arguments: ArgumentCollector, secrets: CommandSecrets, depth: int) -> Any:
     if isinstance(value, dict):
-        return {literal(_plain(key)): _inside(key, one, filling, secrets, depth + 1) for key, one in value.items()}
+        return {
+            literal(_plain(key)): _inside(key, member, arguments, secrets, depth + 1) for key, member in value.items()
+        }
     if isinstance(value, list):
-        return [_inside(name, one, filling, secrets, depth + 1) for one in value]
+        return [_inside(name, member, arguments, secrets, depth + 1) for member in value]
     if not isinstance(value, str):
         return value
     if value and is_credential(name, value):
         return secrets.take(value, word_for(name or "secret"))
-    return filling.template(value, required=True)
+    return arguments.template(value, required=True)
 
 
 def _unescaped(text: str) -> str:

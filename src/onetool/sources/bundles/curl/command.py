@@ -6,7 +6,7 @@ matter only to curl itself are ignored.
 """
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, Literal, NamedTuple
 
 from onetool.sources.bundles.errors import InvalidError
@@ -61,21 +61,18 @@ class _WordReader:
         while self._at < len(self._text):
             sign = self._text[self._at]
             if sign in " \t\n":
-                yield from self._taken()
-                if sign == "\n" and not self._goes_on():
+                yield from self._end_word()
+                # An option on the next line continues the command, though a \ was lost.
+                if sign == "\n" and self._text[self._at :].lstrip()[:1] != "-":
                     return
                 self._at += 1
             elif self._ends_here(sign):
                 break
             else:
                 self._read(sign)
-        yield from self._taken()
+        yield from self._end_word()
 
-    def _goes_on(self) -> bool:
-        """Return whether the next line continues the command: it starts with an option, though a \\ was lost."""
-        return self._text[self._at :].lstrip()[:1] == "-"
-
-    def _taken(self) -> Iterator[str]:
+    def _end_word(self) -> Iterator[str]:
         if self._word is not None:
             yield "".join(self._word)
         self._word = None
@@ -98,7 +95,10 @@ class _WordReader:
         if self._word is None:
             self._word = []
         if sign == "'":
-            self._add(_quoted(self._until("'", self._at + 1)), 1)
+            end = self._text.find("'", self._at + 1)
+            if end < 0:
+                raise InvalidError(f"the quote ' that begins at character {self._at + 1} is never closed")
+            self._add(_mark_variables(self._text[self._at + 1 : end]), end + 1 - self._at)
         elif sign == '"':
             self._double()
         elif sign == "\\":
@@ -114,17 +114,10 @@ class _WordReader:
             self._word.append(sign)
             self._at += 1
 
-    def _add(self, text: str, behind: int) -> None:
+    def _add(self, text: str, length: int) -> None:
         assert self._word is not None  # noqa: S101 - for the type checker: _read has started a word
         self._word.append(text)
-        self._at += behind
-
-    def _until(self, quote: str, start: int) -> str:
-        end = self._text.find(quote, start)
-        if end < 0:
-            raise InvalidError(f"the quote {quote} that begins at character {start} is never closed")
-        self._at = end
-        return self._text[start:end]
+        self._at += length
 
     def _backslash(self) -> None:
         following = self._text[self._at + 1 : self._at + 2]
@@ -167,7 +160,11 @@ class _WordReader:
             if sign == "\\":
                 sign = self._escape()
             found.append(sign)
-        self._add(_quoted(_joined("".join(found))), 1)
+        try:  # join surrogate pairs such as \ud83d\ude00
+            text = "".join(found).encode("utf-16", "surrogatepass").decode("utf-16")
+        except UnicodeDecodeError:
+            raise InvalidError("the command contains a lone surrogate") from None
+        self._add(_mark_variables(text), 1)
 
     def _escape(self) -> str:
         if code := _CODE.match(self._text, self._at):
@@ -181,22 +178,13 @@ class _WordReader:
         return _ESCAPES.get(sign, f"\\{sign}")
 
 
-def _quoted(text: str) -> str:
+def _mark_variables(text: str) -> str:
     return _QUOTED_VARIABLE.sub(lambda found: marked(found[1] or found[2]), text)
-
-
-def _joined(text: str) -> str:
-    r"""Join surrogate pairs such as \ud83d\ude00. Raises InvalidError for a lone surrogate."""
-    try:
-        return text.encode("utf-16", "surrogatepass").decode("utf-16")
-    except UnicodeDecodeError:
-        raise InvalidError("the command contains a lone surrogate") from None
 
 
 # Options of curl
 
 
-_RETRIES = 10
 _FORM_OPTION = re.compile(r';\s*(type|filename|encoder|headers)=("[^"]*"|[^;]*)')
 _QUOTED_VALUE = re.compile(r'"((?:[^"\\]|\\.)*)"', re.DOTALL)
 
@@ -268,7 +256,7 @@ _REFUSED = {
     "--digest": "digest auth is not supported",
     "--ntlm": "this kind of auth is not supported",
 }
-_SAME = {
+_ALIASES = {
     "--form": "-F", "--upload-file": "-T", "--config": "-K", "--cert": "-E", "--key": "-E",
     "-:": "--next", "--netrc": "-n", "--netrc-file": "-n", "--anyauth": "--digest", "--request": "-X",
     "--header": "-H", "--data": "-d", "--data-ascii": "-d", "--user": "-u", "--cookie": "-b", "--user-agent": "-A",
@@ -286,53 +274,34 @@ _FLAGS = frozenset((
     "-Z", "--parallel", "--compressed-ssh", "--proto-default", "--post301", "--post302", "--post303", "--no-alpn",
     "--no-npn", "--ca-native", "--ssl-reqd", "-l",
 ))
+_VALUED = frozenset((
+    "-X", "-H", "-d", "--data-raw", "--data-binary", "-F", "--form-string", "-T", "--data-urlencode", "--json", "-u",
+    "--oauth2-bearer", "-b", "-A", "-e", "-r", "--url", "--url-query", "-m", "--retry",
+))
+_SWITCHES = {"-G": "is_get", "-I": "is_head", "-L": "follows"}
 # fmt: on
 
 
 def read_command(words: list[str]) -> tuple[Command, dict[str, str]]:
     """Parse the command and the variables set before it (`TOKEN=abc curl …`). Raises InvalidError."""
-    given: dict[str, str] = {}
+    variables: dict[str, str] = {}
     rest = list(words)
     while rest and "=" in rest[0] and rest[0].partition("=")[0].isidentifier():
         name, _, value = rest.pop(0).partition("=")
-        given[name] = value
+        variables[name] = value
     if not rest or rest[0].replace("\\", "/").rpartition("/")[2].lower() not in ("curl", "curl.exe"):
         raise InvalidError("the command has to begin with curl")
     command = Command()
     _Options(command).read(rest[1:])
     if not command.url:
         raise InvalidError("the command has no URL")
-    return command, given
+    return command, variables
 
 
 class _Options:
     def __init__(self, command: Command) -> None:
         self._command = command
         self._words: list[str] = []
-        takes: dict[str, Callable[[str], None]] = {
-            "-X": lambda text: setattr(command, "method", text.upper()),
-            "-H": self._header,
-            "-d": lambda text: self._data("raw", text),
-            "--data-raw": lambda text: command.data.append(("raw", text)),
-            "--data-binary": self._binary,
-            "-F": self._form,
-            "--form-string": lambda text: command.fields.append(FormField(*_name_and_value(text))),
-            "-T": self._upload,
-            "--data-urlencode": self._urlencode,
-            "--json": lambda text: self._data("json", text),
-            "-u": lambda text: setattr(command, "user", text),
-            "--oauth2-bearer": lambda text: setattr(command, "bearer", text),
-            "-b": self._cookie,
-            "-A": lambda text: command.headers.append(("User-Agent", text)),
-            "-e": lambda text: command.headers.append(("Referer", text.partition(";auto")[0])),
-            "-r": lambda text: command.headers.append(("Range", f"bytes={text}")),
-            "--url": self._url,
-            "--url-query": command.query.append,
-            "-m": self._seconds,
-            "--retry": self._retry,
-        }
-        self._takes = takes
-        self._flags = {"-G": "is_get", "-I": "is_head", "-L": "follows"}
 
     def read(self, words: list[str]) -> None:
         self._words = words
@@ -355,25 +324,25 @@ class _Options:
         for at, letter in enumerate(word[1:], 1):
             rest = word[at + 1 :]
             if self._option(f"-{letter}", rest or None):
-                if f"-{letter}" in self._takes or f"-{letter}" in _IGNORED or f"-{letter}" in _NOTED:
+                if f"-{letter}" in _VALUED or f"-{letter}" in _IGNORED or f"-{letter}" in _NOTED:
                     return
             else:
                 raise _unknown(f"-{letter}")
 
     def _option(self, name: str, value: str | None) -> bool:
         """Read an option. Return whether the option is known."""
-        name = _SAME.get(name, name)
+        name = _ALIASES.get(name, name)
         if name in _REFUSED:
             raise InvalidError(f"{name}: {_REFUSED[name]}")
-        if name in self._flags:
-            setattr(self._command, self._flags[name], True)
+        if name in _SWITCHES:
+            setattr(self._command, _SWITCHES[name], True)
             return True
         if name == "-k":
             self._command.notes.append("-k is left out: certificates are always checked")
             return True
         if name in _FLAGS or name.startswith("--no-"):
             return True
-        if name not in self._takes and name not in _IGNORED and name not in _NOTED:
+        if name not in _VALUED and name not in _IGNORED and name not in _NOTED:
             return False
         if value is None:
             if not self._words:
@@ -381,9 +350,65 @@ class _Options:
             value = self._words.pop(0)
         if name in _NOTED:
             self._command.notes.append(f"{_NOTED[name]} is left out: tools can't choose how they reach the network")
-        elif name in self._takes:
-            self._takes[name](value)
+        elif name in _VALUED:
+            self._take(name, value)
         return True
+
+    def _take(self, name: str, text: str) -> None:
+        """Read an option with a value."""
+        command, is_file = self._command, text.startswith("@")
+        match name:
+            case "-X":
+                command.method = text.upper()
+            case "-H" if is_file:
+                raise InvalidError(f"-H {text[:40]}: a file of headers is not read; write them one by one")
+            case "-H":
+                header, _, value = text.partition(":")
+                if value.strip():  # `Name:` tells curl not to send the header
+                    command.headers.append((header.strip(), value.strip()))
+            case "-d" | "--json" if is_file:
+                raise InvalidError(f"-d {text[:40]}: a file is not read; write its content there")
+            case "--data-binary" if is_file:
+                command.file = text[1:]
+            case "-d" | "--data-raw" | "--data-binary":
+                command.data.append(("raw", text))
+            case "--json":
+                command.data.append(("json", text))
+            case "--data-urlencode":
+                field, equals, _ = text.partition("=")
+                if not equals and "@" in text:
+                    raise InvalidError(f"--data-urlencode {text[:40]}: a file is not read; write its content there")
+                if not field or not equals:
+                    raise InvalidError("--data-urlencode: only name=value is understood")
+                command.data.append(("pair", text))
+            case "-F":
+                self._form(text)
+            case "--form-string":
+                command.fields.append(FormField(*_name_and_value(text)))
+            case "-T":
+                command.file, command.is_put = text, True
+            case "-u":
+                command.user = text
+            case "--oauth2-bearer":
+                command.bearer = text
+            case "-b":
+                if "=" not in text and BEGIN not in text:
+                    raise InvalidError(f"-b {text[:40]}: a file of cookies is not read; write name=value")
+                command.headers.append(("Cookie", text))
+            case "-A":
+                command.headers.append(("User-Agent", text))
+            case "-e":
+                command.headers.append(("Referer", text.partition(";auto")[0]))
+            case "-r":
+                command.headers.append(("Range", f"bytes={text}"))
+            case "--url-query":
+                command.query.append(text)
+            case "-m":
+                command.timeout_ms = min(max(int(_number("-m", text) * 1000), 1), 600_000)
+            case "--retry":
+                command.retries = min(max(int(_number("--retry", text)), 0), 10)
+            case _:
+                self._url(text)
 
     def _url(self, text: str) -> None:
         if self._command.url:
@@ -392,27 +417,6 @@ class _Options:
                 " (a value with spaces has to be in quotes)"
             )
         self._command.url = text.strip()
-
-    def _header(self, text: str) -> None:
-        if text.startswith("@"):
-            raise InvalidError(f"-H {text[:40]}: a file of headers is not read; write them one by one")
-        name, colon, value = text.partition(":")
-        if colon and value.strip():  # `Name:` tells curl not to send the header
-            self._command.headers.append((name.strip(), value.strip()))
-
-    def _data(self, kind: str, text: str) -> None:
-        if text.startswith("@"):
-            raise InvalidError(f"-d {text[:40]}: a file is not read; write its content there")
-        self._command.data.append((kind, text))
-
-    def _upload(self, text: str) -> None:
-        self._command.file, self._command.is_put = text, True
-
-    def _binary(self, text: str) -> None:
-        if text.startswith("@"):
-            self._command.file = text[1:]
-        else:
-            self._command.data.append(("raw", text))
 
     def _form(self, text: str) -> None:
         """Read `name=text`, `name=@path` or `name=<path`, each with optional `;type=image/png;filename=a.png`."""
@@ -431,25 +435,6 @@ class _Options:
                 f"-F {name}=<{value[:40]}: {name} takes the text itself, not a file to read it from"
             )
         self._command.fields.append(FormField(name, value, kind, options.get("type", ""), options.get("filename", "")))
-
-    def _urlencode(self, text: str) -> None:
-        name, equals, value = text.partition("=")
-        if not equals and "@" in text:
-            raise InvalidError(f"--data-urlencode {text[:40]}: a file is not read; write its content there")
-        if not equals or not name:
-            raise InvalidError("--data-urlencode: only name=value is understood")
-        self._command.data.append(("pair", f"{name}={value}"))
-
-    def _cookie(self, text: str) -> None:
-        if "=" not in text and "\ue000" not in text:
-            raise InvalidError(f"-b {text[:40]}: a file of cookies is not read; write name=value")
-        self._command.headers.append(("Cookie", text))
-
-    def _seconds(self, text: str) -> None:
-        self._command.timeout_ms = min(max(int(_number("-m", text) * 1000), 1), 600_000)
-
-    def _retry(self, text: str) -> None:
-        self._command.retries = min(max(int(_number("--retry", text)), 0), _RETRIES)
 
 
 def _name_and_value(text: str) -> tuple[str, str]:

@@ -31,9 +31,9 @@ from onetool.sources.bundles.database.tables import (
     Followed,
     TableChanges,
     TableTransaction,
+    apply_changes,
     followed,
     read_changes,
-    take_in,
 )
 from onetool.sources.bundles.derived import DerivedBundles
 from onetool.sources.bundles.errors import InvalidError, UnavailableError
@@ -88,20 +88,17 @@ class DatabaseStore(BundleStore):
         if self._contents is None:
             with self._lock:
                 if self._contents is None:
-                    self._contents = self._opened()
+                    state = self._state_folder()
+                    cached = self._snapshot.read(None if state is None else state / CONTENTS, self.reserved)
+                    try:
+                        self._contents = self._updated(cached)
+                    except DatabaseError as error:
+                        self._outdated = error
+                        if not cached.note:
+                            raise _unavailable(error) from error
+                        self._contents = cached
                     self._synced = self._contents.revision
         return self._contents
-
-    def _opened(self) -> Contents:
-        state = self._state_folder()
-        known = self._snapshot.read(None if state is None else state / CONTENTS, self.reserved)
-        try:
-            known = self._followed(known)
-        except DatabaseError as error:
-            self._outdated = error
-            if not known.note:
-                raise _away(error) from error
-        return known
 
     def _state_folder(self) -> Path | None:
         if self._state is None:
@@ -112,7 +109,7 @@ class DatabaseStore(BundleStore):
             log.warning("%s can't be written (%s): the bundles are in memory only", self._state, error.strerror)
             return None
         mistakes = [self._foreign(path) for path in (self._state, *self._state.iterdir())]
-        for mistake in filter(None, mistakes):  # whoever can write this folder could change tools
+        for mistake in filter(None, mistakes):  # a user who can write this folder could change tools
             log.warning("%s; the bundles are in memory only", mistake)
             return None
         return self._state
@@ -122,7 +119,10 @@ class DatabaseStore(BundleStore):
 
     def mistakes(self) -> list[Mistake]:
         """Return the rows that this version can't read."""
-        return [Mistake(message=f"in the database: {one.file}: {one.message}") for one in self.contents().mistakes()]
+        return [
+            Mistake(message=f"in the database: {mistake.file}: {mistake.message}")
+            for mistake in self.contents().mistakes()
+        ]
 
     def state(self) -> int:
         if self.must_ask:
@@ -143,8 +143,8 @@ class DatabaseStore(BundleStore):
         self._try(self._follow_changes)
 
     def require_current(self) -> None:
-        if (behind := self._outdated) is not None:
-            raise _away(behind)
+        if self._outdated is not None:
+            raise _unavailable(self._outdated)
 
     def _try(self, job: Callable[[], None]) -> None:
         """Run `job`, which loads changes. If the database is unavailable, the last known state remains."""
@@ -173,30 +173,27 @@ class DatabaseStore(BundleStore):
     def reap(self) -> list[str]:
         return [] if self._database.is_away else super().reap()
 
-    def _ask(self) -> Followed:
-        ((born, revision),) = self._database.read(lambda work: work.execute("SELECT born, revision FROM bundle_store"))
-        return Followed(born, revision)
-
     def _follow_changes(self) -> None:
         """Check for changes by one statement, and read them. Raises DatabaseError."""
-        if self._ask() != self._seen:
+        ((born, revision),) = self._database.read(lambda work: work.execute("SELECT born, revision FROM bundle_store"))
+        if Followed(born, revision) != self._seen:
             self._follow()
 
     def _follow(self) -> None:
         """Load all changes. Raises DatabaseError."""
         with self._lock:
-            self._contents = self._followed(self.contents())
+            self._contents = self._updated(self.contents())
 
-    def _followed(self, known: Contents) -> Contents:
+    def _updated(self, known: Contents) -> Contents:
         base = followed(known.note)
-        found = self._database.read(lambda work: read_changes(work, base, known.known_overlay is None), snapshot=True)
-        return known if found.is_nothing() else self._taken_in(known, found)
+        changes = self._database.read(lambda work: read_changes(work, base, known.known_overlay is None), snapshot=True)
+        return known if changes.is_empty() else self._apply(known, changes)
 
-    def _taken_in(self, known: Contents, found: TableChanges) -> Contents:
+    def _apply(self, known: Contents, changes: TableChanges) -> Contents:
         change = ContentsChange(known, self.reserved)
-        take_in(change, found)
-        self._snapshot.count(change.files_changed + found.has_switches)
-        self._seen = found.to
+        apply_changes(change, changes)
+        self._snapshot.count(change.files_changed + changes.has_switches)
+        self._seen = changes.to
         return change.done()
 
     def _save(self, is_last: bool = False) -> None:
@@ -241,27 +238,27 @@ class DatabaseStore(BundleStore):
         try:
             done = self._database.write(run)
         except DatabaseError as error:
-            raise _away(error) from error
+            raise _unavailable(error) from error
         except UnicodeEncodeError as error:
             raise InvalidError("a name contains a lone surrogate") from error
         if done.has_changed:
-            self._know(done.changes)
+            self._apply_own(done.changes)
         return done.result
 
-    def _know(self, changes: TableChanges) -> None:
+    def _apply_own(self, changes: TableChanges) -> None:
         """Load our own change, so that its author can read it. Errors are logged, since the change is committed."""
         try:
             with self._lock:
                 known = self.contents()
                 if followed(known.note) == changes.base:
-                    self._contents = self._taken_in(known, changes)
+                    self._contents = self._apply(known, changes)
                 else:
                     self._follow()
         except (UnavailableError, DatabaseError) as error:
             log.warning("a change of the bundles is not seen here yet: %s", error)
 
 
-def _away(error: DatabaseError) -> UnavailableError:
+def _unavailable(error: DatabaseError) -> UnavailableError:
     if isinstance(error, ChangeUnknownError):
         return UnavailableError(REPEAT, UNKNOWN_CHANGE)
     return UnavailableError(str(error), AWAY if isinstance(error, DatabaseAwayError) else REFUSED)

@@ -52,7 +52,7 @@ class TableChanges(NamedTuple):
     has_switches: bool  # `switches` has the current settings
     switches: bytes | None
 
-    def is_nothing(self) -> bool:
+    def is_empty(self) -> bool:
         return self.base == self.to and not (self.is_whole or self.has_switches)
 
 
@@ -82,8 +82,8 @@ def read_changes(work: Transaction, base: Followed | None, with_switches: bool =
     )
 
 
-def read_followed(work: Transaction, how: str = "") -> Followed:
-    ((born, revision),) = work.execute(f"SELECT born, revision FROM bundle_store{how}")  # noqa: S608 - constant SQL
+def read_followed(work: Transaction, lock: str = "") -> Followed:
+    ((born, revision),) = work.execute(f"SELECT born, revision FROM bundle_store{lock}")  # noqa: S608 - constant SQL
     return Followed(born, revision)
 
 
@@ -120,8 +120,8 @@ class TableTransaction(StoreTransaction):
             raise _unreadable(f"the bundle {id}", error) from None
 
     def tool(self, bundle: Bundle, place: str, slug: str, version: str, /) -> tuple[Tool, str]:
-        asked = "SELECT id, body FROM bundle_tools WHERE bundle = %s AND slug = %s AND version = %s"
-        found = self._work.execute(asked, (bundle.id, slug, version))
+        sql = "SELECT id, body FROM bundle_tools WHERE bundle = %s AND slug = %s AND version = %s"
+        found = self._work.execute(sql, (bundle.id, slug, version))
         if not found:
             raise NotFoundError(f"there is no tool {slug}@{version} in the bundle {bundle.slug}")
         ((id, body),) = found
@@ -131,8 +131,8 @@ class TableTransaction(StoreTransaction):
             raise _unreadable(f"the tool {slug}@{version}", error) from None
 
     def refuse_tool(self, bundle: Bundle, slug: str, version: str) -> None:
-        asked = "SELECT id FROM bundle_tools WHERE bundle = %s AND slug = %s AND version = %s"
-        if self._work.execute(asked, (bundle.id, slug, version)):
+        sql = "SELECT id FROM bundle_tools WHERE bundle = %s AND slug = %s AND version = %s"
+        if self._work.execute(sql, (bundle.id, slug, version)):
             raise ConflictError(f"there is a tool {slug}@{version} in the bundle {bundle.slug} already", "exists")
 
     def refuse_ids(self, tools: Iterable[Tool]) -> None:
@@ -143,8 +143,8 @@ class TableTransaction(StoreTransaction):
             raise ConflictError(f"there is another tool with the id {taken[0]} already", "exists")
 
     def refuse_full(self, bundle: Bundle, place: str, /) -> None:
-        asked = "SELECT slug, version FROM bundle_tools WHERE bundle = %s ORDER BY slug, version"
-        if found := self._work.execute(asked, (bundle.id,)):
+        sql = "SELECT slug, version FROM bundle_tools WHERE bundle = %s ORDER BY slug, version"
+        if found := self._work.execute(sql, (bundle.id,)):
             raise ConflictError(not_empty(bundle, [f"{slug}@{version}" for slug, version in found]), "not_empty")
 
     def count(self) -> int:
@@ -250,26 +250,35 @@ def followed(note: str) -> Followed | None:
     return Followed(born, int(revision))
 
 
-def take_in(change: ContentsChange, found: TableChanges) -> None:
-    if found.is_whole:
-        there = {_path(row.id, True) for row in found.bundles} | {_path(row.id, False) for row in found.tools}
+def apply_changes(change: ContentsChange, changes: TableChanges) -> None:
+    """Apply changes of the tables to the contents of a replica."""
+    if changes.is_whole:
+        present = {_path(row.id, True) for row in changes.bundles} | {_path(row.id, False) for row in changes.tools}
         for path in [path for folder in change.files.values() for path in folder if path != SWITCHES]:
-            if path not in there:
+            if path not in present:
                 change.drop(path)
-    for id, is_bundle in found.gone:
+    for id, is_bundle in changes.gone:
         change.drop(_path(id, is_bundle))
-    is_same_store = found.base is not None and found.base.born == found.to.born
-    for rows, is_bundle in ((found.bundles, True), (found.tools, False)):
+    is_same_store = changes.base is not None and changes.base.born == changes.to.born
+    for rows, is_bundle in ((changes.bundles, True), (changes.tools, False)):
         for row in rows:
             known = change.file(_path(row.id, is_bundle))
             if not is_same_store or known is None or known.stamp.mtime_ns != row.revision:
-                _put(change, row, is_bundle)
-    if found.has_switches:
-        _switch(change, found)
-    change.put_note(f"{found.to.born} {found.to.revision}")
+                _put_row(change, row, is_bundle)
+    if changes.has_switches:
+        try:
+            overlay = Overlay() if changes.switches is None else read_overlay(changes.switches)
+        except InvalidError:  # the known switches remain, or else everything is disabled
+            change.put_broken(SWITCHES, Stamp(changes.to.revision, 0, 0), NEWER)
+            if not change.is_overlay_known:
+                change.put_overlay(UnknownOverlay())
+        else:
+            change.drop(SWITCHES)
+            change.put_overlay(overlay)
+    change.put_note(f"{changes.to.born} {changes.to.revision}")
 
 
-def _put(change: ContentsChange, row: TableRow, is_bundle: bool) -> None:
+def _put_row(change: ContentsChange, row: TableRow, is_bundle: bool) -> None:
     path = _path(row.id, is_bundle)
     try:
         if is_bundle:
@@ -298,19 +307,6 @@ def _check_row(row: TableRow, thing: Bundle | Tool) -> None:
         impls = {"python": thing.python_impl, "go": thing.go_impl, "http": thing.http_impl, "script": thing.script_impl}
         msgspec.convert(impls[thing.type], IMPLS[thing.type][1])
         msgspec.convert(thing.limits, ToolLimits)
-
-
-def _switch(change: ContentsChange, found: TableChanges) -> None:
-    """Apply the switches. If they are unreadable, the known switches remain, or else everything is disabled."""
-    try:
-        overlay = Overlay() if found.switches is None else read_overlay(found.switches)
-    except InvalidError:
-        change.put_broken(SWITCHES, Stamp(found.to.revision, 0, 0), NEWER)
-        if not change.is_overlay_known:
-            change.put_overlay(UnknownOverlay())
-    else:
-        change.drop(SWITCHES)
-        change.put_overlay(overlay)
 
 
 def _path(id: str, is_bundle: bool) -> str:

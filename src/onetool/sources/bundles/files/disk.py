@@ -60,10 +60,6 @@ def tool_name(slug: str, version: str) -> str:
     return f"{name}.json"
 
 
-def new_draft() -> str:
-    return f"{DRAFT}{os.urandom(8).hex()}"
-
-
 def is_tool(path: str) -> bool:
     return path.count("/") == 2
 
@@ -109,7 +105,7 @@ def read_bytes(path: str | os.PathLike[str], root: OpenFolder | None = None) -> 
         for _ in range(MAX_TRIES):
             before = os.fstat(file)
             check_regular(before)
-            data = _bytes(file, before.st_size)
+            data = _read_all(file, before.st_size)
             if (stamp := stamp_of(before)) == stamp_of(os.fstat(file)):
                 return data, stamp
             os.lseek(file, 0, os.SEEK_SET)
@@ -131,7 +127,7 @@ def stamp_of(status: os.stat_result) -> Stamp:
     return Stamp(status.st_mtime_ns, status.st_size, status.st_ino)
 
 
-def _bytes(file: int, expected: int) -> bytes:
+def _read_all(file: int, expected: int) -> bytes:
     """Read all bytes, in one step if the size is correct, as it nearly always is."""
     part = os.read(file, expected + 1)
     if len(part) == expected:
@@ -172,7 +168,7 @@ class FolderScan:
     """The stamps of all files in the folder, or of `paths` only.
 
     `is_whole` is false after a temporary error; then no file counts as removed. Raises UnavailableError for `foreign`
-    files, because whoever can write a file can change its tools.
+    files, because a user who can write a file can change its tools.
     """
 
     def __init__(self, folder: Path, foreign: Foreign = anybody, paths: Collection[str] | None = None) -> None:
@@ -192,9 +188,9 @@ class FolderScan:
                 self._add(entry.name, entry.stat)  # links are refused when read
             elif entry.is_dir(follow_symlinks=False):
                 self._check_folder("", entry)
-                self._bundle(entry.name)
+                self._scan_bundle(entry.name)
 
-    def _bundle(self, folder: str) -> None:
+    def _scan_bundle(self, folder: str) -> None:
         file = f"{folder}/{BUNDLE}"
         for entry in self._entries(folder):
             if entry.name == BUNDLE or (entry.name == TOOLS and entry.is_symlink()):
@@ -204,9 +200,9 @@ class FolderScan:
                 for tool in self._entries(f"{folder}/{TOOLS}"):
                     if tool.name.endswith(".json"):
                         self._add(f"{folder}/{TOOLS}/{tool.name}", tool.stat)
-        found = self.files.get(folder, {})
-        if file not in found and any(map(is_tool, found)):
-            found[file] = NO_STAMP  # tools without a bundle file, which is reported
+        files = self.files.get(folder, {})
+        if file not in files and any(map(is_tool, files)):
+            files[file] = NO_STAMP  # tools without a bundle file, which is reported
 
     def _add(self, path: str, stat: Callable[..., os.stat_result]) -> None:
         try:
@@ -221,11 +217,11 @@ class FolderScan:
     def _check_state(self) -> None:
         try:
             with os.scandir(f"{self._root}/{STATE}") as entries:
-                found = [(entry.name, entry.stat(follow_symlinks=False)) for entry in entries]
+                children = [(entry.name, entry.stat(follow_symlinks=False)) for entry in entries]
             self._check("", STATE, os.stat(f"{self._root}/{STATE}"))
         except OSError:
             return
-        for name, status in found:
+        for name, status in children:
             self._check(STATE, name, status)
 
     def _check_folder(self, above: str, entry: Entry) -> None:
@@ -234,24 +230,24 @@ class FolderScan:
 
     def _check(self, folder: str, name: str, status: os.stat_result) -> None:
         """Check a file only if its owner or mode differs from the other files in its folder."""
-        like = (folder, status.st_uid, status.st_gid, status.st_mode & WRITABLE)
-        if (status.st_uid != _EUID or status.st_mode & WRITABLE) and like not in self._fine:
+        group = (folder, status.st_uid, status.st_gid, status.st_mode & WRITABLE)
+        if (status.st_uid != _EUID or status.st_mode & WRITABLE) and group not in self._fine:
             mistake = self._foreign(Path(self._root, folder, name))
             if mistake is not None:
                 raise UnavailableError(str(mistake))
-            self._fine.add(like)
+            self._fine.add(group)
 
     def _entries(self, folder: str) -> list[Entry]:
         try:
             with os.scandir(f"{self._root}/{folder}" if folder else self._root) as entries:
-                found = list(entries)
+                children = list(entries)
         except OSError as error:
             self._skip(folder, error)
             return []
-        ours = [entry for entry in found if not entry.name.startswith(".")]
-        if len(ours) != len(found):
-            above = f"{folder}/" if folder else ""
-            self.drafts += [f"{above}{entry.name}" for entry in found if entry.name.startswith(DRAFT)]
+        ours = [entry for entry in children if not entry.name.startswith(".")]
+        if len(ours) != len(children):
+            prefix = f"{folder}/" if folder else ""
+            self.drafts += [f"{prefix}{entry.name}" for entry in children if entry.name.startswith(DRAFT)]
         return ours
 
     def _skip(self, path: str, error: OSError) -> None:

@@ -19,7 +19,7 @@ from onetool.core.schema import depth_of
 from onetool.core.text import LAST_SECOND
 from onetool.sources.bundles.errors import ConflictError, InvalidError, NotFoundError, OutdatedError
 from onetool.sources.bundles.files.disk import MAX_FILE_BYTES
-from onetool.sources.bundles.model import SCHEMA_VERSION, UNSAID, Bundle, Tool, shown
+from onetool.sources.bundles.model import OMITTED_IF_EMPTY, SCHEMA_VERSION, Bundle, Tool, shown
 from onetool.sources.bundles.names import check_id, check_slug, check_version, derived_id
 from onetool.sources.bundles.store import ETag, tag_of
 from onetool.sources.bundles.validation import check_schemas, read_bundle, read_tool
@@ -44,10 +44,6 @@ def time_seconds(text: str) -> float:
 # Checks before a change
 
 
-def fields_of(content: msgspec.Struct) -> dict[str, Any]:
-    return msgspec.structs.asdict(content)
-
-
 def structure(bundle: Bundle) -> tuple[str, str, str]:
     """Return the fields that `modifiedAt` covers: switching, deleting and restoring don't change it."""
     return bundle.slug, bundle.display_name, bundle.description
@@ -55,22 +51,22 @@ def structure(bundle: Bundle) -> tuple[str, str, str]:
 
 def refuse_stale(thing: Bundle | Tool | None, match: ETag | None) -> None:
     if match is not None and (thing is None or (match != "*" and match != tag_of(thing))):
-        what = "it is not there" if thing is None else "somebody has changed it since"
-        raise OutdatedError(f"{what}: get it again, then repeat the change")
+        why = "it is not there" if thing is None else "somebody has changed it since"
+        raise OutdatedError(f"{why}: get it again, then repeat the change")
 
 
 def not_empty(bundle: Bundle, tools: list[str], where: str = "") -> str:
     """Return the message for a bundle with tools, which are in the folder `where`, if any."""
-    some = ", ".join(tools[:3]) + (" …" if len(tools) > 3 else "")
-    where = f"{where}: {some}" if where else some
+    first = ", ".join(tools[:3]) + (" …" if len(tools) > 3 else "")
+    where = f"{where}: {first}" if where else first
     return f"the bundle {bundle.slug} is not empty: delete its {len(tools)} tools first ({where})"
 
 
-def tool_of(one: tuple[Bundle, Sequence[Tool]], slug: str, version: str) -> Tool:
-    for tool in one[1]:
+def tool_of(bundle: Bundle, tools: Sequence[Tool], slug: str, version: str) -> Tool:
+    for tool in tools:
         if (tool.slug, tool.version) == (slug, version):
             return tool
-    raise NotFoundError(f"there is no tool {slug}@{version} in the bundle {one[0].slug}")
+    raise NotFoundError(f"there is no tool {slug}@{version} in the bundle {bundle.slug}")
 
 
 def check_set(tools: Sequence[Tool]) -> None:
@@ -110,24 +106,18 @@ _SCHEMAS = ("argSchema", "outputSchema")
 _IMPLS = ("httpImpl", "pythonImpl", "goImpl", "scriptImpl")
 _LOSSY = "it contains values that JSON can't express: NaN, infinity, tuples, or keys other than texts"
 _TOOL_KEYS = (*_FIRST, *_SCHEMAS, "preProcessors", *_IMPLS, "limits", "examples", "id", "createdAt", "modifiedAt")
-_SWITCHED = (
-    "isEnabled",
-    "examples",
-    "id",
-    "createdAt",
-    "modifiedAt",
-    "softDeletedAt",
-)  # what is not a structural change
+# Changes of these keys are not structural.
+_UNDIGESTED = ("isEnabled", "examples", "id", "createdAt", "modifiedAt", "softDeletedAt")
 
 
-def _digested(shape: type[Bundle | Tool], keys: tuple[str, ...]) -> list[tuple[str, str, bool]]:
+def _digest_fields(shape: type[Bundle | Tool], keys: tuple[str, ...]) -> list[tuple[str, str, bool]]:
     """Return the keys and fields of a digest, and whether empty values are written, as in `shown`."""
     names = {key: field for field, key in zip(shape.__struct_fields__, shape.__struct_encode_fields__, strict=True)}
-    return [(key, names[key], key not in UNSAID) for key in keys if key not in _SWITCHED]
+    return [(key, names[key], key not in OMITTED_IF_EMPTY) for key in keys if key not in _UNDIGESTED]
 
 
-_BUNDLE_DIGESTED = _digested(Bundle, _BUNDLE_KEYS)
-_TOOL_DIGESTED = _digested(Tool, _TOOL_KEYS)
+_BUNDLE_DIGEST = _digest_fields(Bundle, _BUNDLE_KEYS)
+_TOOL_DIGEST = _digest_fields(Tool, _TOOL_KEYS)
 
 
 # Writing
@@ -181,7 +171,7 @@ def read_bundle_file(text: bytes, folder: str, mtime_ns: int) -> Bundle:
     check_slug(content.slug)
     deleted = data.get("softDeletedAt")
     bundle = Bundle(
-        **fields_of(content),
+        **msgspec.structs.asdict(content),
         id=_id(data, f"bundle {folder}"),
         **_times(data, mtime_ns),
         soft_deleted_at=None if deleted is None else _time(deleted, "/softDeletedAt"),
@@ -204,7 +194,7 @@ def _tool(text: bytes, bundle_id: str, folder: str, mtime_ns: int) -> Tool:
     check_version(version)
     content = read_tool(data, slug, version)
     tool = Tool(
-        **fields_of(content),
+        **msgspec.structs.asdict(content),
         id=_id(data, f"tool {folder} {slug}@{version}"),
         bundle_id=bundle_id,
         slug=slug,
@@ -218,7 +208,26 @@ def parsed(text: bytes) -> dict[str, Any]:
     """Parse a strict JSON object, which all programs read alike. Raises InvalidError with the place of the mistake."""
     data = _read_plain(text)
     if data is None:
-        data = _read_strictly(text)
+        if text.startswith(b"\xef\xbb\xbf"):
+            raise InvalidError("it begins with a byte order mark (BOM): save it as UTF-8 without one")
+        if b"\0" in text:
+            raise InvalidError("it has NUL bytes in it: it was not written to its end, or is not text")
+        if not text.strip():
+            raise InvalidError("it is empty")
+        try:
+            data = json.loads(text.decode(), object_pairs_hook=unique, parse_constant=no_constant)
+        except UnicodeDecodeError as error:
+            raise InvalidError(f"it is not UTF-8: byte {error.start} can't be read") from None
+        except json.JSONDecodeError as error:
+            raise InvalidError(f"line {error.lineno}, column {error.colno}: not JSON: {error.msg}") from None
+        except RecursionError:
+            raise InvalidError(f"it is nested deeper than {MAX_DEPTH} levels") from None
+        except StrictJsonError as error:
+            is_key = error.kind == "duplicate"
+            why = f"the key {error.text!r:.60} stands twice in one object"
+            raise InvalidError(why if is_key else f"{error.text} is not a number in JSON") from None
+        except ValueError as error:  # a number with thousands of digits
+            raise InvalidError(str(error)) from None
     if not isinstance(data, dict):
         raise InvalidError("expected a JSON object")
     if text.count(b"{") + text.count(b"[") > MAX_DEPTH and depth_of(data, MAX_DEPTH) >= MAX_DEPTH:
@@ -235,33 +244,6 @@ def _read_plain(text: bytes) -> Any:
         return data if msgspec.json.encode(data) == msgspec.json.format(text, indent=-1) else None
     except (msgspec.DecodeError, ValueError, RecursionError):
         return None
-
-
-def _read_strictly(text: bytes) -> Any:
-    if text.startswith(b"\xef\xbb\xbf"):
-        raise InvalidError("it begins with a byte order mark (BOM): save it as UTF-8 without one")
-    if b"\0" in text:
-        raise InvalidError("it has NUL bytes in it: it was not written to its end, or is not text")
-    if not text.strip():
-        raise InvalidError("it is empty")
-    try:
-        return json.loads(text.decode(), object_pairs_hook=unique, parse_constant=no_constant)
-    except UnicodeDecodeError as error:
-        raise InvalidError(f"it is not UTF-8: byte {error.start} can't be read") from None
-    except json.JSONDecodeError as error:
-        raise InvalidError(f"line {error.lineno}, column {error.colno}: not JSON: {error.msg}") from None
-    except RecursionError:
-        raise InvalidError(f"it is nested deeper than {MAX_DEPTH} levels") from None
-    except StrictJsonError as error:
-        raise InvalidError(_not_strict(error)) from None
-    except ValueError as error:  # a number with thousands of digits
-        raise InvalidError(str(error)) from None
-
-
-def _not_strict(error: StrictJsonError) -> str:
-    if error.kind == "duplicate":
-        return f"the key {error.text!r:.60} stands twice in one object"
-    return f"{error.text} is not a number in JSON"
 
 
 def _name(data: Mapping[str, Any], key: str) -> str:
@@ -300,25 +282,25 @@ def _as_edited(thing: Thing, data: Mapping[str, Any], mtime_ns: int) -> Thing:
 
 def _digest(thing: Bundle | Tool) -> str | None:
     """Return a digest of the fields that `modifiedAt` covers, or None if they are not JSON."""
-    fields = _BUNDLE_DIGESTED if isinstance(thing, Bundle) else _TOOL_DIGESTED
-    about: dict[str, Any] = {}
+    fields = _BUNDLE_DIGEST if isinstance(thing, Bundle) else _TOOL_DIGEST
+    content: dict[str, Any] = {}
     for key, field, keeps_empty in fields:
         value = getattr(thing, field)
         if value or (keeps_empty and value is not None):
-            about[key] = value
+            content[key] = value
     try:
-        return sha256(msgspec.json.encode(about, order="sorted")).hexdigest()[:16]
+        return sha256(msgspec.json.encode(content, order="sorted")).hexdigest()[:16]
     except (ValueError, RecursionError):  # a lone surrogate
         return None
 
 
 def _time(text: Any, pointer: str) -> str:
     try:
-        return _as_written(text)
+        return _normalized_time(text)
     except (TypeError, ValueError, OverflowError):
         raise InvalidError(f"{pointer}: {text!r:.60} is not a time such as 2026-11-15T16:00:00.000Z", pointer) from None
 
 
 @lru_cache(256)  # bundles imported together share their times
-def _as_written(time: str) -> str:
+def _normalized_time(time: str) -> str:
     return time_text(time_seconds(time))

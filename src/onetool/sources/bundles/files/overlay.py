@@ -54,10 +54,10 @@ class Overlay(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_
     def over(self, built_in: BuiltIn) -> list[tuple[Bundle, list[Tool]]]:
         return [(self.bundle(bundle), [self.tool(bundle, tool) for tool in tools]) for bundle, tools in built_in]
 
-    def of_derived(self) -> "Overlay":
+    def derived_only(self) -> "Overlay":
         """Return the settings of derived bundles only."""
         return Overlay(
-            bundles=_of_derived(self.bundles), tools=_of_derived(self.tools), examples=_of_derived(self.examples)
+            bundles=_derived_only(self.bundles), tools=_derived_only(self.tools), examples=_derived_only(self.examples)
         )
 
 
@@ -101,7 +101,7 @@ def tool_key(bundle: Bundle, tool: Tool) -> str:
     return f"{bundle_key(bundle)}/{tool.slug}@{tool.version}"
 
 
-def _of_derived(settings: dict[str, T]) -> dict[str, T]:
+def _derived_only(settings: dict[str, T]) -> dict[str, T]:
     return {key: value for key, value in settings.items() if KIND_SIGN in key}
 
 

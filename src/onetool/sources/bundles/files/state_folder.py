@@ -86,15 +86,15 @@ class ChangeLog:
     def stamp(self) -> Hashable:
         """Return a value that changes with every line, and if there is no log, with the existence of the folder."""
         try:
-            found = os.stat(self._file)
+            status = os.stat(self._file)
         except OSError:
             return self._folder.is_dir()
-        return found.st_ino, found.st_size
+        return status.st_ino, status.st_size
 
-    def has_news(self) -> bool:
+    def has_changed(self) -> bool:
         return self.seen != self.stamp()
 
-    def news(self, now: Hashable) -> set[str] | None:
+    def changes_until(self, now: Hashable) -> set[str] | None:
         """Return the paths changed between `seen` and `now`, or None if a scan of the folder is needed."""
         before = self.seen
         if before == now:

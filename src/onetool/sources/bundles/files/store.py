@@ -51,7 +51,7 @@ from onetool.sources.bundles.files.disk import (
 from onetool.sources.bundles.files.form import bundle_text, not_empty, read_bundle_file, read_tool_file, tool_text
 from onetool.sources.bundles.files.overlay import BuiltIn, Overlay, overlay_text, read_overlay
 from onetool.sources.bundles.files.state_folder import ChangeLog, key_of, make_state, read_key
-from onetool.sources.bundles.files.sync import NO_BUNDLE, FolderChanges, find_changes, take_in
+from onetool.sources.bundles.files.sync import NO_BUNDLE, FolderChanges, apply_changes, find_changes
 from onetool.sources.bundles.files.writing import FolderLock, ensure_folders
 from onetool.sources.bundles.model import Bundle, Tool
 from onetool.sources.bundles.rules import MAX_TOOLS, BundleStore
@@ -132,7 +132,9 @@ class FileTransaction(StoreTransaction):
 
     def add_bundle(self, bundle: Bundle, tools: Sequence[Tool] = (), texts: Sequence[bytes] = ()) -> None:
         files = [(BUNDLE, bundle_text(bundle))]
-        files += [(f"{TOOLS}/{tool_name(one.slug, one.version)}", text) for one, text in zip(tools, texts, strict=True)]
+        files += [
+            (f"{TOOLS}/{tool_name(tool.slug, tool.version)}", text) for tool, text in zip(tools, texts, strict=True)
+        ]
         folder, stamps = self._add_folder(bundle, files)
         self.is_done = True
         self._put_bundle(bundle, bundle_file(folder), stamps[0])
@@ -152,23 +154,23 @@ class FileTransaction(StoreTransaction):
         self, folder: str, bundle: Bundle | None, tools: Sequence[Tool] = (), texts: Sequence[bytes] = ()
     ) -> None:
         paths = [tool_file(folder, tool.slug, tool.version) for tool in tools]
-        made, head = list[str](), None
+        created, bundle_stamp = list[str](), None
         if tools and writing.ensure_folder(self._root, tools_of(folder)):
-            made.append(tools_of(folder))
+            created.append(tools_of(folder))
         try:
             stamps = writing.create_all(self._root, list(zip(paths, texts, strict=True)))
-            made += paths
+            created += paths
             if bundle is not None:
-                head = writing.replace(self._root, bundle_file(folder), bundle_text(bundle))
+                bundle_stamp = writing.replace(self._root, bundle_file(folder), bundle_text(bundle))
         except BaseException as error:
-            for path in reversed(made):
+            for path in reversed(created):
                 writing.remove_quietly(self._root, path)
             if isinstance(error, FileExistsError) and error.filename in paths:
                 self._refuse_file(tools[paths.index(error.filename)], error.filename)
             raise
         self.is_done = True
-        if bundle is not None and head is not None:
-            self._put_bundle(bundle, bundle_file(folder), head)
+        if bundle is not None and bundle_stamp is not None:
+            self._put_bundle(bundle, bundle_file(folder), bundle_stamp)
         for tool, path, stamp in zip(tools, paths, stamps, strict=True):
             self._put_tool(tool, path, stamp)
 
@@ -231,17 +233,14 @@ class FileTransaction(StoreTransaction):
             try:
                 return folder, writing.create_folder(self._root, folder, files)
             except FileExistsError:
-                if self._is_in_the_way(folder, bundle):
+                try:
+                    is_used = self._bundle(folder).id != bundle.id
+                except (OutOfDate, BrokenFileError):
+                    is_used = False
+                if not is_used:  # the folder may belong to this bundle instead of a bundle with a similar id
                     advice = "its bundle.json can't be used: repair it, or move it away"
                     raise ConflictError(f"bundles/{folder} is in the way: {advice}", "broken") from None
         raise ConflictError(f"there are folders for a bundle {bundle.id} already: move them away", "exists")
-
-    def _is_in_the_way(self, folder: str, bundle: Bundle) -> bool:
-        """Return whether the folder may belong to this bundle instead of a bundle with a similar id."""
-        try:
-            return self._bundle(folder).id == bundle.id
-        except (OutOfDate, BrokenFileError):
-            return True
 
     def _refuse_file(self, tool: Tool, path: str) -> None:
         """Refuse to overwrite an unknown file, which a killed process or a user may have created."""
@@ -257,9 +256,9 @@ class FileTransaction(StoreTransaction):
         folder = folder_of(path)
         return self._read(path, lambda data, stamp: read_tool_file(data, bundle_id, folder, stamp.mtime_ns))
 
-    def _read(self, path: str, understand: Callable[[bytes, Stamp], T]) -> T:
+    def _read(self, path: str, decode: Callable[[bytes, Stamp], T]) -> T:
         try:
-            return understand(*disk.read_bytes(path, self._root))
+            return decode(*disk.read_bytes(path, self._root))
         except FileNotFoundError:
             raise OutOfDate from None
         except InvalidError as error:
@@ -304,8 +303,8 @@ class FileStore(BundleStore):
     # Reading
 
     def contents(self) -> Contents:
-        if self._contents is None or (self._log.has_news() and not self._take_news()):
-            self._look()
+        if self._contents is None or (self._log.has_changed() and not self._read_log()):
+            self._scan()
         assert self._contents is not None  # noqa: S101 - a failed first scan raises
         return self._contents
 
@@ -334,62 +333,62 @@ class FileStore(BundleStore):
 
     def sync(self) -> bool:
         before = self._synced
-        self._look(is_wanted=True)
+        self._scan(is_required=True)
         self._synced = self.contents().revision
         return before != self._synced
 
-    def _look(self, is_wanted: bool = False) -> None:
-        """Scan the whole folder. Raises UnavailableError; if the store is open, only if `is_wanted`."""
+    def _scan(self, is_required: bool = False) -> None:
+        """Scan the whole folder. Raises UnavailableError; if the store is open, only if `is_required`."""
         was_open, log_stamp = self._contents is not None, self._log.stamp()
         if not self._syncing.acquire(timeout=FIRST_SECONDS):
             raise UnavailableError(f"{self._folder} is being read by another thread; try again later")
         try:
-            if not was_open and self._contents is not None and not is_wanted:
+            if not was_open and self._contents is not None and not is_required:
                 return  # another thread has opened it
             log_stamp = self._log.stamp()  # later entries are loaded after the scan
             saved = None if os.path.islink(self._folder / STATE) else self._folder / CONTENTS
             known = self._contents or self._snapshot.read(saved, self.reserved)
-            found = find_changes(self._folder, known, self._foreign, is_settled=known is self._settled)
+            changes = find_changes(self._folder, known, self._foreign, is_settled=known is self._settled)
             with ExitStack() as stack:
-                if found != FolderChanges([], [], []):
+                if changes != FolderChanges([], [], []):
                     with suppress(UnavailableError, OSError):
                         root = stack.enter_context(self._lock.held(LOCK_SECONDS))
-                        for draft in found.drafts:
+                        for draft in changes.drafts:
                             writing.remove_quietly(root, draft)  # we hold the lock: no writer owns it
                 stack.enter_context(self._changing)
-                self._settled = self._take_in(self._contents or known, found)
+                self._settled = self._apply(self._contents or known, changes)
                 self._log.seen = log_stamp
             if not was_open:
                 self._synced = self._settled.revision
             self._save()
         except UnavailableError:
-            if is_wanted or self._contents is None:
+            if is_required or self._contents is None:
                 raise
             self._log.seen = log_stamp  # otherwise every reader would scan again
         finally:
             self._syncing.release()
 
-    def _take_news(self) -> bool:
+    def _read_log(self) -> bool:
         """Load changes from the log. Return False if a scan of the folder is needed."""
         if not self._changing.acquire(timeout=READ_SECONDS):
             return True  # our own large change is being written: use the known contents
         try:
             assert self._contents is not None  # noqa: S101 - the store is open
             now = self._log.stamp()
-            paths = self._log.news(now)
+            paths = self._log.changes_until(now)
             if paths is None:
                 return False
             if paths:
                 with suppress(UnavailableError):
-                    self._take_in(self._contents, find_changes(self._folder, self._contents, self._foreign, paths))
+                    self._apply(self._contents, find_changes(self._folder, self._contents, self._foreign, paths))
             self._log.seen = now
             return True
         finally:
             self._changing.release()
 
-    def _take_in(self, base: Contents, found: FolderChanges) -> Contents:
+    def _apply(self, base: Contents, changes: FolderChanges) -> Contents:
         change = ContentsChange(base, self.reserved)
-        take_in(self._folder, change, found)
+        apply_changes(self._folder, change, changes)
         return self._keep(change)
 
     def _keep(self, change: ContentsChange) -> Contents:
@@ -440,14 +439,14 @@ class FileStore(BundleStore):
             self.contents()
             for _ in range(MAX_TRIES):
                 if self._state_folder() is None:
-                    self._look(is_wanted=True)  # without a log, only a scan finds other changes
+                    self._scan(is_required=True)  # without a log, only a scan finds other changes
                 work = None
                 with self._lock.held() as root, self._changing:
-                    if self._take_news():
+                    if self._read_log():
                         with suppress(OutOfDate):
                             work = self._try(job, root)
                 if work is None or not work.is_known:
-                    self._look(is_wanted=work is None)
+                    self._scan(is_required=work is None)
                 if work is not None:
                     return work.result
         except OSError as error:

@@ -1,7 +1,7 @@
 """Update the contents of a store with the changes in its folder by people, git and other processes.
 
 `find_changes` compares files by their stamps (mtime, size, inode) and reads only changed files, without a lock.
-`take_in` applies the changes to the contents. A file that was written just now may be written again with the same
+`apply_changes` applies the changes to the contents. A file that was written just now may be written again with the same
 stamp, so it gets an impossible stamp and is read again next time. A tool needs the bundle of its folder: if the bundle
 can't be used, its tools are recorded as broken without reading them.
 """
@@ -92,27 +92,20 @@ def _read_one(folder: Path, path: str, seen: Stamp, bundle: Bundle | None) -> Re
     except OSError as error:
         return _unreadable(path, seen, error)
     try:
-        return ReadFile(path, stamp, _whole_texts(data, _content_of(path, data, stamp, bundle)))
+        if bundle is not None:
+            content: ParsedContent = read_tool_file(data, bundle.id, folder_of(path), stamp.mtime_ns)
+        elif path == OVERLAY:
+            content = read_overlay(data)
+        else:
+            content = read_bundle_file(data, folder_of(path), stamp.mtime_ns)
+        if b"\\ud" in data or b"\\uD" in data:
+            msgspec.json.encode(content)
+        return ReadFile(path, stamp, content)
+    except UnicodeEncodeError:  # can't be stored or shown
+        reason = "a text contains a lone surrogate (an escape such as \\ud800): remove it"
+        return ReadFile(path, stamp, reason=reason)
     except InvalidError as error:
         return ReadFile(path, stamp, reason=str(error))
-
-
-def _whole_texts(data: bytes, content: ParsedContent) -> ParsedContent:
-    """Return the content. Raises InvalidError for lone surrogates (from escapes), which can't be stored or shown."""
-    if b"\\ud" in data or b"\\uD" in data:
-        try:
-            msgspec.json.encode(content)
-        except UnicodeEncodeError as error:
-            raise InvalidError("a text contains a lone surrogate (an escape such as \\ud800): remove it") from error
-    return content
-
-
-def _content_of(path: str, data: bytes, stamp: Stamp, bundle: Bundle | None) -> ParsedContent:
-    if bundle is not None:
-        return read_tool_file(data, bundle.id, folder_of(path), stamp.mtime_ns)
-    if path == OVERLAY:
-        return read_overlay(data)
-    return read_bundle_file(data, folder_of(path), stamp.mtime_ns)
 
 
 def _unreadable(path: str, seen: Stamp, error: OSError) -> ReadFile | None:
@@ -156,22 +149,22 @@ def find_changes(
         if scan.is_whole:
             gone += [path for path in before if path not in now and (paths is None or path in paths)]
     if paths is None and (changed or gone or not is_settled):
-        broken = ((one.path, one.reason) for folder in known.files.values() for one in folder.values() if one.reason)
-        changed |= {path for path, why in broken if why != NO_BUNDLE and path in scan.files.get(folder_of(path), {})}
-    return FolderChanges([*_read_changed(folder, known, scan.files, changed)], gone, scan.drafts)
-
-
-def _read_changed(folder: Path, known: Contents, files: Stamps, changed: set[str]) -> Iterator[ReadFile]:
-    """Yield the changed files, and all tools of bundles that were replaced or became usable or unusable."""
-    heads = [*read_files(folder, files, (one for one in changed if not is_tool(one)))]
-    yield from heads
-    for head in heads:
-        old = known.file(head.path)
+        broken = [
+            file.path
+            for files in known.files.values()
+            for file in files.values()
+            if file.reason not in (None, NO_BUNDLE)
+        ]
+        changed |= {path for path in broken if path in scan.files.get(folder_of(path), {})}
+    read = [*read_files(folder, scan.files, [path for path in changed if not is_tool(path)])]
+    for file in read:
+        old = known.file(file.path)
         before = None if old is None or old.bundle is None else old.bundle.bundle.id
-        now = head.content.id if isinstance(head.content, Bundle) else None
-        if head.path.endswith(f"/{BUNDLE}") and before != now:
-            changed |= files[folder_of(head.path)].keys()
-    yield from read_files(folder, files, filter(is_tool, changed))
+        now = file.content.id if isinstance(file.content, Bundle) else None
+        if file.path.endswith(f"/{BUNDLE}") and before != now:  # replaced, or became usable or unusable
+            changed |= scan.files[folder_of(file.path)].keys()
+    read += read_files(folder, scan.files, filter(is_tool, changed))
+    return FolderChanges(read, gone, scan.drafts)
 
 
 # Applying changes
@@ -181,40 +174,36 @@ RACY_SECONDS = 2.0
 UNSETTLED = -1  # an impossible size
 
 
-def take_in(folder: Path, change: ContentsChange, found: FolderChanges) -> None:
+def apply_changes(folder: Path, change: ContentsChange, changes: FolderChanges) -> None:
     """Apply the changes to the contents, except files that have changed again."""
-    for path in found.gone:
+    for path in changes.gone:
         if not os.path.lexists(folder / path):
             change.drop(path)
             if path == OVERLAY:
                 change.put_overlay(Overlay())
     if not change.has_overlay and not os.path.lexists(folder / OVERLAY):
         change.put_overlay(Overlay())
-    reads = [read for read in found.read if _is_still(folder, read)]
+    reads = [read for read in changes.read if _is_unchanged(folder, read)]
     for read in reads:
-        if read.path == OVERLAY:
-            _switch(change, read)
+        if read.path != OVERLAY:
+            continue
+        if isinstance(read.content, Overlay):
+            change.keep_overlay(OVERLAY, _stamp_to_keep(read))
+            change.put_overlay(read.content)
+            continue
+        is_known = change.is_overlay_known  # disabled tools stay disabled
+        change.put_broken(OVERLAY, _stamp_to_keep(read), f"{read.reason}; {AS_BEFORE if is_known else ALL_OFF}")
+        if not is_known:
+            change.put_overlay(UnknownOverlay())
     _put_all(change, [read for read in reads if read.path != OVERLAY and not is_tool(read.path)])
     _put_all(change, [read for read in reads if is_tool(read.path)])
 
 
-def _switch(change: ContentsChange, read: ReadFile) -> None:
-    """Apply the switches. If they are unreadable, the known switches remain, so that disabled tools stay disabled."""
-    if isinstance(read.content, Overlay):
-        change.keep_overlay(OVERLAY, _stamp_to_keep(read))
-        change.put_overlay(read.content)
-        return
-    is_known = change.is_overlay_known
-    change.put_broken(OVERLAY, _stamp_to_keep(read), f"{read.reason}; {AS_BEFORE if is_known else ALL_OFF}")
-    if not is_known:
-        change.put_overlay(UnknownOverlay())
-
-
 def _put_all(change: ContentsChange, reads: list[ReadFile]) -> None:
     """Put all files, in two passes: two files may have swapped their contents."""
-    reads = sorted(reads, key=lambda read: (not _is_usual(read), read.path))
+    reads = sorted(reads, key=lambda read: (not _has_usual_name(read), read.path))
     refused = [(read, taken) for read in reads if (taken := _put(change, read)) is not None]
-    if all(_is_known(change, read, taken) for read, taken in refused):
+    if all(_stays_refused(change, read, taken) for read, taken in refused):
         return
     for read, _ in refused:
         change.drop(read.path)
@@ -224,8 +213,8 @@ def _put_all(change: ContentsChange, reads: list[ReadFile]) -> None:
             _put(change, read._replace(content=None, reason=_clash_reason(read, taken)))
 
 
-def _is_known(change: ContentsChange, read: ReadFile, taken: PathTakenError) -> bool:
-    """Return whether the file was refused for the same reason before."""
+def _stays_refused(change: ContentsChange, read: ReadFile, taken: PathTakenError) -> bool:
+    """Return whether the file was refused for the same reason before, and then record the refusal again."""
     known, reason = change.file(read.path), _clash_reason(read, taken)
     if known is None or known.reason != reason:
         return False
@@ -234,15 +223,15 @@ def _is_known(change: ContentsChange, read: ReadFile, taken: PathTakenError) -> 
 
 
 def _put(change: ContentsChange, read: ReadFile) -> PathTakenError | None:
-    stamp, thing, head = _stamp_to_keep(read), read.content, bundle_file(folder_of(read.path))
-    kept = change.file(head)
+    stamp, content, bundle_path = _stamp_to_keep(read), read.content, bundle_file(folder_of(read.path))
+    known = change.file(bundle_path)
     try:
-        if isinstance(thing, Bundle):
-            change.put_bundle(thing, read.path, stamp)
-        elif is_tool(read.path) and (kept is None or kept.bundle is None):
+        if isinstance(content, Bundle):
+            change.put_bundle(content, read.path, stamp)
+        elif is_tool(read.path) and (known is None or known.bundle is None):
             change.put_broken(read.path, stamp, NO_BUNDLE)
-        elif isinstance(thing, Tool) and change.path_of_bundle(thing.bundle_id) == head:
-            change.put_tool(thing, read.path, stamp)
+        elif isinstance(content, Tool) and change.path_of_bundle(content.bundle_id) == bundle_path:
+            change.put_tool(content, read.path, stamp)
         else:
             change.put_broken(read.path, stamp, read.reason or NO_BUNDLE)
     except PathTakenError as taken:
@@ -255,7 +244,7 @@ def _stamp_to_keep(read: ReadFile) -> Stamp:
     return msgspec.structs.replace(read.stamp, size=UNSETTLED) if is_racy else read.stamp
 
 
-def _is_still(folder: Path, read: ReadFile) -> bool:
+def _is_unchanged(folder: Path, read: ReadFile) -> bool:
     """Return whether the file is unchanged since it was read: another process may have had the lock before us."""
     try:
         stamp = stamp_of(os.stat(f"{folder}/{read.path}", follow_symlinks=False))
@@ -264,7 +253,7 @@ def _is_still(folder: Path, read: ReadFile) -> bool:
     return stamp == read.stamp or read.stamp == NO_STAMP
 
 
-def _is_usual(read: ReadFile) -> bool:
+def _has_usual_name(read: ReadFile) -> bool:
     """Return whether the file has the name that the store would give it, and thus wins over a copy."""
     thing = read.content
     return not isinstance(thing, Tool) or read.path == tool_file(folder_of(read.path), thing.slug, thing.version)

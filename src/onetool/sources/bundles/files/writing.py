@@ -10,7 +10,7 @@ import errno
 import os
 import stat
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -20,7 +20,6 @@ from onetool.core import flock, os_files
 from onetool.core.os_files import OpenFolder
 from onetool.sources.bundles.errors import UnavailableError
 from onetool.sources.bundles.files.disk import DRAFT, Stamp, parent, stamp_of
-from onetool.sources.bundles.files.disk import new_draft as new_draft_name
 
 LOCK_TIMEOUT = 10.0  # seconds; a write holds the lock for some milliseconds
 
@@ -50,22 +49,19 @@ class FolderLock:
             if self._root is not None:
                 yield self._root
                 return
-            self._root = root = self._taken(deadline - time.monotonic(), seconds)
+            root = flock.take_path(self._folder, OpenFolder.at, deadline - time.monotonic())
+            if root is None:
+                raise UnavailableError(self._busy(seconds))
+            self._root = root
             try:
                 yield root
             finally:
                 self._root = None
                 flock.give_back(root)
 
-    def _taken(self, left: float, seconds: float) -> OpenFolder:
-        root = flock.take_path(self._folder, OpenFolder.at, left)
-        if root is None:
-            raise UnavailableError(self._busy(seconds))
-        return root
-
     def _busy(self, seconds: float) -> str:
-        who = flock.holder(self._folder) or flock.UNKNOWN
-        return f"{self._folder} has been locked by {who} for more than {seconds:g} s; try again later"
+        holder = flock.holder(self._folder) or flock.UNKNOWN
+        return f"{self._folder} has been locked by {holder} for more than {seconds:g} s; try again later"
 
 
 # Changes of files: durable on return, undone on failure. Stamps are of the written files, not of later changes.
@@ -86,7 +82,7 @@ def create_all(root: OpenFolder, files: Sequence[tuple[str, bytes]]) -> list[Sta
     if not files:
         return []
     drafts = [(beside(path), data) for path, data in files]
-    made: list[str] = []
+    created: list[str] = []
     try:
         stamps = _write_all(root, drafts)
         for (draft, _), (path, _) in zip(drafts, files, strict=True):
@@ -94,11 +90,11 @@ def create_all(root: OpenFolder, files: Sequence[tuple[str, bytes]]) -> list[Sta
                 _link(root, draft, path)
             except FileExistsError:
                 raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path) from None
-            made.append(path)
+            created.append(path)
             remove_quietly(root, draft)
         sync_folder(root, parent(files[0][0]))
     except BaseException:
-        for path in (*made, *(draft for draft, _ in drafts)):
+        for path in (*created, *(draft for draft, _ in drafts)):
             remove_quietly(root, path)
         raise
     return stamps
@@ -107,38 +103,30 @@ def create_all(root: OpenFolder, files: Sequence[tuple[str, bytes]]) -> list[Sta
 def replace(root: OpenFolder, path: str, data: bytes) -> Stamp:
     """Replace a file atomically. The old file is kept under a second name until the new file is durable."""
     draft, before = beside(path), beside(path)
-    stamp = _written(root, draft, data)
+    stamp = _write_file(root, draft, data)
     try:
         try:
             _link(root, path, before, or_copy=True)
-            _move(root, draft, path)
+            root.rename(draft, path)
         except BaseException:
             remove_quietly(root, draft)
             raise
-        try:
-            sync_folder(root, parent(path))
-        except BaseException:
-            _move(root, before, path)
-            raise
+        _sync_parent(root, path, lambda: root.rename(before, path))
     finally:
         remove_quietly(root, before)
     return stamp
 
 
 def rename(root: OpenFolder, path: str, new: str) -> None:
-    _move(root, path, new)
+    root.rename(path, new)
     sync_folder(root, parent(new))
 
 
 def remove(root: OpenFolder, path: str) -> None:
     """Remove a file, or a folder with its content."""
     trash = beside(path)
-    _move(root, path, trash)
-    try:
-        sync_folder(root, parent(path))
-    except BaseException:
-        _move(root, trash, path)
-        raise
+    root.rename(path, trash)
+    _sync_parent(root, path, lambda: root.rename(trash, path))
     remove_quietly(root, trash)
 
 
@@ -148,15 +136,19 @@ def create_folder(root: OpenFolder, path: str, files: Iterable[tuple[str, bytes]
         raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
     draft = beside(path)
     try:
-        stamps = _filled(root, draft, files)
-        _move(root, draft, path)
+        root.mkdir(draft)
+        folders = {draft}
+        drafts = [(f"{draft}/{name}", data) for name, data in files]
+        for file, _ in drafts:
+            if parent(file) not in folders:
+                root.mkdir(parent(file))
+                folders.add(parent(file))
+        stamps = _write_all(root, drafts)
+        for folder in sorted(folders, reverse=True):
+            sync_folder(root, folder)
+        root.rename(draft, path)
+        _sync_parent(root, path, lambda: root.rename(path, draft))
     except BaseException:
-        remove_quietly(root, draft)
-        raise
-    try:
-        sync_folder(root, parent(path))
-    except BaseException:
-        _move(root, path, draft)
         remove_quietly(root, draft)
         raise
     return stamps
@@ -170,11 +162,7 @@ def ensure_folder(root: OpenFolder, path: str) -> bool:
         if stat.S_ISDIR(root.stat(path).st_mode):
             return False
         raise NotADirectoryError(errno.ENOTDIR, "a link or a file is where a folder should be", path) from None
-    try:
-        sync_folder(root, parent(path))
-    except BaseException:
-        remove_quietly(root, path)
-        raise
+    _sync_parent(root, path, lambda: remove_quietly(root, path))
     return True
 
 
@@ -210,7 +198,7 @@ def remove_quietly(root: OpenFolder, path: str) -> None:
     """Remove a file or folder, in two attempts. Remains are removed later."""
     for _ in range(2):
         with suppress(OSError):
-            _removed(root, path)
+            _remove_tree(root, path)
             return
 
 
@@ -219,13 +207,22 @@ def sync_folder(root: OpenFolder, path: str) -> None:
         folder.sync()
 
 
+def _sync_parent(root: OpenFolder, path: str, undo: Callable[[], None]) -> None:
+    """Sync the folder of a changed path. If that fails, undo the change."""
+    try:
+        sync_folder(root, parent(path))
+    except BaseException:
+        undo()
+        raise
+
+
 def beside(path: str) -> str:
     """Return a name for an unfinished file in the same folder."""
     folder, slash, _ = path.rpartition("/")
-    return f"{folder}{slash}{new_draft_name()}"
+    return f"{folder}{slash}{DRAFT}{os.urandom(8).hex()}"
 
 
-def _written(root: OpenFolder, path: str, data: bytes) -> Stamp:
+def _write_file(root: OpenFolder, path: str, data: bytes) -> Stamp:
     file = root.open(path, NEW)
     try:
         try:
@@ -248,25 +245,9 @@ def _write_all(root: OpenFolder, files: Sequence[tuple[str, bytes]]) -> list[Sta
     On a disk with 30 ms per sync, the thousand tools of a large API would take half a minute one by one.
     """
     if len(files) == 1:
-        return [_written(root, *files[0])]
+        return [_write_file(root, *files[0])]
     with ThreadPoolExecutor(MAX_SYNCS) as pool:
-        return [*pool.map(lambda file: _written(root, *file), files)]
-
-
-def _filled(root: OpenFolder, draft: str, files: Iterable[tuple[str, bytes]]) -> list[Stamp]:
-    root.mkdir(draft)
-    folders = {draft}
-    paths: list[tuple[str, bytes]] = []
-    for name, data in files:
-        path = f"{draft}/{name}"
-        if parent(path) not in folders:
-            root.mkdir(parent(path))
-            folders.add(parent(path))
-        paths.append((path, data))
-    stamps = _write_all(root, paths)
-    for folder in sorted(folders, reverse=True):
-        sync_folder(root, folder)
-    return stamps
+        return [*pool.map(lambda file: _write_file(root, *file), files)]
 
 
 def _link(root: OpenFolder, path: str, other: str, or_copy: bool = False) -> None:
@@ -277,23 +258,15 @@ def _link(root: OpenFolder, path: str, other: str, or_copy: bool = False) -> Non
         if error.errno not in _NO_LINKS:
             raise
         if or_copy:
-            _written(root, other, _content(root, path))
+            with os.fdopen(root.open(path, os.O_RDONLY), "rb") as file:
+                _write_file(root, other, file.read())
         elif exists(root, other):
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), other) from None
         else:
-            _move(root, path, other)
+            root.rename(path, other)
 
 
-def _move(root: OpenFolder, path: str, other: str) -> None:
-    root.rename(path, other)
-
-
-def _content(root: OpenFolder, path: str) -> bytes:
-    with os.fdopen(root.open(path, os.O_RDONLY), "rb") as file:
-        return file.read()
-
-
-def _removed(root: OpenFolder, path: str) -> None:
+def _remove_tree(root: OpenFolder, path: str) -> None:
     try:
         is_folder = stat.S_ISDIR(root.stat(path).st_mode)
     except FileNotFoundError:
@@ -304,5 +277,5 @@ def _removed(root: OpenFolder, path: str) -> None:
     with root.folder(path) as folder:
         names = folder.names()
     for name in names:
-        _removed(root, f"{path}/{name}")
+        _remove_tree(root, f"{path}/{name}")
     root.rmdir(path)

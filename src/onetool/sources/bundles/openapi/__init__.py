@@ -7,6 +7,7 @@ are skipped, with the reason.
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -90,30 +91,38 @@ class OpenApiImport:
     ) -> None:
         self._document = document = read_document(data, is_part=any(selection))
         self._selection = selection
-        self._where = ApiLocation(document_url, base_url)
+        self._location = ApiLocation(document_url, base_url)
         info = document.root.get("info")
         self._info: dict[str, Any] = info if isinstance(info, dict) else {}
         self._version = version_label(self._info.get("version"))
-        self.slug = check_slug(slug) if slug else bundle_slug(printable(self._info.get("title"), 200), self._host())
-        self._now = ""  # the operation being converted
+        if slug:
+            self.slug = check_slug(slug)
+        else:
+            host = ""
+            with suppress(UnresolvedError):
+                host = host_of(self._base())
+            self.slug = bundle_slug(printable(self._info.get("title"), 200), host)
+        self._current = ""  # the operation being converted
         self._notes: dict[ImportNote, None] = {}
         self._skipped: list[ImportNote] = []
         security = SecuritySchemes(document, self.slug, self._base, self._note)
-        self._maker = OperationConverter(document, security, self._where, token, self._note)
+        self._converter = OperationConverter(document, security, self._location, token, self._note)
 
     def convert(self, stored: Mapping[str, Sequence[str]]) -> ImportedBundle:
         """Return the bundle. Stored tools keep their names: `stored` has their slugs by `url_key`, oldest first."""
         tools: list[tuple[str, str, dict[str, Any]]] = []
         hosts: dict[str, None] = {}
         secrets: dict[str, None] = {}
-        operations = self._selection.choose(self._named(stored), self._document.check_time)
+        operations = self._selection.choose(self._with_slugs(stored), self._document.check_time)
         skipped = [] if any(self._selection) else self._skipped
         for operation, slug in operations[:MAX_OPERATIONS]:
-            self._now = operation.name
+            self._current = operation.name
             self._document.check_time()
             try:
-                tool, urls = self._maker.make(self._decoded(operation))
-                needed = http_tool_of(tool).secrets
+                self._document.member(operation.item, "parameters")
+                decoded = operation._replace(data=self._document.member(operation.item, operation.method))
+                tool, urls = self._converter.convert(decoded)
+                tool_secrets = http_tool_of(tool).secrets
             except BadDocumentError:
                 raise
             except (UnresolvedError, OneToolError, TemplateError) as error:
@@ -121,27 +130,30 @@ class OpenApiImport:
                 continue
             tools.append((slug, self._version, tool))
             hosts.update(dict.fromkeys(map(host_of, urls)))
-            secrets.update(dict.fromkeys(sorted(needed)))
+            secrets.update(dict.fromkeys(sorted(tool_secrets)))
         if (left := len(operations) - MAX_OPERATIONS) > 0:
             why = f"{left:,} more operations: an import is limited to {MAX_OPERATIONS:,}; {IMPORT_A_PART}"
             skipped.append(ImportNote("", why))
-        return ImportedBundle(self._bundle(), tools, list(hosts), list(secrets), skipped, list(self._notes))
+        name, description = title(self._info.get("title")), described(None, self._info.get("description"))
+        bundle = {"slug": self.slug, "displayName": name, "description": description}
+        return ImportedBundle(bundle, tools, list(hosts), list(secrets), skipped, list(self._notes))
 
-    def _named(self, stored: Mapping[str, Sequence[str]]) -> list[tuple[Operation, str]]:
+    def _with_slugs(self, stored: Mapping[str, Sequence[str]]) -> list[tuple[Operation, str]]:
         """Return all operations with their slugs, selected or not, so that names don't depend on the selection."""
         operations = list(islice(self._operations(), MAX_NAMED + 1))
         if len(operations) > MAX_NAMED:
             raise InvalidError(f"the document has more than {MAX_NAMED:,} operations: remove paths that you don't need")
         taken = UniqueSlugs()
-        kept = {number: slug for number, one in enumerate(operations) if (slug := self._kept_slug(one, stored, taken))}
-        return [(one, kept.get(number) or taken.take(one.slugs())) for number, one in enumerate(operations)]
+        kept = [self._kept_slug(operation, stored, taken) for operation in operations]
+        named = zip(operations, kept, strict=True)
+        return [(operation, slug or taken.take(operation.slugs())) for operation, slug in named]
 
     def _kept_slug(self, operation: Operation, stored: Mapping[str, Sequence[str]], taken: UniqueSlugs) -> str | None:
         if not stored:
             return None
         self._document.check_time()
         try:
-            key = url_key(operation.method, self._maker.base(operation) + operation.path.partition("#")[0])
+            key = url_key(operation.method, self._converter.base(operation) + operation.path.partition("#")[0])
         except UnresolvedError:
             return None
         slugs = [slug for slug in stored.get(key, ()) if slug not in taken]
@@ -152,7 +164,7 @@ class OpenApiImport:
         return taken.take(slugs) if slugs and "#" not in operation.path else None
 
     def _operations(self) -> Iterator[Operation]:
-        """Yield the operations with their heads only; `_decoded` decodes the rest."""
+        """Yield the operations with their heads only; `convert` decodes the rest."""
         for path, item in self._document.paths():
             if path.startswith("x-"):
                 continue
@@ -168,26 +180,12 @@ class OpenApiImport:
             if "trace" in item:
                 self._skipped.append(ImportNote(f"TRACE {printable(path, 200)}", "no tool sends TRACE"))
 
-    def _decoded(self, operation: Operation) -> Operation:
-        self._document.member(operation.item, "parameters")
-        return operation._replace(given=self._document.member(operation.item, operation.method))
-
-    def _bundle(self) -> dict[str, Any]:
-        name = title(self._info.get("title"))
-        return {"slug": self.slug, "displayName": name, "description": described(None, self._info.get("description"))}
-
     def _base(self) -> str:
-        return base_of(self._document.root.get("servers"), self._where)
+        return base_of(self._document.root.get("servers"), self._location)
 
-    def _host(self) -> str:
-        try:
-            return host_of(self._base())
-        except UnresolvedError:
-            return ""
-
-    def _note(self, what: str) -> None:
+    def _note(self, text: str) -> None:
         if len(self._notes) < MAX_NOTES:
-            self._notes[ImportNote(self._now, what)] = None
+            self._notes[ImportNote(self._current, text)] = None
 
 
 __all__ = ["ImportNote", "ImportedBundle", "OpenApiImport", "Selection", "url_key"]

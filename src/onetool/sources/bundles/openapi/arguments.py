@@ -32,35 +32,27 @@ class ToolArguments:
 
     def add(self, name: str, place: Place, definition: Definition, required: bool) -> str:
         """Add an argument, and return its placeholder."""
-        chosen = self._free(argument_name(name), place)
-        self.properties[chosen] = _without_default(definition.schema)
+        name = argument_name(name)
+        names = chain((name, f"{place}_{name}"), (f"{place}_{name}_{number}" for number in range(2, MAX_ARGUMENTS)))
+        free = next((name for name in names if name not in self.properties and name not in self._reserved), None)
+        if free is None:
+            raise UnresolvedError(f"more than {MAX_ARGUMENTS} arguments are called {name!r}")
+        schema = definition.schema
+        if isinstance(schema, dict) and "default" in schema:  # the server applies it; models only read it
+            default = printable(msgspec.json.encode(schema["default"]).decode(), MAX_DEFAULT)
+            description = f"{schema.get('description', '')} Without it: {default}.".strip()
+            schema = {key: value for key, value in schema.items() if key != "default"} | {"description": description}
+        self.properties[free] = schema
         self._uses += definition.uses
         if required:
-            self.required.append(chosen)
-        return placeholder(chosen)
-
-    def _free(self, name: str, place: Place) -> str:
-        more = (f"{place}_{name}_{number}" for number in range(2, MAX_ARGUMENTS))
-        words = chain((name, f"{place}_{name}"), more)
-        for word in words:
-            if word not in self.properties and word not in self._reserved:
-                return word
-        raise UnresolvedError(f"more than {MAX_ARGUMENTS} arguments are called {name!r}")
+            self.required.append(free)
+        return placeholder(free)
 
     def schema(self) -> Definition:
         schema: dict[str, Any] = {"type": "object", "properties": self.properties}
         if self.required:
             schema["required"] = self.required
         return Definition(schema, tuple(self._uses))
-
-
-def _without_default(schema: Any) -> Any:
-    """Remove the default, which the server applies itself, and describe it instead."""
-    if not isinstance(schema, dict) or "default" not in schema:
-        return schema
-    words = printable(msgspec.json.encode(schema["default"]).decode(), MAX_DEFAULT)
-    text = f"{schema.get('description', '')} Without it: {words}.".strip()
-    return {**{key: value for key, value in schema.items() if key != "default"}, "description": text}
 
 
 # Parameters
@@ -78,21 +70,21 @@ _ANY_TEXT = Definition({"type": "string"}, ())
 class Parameter(NamedTuple):
     name: str
     place: Place
-    given: dict[str, Any]
+    data: dict[str, Any]
     schema: dict[str, Any]  # from the document, resolved
 
     @property
     def required(self) -> bool:
-        return self.given.get("required") is True
+        return self.data.get("required") is True
 
     @property
     def style(self) -> str:
-        style = self.given.get("style")
+        style = self.data.get("style")
         return style if isinstance(style, str) else ("form" if self.place in ("query", "cookie") else "simple")
 
     @property
     def explode(self) -> bool:
-        explode = self.given.get("explode")
+        explode = self.data.get("explode")
         return explode if isinstance(explode, bool) else self.style == "form"
 
 
@@ -108,15 +100,22 @@ class ParameterConverter:
         self.headers: dict[str, str] = {}
         self._cookies: list[str] = []
 
-    def put(self, path: str, lists: list[Any], arguments: ToolArguments) -> str:
-        """Convert all parameters, and return the path as a template."""
-        found = self._read(lists)
-        path = self._put_path(path, found, arguments)
-        for parameter in found.values():
+    def convert(self, path: str, lists: list[Any], arguments: ToolArguments) -> str:
+        """Convert all parameters, and return the path as a template. Later lists replace parameters of earlier ones."""
+        parameters: dict[tuple[str, str], Parameter] = {}
+        for item in [item for items in lists if isinstance(items, list) for item in items][:MAX_PARAMETERS]:
+            data = self._document.object(item)
+            name, place = data.get("name"), data.get("in")
+            if not isinstance(name, str) or not name or place not in ("path", "query", "header", "cookie"):
+                raise UnresolvedError("it has a parameter without a name or a place")
+            if place != "header" or name.lower() not in _OURS:
+                parameters[place, name] = Parameter(name, place, data, self._resolved(data.get("schema", {})))
+        path = self._convert_path(path, parameters, arguments)
+        for parameter in parameters.values():
             if parameter.place == "path":
                 continue
             try:
-                self._put(parameter, arguments)
+                self._convert(parameter, arguments)
             except UnresolvedError as error:
                 if parameter.required:
                     raise UnresolvedError(f"its parameter {parameter.name[:60]!r}: {error}") from None
@@ -125,32 +124,20 @@ class ParameterConverter:
             self.headers["Cookie"] = "; ".join(self._cookies)
         return path
 
-    def _read(self, lists: list[Any]) -> dict[tuple[str, str], Parameter]:
-        """Return the parameters by place and name. Parameters of the operation replace those of its path."""
-        found: dict[tuple[str, str], Parameter] = {}
-        for one in [one for some in lists if isinstance(some, list) for one in some][:MAX_PARAMETERS]:
-            given = self._document.object(one)
-            name, place = given.get("name"), given.get("in")
-            if not isinstance(name, str) or not name or place not in ("path", "query", "header", "cookie"):
-                raise UnresolvedError("it has a parameter without a name or a place")
-            if place != "header" or name.lower() not in _OURS:
-                found[place, name] = Parameter(name, place, given, self._resolved(given.get("schema", {})))
-        return found
-
     def _resolved(self, schema: Any) -> dict[str, Any]:
         try:
             return self._document.object(schema)
         except UnresolvedError:
             return {}
 
-    def _put_path(self, path: str, found: dict[tuple[str, str], Parameter], arguments: ToolArguments) -> str:
+    def _convert_path(self, path: str, parameters: dict[tuple[str, str], Parameter], arguments: ToolArguments) -> str:
         # The fragment only distinguishes operations and isn't sent. A dollar sign would escape a placeholder.
         path = path.partition("#")[0].replace("${", "%24{")
         if not path.startswith("/") or _UNFIT_IN_PATH.search(_IN_PATH.sub("", path)):
             raise UnresolvedError(f"{path[:100]!r} isn't a path: it must begin with / and can't have unseen characters")
         placeholders: dict[str, str] = {}
         for name in _IN_PATH.findall(path):
-            parameter = found.get(("path", name))
+            parameter = parameters.get(("path", name))
             if parameter is None:
                 self._note(f"{{{name[:60]}}} of its path is not described; it is taken to be a text")
                 parameter = Parameter(name, "path", {}, {"type": "string"})
@@ -160,14 +147,14 @@ class ParameterConverter:
                 placeholders[name] = literal(prefix) + placeholders[name]
         template = _IN_PATH.sub(lambda match: placeholders[match[1]], path)
         segments = unquote(template.partition("?")[0]).replace("\\", "/").split("/")[1:]
-        if "" in segments[:-1] or any(one.partition(";")[0] in (".", "..") for one in segments):
+        if "" in segments[:-1] or any(segment.partition(";")[0] in (".", "..") for segment in segments):
             why = "a segment that is empty, . or .. could lead out of the server's base path"
             raise UnresolvedError(f"{path[:100]!r} isn't a path: {why}")
         return template
 
-    def _put(self, parameter: Parameter, arguments: ToolArguments) -> None:
+    def _convert(self, parameter: Parameter, arguments: ToolArguments) -> None:
         if parameter.place == "query":
-            self._put_query(parameter, arguments)
+            self._convert_query(parameter, arguments)
             return
         if parameter.place == "header" and not is_header_name(parameter.name):
             raise UnresolvedError("no header can have this name")
@@ -181,25 +168,21 @@ class ParameterConverter:
         else:
             self._cookies.append(f"{parameter.name}={value}")
 
-    def _put_query(self, parameter: Parameter, arguments: ToolArguments) -> None:
+    def _convert_query(self, parameter: Parameter, arguments: ToolArguments) -> None:
         name, kind = literal(parameter.name), kind_of(parameter.schema)
-        if "content" in parameter.given or "schema" not in parameter.given:
+        if "content" in parameter.data or "schema" not in parameter.data:
             self.query[name] = arguments.add(parameter.name, "query", self._scalar(parameter), parameter.required)
             return
-        if (
-            kind == "object"
-            and parameter.style == "form"
-            and parameter.explode
-            and self._put_members(parameter, arguments)
-        ):
+        is_exploded = kind == "object" and parameter.style == "form" and parameter.explode
+        if is_exploded and self._convert_members(parameter, arguments):
             return
-        definition = self._described(parameter, self._schemas.read(parameter.given["schema"], "in"))
+        definition = self._described(parameter, self._schemas.read(parameter.data["schema"], "in"))
         self.query[name] = arguments.add(parameter.name, "query", definition, parameter.required)
         if encoding := field_encoding(parameter.style, parameter.explode, kind):
             self.query_encoding[name] = encoding
 
-    def _put_members(self, parameter: Parameter, arguments: ToolArguments) -> bool:
-        """Put each member of an object under its own name, `name=…`, if all of them are known and plain."""
+    def _convert_members(self, parameter: Parameter, arguments: ToolArguments) -> bool:
+        """Add each member of an object under its own name, `name=…`, if all of them are known and plain."""
         members = parameter.schema.get("properties")
         if not isinstance(members, dict) or not members or len(members) > MAX_PARAMETERS:
             return False
@@ -213,7 +196,7 @@ class ParameterConverter:
 
     def _scalar(self, parameter: Parameter) -> Definition:
         """Return the schema of a text or number. Callers pass structures as the text that is sent."""
-        if isinstance(content := parameter.given.get("content"), dict) and content:
+        if isinstance(content := parameter.data.get("content"), dict) and content:
             media = self._document.object(next(iter(content.values())))
             if kind_of(self._resolved(media.get("schema", {}))) in ("object", "array", None):
                 self._note(f"{parameter.name[:60]} is given as a text of JSON")
@@ -225,16 +208,16 @@ class ParameterConverter:
             return self._described(parameter, _ANY_TEXT, "Several are separated by commas.")
         if kind == "object":
             raise UnresolvedError(f"an object has no form in the {parameter.place}")
-        return self._described(parameter, self._schemas.read(parameter.given.get("schema", parameter.schema), "in"))
+        return self._described(parameter, self._schemas.read(parameter.data.get("schema", parameter.schema), "in"))
 
     def _described(self, parameter: Parameter, definition: Definition, more: str = "") -> Definition:
         schema = dict(definition.schema) if isinstance(definition.schema, dict) else {}
-        own = printable(parameter.given.get("description"), MAX_DESCRIPTION) or schema.get("description", "")
+        own = printable(parameter.data.get("description"), MAX_DESCRIPTION) or schema.get("description", "")
         if text := " ".join(part for part in (own, more) if part):
             schema["description"] = text
-        if "examples" not in schema and not more and (samples := samples_of(parameter.given)):
+        if "examples" not in schema and not more and (samples := samples_of(parameter.data)):
             schema["examples"] = samples
-        if parameter.given.get("deprecated") is True:
+        if parameter.data.get("deprecated") is True:
             schema["deprecated"] = True
         return Definition(schema, definition.uses)
 

@@ -20,21 +20,21 @@ from onetool.sources.bundles.validation import schema_cost
 
 
 def without_bad(schema: Any, dropped: dict[str, None]) -> Any:
-    """Return the schema without unusable parts; their reasons are added to `dropped`."""
+    """Return the schema without unusable patterns, which are added to `dropped`."""
     if not isinstance(schema, dict):
         return schema
-    found = map_subschemas(schema, lambda one: without_bad(one, dropped))
-    if isinstance(pattern := found.get("pattern"), str) and not _is_taken(pattern):
-        dropped[found.pop("pattern")] = None
-    if isinstance(named := found.get("patternProperties"), dict):
-        bad = [one for one in named if not _is_taken(one)]
+    result = map_subschemas(schema, lambda inner: without_bad(inner, dropped))
+    if isinstance(pattern := result.get("pattern"), str) and not _is_valid_pattern(pattern):
+        dropped[result.pop("pattern")] = None
+    if isinstance(patterns := result.get("patternProperties"), dict):
+        bad = [pattern for pattern in patterns if not _is_valid_pattern(pattern)]
         dropped.update(dict.fromkeys(bad))
-        found["patternProperties"] = {key: one for key, one in named.items() if key not in bad}
-    return found
+        result["patternProperties"] = {key: inner for key, inner in patterns.items() if key not in bad}
+    return result
 
 
 @lru_cache(maxsize=1000)
-def _is_taken(pattern: str) -> bool:
+def _is_valid_pattern(pattern: str) -> bool:
     try:
         CompiledSchema({"properties": {"x": {"pattern": pattern}}})
     except SchemaError:
@@ -52,7 +52,7 @@ LEVELS = (4, 3, 2, 1)
 MAX_DEFINITIONS = 500
 INLINE = 3  # levels of inlined definitions
 
-_SAID_BESIDE = frozenset(("$ref", "description", "default"))
+_INLINE_SIBLINGS = frozenset(("$ref", "description", "default"))
 
 
 class Assembled(NamedTuple):
@@ -67,7 +67,7 @@ class SchemaAssembler:
     def __init__(self, definitions: Mapping[str, Definition]) -> None:
         self._definitions = definitions
         self._sizes: dict[str, int] = {}
-        self._done: dict[tuple[bool, bytes], str | None] = {}
+        self._refusals: dict[tuple[bool, bytes], str | None] = {}
 
     def input(self, root: Definition) -> Assembled | None:
         """Assemble a schema for arguments, or return None if not even its outline is accepted."""
@@ -77,79 +77,72 @@ class SchemaAssembler:
         """Assemble a schema for a value. The schema must be cheap, because a costly one would refuse large values."""
         return self._best(root, MAX_OUTPUT_BYTES, is_input=False)
 
-    def _best(self, root: Definition, most: int, is_input: bool) -> Assembled | None:
+    def _best(self, root: Definition, limit: int, is_input: bool) -> Assembled | None:
         own = _size(root.schema)
         before: frozenset[str] | None = None
         why: str | None = None  # keep the first reason: later attempts are partial
         for reach in REACHES:
-            near, whole = self._near(root, reach)
-            if not whole:
+            near, is_complete = self._near(root, reach)
+            if not is_complete:
                 why = why or f"it continues after {reach} references, or has more than {MAX_DEFINITIONS} definitions"
             if near != before:
                 size = own + sum(self._size(name) for name in near)
-                if size > most:
-                    why = why or f"it is too large ({size // 1024:,} KiB; the limit is {most // 1024} KiB)"
+                if size > limit:
+                    why = why or f"it is too large ({size // 1024:,} KiB; the limit is {limit // 1024} KiB)"
                 else:
-                    schema, refused, dropped = self._taken(self._whole(root, near), is_input)
+                    schema, dropped = self._with_definitions(root, near), dict[str, None]()
+                    refused = self._refused(schema, is_input)
+                    if refused is not None:
+                        schema = without_bad(schema, dropped)
+                        refused = self._refused(schema, is_input) if dropped else refused
                     if refused is None:
-                        return Assembled(schema, why, dropped)
+                        return Assembled(schema, why, tuple(dropped))
                     why = why or refused
             before = near
         for levels in LEVELS:
             schema = _shallow(root.schema, levels)
-            if _size(schema) <= most and self._refused(schema, is_input) is None:
+            if _size(schema) <= limit and self._refused(schema, is_input) is None:
                 return Assembled(schema, why)
         return None
-
-    def _taken(self, schema: dict[str, Any], is_input: bool) -> tuple[dict[str, Any], str | None, tuple[str, ...]]:
-        """Return the schema, if needed without unusable patterns, the reason if it can't be used, and the patterns."""
-        refused = self._refused(schema, is_input)
-        if refused is None:
-            return schema, None, ()
-        dropped: dict[str, None] = {}
-        plain = without_bad(schema, dropped)
-        if dropped:
-            refused = self._refused(plain, is_input)
-        return plain, refused, tuple(dropped)
 
     def _refused(self, schema: dict[str, Any], is_input: bool) -> str | None:
         """Return why a schema can't be used, or None."""
         key = is_input, msgspec.json.encode(schema)
-        if key not in self._done:
+        if key not in self._refusals:
             try:
                 is_cheap = schema_cost(schema, closed=is_input) <= CHEAP
-                self._done[key] = None if is_input or is_cheap else "it is too costly to check"
+                self._refusals[key] = None if is_input or is_cheap else "it is too costly to check"
             except SchemaError as error:
-                self._done[key] = str(error)
-        return self._done[key]
+                self._refusals[key] = str(error)
+        return self._refusals[key]
 
     def _near(self, root: Definition, reach: int) -> tuple[frozenset[str], bool]:
         """Return the definitions within so many references, and whether these are all."""
-        found: set[str] = set()
+        near: set[str] = set()
         edge = set(root.uses)
         for _ in range(reach):
-            found |= edge
-            if not edge or len(found) > MAX_DEFINITIONS:
+            near |= edge
+            if not edge or len(near) > MAX_DEFINITIONS:
                 break
-            edge = {name for one in edge for name in self._definitions[one].uses} - found
-        return frozenset(found), not edge
+            edge = {used for name in edge for used in self._definitions[name].uses} - near
+        return frozenset(near), not edge
 
     def _size(self, name: str) -> int:
         if name not in self._sizes:
             self._sizes[name] = _size(self._definitions[name].schema)
         return self._sizes[name]
 
-    def _whole(self, root: Definition, near: frozenset[str]) -> dict[str, Any]:
+    def _with_definitions(self, root: Definition, near: frozenset[str]) -> dict[str, Any]:
         uses = Counter(root.uses)
         for name in near:
             uses.update(self._definitions[name].uses)
-        maker = _Inliner(self._definitions, near, uses)
-        schema = maker.placed(root.schema, 0)
+        inliner = _Inliner(self._definitions, near, uses)
+        schema = inliner.inline(root.schema, 0)
         kept: dict[str, Any] = {}
-        while waiting := [name for name in maker.wanted if name not in kept]:
-            for name in waiting:
+        while pending := [name for name in inliner.needed if name not in kept]:
+            for name in pending:
                 kept[name] = None
-                kept[name] = maker.placed(self._definitions[name].schema, 0)
+                kept[name] = inliner.inline(self._definitions[name].schema, 0)
         return {**schema, "$defs": kept} if kept else schema
 
 
@@ -160,29 +153,27 @@ class _Inliner:
         self._definitions = definitions
         self._near = near
         self._uses = uses
-        self.wanted: dict[str, None] = {}
+        self.needed: dict[str, None] = {}
 
-    def placed(self, schema: Any, inlined: int) -> Any:
+    def inline(self, schema: Any, inlined: int) -> Any:
         if not isinstance(schema, dict):
             return schema
         ref = schema.get("$ref")
         if not isinstance(ref, str):
-            return map_subschemas(schema, lambda one: self.placed(one, inlined))
+            return map_subschemas(schema, lambda inner: self.inline(inner, inlined))
         name = ref.removeprefix("#/$defs/")
         beside = {key: value for key, value in schema.items() if key != "$ref"}
         if name not in self._near:
             return {**_outline(self._definitions[name].schema), **beside}
         target = self._definitions[name].schema
         is_allowed = isinstance(target, dict) and inlined < INLINE and "$ref" not in target
-        if is_allowed and (self._uses[name] == 1 or _is_simple(target)) and schema.keys() <= _SAID_BESIDE:
-            return {**self.placed(target, inlined + 1), **beside}
-        self.wanted[name] = None
+        # A plain text or number is shorter than a reference.
+        kind = target.get("type") if is_allowed else None
+        is_simple = isinstance(kind, str) and kind not in ("object", "array") and _size(target) < 200
+        if is_allowed and (self._uses[name] == 1 or is_simple) and schema.keys() <= _INLINE_SIBLINGS:
+            return {**self.inline(target, inlined + 1), **beside}
+        self.needed[name] = None
         return schema
-
-
-def _is_simple(schema: dict[str, Any]) -> bool:
-    """Return whether the schema is a plain text or number, which is shorter than a reference."""
-    return isinstance(schema.get("type"), str) and schema["type"] not in ("object", "array") and _size(schema) < 200
 
 
 def _outline(schema: Any) -> dict[str, Any]:
@@ -198,7 +189,7 @@ def _shallow(schema: Any, levels: int) -> Any:
     if levels == 0 or "$ref" in schema:
         return _outline(schema)
     small = {key: value for key, value in schema.items() if key not in ("enum", "pattern", "examples", "default")}
-    return map_subschemas(small, lambda one: _shallow(one, levels - 1))
+    return map_subschemas(small, lambda inner: _shallow(inner, levels - 1))
 
 
 def _size(schema: Any) -> int:

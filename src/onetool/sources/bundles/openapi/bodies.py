@@ -58,13 +58,13 @@ class BodyConverter:
 
     def __init__(
         self,
-        given: Any,
+        data: Any,
         document: OpenApiDocument,
         schemas: Schemas,
         arguments: ToolArguments,
         note: Callable[[str], None],
     ) -> None:
-        body = document.object(given)
+        body = document.object(data)
         content = body.get("content")
         self._content: dict[str, Any] = content if isinstance(content, dict) else {}
         self._required = body.get("required") is True
@@ -100,7 +100,10 @@ class BodyConverter:
                 return BodyTemplateParts(self._add_body(schema, samples), name)
             template = self._add_members(members, samples)
             return BodyTemplateParts(template, None if name == "application/json" else name)
-        if _is_binary(name, self._document.object(schema)):
+        resolved = self._document.object(schema)
+        # A plain string is text, unless its media type is always binary.
+        is_explicit = kind_of(resolved) != "string" or resolved.get("format") == "binary"
+        if encoding_of(name) == "binary" and (is_explicit or name.startswith(_ALWAYS_BINARY)):
             return BodyTemplateParts(self._add_body(FILE_SCHEMA), None if "*" in name else name, "bodyFile")
         if not name.startswith("text/"):
             self._note(f"its body ({name}) is given as a text")
@@ -119,32 +122,32 @@ class BodyConverter:
                 raise UnresolvedError("its form is not an object")
             whole = self._add_body({"type": "object", **schema})
             return BodyTemplateParts({"body": whole}, content_type, key, {"body": {"style": "form"}})
-        files = {name for name, one in members.schemas.items() if multipart and self._is_file(name, one)}
-        shown = {name: self._file(one) if name in files else one for name, one in members.schemas.items()}
-        template = self._add_members(members._replace(schemas=shown), self._samples(media))
+        fields = members.schemas.items()
+        files = {name: self._file_schema(field) for name, field in fields if multipart and self._is_file(name, field)}
+        template = self._add_members(members._replace(schemas=members.schemas | files), self._samples(media))
         encoding: dict[str, Any] = {}
-        for name, one in members.schemas.items():
-            field = literal(name)
+        for name, field in fields:
+            field_name = literal(name)
             if name in files:
-                template[field] = {"file": template[field]}
-            if found := self._encoding(media, name, one, multipart):
-                encoding[field] = found
+                template[field_name] = {"file": template[field_name]}
+            if field_style := self._encoding(media, name, field, multipart):
+                encoding[field_name] = field_style
         return BodyTemplateParts(template, content_type, key, encoding)
 
     def _encoding(self, media: dict[str, Any], name: str, schema: Any, multipart: bool) -> dict[str, Any]:
         """Return the document's encoding of a field in the format of httpImpl."""
-        given = media.get("encoding")
-        found = given.get(name) if isinstance(given, dict) else None
-        if not isinstance(found, dict):
+        encodings = media.get("encoding")
+        encoding = encodings.get(name) if isinstance(encodings, dict) else None
+        if not isinstance(encoding, dict):
             return {}
-        content_type = found.get("contentType")
+        content_type = encoding.get("contentType")
         if isinstance(content_type, str) and (multipart or is_json(content_type)):
             # A list of media types, or `image/*`, leaves the choice to the file.
             is_one = re.fullmatch(MEDIA_TYPE, content_type) and "*" not in content_type
             return {"contentType": content_type} if is_one else {}
-        if "style" not in found and "explode" not in found:
+        if "style" not in encoding and "explode" not in encoding:
             return {}
-        style, explode = found.get("style", "form"), found.get("explode")
+        style, explode = encoding.get("style", "form"), encoding.get("explode")
         exploded = explode if isinstance(explode, bool) else style == "form"
         return field_encoding(style, exploded, kind_of(self._document.object(schema)))
 
@@ -158,7 +161,7 @@ class BodyConverter:
         by_media = "contentMediaType" in found and "contentEncoding" not in found
         return found.get("format") == "binary" or by_media or (name == "file" and "format" not in found)
 
-    def _file(self, schema: Any) -> dict[str, Any]:
+    def _file_schema(self, schema: Any) -> dict[str, Any]:
         """Return the schema of an argument that is a file, or a list of files."""
         found = self._document.object(schema)
         own = printable(found.get("description"), MAX_DESCRIPTION)
@@ -171,31 +174,31 @@ class BodyConverter:
         content = self._content
         if not content:
             raise UnresolvedError("its body has no content")
-        multipart = [one for one in content if known_media(one) == MULTIPART]
-        for one in multipart:
-            members = self._members(self._document.object(content[one]).get("schema"))
+        multipart = [name for name in content if known_media(name) == MULTIPART]
+        for name in multipart:
+            members = self._members(self._document.object(content[name]).get("schema"))
             if members is not None and any(self._is_file(*member) for member in members.schemas.items()):
-                return one
-        json = [one for one in content if known_media(one) == "application/json"] + [*filter(is_json, content)]
-        forms = [one for one in content if known_media(one) == FORM]
-        others = [one for one in content if known_media(one) and not is_multipart(one)]
-        others = [one for one in others if not known_media(one).endswith("xml")]
-        if found := (*json, *forms, *multipart, *others):
-            return found[0]
-        kinds = ", ".join(printable(one, 60) for one in list(content)[:3])
-        raise UnresolvedError(f"its body is {kinds}: only JSON, forms, texts and files can be sent")
+                return name
+        json_types = [name for name in content if known_media(name) == "application/json"] + [*filter(is_json, content)]
+        forms = [name for name in content if known_media(name) == FORM]
+        others = [name for name in content if known_media(name) and not is_multipart(name)]
+        others = [name for name in others if not known_media(name).endswith("xml")]
+        if usable := (*json_types, *forms, *multipart, *others):
+            return usable[0]
+        shown = ", ".join(printable(name, 60) for name in list(content)[:3])
+        raise UnresolvedError(f"its body is {shown}: only JSON, forms, texts and files can be sent")
 
     def _samples(self, media: dict[str, Any]) -> list[Any]:
         """Return the examples of a body, with their references resolved."""
-        named = media.get("examples")
-        if isinstance(named, dict):
-            found: dict[str, Any] = {}
-            for name, one in list(named.items())[:3]:
+        references = media.get("examples")
+        if isinstance(references, dict):
+            examples: dict[str, Any] = {}
+            for name, example in list(references.items())[:3]:
                 try:
-                    found[name] = self._document.object(one)
+                    examples[name] = self._document.object(example)
                 except UnresolvedError:
                     continue
-            media = {**media, "examples": found}
+            media = {**media, "examples": examples}
         return samples_of(media)
 
     def _add_body(self, schema: Any, samples: Sequence[Any] = ()) -> str:
@@ -214,7 +217,7 @@ class BodyConverter:
         for name, schema in members.schemas.items():
             definition = self._schemas.read(schema, "in")
             found = definition.schema if isinstance(definition.schema, dict) else {}
-            examples = [one[name] for one in samples if isinstance(one, dict) and name in one]
+            examples = [sample[name] for sample in samples if isinstance(sample, dict) and name in sample]
             if examples and "examples" not in found and "default" not in found and "enum" not in found:
                 found = {**found, "examples": examples[:1]}
             needed = self._required and name in members.required
@@ -234,12 +237,18 @@ class BodyConverter:
         if levels == 0 or kind_of(found) not in ("object", None) or not (parts or found.get("properties")):
             return None
         alternatives = [found[word] for word in ("anyOf", "oneOf") if word in found]
-        if not all(map(_says_only_required, alternatives)) or found.get("nullable") is True:
+        # `anyOf: [{required: [a]}]` only requires members, which the server checks.
+        is_plain = all(isinstance(arms, list) and all(map(_only_requires, arms)) for arms in alternatives)
+        if not is_plain or found.get("nullable") is True:
             return None
         schemas: dict[str, Any] = {}
         required: set[str] = set()
         for part in parts if isinstance(parts, list) else ():
-            if (inner := self._part(part, levels - 1)) is None:
+            resolved = self._document.object(part)
+            if _only_requires(resolved):
+                required |= {name for name in resolved.get("required") or () if isinstance(name, str)}
+                continue
+            if (inner := self._members(part, levels - 1)) is None:
                 return None
             schemas |= inner.schemas
             required |= inner.required
@@ -247,24 +256,11 @@ class BodyConverter:
         schemas |= own if isinstance(own, dict) else {}
         names = found.get("required")
         required |= {name for name in names if isinstance(name, str)} if isinstance(names, list) else set()
-        kept = ((name, one) for name, one in schemas.items() if name and not self._document.is_marked(one, "readOnly"))
-        few = dict(islice(kept, MAX_MEMBERS + 1))
-        return BodyMembers(few, frozenset(required)) if len(few) <= MAX_MEMBERS else None
-
-    def _part(self, part: Any, levels: int) -> BodyMembers | None:
-        """Return the members of a part of allOf, which may have only a list of required names."""
-        found = self._document.object(part)
-        if found.keys() <= _ONLY_REQUIRED:
-            return BodyMembers({}, frozenset(name for name in found.get("required") or () if isinstance(name, str)))
-        return self._members(part, levels)
+        is_marked = self._document.is_marked
+        kept = ((name, schema) for name, schema in schemas.items() if name and not is_marked(schema, "readOnly"))
+        members = dict(islice(kept, MAX_MEMBERS + 1))
+        return BodyMembers(members, frozenset(required)) if len(members) <= MAX_MEMBERS else None
 
 
-def _says_only_required(arms: Any) -> bool:
-    """Return whether alternatives only require members, such as `anyOf: [{required: [a]}]`, which the server checks."""
-    return isinstance(arms, list) and all(isinstance(arm, dict) and arm.keys() <= _ONLY_REQUIRED for arm in arms)
-
-
-def _is_binary(media: str, schema: dict[str, Any]) -> bool:
-    """Return whether a body is a file. A plain string is text, unless its media type is always binary."""
-    is_explicit = kind_of(schema) != "string" or schema.get("format") == "binary"
-    return encoding_of(media) == "binary" and (is_explicit or media.startswith(_ALWAYS_BINARY))
+def _only_requires(schema: Any) -> bool:
+    return isinstance(schema, dict) and schema.keys() <= _ONLY_REQUIRED

@@ -53,11 +53,11 @@ def read_yaml(text: str) -> Any:
     try:
         loader = _LOADER(text)
     except yaml.YAMLError as error:
-        raise _in_words(error) from None
+        raise _not_yaml(error) from None
     try:
         return _Builder().read(loader)
     except (yaml.YAMLError, ValueError, OverflowError) as error:
-        raise _in_words(error) from None
+        raise _not_yaml(error) from None
     finally:
         loader.dispose()
 
@@ -80,13 +80,15 @@ class _Builder:
             elif isinstance(event, yaml.SequenceStartEvent):
                 self._begin([], event)
             elif isinstance(event, yaml.CollectionEndEvent):
-                self._end(event)
+                done = self._open.pop()
+                self._remember(done.anchor, done.value, done.size)
+                self._add(done.value, done.size, event)
             elif isinstance(event, yaml.AliasEvent):
                 self._alias(event)
             elif isinstance(event, yaml.DocumentStartEvent):
                 self._documents += 1
                 if self._documents > 1:
-                    raise _wrong(event, "a second document begins here; one file is one document: remove the ---")
+                    raise _yaml_error(event, "a second document begins here; one file is one document: remove the ---")
         return self._root
 
     def _scalar(self, event: Any) -> None:
@@ -104,25 +106,20 @@ class _Builder:
 
     def _begin(self, value: dict[str, Any] | list[Any], event: Any) -> None:
         if len(self._open) >= MAX_DEPTH:
-            raise _wrong(event, f"nested more than {MAX_DEPTH} levels deep")
+            raise _yaml_error(event, f"nested more than {MAX_DEPTH} levels deep")
         above = self._open[-1] if self._open else None
         if above is not None and isinstance(above.value, dict) and above.key is None:
-            raise _wrong(event, "a key that is not text; write a plain text before the ':'")
+            raise _yaml_error(event, "a key that is not text; write a plain text before the ':'")
         self._open.append(_Open(value, event.anchor))
-
-    def _end(self, event: Any) -> None:
-        done = self._open.pop()
-        self._remember(done.anchor, done.value, done.size)
-        self._add(done.value, done.size, event)
 
     def _alias(self, event: Any) -> None:
         if event.anchor not in self._anchors:
-            raise _wrong(event, "'*' refers to an anchor that is not there; quote a text that begins so")
+            raise _yaml_error(event, "'*' refers to an anchor that is not there; quote a text that begins so")
         value, size = self._anchors[event.anchor]
         above = self._open[-1]
         if isinstance(above.value, dict) and above.key is None:
             if not isinstance(value, str):
-                raise _wrong(event, "a key that is not text; write a plain text before the ':'")
+                raise _yaml_error(event, "a key that is not text; write a plain text before the ':'")
             above.key = value
             return
         self._add(value, size, event)
@@ -138,23 +135,18 @@ class _Builder:
         above = self._open[-1]
         above.size += size
         if above.size > MAX_VALUES:
-            raise _wrong(event, f"more than {MAX_VALUES:,} values, counting what aliases repeat")
+            raise _yaml_error(event, f"more than {MAX_VALUES:,} values, counting what aliases repeat")
         if isinstance(above.value, list):
             above.value.append(value)
             return
         key, above.key = above.key or "", None
         if key == _MERGE:
-            self._merge(above.value, value, event)
+            for source in value if isinstance(value, list) else [value]:
+                if not isinstance(source, dict):
+                    raise _yaml_error(event, "'<<' takes a mapping, or a list of them")
+                above.value.update({name: item for name, item in source.items() if name not in above.value})
         else:
             above.value[key] = value
-
-    def _merge(self, into: dict[str, Any], value: Any, event: Any) -> None:
-        """Merge a mapping without replacing existing keys. Later keys replace merged ones."""
-        for source in value if isinstance(value, list) else [value]:
-            if not isinstance(source, dict):
-                raise _wrong(event, "'<<' takes a mapping, or a list of them")
-            for key, item in source.items():
-                into.setdefault(key, item)
 
 
 def _plain_scalar(text: str) -> Any:
@@ -168,11 +160,11 @@ def _plain_scalar(text: str) -> Any:
     return text
 
 
-def _wrong(event: Any, what: str) -> InvalidError:
-    return InvalidError(f"line {event.start_mark.line + 1}: {what}")
+def _yaml_error(event: Any, message: str) -> InvalidError:
+    return InvalidError(f"line {event.start_mark.line + 1}: {message}")
 
 
-def _in_words(error: Exception) -> InvalidError:
+def _not_yaml(error: Exception) -> InvalidError:
     mark = getattr(error, "problem_mark", None)
     place = f"line {mark.line + 1}: " if mark else ""
     what = getattr(error, "problem", None) or "a character that can't stand in a document"
@@ -226,7 +218,14 @@ class OpenApiDocument:
         self._complete: set[int] = set()  # ids of completely decoded nodes near the root
         for name in _READ_AT_ONCE:
             self.member(root, name)
-        _check_root(root)
+        if "swagger" in root:
+            raise InvalidError(
+                "a Swagger 2.0 document, and only OpenAPI 3.0 and 3.1 are read; convert it first (swagger2openapi does)"
+            )
+        if "openapi" not in root:
+            raise InvalidError("not an OpenAPI document: it has no key `openapi`")
+        if not _VERSION.match(str(root["openapi"])):
+            raise InvalidError(f"openapi: only 3.0 and 3.1 are read, this is {str(root['openapi'])[:20]!r}")
         self.version = (3, 1) if str(root["openapi"]).startswith("3.1") else (3, 0)
 
     def check_time(self) -> None:
@@ -248,17 +247,17 @@ class OpenApiDocument:
 
     def head(self, item: dict[str, Any], method: str) -> dict[str, Any] | None:
         """Return the head of an operation without decoding the rest, or None if the operation doesn't exist."""
-        given = item.get(method)
-        if not isinstance(given, msgspec.Raw):
-            return given if isinstance(given, dict) else None
-        return msgspec.structs.asdict(_decoded(given, OperationHead)) if _is_object(given) else None
+        data = item.get(method)
+        if not isinstance(data, msgspec.Raw):
+            return data if isinstance(data, dict) else None
+        return msgspec.structs.asdict(_decode(data, OperationHead)) if _is_object(data) else None
 
     def member(self, node: dict[str, Any], name: str, level: int = LAZY_LEVELS) -> Any:
         """Return a member of an object, decoded in place when first needed."""
         value = node.get(name)
         if isinstance(value, msgspec.Raw):
             is_lazy = level < LAZY_LEVELS and _is_object(value)
-            value = node[name] = _decoded(value, dict[str, msgspec.Raw] if is_lazy else Any)
+            value = node[name] = _decode(value, dict[str, msgspec.Raw] if is_lazy else Any)
         return value
 
     def at(self, ref: str) -> Any:
@@ -333,13 +332,13 @@ def read_document(data: bytes | str, is_part: bool = False) -> OpenApiDocument:
             place = start + error.start
             raise InvalidError(f"the document is not UTF-8 (byte {place}); save it as UTF-8") from None
     data = data.removeprefix(_BOM)
-    root = _decoded(data, dict[str, msgspec.Raw]) if is_json else read_yaml(data.decode())
+    root = _decode(data, dict[str, msgspec.Raw]) if is_json else read_yaml(data.decode())
     if not isinstance(root, dict):
         raise InvalidError("not an OpenAPI document: expected an object with `openapi`, `info` and `paths`")
     return OpenApiDocument(root)
 
 
-def _decoded(data: bytes | msgspec.Raw, kind: Any) -> Any:
+def _decode(data: bytes | msgspec.Raw, kind: Any) -> Any:
     try:
         return msgspec.json.decode(data, type=kind)
     except RecursionError:
@@ -350,17 +349,6 @@ def _decoded(data: bytes | msgspec.Raw, kind: Any) -> Any:
 
 def _is_object(part: msgspec.Raw) -> bool:
     return memoryview(part)[0] == ord("{")
-
-
-def _check_root(root: dict[str, Any]) -> None:
-    if "swagger" in root:
-        raise InvalidError(
-            "a Swagger 2.0 document, and only OpenAPI 3.0 and 3.1 are read; convert it first (swagger2openapi does)"
-        )
-    if "openapi" not in root:
-        raise InvalidError("not an OpenAPI document: it has no key `openapi`")
-    if not _VERSION.match(str(root["openapi"])):
-        raise InvalidError(f"openapi: only 3.0 and 3.1 are read, this is {str(root['openapi'])[:20]!r}")
 
 
 def _step(node: Any, name: str) -> Any:

@@ -7,6 +7,7 @@ document can't use the secrets of others.
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from types import MappingProxyType
 from typing import Any, NamedTuple
 from urllib.parse import urljoin
@@ -43,11 +44,11 @@ class ApiLocation(NamedTuple):
     api: str | None = None  # overrides the servers of the document
 
 
-def base_of(servers: Any, where: ApiLocation) -> str:
+def base_of(servers: Any, location: ApiLocation) -> str:
     """Return the first server's URL, without a trailing slash. Raises UnresolvedError."""
-    base_url = where.api or where.document
-    given = [one for one in servers if isinstance(one, dict)] if isinstance(servers, list) else []
-    url = _filled(given[0]) if given else "/"
+    base_url = location.api or location.document
+    listed = [server for server in servers if isinstance(server, dict)] if isinstance(servers, list) else []
+    url = _filled_url(listed[0]) if listed else "/"
     if not re.match(r"https?://", url, re.IGNORECASE):
         if re.match(r"[A-Za-z][A-Za-z0-9+.-]*:", url) or url.startswith("//"):
             raise UnresolvedError(f"its server {url[:100]!r} is neither http:// nor https://")
@@ -55,9 +56,9 @@ def base_of(servers: Any, where: ApiLocation) -> str:
             raise UnresolvedError(
                 f"its server {url[:100]!r} is relative, so it does not say where the API is: give its URL"
             )
-        url = urljoin(base_url, url) if given or _DOCUMENT.search(base_url) else base_url
-    elif where.api is not None:
-        url = where.api
+        url = urljoin(base_url, url) if listed or _DOCUMENT.search(base_url) else base_url
+    elif location.api is not None:
+        url = location.api
     return checked_url(url)
 
 
@@ -77,7 +78,7 @@ def host_of(url: str) -> str:
     return parse_url(url).authority
 
 
-def _filled(server: dict[str, Any]) -> str:
+def _filled_url(server: dict[str, Any]) -> str:
     url = server.get("url")
     if not isinstance(url, str):
         raise UnresolvedError("its server has no url")
@@ -143,7 +144,7 @@ class SecuritySchemes:
         return RequiredAuth({"type": "bearer", "value": f"${{{name}}}"}, secrets=(name,))
 
     @property
-    def says_nothing(self) -> bool:
+    def is_empty(self) -> bool:
         return not self._schemes
 
     def of(self, operation: dict[str, Any]) -> RequiredAuth:
@@ -152,26 +153,26 @@ class SecuritySchemes:
         if not isinstance(alternatives, list) or not alternatives:
             return NO_AUTH
         reasons: list[str] = []
-        for one in alternatives[:MAX_ALTERNATIVES]:
+        for alternative in alternatives[:MAX_ALTERNATIVES]:
             try:
-                return self._all(one)
+                return self._combine(alternative)
             except UnresolvedError as error:
                 reasons.append(str(error))
         self._note(f"it is called without auth: {'; '.join(reasons)}")
         return NO_AUTH
 
-    def _all(self, names: Any) -> RequiredAuth:
+    def _combine(self, names: Any) -> RequiredAuth:
         if not isinstance(names, dict):
             raise UnresolvedError("`security` has an entry that is not an object")
-        needed = NO_AUTH
+        auth = NO_AUTH
         for name, scopes in list(names.items())[:5]:
             scheme = self._schemes.get(name)
             if scheme is None:
                 raise UnresolvedError(f"there is no security scheme {name[:60]!r}")
-            needed = _both(needed, self._one(name, scheme, scopes))
-        return needed
+            auth = _both(auth, self._auth(name, scheme, scopes))
+        return auth
 
-    def _one(self, name: str, scheme: dict[str, Any], scopes: Any) -> RequiredAuth:
+    def _auth(self, name: str, scheme: dict[str, Any], scopes: Any) -> RequiredAuth:
         kind = _scheme_kind(scheme)
         if kind == "apiKey":
             return self._api_key(name, scheme)
@@ -223,8 +224,8 @@ class SecuritySchemes:
 
 
 def _scope(scopes: Any) -> dict[str, str]:
-    words = [one for one in scopes if isinstance(one, str)] if isinstance(scopes, list) else []
-    return {"scope": literal(" ".join(words))} if words else {}
+    names = [scope for scope in scopes if isinstance(scope, str)] if isinstance(scopes, list) else []
+    return {"scope": literal(" ".join(names))} if names else {}
 
 
 def _has_urls(flow: Any, *keys: str) -> bool:
@@ -277,53 +278,42 @@ class OperationResponse(NamedTuple):
     redirects: bool = False  # the only responses are redirects
 
 
-def response_of(given: Any, document: OpenApiDocument, schemas: Schemas) -> OperationResponse:
+def response_of(responses: Any, document: OpenApiDocument, schemas: Schemas) -> OperationResponse:
     """Return the expected response of an operation: a successful response, JSON first."""
-    responses = _successful(given, document)
-    found: dict[str, list[tuple[str, dict[str, Any]]]] = {}
-    for response in responses:
+    responses = responses if isinstance(responses, dict) else {}
+    codes = [code for code in responses if str(code)[:1] == "2"] or [code for code in responses if code == "default"]
+    successful: list[dict[str, Any]] = []
+    for code in codes[:MAX_MEDIA_TYPES]:
+        with suppress(UnresolvedError):
+            successful.append(document.object(responses[code]))
+    by_encoding: dict[str, list[tuple[str, dict[str, Any]]]] = {}
+    for response in successful:
         content = response.get("content")
         for media_type, media in (content if isinstance(content, dict) else {}).items():
             if known_media(media_type) and isinstance(media, dict):
-                found.setdefault(encoding_of(media_type), []).append((media_type, media))
-    encoding = next((one for one in _ORDER if one in found), None)
+                by_encoding.setdefault(encoding_of(media_type), []).append((media_type, media))
+    encoding = next((encoding for encoding in _ORDER if encoding in by_encoding), None)
     if encoding is None:
-        redirects = not responses and isinstance(given, dict) and any(str(code)[:1] == "3" for code in given)
+        redirects = not successful and any(str(code)[:1] == "3" for code in responses)
         return OperationResponse(None, _ANYTHING, redirects=redirects)
-    types = [known_media(one) for one, _ in found[encoding]]
+    types = [known_media(media_type) for media_type, _ in by_encoding[encoding]]
     accept = "application/json" if "application/json" in types else types[0]
-    if encoding != "json":
-        return OperationResponse(
-            encoding, Definition({"type": "string"}, ()) if encoding == "text" else _ANYTHING, accept
-        )
-    empty = any(not response.get("content") for response in responses)
-    return OperationResponse(
-        "json", _response_schema([media for one, media in found["json"] if is_json(one)], schemas, empty), accept
-    )
+    if encoding == "json":
+        may_be_empty = any(not response.get("content") for response in successful)
+        media = [media for media_type, media in by_encoding["json"] if is_json(media_type)]
+        return OperationResponse("json", _response_schema(media, schemas, may_be_empty), accept)
+    return OperationResponse(encoding, Definition({"type": "string"}, ()) if encoding == "text" else _ANYTHING, accept)
 
 
-def _successful(given: Any, document: OpenApiDocument) -> list[dict[str, Any]]:
-    responses = given if isinstance(given, dict) else {}
-    codes = [code for code in responses if str(code)[:1] == "2"] or [code for code in responses if code == "default"]
-    found: list[dict[str, Any]] = []
-    for code in codes[:MAX_MEDIA_TYPES]:
-        try:
-            found.append(document.object(responses[code]))
-        except UnresolvedError:
-            continue
-    return found
-
-
-def _response_schema(media: list[dict[str, Any]], schemas: Schemas, empty: bool) -> Definition:
+def _response_schema(media: list[dict[str, Any]], schemas: Schemas, may_be_empty: bool) -> Definition:
     """Return the only schema, or a union of several."""
-    read = [schemas.read(one["schema"], "out") for one in media if "schema" in one]
-    if len(read) < len(media):
+    definitions = [schemas.read(entry["schema"], "out") for entry in media if "schema" in entry]
+    if len(definitions) < len(media):
         return _ANYTHING
-    different = list({str(one.schema): one for one in read}.values())[:MAX_MEDIA_TYPES]
-    if len(different) > 1:
-        uses = tuple(name for one in different for name in one.uses)
-        return Definition({"anyOf": [one.schema for one in different]}, uses)
-    return different[0] if empty else _not_null(different[0], schemas)
+    arms = list({str(definition.schema): definition for definition in definitions}.values())[:MAX_MEDIA_TYPES]
+    if len(arms) > 1:
+        return Definition({"anyOf": [arm.schema for arm in arms]}, tuple(name for arm in arms for name in arm.uses))
+    return arms[0] if may_be_empty else _not_null(arms[0], schemas)
 
 
 def _not_null(definition: Definition, schemas: Schemas) -> Definition:
@@ -348,7 +338,7 @@ METHODS = ("get", "head", "post", "put", "patch", "delete", "options")
 class Operation(NamedTuple):
     method: str
     path: str
-    given: dict[str, Any]
+    data: dict[str, Any]
     item: dict[str, Any]  # the path item, shared by all operations of the path
 
     @property
@@ -359,19 +349,19 @@ class Operation(NamedTuple):
     @property
     def names(self) -> tuple[str, ...]:
         """The names for selecting the operation: method and path, and its id."""
-        id = self.given.get("operationId")
+        id = self.data.get("operationId")
         return (f"{self.method.upper()} {self.path}", *([id] if isinstance(id, str) else []))
 
     @property
     def tags(self) -> list[str]:
-        tags = self.given.get("tags")
+        tags = self.data.get("tags")
         return [tag for tag in tags if isinstance(tag, str)] if isinstance(tags, list) else []
 
     def slugs(self) -> Iterator[str]:
         """Yield slugs: the best first, then longer ones in case another operation has it."""
         method = "replace" if self.method == "put" and "patch" in self.item else self.method
-        given = self.given
-        yield operation_slug(given.get("operationId"), self.method, self.path, method, given.get("summary"))
+        id, summary = self.data.get("operationId"), self.data.get("summary")
+        yield operation_slug(id, self.method, self.path, method, summary)
         yield path_slug(method, self.path)
         yield path_slug(method, self.path, by=True)
 
@@ -381,70 +371,62 @@ class OperationConverter:
         self,
         document: OpenApiDocument,
         security: SecuritySchemes,
-        where: ApiLocation,
+        location: ApiLocation,
         token: bool,
         note: Callable[[str], None],
     ) -> None:
         self._document = document
         self._security = security
-        self._where = where
+        self._location = location
         self._token = token
         self._note = note
         self._schemas = Schemas(document, note)
         self._assembly = SchemaAssembler(self._schemas.definitions)
 
-    def make(self, operation: Operation) -> tuple[dict[str, Any], list[str]]:
+    def convert(self, operation: Operation) -> tuple[dict[str, Any], list[str]]:
         """Return the tool and the URLs whose hosts it calls. Raises UnresolvedError for unsupported operations."""
-        given = operation.given
-        needed = self._needed(given)
+        data = operation.data
+        is_undocumented = self._token and self._security.is_empty
+        auth = self._security.token() if is_undocumented else self._security.of(data)
         base = self.base(operation)
-        arguments = ToolArguments(needed.secrets)
+        arguments = ToolArguments(auth.secrets)
         parameters = ParameterConverter(self._document, self._schemas, self._note)
-        lists = [operation.item.get("parameters"), given.get("parameters")]
-        path = parameters.put(operation.path, lists, arguments)
+        lists = [operation.item.get("parameters"), data.get("parameters")]
+        path = parameters.convert(operation.path, lists, arguments)
         body = BodyTemplateParts()
-        if "requestBody" in given:
-            converter = BodyConverter(given["requestBody"], self._document, self._schemas, arguments, self._note)
+        if "requestBody" in data:
+            converter = BodyConverter(data["requestBody"], self._document, self._schemas, arguments, self._note)
             body = converter.convert()
-        answer = response_of(given.get("responses"), self._document, self._schemas)
-        output = self._assembly.output(answer.schema)
-        request = _request_data(operation.method, base + path, parameters, body, answer, needed)
-        tool = {
-            "type": "http",
-            "displayName": title(given.get("summary")) or title(given.get("operationId")),
-            "description": described(given.get("summary"), given.get("description")),
-            "tags": tags_of(given.get("tags"), *(["deprecated"] if given.get("deprecated") is True else [])),
-            "argSchema": self._arguments(arguments),
-            "outputSchema": output.schema if output else {},
-            "httpImpl": {"request": request, "response": {"encoding": answer.encoding} if answer.encoding else {}},
-        }
-        if body.has_files:
-            tool["limits"] = {"maxRequestBytes": MAX_FILE_BYTES}
-        return tool, [base, *needed.urls]
-
-    def _needed(self, given: dict[str, Any]) -> RequiredAuth:
-        if self._token and self._security.says_nothing:
-            return self._security.token()
-        return self._security.of(given)
-
-    def base(self, operation: Operation) -> str:
-        """Return the URL of the nearest servers."""
-        for thing in (operation.given, operation.item, self._document.root):
-            if isinstance(servers := thing.get("servers"), list) and servers:
-                return base_of(servers, self._where)
-        return base_of(None, self._where)
-
-    def _arguments(self, arguments: ToolArguments) -> dict[str, Any]:
-        found = self._assembly.input(arguments.schema())
-        if found is None:
+        response = response_of(data.get("responses"), self._document, self._schemas)
+        input, output = self._assembly.input(arguments.schema()), self._assembly.output(response.schema)
+        if input is None:
             raise UnresolvedError("its arguments need a schema that the validator refuses")
-        if found.outline:
-            self._note(f"its arguments are described in outline only: {printable(found.outline, MAX_REASON)}")
-        for pattern in found.dropped:
+        if input.outline:
+            self._note(f"its arguments are described in outline only: {printable(input.outline, MAX_REASON)}")
+        for pattern in input.dropped:
             self._note(
                 f"a pattern is left out that is too large for the validator, or wrong: {printable(pattern, 100)}"
             )
-        return found.schema
+        request = _request_data(operation.method, base + path, parameters, body, response, auth)
+        tool = {
+            "type": "http",
+            "displayName": title(data.get("summary")) or title(data.get("operationId")),
+            "description": described(data.get("summary"), data.get("description")),
+            "tags": tags_of(data.get("tags"), *(["deprecated"] if data.get("deprecated") is True else [])),
+            "argSchema": input.schema,
+            "outputSchema": output.schema if output else {},
+            "httpImpl": {"request": request, "response": {"encoding": response.encoding} if response.encoding else {}},
+        }
+        if body.has_files:
+            tool["limits"] = {"maxRequestBytes": MAX_FILE_BYTES}
+        return tool, [base, *auth.urls]
+
+    def base(self, operation: Operation) -> str:
+        """Return the URL of the nearest servers."""
+        for level in (operation.data, operation.item, self._document.root):
+            if isinstance(servers := level.get("servers"), list) and servers:
+                return base_of(servers, self._location)
+        return base_of(None, self._location)
 
 
 def _request_data(
@@ -452,16 +434,16 @@ def _request_data(
     url: str,
     parameters: ParameterConverter,
     body: BodyTemplateParts,
-    answer: OperationResponse,
-    needed: RequiredAuth,
+    response: OperationResponse,
+    auth: RequiredAuth,
 ) -> dict[str, Any]:
     request: dict[str, Any] = {"method": method.upper(), "urlTemplate": url}
-    if query := {**parameters.query, **needed.query}:
+    if query := {**parameters.query, **auth.query}:
         request["query"] = query
     if parameters.query_encoding:
         request["queryEncoding"] = parameters.query_encoding
-    headers = {"Accept": answer.accept} if answer.accept else {}
-    headers |= {**parameters.headers, **needed.headers}
+    headers = {"Accept": response.accept} if response.accept else {}
+    headers |= {**parameters.headers, **auth.headers}
     if body.content_type:
         headers["Content-Type"] = body.content_type
     if headers:
@@ -472,8 +454,8 @@ def _request_data(
         request["bodyEncoding"] = body.encoding
     if body.has_files:
         request["timeoutMs"] = FILE_TIMEOUT_MS
-    if needed.auth:
-        request["auth"] = needed.auth
-    if answer.redirects:
+    if auth.auth:
+        request["auth"] = auth.auth
+    if response.redirects:
         request["followRedirects"] = True
     return request

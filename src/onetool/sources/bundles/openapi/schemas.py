@@ -82,7 +82,10 @@ def plain_keywords(schema: dict[str, Any]) -> dict[str, Any]:
     found = {name: value for name, fits in _FITS.items() if (value := schema.get(name)) is not None and fits(value)}
     if "const" in schema and is_small(schema["const"]):
         found["const"] = schema["const"]
-    if types := _types(schema.get("type")):
+    types = schema.get("type")
+    if isinstance(types, list) and (known := [name for name in types if isinstance(name, str) and name in TYPES]):
+        found["type"] = list(dict.fromkeys(known))
+    elif isinstance(types, str) and types in TYPES:
         found["type"] = types
     if text := printable(schema.get("description"), MAX_DESCRIPTION):
         found["description"] = text
@@ -97,17 +100,17 @@ def plain_keywords(schema: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def samples_of(thing: dict[str, Any]) -> list[Any]:
+def samples_of(holder: dict[str, Any]) -> list[Any]:
     """Return `example` and `examples`, a list (in schemas) or a map of `{value}` (in parameters and bodies)."""
-    found = [thing["example"]] if "example" in thing else []
-    more = thing.get("examples")
+    found = [holder["example"]] if "example" in holder else []
+    more = holder.get("examples")
     if isinstance(more, list):
         found += more[:MAX_SAMPLES]
     elif isinstance(more, dict):
-        few = list(more.values())[:MAX_SAMPLES]
-        found += [one["value"] for one in few if isinstance(one, dict) and "value" in one]
-    small = [one for one in found if is_small(one)]
-    return [one for index, one in enumerate(small) if one not in small[:index]][:MAX_SAMPLES]
+        values = list(more.values())[:MAX_SAMPLES]
+        found += [sample["value"] for sample in values if isinstance(sample, dict) and "value" in sample]
+    small = [sample for sample in found if is_small(sample)]
+    return [sample for index, sample in enumerate(small) if sample not in small[:index]][:MAX_SAMPLES]
 
 
 def is_small(value: Any) -> bool:
@@ -115,12 +118,6 @@ def is_small(value: Any) -> bool:
         return len(msgspec.json.encode(value)) <= MAX_SAMPLE_BYTES
     except (TypeError, ValueError, OverflowError, RecursionError):
         return False
-
-
-def _types(given: Any) -> Any:
-    if isinstance(given, list):
-        return list(dict.fromkeys(one for one in given if isinstance(one, str) and one in TYPES))
-    return given if isinstance(given, str) and given in TYPES else None
 
 
 def _number(value: Any) -> bool:
@@ -158,8 +155,8 @@ MAX_DEPTH = 40  # levels of sub-schemas; deeper ones accept anything
 MAX_EXAMPLES = 8  # of an enumeration
 MAX_OUTPUT_DESCRIPTION = 160  # characters of a description in a result's schema
 
-Way = Literal["in", "out"]
-_KEPT_OUT = ("type", "format", "description", "examples")
+Direction = Literal["in", "out"]
+_OUTPUT_KEYWORDS = ("type", "format", "description", "examples")
 
 
 class Definition(NamedTuple):
@@ -175,113 +172,106 @@ class Schemas:
     def __init__(self, document: OpenApiDocument, note: Callable[[str], None]) -> None:
         self._document = document
         self._note = note
-        self._names: dict[tuple[Way, str], str] = {}
+        self._names: dict[tuple[Direction, str], str] = {}
         self._taken = UniqueSlugs()
-        self._known: dict[tuple[Way, int], tuple[Any, Definition]] = {}  # with the schema, so that its id is not reused
-        self._waiting: list[tuple[Way, str]] = []
+        self._known: dict[
+            tuple[Direction, int], tuple[Any, Definition]
+        ] = {}  # with the schema, so that its id is not reused
+        self._pending: list[tuple[Direction, str]] = []
         self.definitions: dict[str, Definition] = {}
 
-    def read(self, schema: Any, direction: Way) -> Definition:
+    def read(self, schema: Any, direction: Direction) -> Definition:
         """Convert a schema into the current draft. Schemas that it refers to are added to `definitions`."""
         definition = self._convert(schema, direction)
-        while self._waiting:
-            way_there, ref = self._waiting.pop()
-            self._define(way_there, ref)
+        while self._pending:
+            key = self._pending.pop()
+            try:
+                target = self._document.at(key[1])
+            except UnresolvedError as error:
+                self._note(f"{error}; any value is accepted instead")
+                target = {}
+            self.definitions[self._names[key]] = self._convert(target, key[0])
         return definition
 
-    def _convert(self, schema: Any, direction: Way) -> Definition:
+    def _convert(self, schema: Any, direction: Direction) -> Definition:
         key = (direction, id(schema))
         if key not in self._known:
-            converted = upgrade(_Conversion(self._document, direction, self._reference).of(schema, 0))
+            converted = upgrade(_Conversion(self._document, direction, self._reference).convert(schema, 0))
             self._known[key] = (schema, Definition(converted, tuple(references(converted))))
         return self._known[key][1]
 
-    def _define(self, direction: Way, ref: str) -> None:
-        name = self._names[direction, ref]
-        try:
-            target = self._document.at(ref)
-        except UnresolvedError as error:
-            self._note(f"{error}; any value is accepted instead")
-            target = {}
-        self.definitions[name] = self._convert(target, direction)
-
-    def _reference(self, direction: Way, ref: str) -> str:
+    def _reference(self, direction: Direction, ref: str) -> str:
         """Return the name of the definition for a reference."""
         key = (direction, ref)
         if key not in self._names:
             last = ref.rpartition("/")[2].replace("~1", "-")
             plain = "".join(sign if sign.isascii() and (sign.isalnum() or sign in "_.-") else "-" for sign in last)
             self._names[key] = self._taken.take([plain[:60] or "schema"])
-            self._waiting.append(key)
+            self._pending.append(key)
         return self._names[key]
 
 
 class _Conversion:
     """The conversion of one schema, in one direction."""
 
-    def __init__(self, document: OpenApiDocument, direction: Way, reference: Callable[[Way, str], str]) -> None:
+    def __init__(
+        self, document: OpenApiDocument, direction: Direction, reference: Callable[[Direction, str], str]
+    ) -> None:
         self._document = document
-        self._direction: Way = direction
+        self._direction: Direction = direction
         self._reference = reference
 
-    def of(self, schema: Any, depth: int) -> Any:
+    def convert(self, schema: Any, depth: int) -> Any:
         if not isinstance(schema, dict) or depth > MAX_DEPTH:
             return schema if isinstance(schema, bool) and self._direction == "in" else {}
         ref = schema.get("$ref")
         if isinstance(ref, str):
-            return self._referring(schema, ref)
+            return self._convert_reference(schema, ref)
         found = plain_keywords(schema)
         for name in ONE:
             if isinstance(schema.get(name), dict | bool):
-                found[name] = self.of(schema[name], depth + 1)
+                found[name] = self.convert(schema[name], depth + 1)
         for name in MANY:
             if isinstance(schema.get(name), list) and schema[name]:
-                found[name] = [self.of(one, depth + 1) for one in schema[name]]
+                found[name] = [self.convert(inner, depth + 1) for inner in schema[name]]
         for name in NAMED:
             if isinstance(schema.get(name), dict):
-                found[name] = {key: self.of(one, depth + 1) for key, one in schema[name].items()}
+                found[name] = {key: self.convert(inner, depth + 1) for key, inner in schema[name].items()}
         if isinstance(properties := schema.get("properties"), dict):
-            self._one_way_only(properties, found)
+            # Requests don't have read-only members, and responses don't have write-only ones.
+            mark = "readOnly" if self._direction == "in" else "writeOnly"
+            for name in [name for name, member in properties.items() if self._document.is_marked(member, mark)]:
+                del found["properties"][name]
+                if name in found.get("required", ()):
+                    found["required"].remove(name)
         if isinstance(schema.get("items"), list):  # of older drafts
-            found["items"] = [self.of(one, depth + 1) for one in schema["items"]]
+            found["items"] = [self.convert(inner, depth + 1) for inner in schema["items"]]
         if self._direction == "out":
             return _lenient(found)
         if schema.get("nullable") is True:
             found = _nullable(found)
         return found
 
-    def _referring(self, schema: dict[str, Any], ref: str) -> dict[str, Any]:
+    def _convert_reference(self, schema: dict[str, Any], ref: str) -> dict[str, Any]:
         """Return a reference with its sibling keywords, which 3.1 allows. In 3.0 only descriptions are kept."""
         found: dict[str, Any] = {"$ref": f"#/$defs/{self._reference(self._direction, ref)}"}
         if text := printable(schema.get("description"), MAX_OUTPUT_DESCRIPTION if self._direction == "out" else 500):
             found["description"] = text
         if self._direction == "in" and "default" in schema:
             found["default"] = schema["default"]
-        return (
-            {"anyOf": [found, {"type": "null"}]}
-            if schema.get("nullable") is True and self._direction == "in"
-            else found
-        )
-
-    def _one_way_only(self, properties: dict[str, Any], found: dict[str, Any]) -> None:
-        """Remove read-only members from schemas of requests, and write-only members from schemas of responses."""
-        mark = "readOnly" if self._direction == "in" else "writeOnly"
-        gone = {name for name, one in properties.items() if self._document.is_marked(one, mark)}
-        if gone:
-            found["properties"] = {name: one for name, one in found["properties"].items() if name not in gone}
-            if "required" in found:
-                found["required"] = [name for name in found["required"] if name not in gone]
+        is_nullable = schema.get("nullable") is True and self._direction == "in"
+        return {"anyOf": [found, {"type": "null"}]} if is_nullable else found
 
 
 def references(schema: Any) -> Iterator[str]:
     """Yield the definitions that a converted schema refers to, with repetitions."""
-    waiting = [schema]
-    while waiting:
-        one = waiting.pop()
-        if isinstance(one, dict):
-            if isinstance(ref := one.get("$ref"), str):
+    pending = [schema]
+    while pending:
+        part = pending.pop()
+        if isinstance(part, dict):
+            if isinstance(ref := part.get("$ref"), str):
                 yield ref.removeprefix("#/$defs/")
-            waiting.extend(subschemas(one))
+            pending.extend(subschemas(part))
 
 
 def _nullable(schema: dict[str, Any]) -> dict[str, Any]:
@@ -298,7 +288,7 @@ def _nullable(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def _lenient(schema: dict[str, Any]) -> dict[str, Any]:
-    found = {key: schema[key] for key in _KEPT_OUT if key in schema}
+    found = {key: schema[key] for key in _OUTPUT_KEYWORDS if key in schema}
     if "description" in found:
         found["description"] = printable(found["description"], MAX_OUTPUT_DESCRIPTION)
     values = schema.get("enum", [schema["const"]] if "const" in schema else None)

@@ -29,8 +29,10 @@ class Selection(NamedTuple):
         if not any(self):
             return operations
         if len(self.only) > MAX_PATTERNS:
-            given = f"{len(self.only):,} values of --only (over REST: only=)"
-            raise InvalidError(f"{given}: at most {MAX_PATTERNS} patterns are taken; use * to match several operations")
+            number = f"{len(self.only):,} values of --only (over REST: only=)"
+            raise InvalidError(
+                f"{number}: at most {MAX_PATTERNS} patterns are taken; use * to match several operations"
+            )
         patterns = [(value, re.compile(translate(value))) for value in self.only]
         chosen = set(range(len(operations)))
         for field, values in self._asdict().items():
@@ -38,15 +40,15 @@ class Selection(NamedTuple):
                 continue
             wanted = {_key(field, value) for value in values}
             used: set[str] = set()
-            having: set[int] = set()
-            for number, named in enumerate(operations):
+            matching: set[int] = set()
+            for number, operation in enumerate(operations):
                 check_time()
-                if found := wanted.intersection(_keys(field, patterns, *named)):
+                if found := wanted.intersection(_keys(field, patterns, *operation)):
                     used |= found
-                    having.add(number)
+                    matching.add(number)
             if unused := [value for value in values if _key(field, value) not in used]:
-                raise InvalidError(_nothing_has(field, unused[0], operations))
-            chosen &= having
+                raise InvalidError(_no_match(field, unused[0], operations))
+            chosen &= matching
         if not chosen:
             raise InvalidError(f"No operation matches all of these options: leave out one of {PART_OPTIONS}")
         return [operations[number] for number in sorted(chosen)]
@@ -70,14 +72,14 @@ def _keys(field: str, patterns: list[tuple[str, re.Pattern[str]]], operation: Op
     return [_key(field, value) for value in (operation.tags if field == "tag" else (*operation.names, slug))]
 
 
-def _nothing_has(field: str, value: str, operations: Iterable[NamedOperation]) -> str:
+def _no_match(field: str, value: str, operations: Iterable[NamedOperation]) -> str:
     if field == "only":
         advice = "a pattern with / at its beginning is for paths (/users/*), any other for names of tools (list-*)"
         return f"No operation matches {value[:100]!r}: {advice}"
     if field == "operation":
-        near = did_you_mean(value, {name for one, slug in operations for name in (*one.names, slug)})
+        near = did_you_mean(value, {name for operation, slug in operations for name in (*operation.names, slug)})
         advice = "use its operationId, the name of its tool, or a method and a path"
         return f"No operation is called {value[:100]!r}: {near or advice}"
-    tags = list(dict.fromkeys(tag for one, _ in operations for tag in one.tags))
+    tags = list(dict.fromkeys(tag for operation, _ in operations for tag in operation.tags))
     few = ", ".join(tag[:100] for tag in tags[:MAX_SHOWN_TAGS]) or "none"
     return f"No operation has the tag {value[:100]!r}: {did_you_mean(value, tags) or f'there are {few}'}"
