@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from helpers import start, until
 from interfaces.mcp.servers import CONFIG, PATIENCE, children_of, environment
+from warm import CONSTANTS
 
 DIRECT = ("--menu", "direct")
 ENDLESS = {"name": "run", "arguments": {"code": "while True: pass"}}
@@ -166,7 +167,7 @@ def test_three_messages_in_a_pipe_are_answered(tmp_path):
 
 @pytest.mark.parametrize("tool", ["working__hang", "working__wait_for_blocking"])
 def test_when_the_client_has_said_all_quick_calls_are_answered_and_slow_ones_cancelled(stdio_peer, tmp_path, tool):
-    peer = stdio_peer("old", *DIRECT)
+    peer = stdio_peer("old", *DIRECT, env={CONSTANTS: '{"onetool.interfaces.mcp.stdio.LAST_SECONDS": 1}'})
     slow = peer.begin("tools/call", call(tool, path=str(tmp_path / "it")))
     until((tmp_path / "it.began").exists)
     quick = peer.begin("tools/call", call("plus", a=1))

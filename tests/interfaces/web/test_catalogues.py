@@ -81,8 +81,10 @@ def test_every_text_that_is_asked_for_is_there():
 def told_reasons():
     """Every `code` and `reason` that stands in the server's sources as it is."""
     at = {"RestError": 1, "HttpError": 1, "CallRefused": 0, "ToolFailure": 1, "BadArguments": 1}
-    for path in Path(onetool.__file__).parent.rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    named = re.compile(rf"\b(?:code|reason)=|\b(?:{'|'.join(at)})\(")
+    texts = (path.read_text(encoding="utf-8") for path in Path(onetool.__file__).parent.rglob("*.py"))
+    for text in filter(named.search, texts):
+        for node in ast.walk(ast.parse(text)):
             if isinstance(node, ast.Call):
                 name = getattr(node.func, "id", "")
                 if name in ("Mistake", "ReadFile", "KeptFile", "replace"):

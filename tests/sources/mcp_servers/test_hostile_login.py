@@ -3,7 +3,6 @@
 import asyncio
 import gzip
 import json
-import time
 from contextlib import suppress
 from threading import Thread
 from typing import Any
@@ -89,6 +88,7 @@ class Enemy:
 
 
 ENDLESS = [b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n{", *[b'"x": 1,' * 100_000] * 60, CLOSE]
+BOMB = zipped(b" " * 40_000_000 + b"{}")
 META, TOKEN = "/.well-known/oauth-authorization-server", "/token"
 
 
@@ -155,7 +155,7 @@ SAID: dict[str, tuple[str, Any]] = {
     "loop of metadata": moved(META, where="{own}" + META),
     "metadata of 50 MB": (META, ENDLESS),
     "metadata that are deep": (META, json_reply(b'{"a":' * 100_000)),
-    "metadata that are compressed": (META, zipped(b" " * 40_000_000 + b"{}")),
+    "metadata that are compressed": (META, BOMB),
     "header without end": (META, [b"HTTP/1.1 200 OK\r\n", *[b"X: " + b"x" * 60_000 + b"\r\n"] * 20, CLOSE]),
     # Registration
     "client without id": at("/register", client_id=None),
@@ -177,7 +177,7 @@ SAID: dict[str, tuple[str, Any]] = {
     "token that is HTML": (TOKEN, Reply(200, {"Content-Type": "text/html"}, f"<b>{ACCESS}".encode())),
     "error with controls": (TOKEN, json_reply({"error": "x\x1b[2J\u202e" + "y" * 100_000}, 400)),
     "token of 50 MB": (TOKEN, ENDLESS),
-    "token that is compressed": (TOKEN, zipped(b" " * 40_000_000 + b"{}")),
+    "token that is compressed": (TOKEN, BOMB),
     # The server itself
     "never content": ("refused", None),
     "metadata of another place": ("/mcp", lambda enemy: challenge(f"{enemy.trap.url}/resource")),
@@ -196,14 +196,13 @@ BACK = {
 
 
 def logged_in(enemy, folder, seconds=20):
-    """Try to log in. Gives what went wrong, in words, and the seconds."""
-    start = time.monotonic()
+    """Try to log in. Return the error message, or None."""
     try:
         work = login("vault", f"{enemy.own}/mcp", "oauth", folder, enemy.told.append, enemy.browse, seconds=seconds)
         asyncio.run(work)
     except OneToolError as error:
-        return str(error), time.monotonic() - start
-    return None, time.monotonic() - start
+        return str(error)
+    return None
 
 
 # What can't be used of its metadata counts as not said: the login is at the server's own origin, or at none.
@@ -236,9 +235,9 @@ def test_nothing_comes_of_what_it_says(tmp_path, name):
     with Upstream() as server, Upstream(Reply(404)) as trap:
         enemy = Enemy(server, trap, *SAID[name])
         server.say(enemy.answer)
-        why, seconds = logged_in(enemy, folder)
+        why = logged_in(enemy, folder)
         holds(enemy, trap, folder, why, name in FALLS_BACK)
-        assert seconds < 19, "it was left to the person to end it"
+        assert "within 20 s" not in str(why), "it was left to the person to end it"
         assert all("plain" not in page for page in enemy.pages)
 
 
@@ -248,7 +247,7 @@ def test_nothing_comes_of_what_the_browser_brings(tmp_path, name):
     with Upstream() as server, Upstream(Reply(404)) as trap:
         enemy = Enemy(server, trap, back=BACK[name])
         server.say(enemy.answer)
-        why, _ = logged_in(enemy, folder, seconds=5)
+        why = logged_in(enemy, folder, seconds=5)
         holds(enemy, trap, folder, why)
         assert not any(urlsplit(seen.target).path == TOKEN for seen in server.seen)
 
@@ -259,7 +258,7 @@ def test_honest_use_still_works(tmp_path):
     with Upstream() as server, Upstream(Reply(404)) as trap:
         enemy = Enemy(server, trap)
         server.say(enemy.answer)
-        assert logged_in(enemy, folder)[0] is None
+        assert logged_in(enemy, folder) is None
         (page,) = enemy.pages
         assert "code_challenge_method=S256" in page
         assert ACCESS in KeptLogin(folder, "vault").read_text()
@@ -270,13 +269,12 @@ def test_honest_use_still_works(tmp_path):
 def test_an_answer_that_never_ends_does_not_outlast_the_login(tmp_path, step):
     folder = in_home(tmp_path, "logins")
     with Upstream() as server, Upstream(Reply(404)) as trap:
-        drip = [b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n{", *[b" ", 0.1] * 100, CLOSE]
+        drip = [b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n{", *[b" ", 0.1] * 6000, CLOSE]
         enemy = Enemy(server, trap, step, drip)
         server.say(enemy.answer)
-        why, seconds = logged_in(enemy, folder, seconds=2)
+        why = logged_in(enemy, folder, seconds=1)
         holds(enemy, trap, folder, why)
-        assert "within 2 s" in why
-        assert seconds < 9
+        assert "within 1 s" in why
 
 
 MIXED_UP = {
@@ -326,7 +324,7 @@ def test_a_server_that_changes_later_gets_nothing_for_another(tmp_path, name, au
         enemy = Enemy(server, trap)
         server.say(enemy.answer)
         if auth == "oauth":
-            assert logged_in(enemy, folder)[0] is None
+            assert logged_in(enemy, folder) is None
         assert asyncio.run(call(f"{enemy.own}/mcp")) == 200
         kept = KeptLogin(folder, "vault").read_text()
         enemy.step, enemy.change = LATER[name]
