@@ -59,7 +59,7 @@ def begin_trace(
     record_span: "RecordSpan | None" = None,
 ) -> RequestTrace:
     """Return the IDs of a new request. The first parameters are the client's headers."""
-    made = f"{_random.getrandbits(288):072x}"
+    made = _random.getrandbits(288).to_bytes(36, "big").hex()  # faster than formatting the number
     own_id, trace_id, span_id = made[:24], made[24:56], made[56:]
     chosen = own_id if request_id is None or not _REQUEST_ID.fullmatch(request_id) else request_id.decode()
     found = None if traceparent is None else _TRACEPARENT.fullmatch(traceparent.strip())

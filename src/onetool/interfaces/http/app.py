@@ -151,7 +151,8 @@ class HttpApp:
             await self._other(scope, receive, send)
             return
         began = perf_counter()
-        head = scope[HEAD] = read_head(scope["headers"])
+        if (head := scope.get(HEAD)) is None:  # our own server has read it
+            head = scope[HEAD] = read_head(scope["headers"])
         record_span = None if self._recorder is None else self._recorder.record_span
         trace = begin_trace(head.get(REQUEST_ID), head.get(b"traceparent"), head.get(b"tracestate"), record_span)
         current_trace.set(trace)

@@ -20,7 +20,7 @@ from uvicorn.protocols.http.httptools_impl import (
 )
 
 from onetool.core.system import has_unread
-from onetool.http.asgi import MAX_HEAD, SEND_WHOLE, HttpError
+from onetool.http.asgi import CLOSE, HEAD, MAX_HEAD, SEND_WHOLE, HttpError, read_head
 from onetool.interfaces.http.exchange import MAX_PER_ADDRESS, BodiesFullError, BodyMemory, address_key
 from onetool.interfaces.http.request_log import LoggedRequest, write_entry
 
@@ -44,33 +44,26 @@ class IdleConnections(dict["HttpConnection", None]):
 
 RECENT_S = 2.0  # a client answered or connected in that time may be about to send a request
 
-NOTHING, HEAD, BODY, ALL = range(4)  # the received part of the request
+NOTHING, IN_HEAD, IN_BODY, ALL = range(4)  # the received part of the request
 
 
-async def send_whole(cycle: RequestResponseCycle, start: Any, body: Any) -> None:
+def send_whole(cycle: RequestResponseCycle, status: int, headers: list[tuple[bytes, bytes]], body: bytes) -> bool:
     """Send a response to the transport in one piece: uvicorn would write head and body one after the other.
 
-    Streamed responses, and those that end the connection, are left to uvicorn.
+    Return False for large responses and for those that end the connection, which are left to uvicorn.
     """
-    data, fields = body.get("body", b""), dict(start["headers"])
-    is_whole = fields.get(b"content-length") == b"%d" % len(data) and not body.get("more_body")
-    is_plain = is_whole and b"connection" not in fields
     is_open = cycle.keep_alive and not cycle.disconnected and not cycle.flow.write_paused
-    if not is_plain or not is_open or len(data) > MAX_JOINED or cycle.scope["method"] == "HEAD":
-        await cycle.send(start)
-        await cycle.send(body)
-        return
-    pieces = [STATUS_LINE[start["status"]]]
-    for name, value in (*cycle.default_headers, *start["headers"]):
-        pieces += name, b": ", value, b"\r\n"
-    if HEADER_VALUE_RE.search(b"".join(fields.values())):
+    if not is_open or len(body) > MAX_JOINED or CLOSE in headers or cycle.scope["method"] == "HEAD":
+        return False
+    if HEADER_VALUE_RE.search(b"".join([value for _, value in headers])):
         raise RuntimeError("a header of the response has a control character")
-    pieces += b"\r\n", data
+    fields = [b"%b: %b\r\n" % field for field in (*cycle.default_headers, *headers)]
     cycle.response_started = cycle.response_complete = True
     cycle.waiting_for_100_continue = False
-    cycle.transport.write(b"".join(pieces))
+    cycle.transport.write(b"".join((STATUS_LINE[status], *fields, b"\r\n", body)))
     cycle.message_event.set()
     cycle.on_response()
+    return True
 
 
 class HttpConnection(HttpToolsProtocol):
@@ -124,12 +117,12 @@ class HttpConnection(HttpToolsProtocol):
             if self._timer is not None:
                 self._cancel_timer()
         elif not self._is_closing:
-            if self._requests != BODY and self._size > self._limits.head_bytes:
+            if self._requests != IN_BODY and self._size > self._limits.head_bytes:
                 self._end(self._head_too_large())
-            elif self._requests == BODY and self._size > self._body * CHUNK_OVERHEAD + 2 * self._limits.head_bytes:
+            elif self._requests == IN_BODY and self._size > self._body * CHUNK_OVERHEAD + 2 * self._limits.head_bytes:
                 self._end(self._head_too_large())  # trailers: headers after the body
             elif self._timer is None:
-                timeout = self._limits.body_s if self._requests == BODY else self._limits.head_s
+                timeout = self._limits.body_s if self._requests == IN_BODY else self._limits.head_s
                 self._timer = self.loop.call_later(timeout, self._too_slow)
 
     def pause_writing(self) -> None:
@@ -146,16 +139,13 @@ class HttpConnection(HttpToolsProtocol):
     # Callbacks of the parser
 
     def on_message_begin(self) -> None:
-        self._requests = HEAD
+        self._requests = IN_HEAD
         super().on_message_begin()
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        if self._requests == BODY:
+        if self._requests == IN_BODY:
             return  # a trailer is not a header, because nothing has checked it
-        name = name.lower()  # the rest is uvicorn's code: calling it for each header would cost more
-        if name == b"expect" and value.lower() == b"100-continue":
-            self.expect_100_continue = True
-        self.headers.append((name, value))
+        self.headers.append((name.lower(), value))
 
     def on_body(self, body: bytes) -> None:
         self._body += len(body)
@@ -179,14 +169,15 @@ class HttpConnection(HttpToolsProtocol):
             # uvicorn would drop the host of `GET http://elsewhere/ HTTP/1.1`, and the rules would never see it.
             self._error = HttpError(400, "bad_request", "The target of a request must be a path, such as /mcp.")
             raise self._error
-        encodings = [value.lower() for name, value in self.headers if name == b"transfer-encoding"]
+        head = read_head(self.headers)
+        encoding = head.get(b"transfer-encoding")
         version = self.parser.get_http_version()  # pyright: ignore[reportOptionalMemberAccess] - it calls this
-        if encodings and (encodings != [b"chunked"] or version != "1.1"):
+        if encoding is not None and (encoding.lower() != b"chunked" or version != "1.1"):
             # A proxy in front of us may see the end of this body elsewhere, and take the rest for the next request.
             message = "Transfer-Encoding must be given once, as chunked, and in HTTP/1.1 only."
             self._error = HttpError(400, "bad_request", message)
             raise self._error
-        self._requests = BODY
+        self._requests = IN_BODY
         self._idle.pop(self, None)
         if self._timer is not None:
             self._cancel_timer()
@@ -194,8 +185,16 @@ class HttpConnection(HttpToolsProtocol):
             self._pending_cycles.append(self.cycle)
         elif self._pending_cycles:
             self._pending_cycles.clear()
+        self.expect_100_continue = head.get(b"expect", b"").lower() == b"100-continue"
+        scope: Any = self.scope
+        scope[HEAD] = head
         super().on_headers_complete()
-        self.cycle.scope[SEND_WHOLE] = partial(send_whole, self.cycle)  # pyright: ignore[reportGeneralTypeIssues]
+        scope[SEND_WHOLE] = partial(send_whole, self.cycle)
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        task = asyncio.Task(cycle.run_asgi(app), loop=self.loop)  # not by the task factory, which is for handlers
+        self.tasks.add(task)
+        task.add_done_callback(self.tasks.discard)
 
     def on_message_complete(self) -> None:
         super().on_message_complete()
@@ -225,7 +224,7 @@ class HttpConnection(HttpToolsProtocol):
 
     def _too_slow(self) -> None:
         self._timer = None
-        if self._requests == HEAD or self._is_busy():
+        if self._requests == IN_HEAD or self._is_busy():
             self._end(HttpError(408, "too_slow", "The request did not arrive in time."))
         else:  # no request, or one answered before it was complete: close without a response
             self.transport.close()
@@ -235,7 +234,7 @@ class HttpConnection(HttpToolsProtocol):
         self._is_closing = True
         self._cancel_timer()
         if self._is_busy():
-            if self._requests != BODY:
+            if self._requests != IN_BODY:
                 self.cycle.keep_alive = False  # of the last request: its response ends the connection
                 return
             self.cycle.disconnected = True  # the error is in its body: the route need not wait for the rest
@@ -254,7 +253,7 @@ class HttpConnection(HttpToolsProtocol):
         """Return whether a client, not a replica, may be about to send another request."""
         if self.client is None or self._is_closing or self.transport.is_closing() or self._is_busy():
             return False
-        if self._requests == HEAD or self.has_unread():
+        if self._requests == IN_HEAD or self.has_unread():
             return True
         now, kept = self.loop.time(), self.timeout_keep_alive_task
         if kept is not None:

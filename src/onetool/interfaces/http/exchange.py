@@ -11,7 +11,7 @@ and don't count.
 
 import asyncio
 from asyncio import Lock
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Callable, Collection
 from typing import NamedTuple
 from weakref import WeakValueDictionary
 
@@ -24,6 +24,7 @@ from onetool.http.asgi import (
     CLUSTER_PATH,
     DUPLICATE,
     HEAD,
+    IS_WHOLE,
     JSON,
     REPLICA,
     SEND_WHOLE,
@@ -46,7 +47,7 @@ TURN_TIMEOUT_S = 30.0  # a large body waits this long for its turn; clients have
 RETRY_AFTER_S = 5
 LINGER_S = 2.0  # for a client that sends everything before it reads …
 LINGER_BYTES = 32 * MIB  # … and the bytes that it may still send
-SendWhole = Callable[[Message, Message], Awaitable[None]]
+SendWhole = Callable[[int, list[tuple[bytes, bytes]], bytes], bool]
 DISCONNECT: Message = {"type": "http.disconnect"}
 
 
@@ -227,17 +228,18 @@ class Exchange:
         if message["type"] == "http.response.start":
             self.status = message["status"]
             add = self.add if self.prove is None else (*self.add, (ANSWERED_HEADER, self.prove(self.status)))
-            if add:
-                message = {**message, "headers": [*message.get("headers", ()), *add]}
-            if self._send_whole is not None and b"content-length" in dict(message.get("headers", ())):
-                self._start = message  # the body follows at once
+            start: Message = {**message, "headers": [*message.get("headers", ()), *add]}
+            if start.pop(IS_WHOLE, False) and self._send_whole is not None:
+                self._start = start  # the body follows at once
+            else:
+                await self._send(start)
+            return
+        self.bytes += len(message.get("body", b""))
+        if (held := self._start) is not None and self._send_whole is not None:
+            self._start = None
+            if self._send_whole(held["status"], held["headers"], message["body"]):
                 return
-        else:
-            self.bytes += len(message.get("body", b""))
-            if (start := self._start) is not None and self._send_whole is not None:
-                self._start = None
-                await self._send_whole(start, message)
-                return
+            await self._send(held)
         await self._send(message)
 
     async def refuse(self, error: HttpError) -> None:
