@@ -105,7 +105,6 @@ def test_a_name_and_a_new_bundle_come_with_save(person, served, upstream):
     person.until("document.activeElement?.dataset.at === '/slug'")
     person.choose("Bundle", "New bundle …")
     person.type_into("New bundle", "made-here")
-    person.click("Create")
     person.type_into("Name", "named")
     person.see("made_here.named")
     person.click("Save", role="button", nth=-1)
@@ -129,6 +128,19 @@ def test_a_command_that_is_pasted_as_url_is_imported(person, served, upstream):
     person.until("location.hash === '#/build?import=1'")
     person.until("document.querySelector('main textarea').value.includes('X-Kind: a')")
     person.see("Import")
+
+
+def test_names_in_braces_of_a_pasted_url_become_placeholders(person, served, upstream):
+    person.open(NEW)
+    person.until("document.activeElement.matches('[data-at$=urlTemplate]')")
+    person.press("Control+a")
+    person.paste_text(f"{upstream.url}/v1/{{city}}?days=${{days}}")
+    person.until(f"document.activeElement.value === '{upstream.url}/v1/${{city}}?days=${{days}}'")
+    person.click("Make it an argument", role="button")
+    person.click("Make it an argument", role="button")
+    person.click("Send", role="button")
+    person.see("200 OK")
+    assert [one.target for one in upstream.new()] == ["/v1/city?days=days"]
 
 
 def test_the_request_line_fits_a_phone(browser, served):
