@@ -152,7 +152,7 @@ def test_ones_own_question_is_scrolled_to(chat, model):
     chat.ask("Talk a lot.")
     chat.see("stand-in (openai)")
     chat.value(f"void {log}.scrollTo({{top: 0}})")
-    chat.see("To the end")
+    chat.see("Jump to the end")
     chat.ask("And now?")
     chat.see("Again.")
     chat.until(f"{log}.scrollHeight - {log}.scrollTop - {log}.clientHeight < 80")

@@ -77,14 +77,14 @@ def test_chat_lists_the_models_of_the_config_that_counts(browser, model, tmp_pat
 def test_the_first_cards_stand_below_the_list_on_a_narrow_page(browser, tmp_path, width):
     with harness(tmp_path) as served, browser.page(width=width, height=800) as page:
         person = Person(page, served.url)
-        person.open("#/tools").see("numbers.add", "Make a tool", "Give it to your agent")
+        person.open("#/tools").see("numbers.add", "Make a tool", "Connect your agent")
         spots = "['.side', '.detail'].map((one) => document.querySelector(one).getBoundingClientRect())"
         person.until(f"(([list, cards]) => list.height > 200 && cards.top >= list.bottom - 1)({spots})")
         assert person.overflow() == []
         assert person.axe() == []
         person.click("numbers.add")
-        person.see_no("Give it to your agent")
-        person.open("#/tools").see("Give it to your agent")
+        person.see_no("Connect your agent")
+        person.open("#/tools").see("Connect your agent")
         person.click("Hide the first steps", role="button")
         person.until("getComputedStyle(document.querySelector('.detail')).display === 'none'")
         assert person.faults() == []

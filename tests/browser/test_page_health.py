@@ -30,6 +30,11 @@ def test_nothing_is_wrong_until_something_is(browser, tmp_path, token):
         person.click("Check again", role="button")
         if token:
             person.see("Error", "broken.py", "1 thing to look at")
+            (served.server.folder / "packs" / "broken.py").write_text("def one():\n    return 1\n")
+            person.reload()
+            person.see("Not loaded: new")
+            person.click("Load it", role="button")
+            person.see("Nothing is wrong")
         else:  # only an admin has the files read again
             person.see("Not loaded: new", "1 thing to look at")
         assert person.faults() == []

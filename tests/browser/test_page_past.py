@@ -77,7 +77,7 @@ def test_secret_arguments_are_left_out_and_a_call_becomes_an_example(person, ser
     person.until("document.activeElement?.matches('form input')")
     person.write("north")
     person.press("Enter")
-    person.see("The example north is saved")
+    person.see("Saved: north")
     examples = served.api.get(f"{served.path_of('meteo.pinned')}/examples").json()["examples"]
     assert examples == [{"name": "north", "args": {"city": "Oslo"}}]
 

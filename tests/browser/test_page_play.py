@@ -66,7 +66,7 @@ def test_a_run_is_stopped_and_what_others_say_is_text(person, served):
     try:
         person.press("Control+Enter")
         assert told.wait(15)
-        person.see("<img src=x onerror=alert(1)>⟨U+202E⟩gpj", "meteo.forecast", "runs")
+        person.see("<img src=x onerror=alert(1)>⟨U+202E⟩gpj", "meteo.forecast", "running")
         person.click("Stop")
         person.see("outcome unknown", "Stopped.").see_no("Nothing has run yet")
         person.see_no("runs\n")
@@ -76,7 +76,7 @@ def test_a_run_is_stopped_and_what_others_say_is_text(person, served):
     person.press("Control+Enter")
     person.see("This is the beginning", "stored as")
     person.click("Open it in Results", role="link")
-    person.see("Value of code", "rows:")
+    person.see("Result of code", "rows:")
 
 
 def test_a_server_that_goes_away_while_code_runs_is_told(browser, tmp_path):

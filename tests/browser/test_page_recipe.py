@@ -96,11 +96,11 @@ def test_the_weather_of_three_cities_is_mailed_as_a_table(person, served, post, 
     person.click("Use this table")
     assert person.reads("text") == 'Now:\n${table(step1, "city", "celsius")}'
     person.click("Only if", nth=1)
-    person.click("Pick This value from a step")
+    person.click("Pick First value from a step")
     person.click("7", role="treeitem")
     person.see("step1[1].daily[0].celsius")
     person.choose("Comparison", "<")
-    person.type_into("That value", "10")
+    person.type_into("Second value", "10")
     person.click("Run to here")
     person.see("sent")
     assert post.mails == [{"to": "ann@example.org", "text": TABLE}]

@@ -103,7 +103,7 @@ def test_steps_stay_while_one_types(person, shop):
         assert person.reads("word").endswith(key)
     assert person.reads("word") == "-5\"'${[("
     person.click("Only if")
-    for field in ("This value", "That value"):
+    for field in ("First value", "Second value"):
         person.click(field)
         for key in "-1":
             person.write(key)
@@ -113,7 +113,7 @@ def test_steps_stay_while_one_types(person, shop):
     for key in "-\n-2":
         person.write(key)
     person.see_no("This code is not a recipe")
-    assert [person.reads(one) for one in ("word", "This value", "That value", "The list")] == [
+    assert [person.reads(one) for one in ("word", "First value", "Second value", "The list")] == [
         "-5\"'${[(",
         "-1",
         "-1",

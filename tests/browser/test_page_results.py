@@ -25,7 +25,7 @@ def test_a_large_result_is_read_and_deleted(person, served):
     person.see("row 4999 <b>x</b>").see_no("row 101 <b>x</b>")
     assert person.value("document.querySelector('main b') === null")
     person.click("Delete", role="button")
-    person.see("The result is deleted", "No result is stored")
+    person.see("Result deleted", "No result is stored")
     person.click("Undo", role="button")
     person.click("row 0", role="link")
     person.click("Delete", role="button")

@@ -65,13 +65,13 @@ def test_what_may_change_something_is_asked_about_once(person, served, upstream)
     person.type_into("URL", f"{upstream.url}/v1/orders")
     person.choose("Method", "POST")
     person.press("Control+Enter")
-    person.see("Send a POST?", "It may change something")
+    person.see("Send a POST request?", "It may change data")
     assert upstream.new() == []
     person.click("Send", role="button", nth=-1)
     person.see("200 OK")
     person.press("Control+Enter")
     person.until("true")
-    person.see_no("Send a POST?")
+    person.see_no("Send a POST request?")
     person.see("200 OK")
     assert {one.method for one in upstream.new()} == {"POST"}
 
@@ -79,7 +79,7 @@ def test_what_may_change_something_is_asked_about_once(person, served, upstream)
 def test_a_secret_is_asked_for_and_a_file_is_a_field(person, served, upstream):
     person.open(NEW)
     person.type_into("URL", f"{upstream.url}/v1/files?key=${{FILES_KEY}}")
-    person.see("${FILES_KEY} is not known.")
+    person.see("${FILES_KEY} is not defined.")
     person.click("Make it a secret")
     person.see("onetool auth set FILES_KEY")
     person.type_into("URL", f"{upstream.url}/v1/files")
@@ -103,9 +103,8 @@ def test_a_name_and_a_new_bundle_come_with_save(person, served, upstream):
     person.see("In code")
     person.click("Save", role="button", nth=-1)
     person.until("document.activeElement?.dataset.at === '/slug'")
-    person.choose("Bundle", "New bundle …")
+    person.choose("Bundle", "New bundle…")
     person.type_into("New bundle", "made-here")
-    person.click("Create")
     person.type_into("Name", "named")
     person.see("made_here.named")
     person.click("Save", role="button", nth=-1)
@@ -129,6 +128,19 @@ def test_a_command_that_is_pasted_as_url_is_imported(person, served, upstream):
     person.until("location.hash === '#/build?import=1'")
     person.until("document.querySelector('main textarea').value.includes('X-Kind: a')")
     person.see("Import")
+
+
+def test_names_in_braces_of_a_pasted_url_become_placeholders(person, served, upstream):
+    person.open(NEW)
+    person.until("document.activeElement.matches('[data-at$=urlTemplate]')")
+    person.press("Control+a")
+    person.paste_text(f"{upstream.url}/v1/{{city}}?days=${{days}}")
+    person.until(f"document.activeElement.value === '{upstream.url}/v1/${{city}}?days=${{days}}'")
+    person.click("Make it an argument", role="button")
+    person.click("Make it an argument", role="button")
+    person.click("Send", role="button")
+    person.see("200 OK")
+    assert [one.target for one in upstream.new()] == ["/v1/city?days=days"]
 
 
 def test_the_request_line_fits_a_phone(browser, served):

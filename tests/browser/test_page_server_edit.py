@@ -39,7 +39,7 @@ def test_a_server_is_added_edited_renamed_tested_switched_removed_and_brought_ba
     assert person.axe() == []
     assert "uno" not in served_names(served), "nothing is started before it is confirmed"
     person.click("Add and start", role="button")
-    person.see("uno was added", "Connected", "uno.one")
+    person.see("Added: uno", "Connected", "uno.one")
     assert SECRET not in person.text()
     assert SECRET in (tmp_path / "secrets.yaml").read_text()
 
@@ -58,7 +58,7 @@ def test_a_server_is_added_edited_renamed_tested_switched_removed_and_brought_ba
     person.type_into("Arguments", f"{SERVER}\nc d")
     person.see(f"{SERVER} 'c d'")
     person.click("Save and restart", role="button")
-    person.see("uno was saved")
+    person.see("Saved: uno")
     person.click("Log", role="tab")
     person.see("hello c d")
     person.click("Settings", role="tab")
@@ -74,10 +74,10 @@ def test_a_server_is_added_edited_renamed_tested_switched_removed_and_brought_ba
     person.see("due is on now", "Connected")
     person.click("Settings", role="tab")
     person.click("Remove it", role="button")
-    person.see("due was removed", "No MCP server is used yet")
+    person.see("Removed: due", "No MCP server is used yet")
     assert "due" not in served_names(served)
     person.click("Undo", role="button", nth=-1)
-    person.see("due is back", "1 server", "Connected")
+    person.see("Restored: due", "1 server", "Connected")
     assert person.faults() == []
 
 
@@ -95,7 +95,7 @@ def test_a_server_is_added_by_the_form_with_a_value_kept_as_a_secret(guarded, tm
     person.see("uno runs:", "env GREETING=${GREETING}", "Stored in the secrets file: GREETING")
     assert person.axe() == []
     person.click("Add and start", role="button")
-    person.see("uno was added", "Connected")
+    person.see("Added: uno", "Connected")
     assert "kept-value-1" in (tmp_path / "secrets.yaml").read_text()
     person.open("#/servers?add=1")
     person.type_into(PASTE, "no-such-program --now")

@@ -16,7 +16,7 @@ def test_a_server_a_tool_and_a_model_on_a_fresh_home(browser, tmp_path):
         api.say(Reply(body=b'{"sky": "clear"}', headers={"Content-Type": "application/json"}))
         ask = {"provider": "openai", "base_url": model.urls["openai"], "model": "stand-in"}
         with first_visit(browser, tmp_path, ask=ask) as person:
-            person.open(person.key).see("Connect what you have", "Make a tool", "Ask a model", "Give it to your agent")
+            person.open(person.key).see("Import your MCP servers", "Make a tool", "Ask a model", "Connect your agent")
             assert person.axe() == []
 
             # A server that Claude Code has
@@ -65,7 +65,7 @@ def test_a_server_a_tool_and_a_model_on_a_fresh_home(browser, tmp_path):
             assert not [one for one in model.refused if one.seen.headers.get("authorization")]
 
             # All but the agent's entry are ticked, and cards can be dismissed
-            person.open("#/tools").see("Give it to your agent")
+            person.open("#/tools").see("Connect your agent")
             person.until("document.querySelectorAll('main .tick').length === 3")
             person.see("/mcp")
             person.click("Dismiss: Make a tool", role="button")
@@ -120,7 +120,9 @@ def test_operations_are_ticked_and_a_bundle_is_made_in_the_form(browser, tmp_pat
         person.open("#/build?new=http")
         person.type_into("URL", "https://api.example.com/${kind}")
         person.click("Make it an argument", role="button")
-        person.see_no("Make it an argument")
+        person.see_no("Make it an argument").see("api.example.com is not in allowedHosts")
+        person.click("Allow api.example.com", role="button")
+        person.see_no("is not in allowedHosts")
         person.click("Auth")
         person.choose("Kind of auth", "Bearer token")
         person.type_into("Token", SECRET)
@@ -130,9 +132,8 @@ def test_operations_are_ticked_and_a_bundle_is_made_in_the_form(browser, tmp_pat
         person.click("Keep it as a secret", role="button")
         person.until("document.querySelector('[data-at$=\"auth/value\"]').value === '${WEATHER_TOKEN}'")
         person.press("Control+s")
-        person.choose("Bundle", "New bundle …")
+        person.choose("Bundle", "New bundle…")
         person.type_into("New bundle", "weather")
-        person.click("Create", role="button")
         person.type_into("Name", "now")
         person.click("Save", role="button", nth=-1)
         person.see("Saved: now 1")

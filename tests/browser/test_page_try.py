@@ -241,7 +241,7 @@ def test_examples_recent_calls_and_the_request(person, served):
     person.click("Save as example")
     person.write(HOSTILE)
     person.press("Enter")
-    person.see(f"The example {SEEN} is saved")
+    person.see(f"Saved: {SEEN}")
     path = f"{served.path_of('meteo.forecast')}/examples"
     assert served.api.get(path).json()["examples"] == [{"name": HOSTILE, "args": {"city": "Kyiv"}}]
     person.click("History")

@@ -124,7 +124,7 @@ class _Client:
     async def _log_in(self) -> None:
         self._logins += 1
         logins = Documents(SqliteDatabase(self._config.parent / "state.db", makes_folder=True), "logins")
-        await login(SERVER, self._block["url"], self._block["auth"], logins, _told, _browse, seconds=10)
+        await login(SERVER, self._block["url"], self._block["auth"], logins, _told, _browse, seconds=30)
 
 
 def _told(words: str) -> None:

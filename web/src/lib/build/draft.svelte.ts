@@ -94,6 +94,10 @@ export class Draft {
   /** Problems of a new thing show where one has been, or when one has tried to save. */
   touched: ReadonlySet<string> = $state.raw(new Set());
   isTried = $state(false);
+  /** The name of a bundle that saving creates for a new tool. null: the tool goes into an existing bundle. */
+  newBundle: string | null = $state(null);
+  /** Counts what was allowed or set for this draft: it is checked again each time. */
+  granted = $state(0);
   /** The part that somebody wants to see: its tab opens. */
   revealed: { at: string } | null = $state.raw(null);
   readonly isNew: boolean;
@@ -196,7 +200,7 @@ export class Draft {
   discard(): () => void {
     const { content, place, texts, args, base, etag } = this;
     this.#restore({ ...this.#start, texts: {}, args: null, base: this.#start.content });
-    [this.touched, this.isTried, this.problems] = [new Set(), false, []];
+    [this.touched, this.isTried, this.problems, this.newBundle] = [new Set(), false, [], null];
     this.keep();
     return () => {
       this.#restore({ content, place, texts, args, base, etag });

@@ -32,7 +32,6 @@ export class DraftTrial {
   /** Names of which somebody has said that they are secrets. */
   secrets: ReadonlySet<string> = $state.raw(new Set());
   #confirmed = new Set<string>();
-  #round = $state(0); // counts up when something was allowed or set
 
   constructor(readonly draft: Draft) {}
 
@@ -65,7 +64,7 @@ export class DraftTrial {
 
   /** Ask what would be sent, a moment after the last change. Returns what stops that. */
   look(): () => void {
-    void this.#round;
+    void this.draft.granted;
     const [body, stop] = [this.#body(), new AbortController()];
     if (this.args === null) return () => {};
     const timer = setTimeout(async () => {
@@ -85,7 +84,7 @@ export class DraftTrial {
   }
 
   /** Something was allowed or set. */
-  again = (): void => void (this.#round += 1);
+  again = (): void => void (this.draft.granted += 1);
 
   #body(): Record<string, unknown> {
     return {

@@ -1,1 +1,0 @@
-export{m as default}from"./screens-C4V64rPi.js";

@@ -1,1 +1,0 @@
-export{p as default}from"./screens-C4V64rPi.js";
