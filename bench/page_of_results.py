@@ -28,16 +28,17 @@ HEAD = """\
 # Benchmarks
 
 `make bench` measures, and writes this page, [benchmarks.json](benchmarks.json) and the charts: do
-not edit them. The contenders of a subject take turns in one run on one machine, named below the
-table. A figure is the median of the turns, and so is a ratio. The machine drifts, so a ratio may
-differ from that of the two figures. **× says how many times better OneTool is.** Above 1 OneTool is
-ahead. Below 1 it is behind; if a peer is ahead, the column "behind" names it. A yardstick is not a
-peer: it is the least that could do the job, or OneTool with less to do, and "ours 2 ×" says that
-OneTool has twice its figure. Read the ratios: seconds are those of that machine.
+not edit them. In each subject, all programs take turns in one run on one machine, which is named
+below the table. A figure is the median of the turns, and so is a ratio. The machine's speed drifts,
+so a ratio may differ from the ratio of the two figures. **× says how many times better OneTool
+is.** Above 1 OneTool is ahead. Below 1 it is behind; if a peer is ahead, the column "behind" names
+it. A yardstick is not a peer, but the minimal way to do the job, or OneTool with less to do; "ours
+2 ×" says that OneTool's figure is twice that of the yardstick. Compare the ratios: absolute times
+depend on the machine.
 
-OneTool runs with its defaults, with stats and an access log. Peers are set up to be as fast as they
-can: stateless, in plain JSON, without a log. `make bench-peers` installs them.
-`python -m bench compare A.json B.json` shows what has moved between two runs.
+OneTool runs with its defaults, with stats and an access log. Peers are configured to be as fast as
+they can: stateless, in plain JSON, without a log. `make bench-peers` installs them.
+`python -m bench compare A.json B.json` shows the differences between two runs.
 """
 
 
