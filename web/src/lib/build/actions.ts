@@ -104,7 +104,7 @@ async function archiveOf(id: string): Promise<Blob> {
   throw refusal(response.status, await response.text());
 }
 
-/** Delete what is at a path. Something already deleted is no error. */
+/** Delete what is at a path. A 404 counts as deleted. */
 async function deleteAt(path: string): Promise<void> {
   try {
     await request(path, { method: "DELETE" });
