@@ -1,1 +1,0 @@
-export{t as start}from"./base-E-f8qcZn.js";
