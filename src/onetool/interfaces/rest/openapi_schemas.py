@@ -196,7 +196,11 @@ def _refined(named: dict[str, Schema]) -> dict[str, Schema]:
     named["Tool"]["properties"] |= {key: schema_ref(_IMPL_NAMES[kind]) for kind, (key, _) in IMPLS.items()}
     named["BundleContent"]["properties"] |= dict.fromkeys(sorted(KEPT - {"bundleID"}), _IGNORED)
     contents = {f"{kind.title()}Tool": _content(named["ToolContent"], kind) for kind in IMPLS}
-    named["ToolContent"] = _one_of(dict(zip(IMPLS, contents, strict=True)), "type")
+    mapping = {kind: f"{SCHEMA_PREFIX}{name}" for kind, name in zip(IMPLS, contents, strict=True)}
+    named["ToolContent"] = {
+        "oneOf": [schema_ref(name) for name in contents],
+        "discriminator": {"propertyName": "type", "mapping": mapping},
+    }
     named["HttpImpl"] = _one_or_several(named["HttpImpl"])
     return named | contents | _files(named) | _rows(named) | SCHEMAS
 
@@ -220,14 +224,6 @@ def _content(base: Schema, kind: str) -> Schema:
     properties |= dict.fromkeys(sorted(KEPT | SHOWN | {"slug", "version"}), _IGNORED)
     schema["required"] = ["type", own]
     return schema
-
-
-def _one_of(names: dict[str, str], by: str) -> Schema:
-    mapping = {value: f"{SCHEMA_PREFIX}{name}" for value, name in names.items()}
-    return {
-        "oneOf": [schema_ref(name) for name in names.values()],
-        "discriminator": {"propertyName": by, "mapping": mapping},
-    }
 
 
 def _one_or_several(impl: Schema) -> Schema:
