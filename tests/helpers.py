@@ -133,12 +133,12 @@ def session_text(home, id):
     return b"".join(body for (body,) in rows).decode()
 
 
-def until(true, within=60):
+def until(true, within=60, every=0.005):
     """Call `true` until its result is true, and return the result. Fail after `within` seconds."""
     deadline = time.monotonic() + within
     while not (found := true()):
         assert time.monotonic() < deadline, "it did not come about"
-        time.sleep(0.005)
+        time.sleep(every)
     return found
 
 
