@@ -9,9 +9,9 @@ MODELS  := .node-models
 OPENAPI := .node-openapi
 WEB     := .node-web
 DOCS    := .venv-docs
-# Two per core: tests wait for processes, too. On two cores the suite takes a fifth less time than with one per core.
+# Two per core, because tests wait for processes. On two cores the suite takes a fifth less time than with one per core.
 WORKERS ?= $(shell $(PYTHON) -c 'import os; print(2 * (os.cpu_count() or 1))')
-# Neighbours stay together, and with them what they share. Hundreds of tests start a process, which needs bytecode.
+# Each worker starts with a block of neighbouring tests, which share fixtures. Hundreds of tests start a process, which needs bytecode.
 PYTEST  := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest --dist=worksteal
 
 .DEFAULT_GOAL := help

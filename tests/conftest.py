@@ -1,4 +1,4 @@
-"""Every test has a home of its own: no test reads or writes the developer's config, state or secrets."""
+"""Give every test its own home, so that no test reads or writes the developer's config, state or secrets."""
 
 import atexit
 import gc
@@ -26,7 +26,7 @@ atexit.register(shutil.rmtree, FOLDER, ignore_errors=True)
 
 
 def empty_homes():
-    """Yield empty folders: the same one again until a test has written to it."""
+    """Yield an empty folder: the previous one, or a new one if a test has written to it."""
     for number in count():
         home = FOLDER / f"home{number}"
         home.mkdir(mode=0o700)
@@ -35,9 +35,9 @@ def empty_homes():
 
 
 HOMES, FOLDER_NUMBERS = empty_homes(), count()
-STORAGE_LOG = logging.getLogger("onetool.database.storage")  # commands turn it off
+STORAGE_LOG = logging.getLogger("onetool.database.storage")  # commands disable it
 
-# Fixtures of modules start before `own_home`. They get a home of the session, never the developer's.
+# Module fixtures start before `own_home` and use this home.
 os.environ["HOME"] = str(FOLDER / "session")
 os.mkdir(os.environ["HOME"], 0o700)
 for name in ("ONETOOL_CONFIG", "ONETOOL_HOME", "ONETOOL_LOG"):
@@ -45,36 +45,34 @@ for name in ("ONETOOL_CONFIG", "ONETOOL_HOME", "ONETOOL_LOG"):
 
 set_constants(NO_SYNC)
 
-# A command claims standard output for the rest of its process, which here runs tests.
+# Commands claim standard output for the rest of their process, which runs tests here.
 options.claim_stdout = lambda: None
 
-# A machine that is busy with other tests is no reason to fail.
-# How many inputs a filter takes is chance: a run in some hundreds would fail for it.
+# A busy machine isn't a failure. How many inputs a filter rejects is random: one run in some hundreds would fail.
 unchecked = [HealthCheck.filter_too_much, HealthCheck.too_slow]
 settings.register_profile("project", deadline=None, max_examples=examples(60), suppress_health_check=unchecked)
 settings.load_profile("project")
 
-# A client reads all authorities of the system when it is made, which takes 50 ms, and no test talks to their servers.
+# Each new HTTP client loads the system's certificate authorities, which takes 50 ms. No test needs them.
 os.environ["SSL_CERT_FILE"] = str(Path(__file__).parent / "data" / "nobody.pem")
 
-# A job in the background is started with SIGINT ignored, and so would be every process that a test starts and
-# interrupts. One that Python handles is at its default in those processes.
+# Shells start background jobs with SIGINT ignored, and children inherit that. Tests that interrupt a child need the
+# default there: a signal with a Python handler is reset to it.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# What collecting makes stays until the end: thousands of tests and all modules. Nothing of it is garbage, and each full
-# collection would go through it.
+# Thousands of collected tests and all modules live until the end. Garbage collections needn't traverse them.
 gc.disable()
 
 
 @pytest.hookimpl(tryfirst=True)  # before tests are grouped by their fixtures
 def pytest_collection_modifyitems(config, items):
-    """Name the area of each attack test in its report, which `make attack` counts.
+    """Add the area of each attack test to its report, for `make attack`.
 
-    Of an attack with many cases, `make test` tries the first twelve and every fifth of the others.
+    Of an attack with many cases, `make test` runs the first twelve and every fifth of the others.
     """
     if hasattr(config, "workerinput"):
-        items.sort(key=lambda item: item.path)  # each worker began with another file: see `files_for`
+        items.sort(key=lambda item: item.path)  # workers must agree on the order: see `files_for`
     cases = Counter()
     for item in items:
         if mark := item.get_closest_marker("attack"):
@@ -86,12 +84,13 @@ def pytest_collection_modifyitems(config, items):
 
 
 def files_for(worker):
-    """Return all test files, beginning with another one for each worker.
+    """Return all test files, starting with a different one for each worker.
 
-    The worker that imports a file first rewrites its asserts for all. In one order, all would rewrite all files.
+    Without bytecode, the first worker that imports a file rewrites its asserts for the others. In the same order, all
+    workers would rewrite all files.
     """
     found = Path(__file__).parent.rglob("test_*.py")
-    files = sorted(str(file) for file in found if file.parent.name != "replicas")  # `make test-cluster` names it
+    files = sorted(str(file) for file in found if file.parent.name != "replicas")  # run by `make test-cluster`
     first = int(worker["workerid"].removeprefix("gw")) * len(files) // worker["workercount"]
     return files[first:] + files[:first]
 
@@ -102,32 +101,32 @@ def pytest_collection_finish():
 
 
 def pytest_configure(config):
-    """Prepare a worker: divide the files, and send one message per passed test instead of four.
+    """Prepare a worker: order its files, and send one message per passed test instead of four.
 
-    A message costs both processes as much as a small test does. `--durations` needs all of them.
+    A message costs as much CPU as a small test. `--durations` needs all messages.
     """
     if not hasattr(config, "workerinput"):
         return
-    if config.args == ["tests"] and not config.option.ignore:  # files that are named are not ignored
+    if config.args == ["tests"] and not config.option.ignore:  # `--ignore` has no effect on named files
         config.args = files_for(config.workerinput)
     if config.option.durations is not None:
         return
     worker = next(plugin for plugin in config.pluginmanager.get_plugins() if hasattr(plugin, "sendevent"))
     send = worker.sendevent
 
-    def send_what_matters(name, **said):
-        quiet = name == "testreport" and said["data"]["when"] != "call" and said["data"]["outcome"] == "passed"
-        if name != "logstart" and not quiet:
-            send(name, **said)
+    def send_needed(name, **event):
+        passed_step = name == "testreport" and event["data"]["when"] != "call" and event["data"]["outcome"] == "passed"
+        if name != "logstart" and not passed_step:
+            send(name, **event)
 
-    worker.sendevent = send_what_matters
+    worker.sendevent = send_needed
 
 
 @pytest.fixture(autouse=True)
 def own_home():
-    """Give each test an empty home, and take back the logging that its command line has set up.
+    """Give each test an empty home, and undo the logging setup of its command line.
 
-    No other fixture is autouse here: each costs the whole suite some seconds.
+    No other fixture here is autouse: each costs the whole suite some seconds.
     """
     home = next(HOMES)
     before, os.environ["HOME"] = os.environ["HOME"], str(home)
@@ -141,7 +140,7 @@ def own_home():
 
 @pytest.fixture
 def tmp_path(request, tmp_path_factory):
-    """Return an empty folder, as pytest's own fixture, which lists the folders of all tests to find a free name."""
+    """Return an empty folder, like pytest's fixture, which lists the folders of all tests to find a free name."""
     name = re.sub(r"\W", "_", request.node.name)[:30]
     folder = tmp_path_factory.getbasetemp() / f"{next(FOLDER_NUMBERS)}_{name}"
     folder.mkdir(mode=0o700)
@@ -150,5 +149,5 @@ def tmp_path(request, tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def live_tools():
-    """527 tools of 70 real MCP servers."""
+    """Return 527 tools of 70 real MCP servers."""
     return json.loads((Path(__file__).parent / "data" / "livemcp.json").read_text())["tools"]

@@ -1,4 +1,4 @@
-"""What several test modules need: small tools, and the shortest way to call them."""
+"""Helpers that several test modules share."""
 
 import asyncio
 import inspect
@@ -18,18 +18,18 @@ from onetool import Executor, Registry, ToolCall, ToolSpec
 NOBODY = 65534
 NO_ARGUMENTS = {"type": "object", "properties": {}}
 
-# The built-in tools beside those of the pack `ot`, in their order, as the specification names them; and all packs.
+# The built-in tools without those of the pack `ot`, in the order of the specification; then all built-in packs.
 BUILT_IN_TOOLS = ("time.now", "tools.echo", "shell.pwd", "fs.list_dir", "fs.read_file")
 BUILT_IN_PACKS = {"ot", *(name.partition(".")[0] for name in BUILT_IN_TOOLS)}
 
 
 def examples(many):
-    """Of so many examples for hypothesis those that `make test` tries: each time others. `make fuzz` tries all."""
+    """Return how many of these examples hypothesis tries: a fifth in `make test`, all in `make fuzz`."""
     return many if os.environ.get("ONETOOL_FUZZ") == "full" else max(many // 5, 10)
 
 
 def definition(name="weather", **changes):
-    """A complete definition of a mock tool; changes replace its fields, None removes one."""
+    """Return the complete definition of a mock tool. `changes` replace fields; None removes one."""
     fields = {
         "name": name,
         "description": "Says what the weather is like.",
@@ -42,7 +42,7 @@ def definition(name="weather", **changes):
 
 
 def executor_for(handler, schema=NO_ARGUMENTS, **options):
-    """An executor with one tool, `t`."""
+    """Return an executor with one tool, `t`."""
     registry = Registry()
     registry.register(ToolSpec(name="t", description="d", input_schema=schema, handler=handler))
     return Executor(registry, **options)
@@ -54,15 +54,15 @@ def run(executor, name="t", /, **args):
 
 
 def check_each(cases, check):
-    """Check every case of a matrix and report all that failed together."""
+    """Check every case and report all failures together."""
     cases, failed = list(cases), []
-    assert cases, "there is no case"
+    assert cases, "no cases"
     for case in cases:
         try:
             check(*case) if isinstance(case, tuple) else check(case)
         except (KeyboardInterrupt, SystemExit):
             raise
-        except BaseException as error:  # `pytest.raises` fails with one that is no Exception
+        except BaseException as error:  # the failure of `pytest.raises` isn't an Exception
             error.add_note(f"The case: {ascii(case)[:200]}")
             failed.append(error)
     if failed:
@@ -70,9 +70,9 @@ def check_each(cases, check):
 
 
 def each(names, cases):
-    """Run a test with every case, as `pytest.mark.parametrize` does, but as one test.
+    """Run a test with every case, like `pytest.mark.parametrize`, but as one test.
 
-    For many cases of one quick check. All cases share the test's fixtures: they are set up once.
+    Use it for many cases of one quick check. All cases share the test's fixtures, which are set up once.
     """
     if isinstance(names, str):
         names, cases = [names], [(case,) for case in cases]
@@ -85,7 +85,7 @@ def each(names, cases):
 
             check_each(map(tuple, cases), check)
 
-        # Not `functools.wraps`: pytest would look for fixtures with the names of the cases' arguments.
+        # Not `functools.wraps`: pytest would search for fixtures named like the arguments of the cases.
         whole = inspect.signature(test)
         fixtures = [parameter for name, parameter in whole.parameters.items() if name not in names]
         test_all.__signature__ = whole.replace(parameters=fixtures)
@@ -97,21 +97,21 @@ def each(names, cases):
 
 
 def cli(*args, cwd, stdin=None, env=None, cold=False):
-    """Run the real command line in a process of its own, piped as a program would run it."""
+    """Run the real command line in another process, with pipes."""
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     with start(*args, cwd=cwd, env={**os.environ, **(env or {})}, cold=cold, **pipes) as process:
         try:
-            said, told = process.communicate(stdin, timeout=60)
+            stdout, stderr = process.communicate(stdin, timeout=60)
         finally:
             process.kill()
-    return subprocess.CompletedProcess(args, process.returncode, said, told)
+    return subprocess.CompletedProcess(args, process.returncode, stdout, stderr)
 
 
 def start(*args, cold=False, terminal=False, script=None, **options):
-    """Start the real command line, or a script, in a process of its own: `subprocess.Popen` with its options.
+    """Start the real command line, or a script, in another process. The options are those of `subprocess.Popen`.
 
-    The process has imported everything already (see `warm`), unless it is to start cold. With `terminal` its standard
-    error is the terminal that Ctrl-C is pressed at.
+    The process is forked by the fork server of `warm`; `cold` starts a new interpreter instead. With `terminal`, its
+    standard error is its controlling terminal, which sends Ctrl-C.
     """
     if terminal:
         options["start_new_session"] = True
@@ -123,7 +123,7 @@ def start(*args, cold=False, terminal=False, script=None, **options):
 
 
 def session_text(home, id):
-    """The records of a session of `ask` in `state.db`, as they are kept."""
+    """Return the stored records of an `ask` session as text."""
     from onetool.database.sqlite import SqliteDatabase
 
     database = SqliteDatabase(home / "state.db")
@@ -133,17 +133,17 @@ def session_text(home, id):
     return b"".join(body for (body,) in rows).decode()
 
 
-def until(true, within=60):
-    """Wait until something is true, and give it. The seconds are for what never comes: nothing is measured by them."""
+def until(true, within=60, every=0.005):
+    """Call `true` until its result is true, and return the result. Fail after `within` seconds."""
     deadline = time.monotonic() + within
     while not (found := true()):
         assert time.monotonic() < deadline, "it did not come about"
-        time.sleep(0.005)
+        time.sleep(every)
     return found
 
 
 async def until_async(true, within=60):
-    """The same for who must not hold up the loop."""
+    """Do the same without blocking the event loop."""
     deadline = time.monotonic() + within
     while not (found := true()):
         assert time.monotonic() < deadline, "it did not come about"
@@ -152,12 +152,12 @@ async def until_async(true, within=60):
 
 
 async def forever():
-    """What never ends by itself."""
-    await asyncio.sleep(10**6)  # and not an event, of which the loop knows nothing: its task could be collected
+    """Wait until cancelled."""
+    await asyncio.sleep(10**6)  # the loop doesn't refer to an event, so a task waiting for one could be collected
 
 
 class FakeClock:
-    """A clock that jumps to the next timer as soon as its event loop has nothing else to do. Not for threads."""
+    """A clock that jumps to the next timer as soon as its event loop is idle. It doesn't work with threads."""
 
     def __init__(self):
         self.now = 1000.0
@@ -185,43 +185,43 @@ class FakeClock:
 
 
 class Checkpoint:
-    """Where a tool stops until its test lets it go on. So neither has to guess how long the other takes."""
+    """A point at which a tool waits until its test opens it, so that neither guesses how long the other takes."""
 
     def __init__(self):
         self.reached, self._opened = threading.Event(), threading.Event()
 
     async def pause(self):
-        """Said by the tool: it is here, and waits."""
+        """Called by the tool: report the arrival and wait."""
         self.reached.set()
         await until_async(self._opened.is_set)
 
     def pause_thread(self):
         self.reached.set()
-        assert self._opened.wait(60), "nobody opened it"
+        assert self._opened.wait(60), "the test did not open the checkpoint"
 
     async def arrival(self):
-        """Said by the test: wait until the tool is there."""
+        """Called by the test: wait for the tool to arrive."""
         await until_async(self.reached.is_set)
 
     def open(self):
         self._opened.set()
 
 
-CHECKPOINTS = defaultdict(Checkpoint)  # by name, for packs that are written as text: `from helpers import CHECKPOINTS`
+CHECKPOINTS = defaultdict(Checkpoint)  # by name, for packs in source text
 
 
 @contextmanager
 def calls(at_most=sys.maxsize):
-    """Count calls of functions, Python's and C's, in this thread and in those that it starts; fail where more are made.
+    """Count calls of Python and C functions in this thread and threads it starts; fail above `at_most`.
 
-    So work that grows too fast is found on any machine, however busy it is. Gives a function that says how many.
+    This finds work that grows too fast on any machine, however busy. Yield a function that returns the count.
     """
-    events = 0  # two of each call: it begins, and it ends
+    events = 0  # two per call: its begin and its end
     is_over = False
 
     def count(_frame, _event, _argument):
         nonlocal events
-        if is_over:  # in a thread of a pool, which goes on with other work
+        if is_over:  # a pool's thread that continues with other work
             sys.setprofile(None)
             return
         events += 1
@@ -240,7 +240,7 @@ def calls(at_most=sys.maxsize):
 
 @contextmanager
 def sandboxed(**limits):
-    """A worker of its own: a function that runs code in it and gives the value, and keeps its names."""
+    """Start a sandbox worker and yield a function that runs code in it and returns the value. Names are kept."""
     from onetool.sandbox.messages import WorkerLimits
     from onetool.sandbox.pool import WorkerPool
 
@@ -256,15 +256,15 @@ def _value(session, code):
     from onetool.sandbox.messages import NameLookup
 
     question = session.feed(code, {}, lambda _stream, _text: None)
-    while isinstance(question, NameLookup):  # nobody knows any name here
+    while isinstance(question, NameLookup):  # no name is defined outside
         question = session.resume_name(None)
     return question.value(16 * 1024 * 1024)
 
 
 def trusted(folder, packs=True):
-    """Trust a folder that a test has made, in that test's own home, with what it reaches now. Gives the folder.
+    """Trust a folder in the test's home, with everything it reaches now, and return the folder.
 
-    With `packs` those that come later, too: as after `onetool init`.
+    With `packs`, packs added later are trusted, too, as after `onetool init`.
     """
     from onetool.config.find import trust_store
     from onetool.config.reach import reach_of
@@ -278,7 +278,7 @@ def trusted(folder, packs=True):
 
 @contextmanager
 def as_nobody(folder):
-    """Be a user who may read a folder and its files, but not write there. Only root can become one."""
+    """Run as a user who can read a folder and its files but not write them. Needs root."""
 
     def give(user, mode):
         for one in (folder, *folder.iterdir()):

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from document_places import stored_tokens
+from document_stores import stored_tokens
 
 from onetool import App
 from onetool.app.access import (

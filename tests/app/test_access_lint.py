@@ -3,7 +3,7 @@
 import time
 
 import pytest
-from document_places import in_home, stored_tokens
+from document_stores import in_home, stored_tokens
 
 from onetool.app import App
 from onetool.core.text import utc_text

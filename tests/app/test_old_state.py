@@ -7,7 +7,7 @@ from hashlib import sha256
 
 import msgspec
 import pytest
-from document_places import in_home, stored_tokens
+from document_stores import in_home, stored_tokens
 from helpers import cli, trusted
 from sources.mcp_servers.harness import Harness, settle
 

@@ -36,7 +36,7 @@ def meet(person, javascript):
 
 def test_a_bundle_and_an_http_tool_are_built_and_a_draft_survives_a_reload(person, served):
     person.open("#/build")
-    person.see("Select a bundle or tool to edit")
+    person.see("Pick a bundle or tool to edit")
     assert person.value("Array.from(document.querySelectorAll('h1'), (one) => one.textContent)") == ["Build"]
     person.click("New bundle")
     person.type_into("Name", "shop")

@@ -251,7 +251,7 @@ def test_examples_recent_calls_and_the_request(person, served):
     person.click(SEEN, role="button")
     person.until("__person.where('field', 'city', null, 0)?.value === 'Kyiv'")
     person.click(f"Delete the example {SEEN}")
-    person.see("is deleted")
+    person.see(f"Deleted: {SEEN}")
     assert served.api.get(path).json()["examples"] == []
     person.click("Undo", nth=1)
     person.until(f"__person.names('button').includes({json.dumps(SEEN)})")

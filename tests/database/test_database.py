@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
+from helpers import until
 
 from onetool.database import DatabaseError, LockNumber
 from onetool.database.migrations import migrate
@@ -36,13 +37,6 @@ def add(work):
 for _ in range({TIMES}) if what == "add" else iter(int, 1):
     print(database.write(add), flush=True)
 """
-
-
-def wait_until(condition, seconds=60):
-    until = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < until
-        time.sleep(0.01)
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -132,7 +126,7 @@ def test_a_lock_is_held_by_one(database, opened):
     assert (mine.take(), mine.take(), theirs.take(), another.take()) == (True, True, False, True)
     mine.check()
     mine.release()
-    wait_until(theirs.take)  # PostgreSQL ends the session of the first one in its own time
+    until(theirs.take)  # PostgreSQL ends the session of the first one in its own time
     theirs.release()
     another.release()
 
@@ -142,11 +136,11 @@ def test_a_change_is_told_to_listeners_here_and_elsewhere(database, opened):
     here, elsewhere = [], []
     database.on_change("things", here.append)
     forget = opened().on_change("things", elsewhere.append)
-    wait_until(lambda: elsewhere)  # it listens
+    until(lambda: here and elsewhere)  # both listen
     elsewhere.clear()
     database.write(lambda work: (put("two")(work), work.notify("things", "7")))
-    wait_until(lambda: "7" in here)
-    wait_until(lambda: elsewhere)
+    until(lambda: "7" in here)
+    until(lambda: elsewhere)
     forget()
 
 

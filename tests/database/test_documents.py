@@ -2,9 +2,9 @@
 
 import asyncio
 import threading
-import time
 
 import pytest
+from helpers import until
 
 from onetool.database import DatabaseAwayError
 from onetool.database import documents as documents_module
@@ -14,13 +14,6 @@ from onetool.database.postgres import Postgres
 from onetool.database.sqlite import SqliteDatabase
 
 SECRET = b"a secret that all replicas know, and nobody else"
-
-
-def wait_until(condition, seconds=60):
-    until = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < until
-        time.sleep(0.01)
 
 
 @pytest.fixture(params=["sqlite", "postgres", "sealed"])
@@ -75,10 +68,10 @@ def test_what_is_written_is_read_by_all(two):
     before = other.version("a")
     other.write("b", b"2")
     one.write("a", b"3")
-    wait_until(lambda: other.version("a") != before)
+    until(lambda: other.version("a") != before)
     assert (other.read("a"), other.keys()) == (b"3", ["a", "b"])
     assert [one.delete("a"), one.delete("a")] == [True, False]
-    wait_until(lambda: other.version("a") is None)
+    until(lambda: other.version("a") is None)
     assert (one.read("a"), other.read("a"), one.keys()) == (None, None, ["b"])
 
 
@@ -240,8 +233,8 @@ def test_what_is_known_goes_on_while_the_database_is_away(postgres, database):
             pass
     finally:
         assert postgres.start_again()
-    wait_until(lambda: not database.is_away)
-    wait_until(lambda: documents.version("never asked for") is None)  # it was followed from then on
+    until(lambda: not database.is_away)
+    until(lambda: documents.version("never asked for") is None)  # it was followed from then on
     documents.write("a", b"2")
     assert documents.read("a") == b"2"
 

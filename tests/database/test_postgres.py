@@ -1,9 +1,9 @@
 """PostgreSQL: the pool, the breaker, the listener. What SQLite does as well is in test_database.py."""
 
 import threading
-import time
 
 import pytest
+from helpers import until
 
 from onetool.database import ChangeUnknownError, DatabaseAwayError
 from onetool.database.migrations import migrate
@@ -17,13 +17,6 @@ def count(database):
 def put(key, kind="test"):
     sql = "INSERT INTO documents (kind, key, body, version, modified_at) VALUES (%s, %s, %s, 1, 0)"
     return lambda work: work.execute(sql, (kind, key, b"{}"))
-
-
-def wait_until(condition, seconds=60):
-    until = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < until
-        time.sleep(0.02)
 
 
 def test_an_idle_connection_that_was_lost_is_replaced(database):
@@ -60,14 +53,14 @@ def test_while_it_is_away_calls_fail_at_once_and_it_comes_back_by_itself(postgre
                 count(database)
     finally:
         assert postgres.start_again()
-    wait_until(lambda: not database.is_away)
+    until(lambda: not database.is_away)
     assert count(database) == 1
 
 
 def test_who_listens_is_called_each_second_too(database):
     told = []
     forget = database.on_change("things", told.append)
-    wait_until(lambda: len(told) >= 3)
+    until(lambda: len(told) >= 3)
     forget()
 
 
@@ -115,7 +108,7 @@ def test_calls_that_wait_for_a_connection_fail_when_it_goes_away(postgres, datab
         thread.join()
     assert postgres.start_again()
     assert len(failed) == 20
-    wait_until(lambda: not database.is_away)
+    until(lambda: not database.is_away)
     assert count(database) == 0
 
 
@@ -137,7 +130,7 @@ def test_a_server_that_says_nothing_is_away(postgres, database, monkeypatch):
         assert database.is_away
     finally:
         postgres.resume()
-    wait_until(lambda: not database.is_away)
+    until(lambda: not database.is_away)
     assert count(database) == 0
 
 
@@ -145,7 +138,7 @@ def test_all_notifications_of_a_change_are_told(database):
     told = []
     database.on_change("a", lambda detail: told.append(f"a{detail}"))
     database.on_change("b", lambda detail: told.append(f"b{detail}"))
-    wait_until(lambda: "b" in told)
+    until(lambda: "b" in told)
     for number in range(20):  # in one packet
 
         def job(work, number=number):
@@ -153,19 +146,19 @@ def test_all_notifications_of_a_change_are_told(database):
             work.notify("b", str(number))
 
         database.write(job)
-    wait_until(lambda: {f"{topic}{number}" for topic in "ab" for number in range(20)} <= set(told))
+    until(lambda: {f"{topic}{number}" for topic in "ab" for number in range(20)} <= set(told))
 
 
 def test_who_listens_is_called_while_nobody_can_connect_to_listen(database, monkeypatch):
     told = []
     database.on_change("things", told.append)
-    wait_until(lambda: told)
+    until(lambda: told)
     with database.connect(autocommit=True) as other:
         monkeypatch.setattr(database, "connect", lambda **options: 1 / 0)
         query = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'LISTEN%'"
-        wait_until(lambda: other.execute(query).fetchall())
+        until(lambda: other.execute(query).fetchall())
     before = len(told)
-    wait_until(lambda: len(told) >= before + 3)
+    until(lambda: len(told) >= before + 3)
 
 
 def test_nobody_asks_before_the_tables_are_there(database_url):

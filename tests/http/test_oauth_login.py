@@ -15,7 +15,7 @@ from urllib.parse import parse_qs, urlsplit
 import httpx2
 import psycopg
 import pytest
-from document_places import KeptLogin, in_home
+from document_stores import KeptLogin, in_home
 from helpers import cli, start, until, until_async
 from mcp.shared.auth import OAuthClientInformationFull
 from postgres import database_url, postgres

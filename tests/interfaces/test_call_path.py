@@ -29,7 +29,7 @@ PACK = "def add(x: int, y: int = 1) -> int:\n    '''Add two numbers.'''\n    ret
 CALLS = 5
 SETTLED_S = 3.0  # after which counts are written, and only what is done regularly goes on
 COUNTED = {  # functions and files until the answer is sent, and with what follows
-    "tools/call over HTTP, in a session": ((91, 34), (148, 46)),
+    "tools/call over HTTP, in a session": ((90, 34), (148, 46)),
     "REST invoke of an HTTP tool": ((127, 53), (204, 68)),
     "run with one inner call, stdio": ((166, 38), (200, 46)),
 }

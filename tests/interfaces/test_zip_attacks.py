@@ -13,7 +13,7 @@ from base64 import b64encode
 from contextlib import closing, suppress
 
 import pytest
-from document_places import stored_tokens
+from document_stores import stored_tokens
 from interfaces.cli.bundling import here as here  # a fixture
 from interfaces.cli.bundling import run
 from interfaces.rest.served import Api

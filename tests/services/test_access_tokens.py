@@ -8,7 +8,7 @@ import time
 from threading import Thread
 
 import pytest
-from document_places import database, database_url, in_home, places, postgres, stored_tokens
+from document_stores import database, database_url, in_home, places, postgres, stored_tokens
 from helpers import until
 
 from onetool.core.principal import Principal, Rate

@@ -5,9 +5,9 @@ import sqlite3
 import subprocess
 import sys
 from contextlib import closing
-from time import monotonic, sleep
 
 import pytest
+from helpers import until
 from services.pages import query
 from services.result_stores import harness
 
@@ -73,10 +73,7 @@ def test_a_process_that_is_killed_while_it_puts_leaves_no_half_result(harness, t
     process = python(PUTTING, tmp_path / "home", stdout=subprocess.PIPE, text=True)
     try:
         first = process.stdout.readline().strip()
-        give_up = monotonic() + 60
-        while not half_written(tmp_path / "home" / "state.db"):
-            assert monotonic() < give_up
-            sleep(0.0005)
+        until(lambda: half_written(tmp_path / "home" / "state.db"), every=0.0005)
     finally:
         process.kill()
     handles = [first, *process.communicate(timeout=60)[0].split()]

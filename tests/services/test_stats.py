@@ -1,7 +1,7 @@
 """Stats: counted, kept, shared between processes, and never in the way."""
 
 import pytest
-from stats_place import BOTH, place
+from stats_database import BOTH, place
 
 from onetool.core.call import ToolCall, ToolError
 from onetool.core.context import CallEvent

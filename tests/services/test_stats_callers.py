@@ -1,7 +1,7 @@
 """Stats by caller: what is counted for whom."""
 
 import pytest
-from stats_place import BOTH, place
+from stats_database import BOTH, place
 
 from onetool.core.call import ToolCall
 from onetool.core.context import CallEvent, RunEvent

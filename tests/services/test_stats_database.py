@@ -4,7 +4,7 @@ import time
 
 import pytest
 from helpers import until
-from stats_place import asked
+from stats_database import asked
 
 from onetool.config.model import AuditConfig
 from onetool.core.call import ToolCall

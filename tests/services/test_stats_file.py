@@ -11,7 +11,7 @@ import sys
 
 import pytest
 from helpers import until
-from stats_place import asked, place
+from stats_database import asked, place
 
 from onetool.core.call import ToolCall
 from onetool.core.context import CallEvent, RunEvent

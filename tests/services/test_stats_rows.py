@@ -6,7 +6,7 @@ from collections import UserDict
 from helpers import calls, each, examples
 from hypothesis import given, settings
 from hypothesis import strategies as some
-from stats_place import BOTH, asked, place
+from stats_database import BOTH, asked, place
 
 from onetool.core.call import ToolCall, ToolError
 from onetool.core.context import CallEvent, RunEvent

@@ -1,7 +1,7 @@
 """What a summary comes to, by numbers that were computed by hand."""
 
 import pytest
-from stats_place import BOTH, place
+from stats_database import BOTH, place
 
 from onetool.core.call import ToolCall, ToolError
 from onetool.core.context import CallEvent, RunEvent

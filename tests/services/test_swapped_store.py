@@ -12,7 +12,7 @@ import sqlite3
 from contextlib import closing, suppress
 
 import pytest
-from document_places import stored_tokens
+from document_stores import stored_tokens
 
 from onetool.app.access import KnownTokens
 from onetool.core.errors import OneToolError

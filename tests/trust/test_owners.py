@@ -8,7 +8,7 @@ from time import time
 
 import pytest
 from click.testing import CliRunner
-from document_places import in_home
+from document_stores import in_home
 from helpers import cli, trusted
 
 from onetool.app import App

@@ -126,9 +126,7 @@ class AppBundles:
         return None if self._service is None else self._service.loading.versions()
 
     def searched(self) -> "tuple[Words | None, bool]":
-        """Return the searchable words of stored tools, and whether they are current. If the store is busy, the last
-        known words are returned.
-        """
+        """Return the searchable words of stored tools, and whether they are current: a busy store gives older ones."""
         if self._service is not None:
             try:
                 self._searched = self._service.store.searched()

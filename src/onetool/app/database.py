@@ -93,9 +93,7 @@ class AppDatabase:
             return self._windows[database]
 
     def share_rates(self, replicas: "Callable[[], int]", workers: "Database | None" = None) -> None:
-        """Set by how many `replicas` a rate is divided while the database is unreachable, and a database for rates
-        alone that the `workers` of one machine share.
-        """
+        """Divide rates by `replicas` while the database is away. `workers` is a database that only shares rates."""
         self._replicas, self._workers = replicas, workers
 
     def set_config(self, config: "Config") -> None:
@@ -141,10 +139,10 @@ def open_state_file(config: "Config") -> "SqliteDatabase":
 
     database = SqliteDatabase(state_file(config), makes_folder=True)
     if any((config.home / folder).exists() for folder in OLD_FOLDERS):
-        from onetool.app.old_state import old_files, take_over
+        from onetool.app.old_state import import_old_files, old_files
 
         if old_files(config.home):
-            take_over(database, config)
+            import_old_files(database, config)
     return database
 
 

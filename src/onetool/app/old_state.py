@@ -78,7 +78,7 @@ def tokens_problem(config: "Config") -> str | None:
     return f"{file} could not be imported into state.db: see the log"
 
 
-def take_over(database: "SqliteDatabase", config: "Config") -> None:
+def import_old_files(database: "SqliteDatabase", config: "Config") -> None:
     """Store the old files in the database and rename them. Files that can't be imported are logged."""
     try:
         with Documents(database, "tokens").locked("old files", MAX_WAIT_S):
@@ -120,41 +120,34 @@ def _body(one: OldFile, config: "Config") -> tuple[str, bytes]:
     """Return the key and the body of the document. Raises OldFileError."""
     import msgspec
 
+    from onetool.http.login import StoredLogin
+    from onetool.sources.bundles.editing import OwnLists
+    from onetool.sources.mcp_servers.server_cache import CachedServer, cache_key
+
     if not one.name.isprintable():  # databases and logs need valid UTF-8
         raise OldFileError(f"{one.file.parent}: {one.name!a} was not imported: rename or delete this file")
     try:
         body = read_private(one.file, MAX_BYTES + 1) or b""
         if len(body) > MAX_BYTES:
             raise OldFileError(f"{one.file} was not imported: it has more than {MAX_BYTES:,} bytes")
-        return _checked(one, body, config)
+        match one.kind:
+            case "tokens":
+                body = _unsealed(one.file, body, config)
+                access_tokens.read_tokens(body)
+            case "page_sessions":
+                if page_sessions.read_session_state(body) is None:
+                    raise ValueError
+            case "servers":
+                return cache_key(one.name, msgspec.json.decode(body, type=CachedServer).server), body
+            case "logins":
+                msgspec.json.decode(body, type=StoredLogin)
+            case _:
+                msgspec.json.decode(body, type=OwnLists)
+        return one.name, body
     except UnsafeFileError as error:
         raise OldFileError(f"{one.file} was not imported: {error.why}; {error.hint or 'fix or delete it'}") from None
     except (msgspec.MsgspecError, ValueError, RecursionError):
         raise OldFileError(f"{one.file} was not imported: it is damaged; delete it") from None
-
-
-def _checked(one: OldFile, body: bytes, config: "Config") -> tuple[str, bytes]:
-    """Return the key and the body of the document. Raises ValueError if it is damaged."""
-    import msgspec
-
-    from onetool.http.login import StoredLogin
-    from onetool.sources.bundles.editing import OwnLists
-    from onetool.sources.mcp_servers.server_cache import CachedServer, cache_key
-
-    match one.kind:
-        case "tokens":
-            body = _unsealed(one.file, body, config)
-            access_tokens.read_tokens(body)
-        case "page_sessions":
-            if page_sessions.read_session_state(body) is None:
-                raise ValueError
-        case "servers":
-            return cache_key(one.name, msgspec.json.decode(body, type=CachedServer).server), body
-        case "logins":
-            msgspec.json.decode(body, type=StoredLogin)
-        case _:
-            msgspec.json.decode(body, type=OwnLists)
-    return one.name, body
 
 
 def _unsealed(file: Path, body: bytes, config: "Config") -> bytes:

@@ -66,14 +66,26 @@ class ToolCaller(Protocol):
     async def look_again(self) -> Runtime: ...
 
 
-class NoToolsBackend:
+class _Backend:
+    """The base class of backends, with the state that they share."""
+
+    def __init__(self, caller: ToolCaller, catalog: ToolCatalog, toolset: Toolset, approval: "Approval") -> None:
+        self._caller = caller
+        self._catalog = catalog
+        self._approval = approval
+        self.toolset = toolset
+        self.denied, self.not_run = approval.denied, approval.not_run
+
+    def clean(self, value: Any) -> Any:
+        return self._caller.runtime.redact(value)
+
+
+class NoToolsBackend(_Backend):
     """A backend without tools."""
 
     def __init__(self, caller: ToolCaller, catalog: ToolCatalog) -> None:
-        self.toolset = Toolset(others=catalog.registry.snapshot().listed())
-        self.clean = lambda value: caller.runtime.redact(value)  # a reload replaces the runtime
-        self.denied: list[str] = []
-        self.not_run: set[str] = set()
+        toolset = Toolset(others=catalog.registry.snapshot().listed())
+        super().__init__(caller, catalog, toolset, Approval("never", catalog))
 
     def spec(self, name: str) -> ToolSpec | None:
         return None
@@ -93,7 +105,7 @@ class NoToolsBackend:
         return "" if result.error is None else result.error.message
 
 
-class DirectBackend:
+class DirectBackend(_Backend):
     """A backend with every visible tool under its own name."""
 
     def __init__(
@@ -105,15 +117,10 @@ class DirectBackend:
         approval: "Approval",
         attached: FindFile,
     ) -> None:
+        super().__init__(caller, catalog, toolset, approval)
         self._attached = attached
-        self._caller = caller
-        self._catalog = catalog
         self._allowed = allowed
-        self._approval = approval
         self._specs = {spec.name: spec for spec in toolset.specs}
-        self.toolset = toolset
-        self.denied, self.not_run = approval.denied, approval.not_run
-        self.clean = lambda value: caller.runtime.redact(value)  # a reload replaces the runtime
 
     def spec(self, name: str) -> ToolSpec | None:
         return self._specs.get(name) or self._specs.get(self._catalog.real_name(name))
@@ -153,7 +160,7 @@ class DirectBackend:
         return f'the tool {OT_RESULT}, with {{"handle": "{handle}", "offset": {offset}}}'
 
 
-class RunBackend:
+class RunBackend(_Backend):
     """A backend with one tool, `run`, whose code can call all others. Each of these calls needs its own approval."""
 
     def __init__(
@@ -167,18 +174,13 @@ class RunBackend:
         attached: FindFile | None = None,
     ) -> None:
         """Create the backend. `listing` is from `describe.run_tool`; `watch` receives the calls of the code."""
-        self._watch = watch
-        self._attached = attached
-        self._caller = caller
-        self._catalog = catalog
-        self._allowed = allowed
-        self._approval = approval
         self._spec = ToolSpec(
             name=listing["name"], description=listing["description"], input_schema=listing["inputSchema"]
         )
-        self.toolset = Toolset([self._spec], others=catalog.registry.snapshot().listed())
-        self.denied, self.not_run = approval.denied, approval.not_run
-        self.clean = lambda value: caller.runtime.redact(value)  # a reload replaces the runtime
+        super().__init__(caller, catalog, Toolset([self._spec], others=catalog.registry.snapshot().listed()), approval)
+        self._watch = watch
+        self._attached = attached
+        self._allowed = allowed
 
     def spec(self, name: str) -> ToolSpec | None:
         return self._spec if name == self._spec.name else None

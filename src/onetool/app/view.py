@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from onetool.services.results import Page
     from onetool.services.stats.summary import Summary
 
+SUFFIXES = (".html", ".htm")  # of reports
+BEGINNING = 1_000  # bytes that contain the mark of a report
+
 Search = Callable[[str, int, Collection[str] | None], "list[tuple[ToolSpec, float]]"]
 Health = Callable[[Collection[str] | None], Awaitable[dict[str, Any]]]
 Ask = Callable[..., Awaitable["Answer"]]
@@ -119,7 +122,25 @@ class AppView:
         return summary
 
     def write_report(self, path: str, stats: "Summary") -> str:
-        return write_report(self._current.runtime, path, stats)
+        """Write the report and return its path. Raises ToolFailure."""
+        from onetool.services.file_access import PathRefusedError, Roots, why_not_written
+        from onetool.services.stats.report import MARK, report
+
+        if not path.lower().endswith(SUFFIXES):
+            raise ToolFailure("the name of a report must end with .html")
+        runtime = self._current.runtime
+        roots = Roots(runtime.config.fs.roots, runtime.unwritable, within=runtime.settings("fs")["within"])
+        try:
+            if MARK.encode() not in roots.read_file(path, BEGINNING).data:
+                raise ToolFailure("a file with this name exists and is not a report; choose another name")
+        except PathRefusedError as refused:
+            if refused.reason != "not_found":
+                raise ToolFailure(why_not_written(refused, path, roots.paths)) from None
+        try:
+            roots.write_file(path, report(stats).encode())
+        except PathRefusedError as refused:
+            raise ToolFailure(why_not_written(refused, path, roots.paths)) from None
+        return path
 
 
 def _server_summary(status: Any) -> dict[str, Any]:
@@ -152,34 +173,6 @@ def _page(
         return runtime.results.page(handle, owner(), offset, limit, search, fuzzy, MAX_BYTES, column)
     page = runtime.results.page(handle, owner(), offset, limit, search, fuzzy, inline_bytes, column)
     return sendable_page(page, inline_bytes)
-
-
-# Reports
-
-
-SUFFIXES = (".html", ".htm")
-BEGINNING = 1_000  # bytes that contain the mark of a report
-
-
-def write_report(runtime: "Runtime", path: str, stats: "Summary") -> str:
-    """Write the report and return its path. Raises ToolFailure."""
-    from onetool.services.file_access import PathRefusedError, Roots, why_not_written
-    from onetool.services.stats.report import MARK, report
-
-    if not path.lower().endswith(SUFFIXES):
-        raise ToolFailure("the name of a report must end with .html")
-    roots = Roots(runtime.config.fs.roots, runtime.unwritable, within=runtime.settings("fs")["within"])
-    try:
-        if MARK.encode() not in roots.read_file(path, BEGINNING).data:
-            raise ToolFailure("a file with this name exists and is not a report; choose another name")
-    except PathRefusedError as refused:
-        if refused.reason != "not_found":
-            raise ToolFailure(why_not_written(refused, path, roots.paths)) from None
-    try:
-        roots.write_file(path, report(stats).encode())
-    except PathRefusedError as refused:
-        raise ToolFailure(why_not_written(refused, path, roots.paths)) from None
-    return path
 
 
 # The services that a declared tool can use with `implementation: {type: internal, handler: …}`.

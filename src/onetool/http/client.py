@@ -156,12 +156,12 @@ def request_bytes(request: "HttpRequest") -> bytes:
     Raise RequestRefusedError if a header contains a line break, which would begin another header.
     """
     method, url, body = request.method, request.url, request.body
-    given = {name.lower() for name, _ in request.headers}
+    names = {name.lower() for name, _ in request.headers}
     lines = [f"{method} {url.target} HTTP/1.1", f"Host: {url.authority}"]
     lines += [f"{name}: {value}" for name, value in request.headers]
-    if "user-agent" not in given:
+    if "user-agent" not in names:
         lines.append(f"User-Agent: {AGENT}")
-    if "accept-encoding" not in given:
+    if "accept-encoding" not in names:
         lines.append("Accept-Encoding: gzip, deflate")
     lines.append(f"{FROM_TOOL}: tool")  # always: also without a token, a server has routes that tools must not call
     if body or method in ("POST", "PUT", "PATCH"):

@@ -71,10 +71,10 @@ class Interpreter(TreeInterpreter):
         return visit(node, value)
 
     def visit_function_expression(self, node: Any, value: Any) -> Any:
-        made = super().visit_function_expression(node, value)
-        if isinstance(made, float) and not isfinite(made):
-            raise SelectionTooLargeError(f"{node['value']}() returns a number that JSON does not have: {made}")
-        return made
+        result = super().visit_function_expression(node, value)
+        if isinstance(result, float) and not isfinite(result):
+            raise SelectionTooLargeError(f"{node['value']}() returns a number that JSON does not have: {result}")
+        return result
 
     def visit_comparator(self, node: Any, value: Any) -> Any:
         sides = [self.visit(child, value) for child in node["children"]]

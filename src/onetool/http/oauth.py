@@ -452,8 +452,8 @@ async def log_in(
             }
             granted = await login.endpoint.ask(form, EXCHANGE_S)
             async with login.store.locked() as held:  # replaces any earlier login
-                kept = await login.save(granted, login.store.empty, held, allowed)
-                return (kept.tokens or {}).get("scope")
+                saved = await login.save(granted, login.store.empty, held, allowed)
+                return (saved.tokens or {}).get("scope")
     except ToolFailure as failure:
         raise AuthError("; ".join([str(failure), *failure.hints])) from None
 

@@ -119,8 +119,8 @@ class ResponseReader:
         if status == 401:
             hints = ["it does not accept the login: check the tool's auth, and the secrets that it names"]
         elif 300 <= status < 400 and (location := answer.headers.get("location")):
-            there = quoted(location, redact, 200)
-            hints = [f"it redirects to {there}; with request.followRedirects the tool follows it, if that is allowed"]
+            target = quoted(location, redact, 200)
+            hints = [f"it redirects to {target}; with request.followRedirects the tool follows it, if that is allowed"]
         elif seconds := retry_after(answer, self._now()):
             hints = [f"it asks for a retry in {seconds:.0f} s"]
         reason = quoted(answer.reason, redact, 60) if answer.reason.strip() else _PHRASES.get(status, "")

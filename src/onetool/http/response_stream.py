@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Self
 
-from onetool.http.asgi import Headers, Receive, Send, encode, respond
+from onetool.http.asgi import IS_WHOLE, Headers, Receive, Send, encode, respond
 
 Message = dict[str, Any]
 
@@ -29,7 +29,8 @@ CHECK_AFTER_S = 0.1  # seconds after which checking for a disconnect is worthwhi
 async def send_json(send: Send, status: int, message: Any, headers: Headers = ()) -> None:
     """Send a whole response; None is an empty one."""
     if message is None:
-        await send({"type": "http.response.start", "status": status, "headers": [(b"content-length", b"0"), *headers]})
+        own = (b"content-length", b"0")
+        await send({"type": "http.response.start", "status": status, "headers": [own, *headers], IS_WHOLE: True})
         await send({"type": "http.response.body", "body": b""})
     else:
         await respond(send, status, encode(message), headers=headers)

@@ -128,7 +128,7 @@ def field_values(name: str, value: Any, encoding: Encoding, placeholder: Placeho
     elif (separator := encoding.separator) is not None:
         if is_nested(value):
             raise placeholder.bad(f"is nested, which the style {encoding.style or 'form'} can't write")
-        members = [(key, one) for key, one in _members(value) if one is not None]
+        members = [(key, item) for key, item in _members(value) if item is not None]
         parts = [part for member in members for part in (member if is_object else member[1:])]
         if parts:
             yield name, separator.join(as_text(placeholder, part) for part in parts)
@@ -242,12 +242,12 @@ def written_pairs(marked: str, placeholders: Iterator[Placeholder]) -> list[Pair
 
 
 def named_pairs(
-    given: Mapping[str, Any], arguments: Collection[str], pointer: str, encodings: Mapping[str, Encoding]
+    fields: Mapping[str, Any], arguments: Collection[str], pointer: str, encodings: Mapping[str, Encoding]
 ) -> list[PairTemplate]:
-    """Return the templates of pairs given as a mapping. Their texts are unescaped data."""
-    check_encodings(given, encodings, pointer)
+    """Return the templates of the pairs in a mapping. Their texts are unescaped data."""
+    check_encodings(fields, encodings, pointer)
     pairs: list[PairTemplate] = []
-    for name, value in given.items():
+    for name, value in fields.items():
         place = below(pointer, name)
         key = parse_text(name, arguments, place).changed(_literal)
         items = value if isinstance(value, list | tuple) else [value]
@@ -260,10 +260,10 @@ def named_pairs(
     return pairs
 
 
-def check_encodings(given: Any, encodings: Mapping[str, Encoding], pointer: str) -> None:
+def check_encodings(fields: Any, encodings: Mapping[str, Encoding], pointer: str) -> None:
     """Raise TemplateError if a field with an encoding does not exist."""
     for name in encodings:
-        if not isinstance(given, Mapping) or name not in given:
+        if not isinstance(fields, Mapping) or name not in fields:
             raise TemplateError(f"An encoding for {name!r}, which is not a field", below(f"{pointer}Encoding", name))
 
 

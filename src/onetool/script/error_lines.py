@@ -116,7 +116,10 @@ class _Watch:
         """Watch the statements of a block, or their parts. `depth` is the number of added `try` around it."""
         for unit in _units(body):
             first = unit[0]
-            wrap = not _is_harmless(unit) and (watching or isinstance(first, ast.With))
+            # A docstring must stay first; the parts of the other statements are watched, or can't fail.
+            is_docstring = isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant)
+            is_safe = all(isinstance(statement, (*_HARMLESS, *_DEFINING, ast.Try)) for statement in unit)
+            wrap = (watching or isinstance(first, ast.With)) and not (is_docstring or is_safe)
             if wrap:
                 self._wrap(unit, depth, head)
             if isinstance(first, _LOSING):
@@ -201,15 +204,6 @@ def _blocks(node: ast.stmt) -> Iterator[tuple[list[ast.stmt], int]]:
         yield handler.body, handler.lineno
     for case in getattr(node, "cases", ()):
         yield case.body, case.pattern.lineno
-
-
-def _is_harmless(unit: list[ast.stmt]) -> bool:
-    """Return whether the unit needs no watching: it can't fail (a docstring must stay first), or its parts are
-    watched.
-    """
-    if isinstance(unit[0], ast.Expr) and isinstance(unit[0].value, ast.Constant):
-        return True
-    return all(isinstance(statement, (*_HARMLESS, *_DEFINING, ast.Try)) for statement in unit)
 
 
 def _gathers(unit: list[ast.stmt]) -> bool:

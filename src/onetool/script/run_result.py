@@ -4,7 +4,7 @@ All limits are on by default, and their errors name the config keys.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from threading import Lock
 from typing import Any, Self
 
@@ -129,23 +129,26 @@ class CallLog:
             names = sorted(self._done, key=only_read.__contains__)
             running = [self._call_text(call) for call in [*self._running.values()][:MAX_NOTED]]
             unknown = len(self._running) + self._timed_out.total()
-            lists = {
-                "done": _list("done", (f"{name} ×{self._done[name]}" for name in names), len(names)),
-                "failed": _list("failed", self._failures, self._failed.total()),
-                "not known": _list("not known", [*running, *self._timeouts], unknown),
-            }
-        return _without_empty(lists)
+            return _made(
+                {
+                    "done": ((f"{name} ×{self._done[name]}" for name in names), len(names)),
+                    "failed": (self._failures, self._failed.total()),
+                    "not known": ([*running, *self._timeouts], unknown),
+                }
+            )
 
     def names(self) -> str:
         """Return the calls by outcome without arguments, for records without values."""
         with self._lock:
             unknown = Counter(call.name for call in self._running.values()) + self._timed_out
-            counters = (("done", self._done), ("failed", self._failed), ("not known", unknown))
-            lists = {
-                word: _list(word, (f"{name} ×{count}" for name, count in counter.items()), len(counter))
-                for word, counter in counters
-            }
-        return "; ".join(made_lines(_without_empty(lists)))
+            counters = {"done": self._done, "failed": self._failed, "not known": unknown}
+            made = _made(
+                {
+                    outcome: ((f"{name} ×{count}" for name, count in counter.items()), len(counter))
+                    for outcome, counter in counters.items()
+                }
+            )
+        return "; ".join(made_lines(made))
 
     def _call_text(self, call: ToolCall) -> str:
         args = shown_args(call, self._tools.get(call.name))
@@ -153,21 +156,22 @@ class CallLog:
         return f"{call.name}({cut(', '.join(parts), MAX_ARGS)})"
 
 
-def _without_empty(lists: Made) -> Made:
-    return {word: text for word, text in lists.items() if text}
-
-
-def _list(word: str, parts: Iterable[str], count: int) -> str:
-    """Return the parts that fit, and the number of the others."""
-    shown: list[str] = []
-    left = MAX_BYTES[word]
-    for part in parts:
-        left -= len(part.encode(errors="replace")) + 2
-        if left < 0:
-            break
-        shown.append(part)
-    more = f"… and {count - len(shown)} more" if count > len(shown) else ""
-    return ", ".join([*shown, *([more] if more else [])])
+def _made(outcomes: Mapping[str, tuple[Iterable[str], int]]) -> Made:
+    """Return, for each outcome with calls, the texts that fit, and the number of the others."""
+    made: Made = {}
+    for outcome, (texts, count) in outcomes.items():
+        shown: list[str] = []
+        left = MAX_BYTES[outcome]
+        for text in texts:
+            left -= len(text.encode(errors="replace")) + 2
+            if left < 0:
+                break
+            shown.append(text)
+        if count > len(shown):
+            shown.append(f"… and {count - len(shown)} more")
+        if shown:
+            made[outcome] = ", ".join(shown)
+    return made
 
 
 def made_lines(made: Made) -> tuple[str, ...]:

@@ -240,7 +240,7 @@ class WorkerLoop:
             return _refused(session, question, INTERRUPTED)
         match question:
             case FunctionCall():
-                return self._resume(session, question, await self._call(question))
+                answer = await self._call(question)
             case NameLookup():
                 tools, id, name = self._tools, question.object_id, question.name
                 return session.resume_name(tools.member(id, name) if id else tools.value(name))
@@ -248,13 +248,10 @@ class WorkerLoop:
                 found = self._finished(question.call_ids)
                 return session.resume_futures(found or dict.fromkeys(question.call_ids, INTERRUPTED))
             case OsCall():
-                return self._resume(session, question, self._os_call(question))
+                answer = self._os_call(question)
             case Complete():
                 raise AssertionError("code that has ended asks no questions")
-
-    def _resume(self, session: WorkerSession, question: FunctionCall | OsCall, answer: Answer) -> WorkerQuestion:
-        """Send the answer to the worker, unless the run was stopped while the tool ran."""
-        self._raise_if_stopped()
+        self._raise_if_stopped()  # while the tool ran
         return session.resume(question, INTERRUPTED if self._interrupted else answer)
 
     def _os_call(self, question: OsCall) -> Answer:

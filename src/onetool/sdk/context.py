@@ -342,7 +342,9 @@ class LogSpan:
         if context is not None:
             event["call_id"] = context.call.id
         if error is not None:
-            event |= {"error_type": type(error).__name__, "error": _text(error)}
+            event |= {"error_type": type(error).__name__, "error": ""}
+            with suppress(Exception):  # a broken __str__ must not hide that there was an error
+                event["error"] = str(error)
         reserved = event.keys() | _record_attributes()
         fields = mask_arguments({name: _plain(value) for name, value in self.fields.items()})
         return redacted(event | {f"{name}_" if name in reserved else name: value for name, value in fields.items()})
@@ -365,13 +367,6 @@ def _plain(value: Any) -> Any:
         return plain(value)
     except Exception:  # noqa: BLE001 - not data; show the type, because the text could contain secrets
         return f"<{type(value).__name__}>"
-
-
-def _text(error: BaseException) -> str:
-    try:
-        return str(error)
-    except Exception:  # noqa: BLE001 - a broken __str__ must not hide that there was an error
-        return ""
 
 
 @cache

@@ -216,7 +216,7 @@ class TokenStore:
 
     @property
     def problem(self) -> str | None:
-        """Why no stored token is accepted, for the person who runs the server; None if all is well."""
+        """The reason why no stored token is accepted; None if all is well."""
         return self.view().problem
 
     @property

@@ -59,6 +59,7 @@ class EventQueue(Generic[E]):
         self._handling = Lock()
         self._handling_thread: int | None = None
         self._wake, self._closed = Event(), Event()
+        self._is_woken = False  # `_wake` is set; asking it would cost each event a call
         self._thread: Thread | None = None
 
     def put(self, event: E, caller: str = "", size: int = 0) -> None:
@@ -72,7 +73,8 @@ class EventQueue(Generic[E]):
             self._bytes += size
             if self._weights is not None:
                 self._weights[caller] += EVENT_BYTES + size
-            if not self._wake.is_set():
+            if not self._is_woken:
+                self._is_woken = True
                 self._wake.set()
                 if self._thread is None:
                     self._start()
@@ -144,6 +146,7 @@ class EventQueue(Generic[E]):
             thread.start()
         except RuntimeError:  # too many threads, or the process is about to end
             self._wake.clear()
+            self._is_woken = False
         else:
             self._thread = thread
 
@@ -158,6 +161,7 @@ class EventQueue(Generic[E]):
             if is_woken:
                 self._closed.wait(gather_s)
                 self._wake.clear()
+                self._is_woken = False  # after `clear`: an event in between is in the next batch
             try:
                 self.flush()
                 gather_s, again = self._gather_s, self._after()

@@ -119,7 +119,9 @@ def snapshot(paths: Iterable[Path], since: float | None = None) -> FolderSnapsho
 
 def changed_files(before: FolderSnapshot, now: FolderSnapshot) -> dict[str, str]:
     """Return the files that differ, sorted, each with `new`, `removed` or `changed`."""
-    old, new = ({name: stamp for files in one.values() for name, stamp in files.items()} for one in (before, now))
+    old, new = (
+        {name: stamp for files in snapshot.values() for name, stamp in files.items()} for snapshot in (before, now)
+    )
     differ = sorted(name for name in {*old, *new} if old.get(name) != new.get(name))
     return {name: "new" if name not in old else "removed" if name not in new else "changed" for name in differ}
 

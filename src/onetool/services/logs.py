@@ -68,12 +68,12 @@ def add_to_log_lines(**fields: Any) -> None:
     """Add fields to every line that this process logs from now on, such as the number of a worker."""
     make = logging.getLogRecordFactory()
 
-    def made(*args: Any, **kwargs: Any) -> logging.LogRecord:
+    def make_with_fields(*args: Any, **kwargs: Any) -> logging.LogRecord:
         record = make(*args, **kwargs)
         vars(record).update(fields)
         return record
 
-    logging.setLogRecordFactory(made)
+    logging.setLogRecordFactory(make_with_fields)
 
 
 class JsonFormatter(logging.Formatter):

@@ -70,9 +70,9 @@ class SecretHostError(ToolFailure):
 
 
 class _Known:
-    """The values to mask: all values of the config, and the most recently used of those added later.
+    """The values to mask: all values of the config, and the most recently used values added later.
 
-    The text is searched for each value in each of its encoded forms, one after the other. Searching a megabyte for one
+    The text is searched for each encoded form of each value in turn. Searching a megabyte for one
     form takes a fraction of a millisecond, and a single pattern of all forms would take ten times as long as all these
     searches. Only short values, which must be separate words, are combined in a pattern.
     """
@@ -81,7 +81,7 @@ class _Known:
         self._lock = Lock()  # servers and tools add values from their own threads
         self.lasting = set(values)
         self.recent: dict[str, tuple[str, ...]] = {}  # value -> its forms; the most recently used last
-        self._made: tuple[int, tuple[str, ...], re.Pattern[str] | None] = (-1, (), None)
+        self._cache: tuple[int, tuple[str, ...], re.Pattern[str] | None] = (-1, (), None)
 
     def add(self, value: str) -> None:
         if value not in self.lasting:
@@ -144,13 +144,13 @@ class _Known:
     def _compiled(self) -> "tuple[tuple[str, ...], re.Pattern[str] | None]":
         """Return the forms of long values, and a pattern for short values."""
         number = len(self.lasting)  # it only grows
-        made = self._made
-        if made[0] != number:
+        compiled = self._cache
+        if compiled[0] != number:
             with self._lock:
                 values = tuple(self.lasting)
                 forms = {form for value in values if len(value) >= UNMISTAKABLE for form in _forms(value)}
-                made = self._made = len(values), _longest_first(forms), _pattern_of(values)
-        return made[1], made[2]
+                compiled = self._cache = len(values), _longest_first(forms), _pattern_of(values)
+        return compiled[1], compiled[2]
 
 
 def is_too_short(value: str) -> bool:

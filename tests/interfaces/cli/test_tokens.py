@@ -9,7 +9,7 @@ import sys
 import time
 
 import pytest
-from document_places import in_home, stored_tokens
+from document_stores import in_home, stored_tokens
 from helpers import cli, trusted, until
 from interfaces.http.conftest import Served
 from mcp import Client

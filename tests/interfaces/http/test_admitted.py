@@ -9,7 +9,7 @@ from http.client import HTTPConnection
 
 import pytest
 import warm
-from document_places import stored_tokens
+from document_stores import stored_tokens
 from helpers import cli, until
 from interfaces.http.issuer import AUDIENCE, Issuer, key
 from interfaces.http.lasting import LastingRequest

@@ -10,7 +10,7 @@ import time
 from hashlib import sha256
 
 import pytest
-from document_places import in_home
+from document_stores import in_home
 from interfaces.http.matrix import (
     HOST,
     ID,

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import httpx
 import pytest
 import warm
-from document_places import in_home
+from document_stores import in_home
 from helpers import cli
 from interfaces.http.conftest import TOKEN
 from interfaces.http.test_mount import served

@@ -7,7 +7,7 @@ from hashlib import sha256
 from threading import Thread
 
 import pytest
-from document_places import database, database_url, in_home, places, postgres
+from document_stores import database, database_url, in_home, places, postgres
 from helpers import until
 
 from onetool.core.redaction import mask_credentials

@@ -1,7 +1,7 @@
 """`onetool tokens` and a server that runs: what the command says counts there with the next request."""
 
 import pytest
-from document_places import in_home
+from document_stores import in_home
 from helpers import cli
 
 CONFIG = {"http": {"access_log": True}}

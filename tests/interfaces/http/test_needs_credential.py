@@ -5,7 +5,7 @@ import json
 from collections import Counter
 
 import pytest
-from document_places import stored_tokens
+from document_stores import stored_tokens
 from interfaces.http.issuer import AUDIENCE, Issuer
 from interfaces.http.matrix import ADDRESS, served, status_of
 

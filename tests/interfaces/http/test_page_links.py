@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from document_places import in_home
+from document_stores import in_home
 from helpers import NOBODY, cli, until
 from interfaces.http.conftest import TOKEN
 from postgres import database_url, postgres

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
 
 import pytest
-from document_places import stored_tokens
+from document_stores import stored_tokens
 from interfaces.http.matrix import bearer, served, status_of
 from interfaces.http.test_named_tokens import tokens
 

@@ -8,7 +8,7 @@ from hashlib import sha256
 from pathlib import Path
 
 import pytest
-from document_places import in_home, stored_tokens
+from document_stores import in_home, stored_tokens
 from helpers import cli
 from interfaces.http.conftest import Served
 

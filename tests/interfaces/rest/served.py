@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import httpx
-from document_places import stored_tokens
+from document_stores import stored_tokens
 from helpers import start, trusted
 
 from onetool.core.model_providers import PROVIDER_KEYS

@@ -12,7 +12,7 @@ sys.path[0] = str(Path(__file__).parents[2])  # of the tests, and not this folde
 
 
 def app_of(options):
-    from document_places import in_home
+    from document_stores import in_home
     from interfaces.rest.memory_store import MemoryStore, hush
 
     from onetool.app.access import KnownTokens, token_store

@@ -3,10 +3,10 @@
 import json
 import signal
 import sys
-import time
 
 import pytest
-from interfaces.rest.served import PATIENCE, TOKEN, Api, problem
+from helpers import until
+from interfaces.rest.served import TOKEN, Api, problem
 from sources.mcp_servers.harness import block_of
 
 KEY = {"Authorization": f"Bearer {TOKEN}"}
@@ -138,10 +138,12 @@ def attacked(api, host, body, **headers):
     path = f"{api.bundle()}/tools/attack/version/1"
     assert api.ask("PUT", path, {"type": "http", "httpImpl": {"request": request}}).status_code == 201
     api.process.send_signal(signal.SIGHUP)
-    deadline = time.monotonic() + PATIENCE
-    while "allowedHosts" in (said := api.ask("POST", f"{path}/invoke", {})).text and time.monotonic() < deadline:
-        time.sleep(0.05)  # until it has read its config
-    return said.json()
+
+    def allowed():
+        answer = api.ask("POST", f"{path}/invoke", {})
+        return answer if "allowedHosts" not in answer.text else None
+
+    return until(allowed).json()  # after the server has read its config
 
 
 @pytest.mark.parametrize("value", ["${ONETOOL_TOKEN}", TOKEN])

@@ -6,7 +6,7 @@ from base64 import b64encode
 from email import message_from_bytes
 
 import pytest
-from document_places import stored_tokens
+from document_stores import stored_tokens
 from helpers import cli, trusted
 from interfaces.rest.served import Api
 from mcp.client import Client

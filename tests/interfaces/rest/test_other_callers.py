@@ -6,7 +6,7 @@ from contextlib import ExitStack, closing, suppress
 
 import httpx
 import pytest
-from document_places import stored_tokens
+from document_stores import stored_tokens
 from helpers import until
 from interfaces.rest.served import Api
 

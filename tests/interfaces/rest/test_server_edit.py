@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 
 import pytest
-from document_places import stored_tokens
+from document_stores import stored_tokens
 from helpers import trusted, until
 from interfaces.rest.served import Api, problem
 from interfaces.rest.test_admin import KEY, TOKEN, served

@@ -377,6 +377,7 @@ def test_joiners_stay_where_writing_needs_them_and_never_in_names_to_approve(nod
     assert found == [shown, name]
 
 
+@pytest.mark.long  # CI runs `make test-web` once
 def test_the_logic_of_the_page_does_what_its_own_tests_say():
     if not (PACKAGES / "vitest").exists():
         pytest.skip("THE PAGE'S LOGIC IS NOT TESTED: its packages are not installed (`make web` does)")

@@ -3,7 +3,7 @@
 from threading import Thread
 
 import pytest
-from document_places import database, database_url, in_home, places, postgres
+from document_stores import database, database_url, in_home, places, postgres
 
 from onetool.sources.bundles import editing
 from onetool.sources.bundles.editing import OwnExamples, examples_tag, read_own_examples, shown_examples

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from document_places import in_home
+from document_stores import in_home
 from sources.mcp_servers.harness import call, is_fine, settle
 
 from onetool.config.load import load_config

@@ -10,7 +10,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import httpx2
 import pytest
-from document_places import KeptLogin, in_home
+from document_stores import KeptLogin, in_home
 from upstream import CLOSE, Reply, Upstream
 
 from onetool.core.errors import OneToolError

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import httpcore2
 import pytest
-from document_places import in_home
+from document_stores import in_home
 from upstream import Reply, Upstream
 
 from onetool.core.errors import OneToolError, ToolFailure

@@ -15,7 +15,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import httpx2
 import pytest
-from document_places import KeptLogin, in_home
+from document_stores import KeptLogin, in_home
 from helpers import start, until
 from mcp.client import Client
 from mcp.client.streamable_http import streamable_http_client

@@ -5,7 +5,7 @@ import json
 
 import httpx
 import pytest
-from document_places import in_home
+from document_stores import in_home
 from helpers import until
 from sources.mcp_servers.harness import call, ran, settle
 

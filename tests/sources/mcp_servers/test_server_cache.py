@@ -2,7 +2,7 @@
 
 import msgspec
 import pytest
-from document_places import database, database_url, in_home, places, postgres
+from document_stores import database, database_url, in_home, places, postgres
 from helpers import until
 
 from onetool.sources.mcp_servers.server_cache import (

@@ -1,7 +1,7 @@
 """Which blocks of a config are the same server for several processes: those say the same, wherever they lie."""
 
 import pytest
-from document_places import database, database_url, in_home, places, postgres
+from document_stores import database, database_url, in_home, places, postgres
 from helpers import until
 from msgspec.structs import replace
 

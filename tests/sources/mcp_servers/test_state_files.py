@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from document_places import in_home
+from document_stores import in_home
 from helpers import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st

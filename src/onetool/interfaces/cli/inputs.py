@@ -16,7 +16,6 @@ import click
 
 from onetool.core.errors import OneToolError
 from onetool.core.os_files import MAX_INPUT_BYTES, NO_WAIT, PLAIN
-from onetool.interfaces.cli.output import printable
 
 if TYPE_CHECKING:
     from onetool.app import App
@@ -34,10 +33,7 @@ def is_url(name: str) -> bool:
 
 
 def read_bytes(name: str) -> bytes:
-    refusal = click.ClickException(f"{name} is not a regular file. To read from a pipe, use -")
-    return _read(
-        name, MAX_INPUT_BYTES, lambda name: open_regular_file(name, refusal), click.ClickException, click.ClickException
-    )
+    return _read(name, MAX_INPUT_BYTES, click.ClickException, click.ClickException, only_regular=True)
 
 
 def read_text(name: str) -> str:
@@ -46,20 +42,21 @@ def read_text(name: str) -> str:
 
 def read_input(name: str, wrong: Wrong, unreadable: Wrong = click.UsageError) -> str:
     """Return the text of any file, or of standard input: at most MAX_TEXT_BYTES, in UTF-8."""
-    return _decoded(_read(name, MAX_TEXT_BYTES, lambda name: open(name, "rb"), wrong, unreadable), name, wrong)
+    return _decoded(_read(name, MAX_TEXT_BYTES, wrong, unreadable), name, wrong)
 
 
-def _read(name: str, limit: int, opened: Callable[[str], BinaryIO], wrong: Wrong, unreadable: Wrong) -> bytes:
+def _read(name: str, limit: int, wrong: Wrong, unreadable: Wrong, only_regular: bool = False) -> bytes:
     try:
         if name == STDIN:
             data = read(limit)
         else:
-            with opened(name) as stream:
+            refusal = click.ClickException(f"{name} is not a regular file. To read from a pipe, use -")
+            with open_regular_file(name, refusal) if only_regular else open(name, "rb") as stream:
                 data = stream.read(limit + 1)
     except OSError as error:
-        raise unreadable(printable(f"can't read {name}: {error.strerror}.")) from None
+        raise unreadable(f"can't read {name}: {error.strerror}.") from None
     if len(data) > limit:
-        raise wrong(printable(f"{shown_name(name)} is larger than {limit // 1024**2} MiB."))
+        raise wrong(f"{shown_name(name)} is larger than {limit // 1024**2} MiB.")
     return data
 
 
@@ -67,7 +64,7 @@ def _decoded(data: bytes, name: str, wrong: Wrong) -> str:
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise wrong(printable(f"{shown_name(name)} is not UTF-8 (byte {error.start}).")) from None
+        raise wrong(f"{shown_name(name)} is not UTF-8 (byte {error.start}).") from None
 
 
 def open_regular_file(name: str, refusal: Exception) -> BinaryIO:

@@ -21,7 +21,6 @@ from onetool.app.token_admin import (
     token_rows,
 )
 from onetool.config import Config, find, load_config
-from onetool.config.model import TokenConfig
 from onetool.core.principal import ROLES, Role
 from onetool.database.connection import DatabaseAwayError
 from onetool.interfaces.cli.options import (
@@ -135,7 +134,11 @@ def add(
         raise click.ClickException(f"{error} {same}") from None
     token, where = as_stored(wanted), None
     if only_print:
-        _print_token(text, token, as_json, _line(wanted))
+        # JSON strings are valid in YAML.
+        parts = {"name": wanted.name, "hash": wanted.hash, "tools": wanted.tools, "role": wanted.role}
+        parts |= {"rate": wanted.rate, "expires": wanted.expires, "whole": None if wanted.whole else False}
+        entry = ", ".join(f"{key}: {json.dumps(value)}" for key, value in parts.items() if value is not None)
+        _print_token(text, token, as_json, "{" + entry + "}")
         place = f"in place of {replaced}" if replaced else "below http.tokens of the config"
         print_note(f"Nothing was stored: put the line {place}, and reload.")
     else:
@@ -161,13 +164,6 @@ def _print_token(text: str, token: StoredToken, as_json: bool, line: str | None 
     echo(text)
     if line is not None:
         echo(f"    - {line}")
-
-
-def _line(token: TokenConfig) -> str:
-    """Return the entry for http.tokens in YAML, in which JSON strings are valid."""
-    parts = {"name": token.name, "hash": token.hash, "tools": token.tools, "role": token.role}
-    parts |= {"rate": token.rate, "expires": token.expires, "whole": None if token.whole else False}
-    return "{" + ", ".join(f"{key}: {json.dumps(value)}" for key, value in parts.items() if value is not None) + "}"
 
 
 def _warn_closed(config: Config, names: list[str]) -> None:

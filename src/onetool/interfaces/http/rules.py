@@ -167,8 +167,11 @@ class AccessRules:
 
     async def authenticate(self, authorization: bytes | None, scope: Scope) -> Principal:
         """Return the caller of a request. Verifies new JWTs. Raises HttpError."""
+        if self._looked is None:  # requests in the same turn of the loop share one read
+            self._looked = self.credentials.stored_tokens()
+            asyncio.get_running_loop().call_soon(setattr, self, "_looked", None)
         try:
-            return self.identify(authorization, scope, self._look())
+            return self.identify(authorization, scope, self._looked)
         except HttpError:
             if (found := await self.verify(authorization, scope)) is None:
                 raise
@@ -198,13 +201,6 @@ class AccessRules:
         if named is None or not is_loopback_name(named.name) or is_forwarded(scope):
             return False
         return self.check_origin(head.get(b"origin"), head.get(b"host")) is None
-
-    def _look(self) -> "TokenView | None":
-        """Return the stored tokens. Requests in the same turn of the loop share one read."""
-        if self._looked is None:
-            self._looked = self.credentials.stored_tokens()
-            asyncio.get_running_loop().call_soon(setattr, self, "_looked", None)
-        return self._looked
 
     def _with_challenge(self, refused: HttpError, authorization: bytes | None, scope: Scope) -> HttpError:
         """Return the error with a header that tells clients where to get a token."""

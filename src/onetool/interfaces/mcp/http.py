@@ -231,7 +231,8 @@ class McpHttpApp:
 
     async def _post_alone(self, scope: Scope, head: Head, message: Any, receive: Receive, send: Send) -> None:
         """Answer a message without a session. If the client disconnects, the request is cancelled."""
-        message = check_message(message)  # refuses batches, too
+        if not isinstance(message, dict):  # a batch
+            check_message(message)
         if "id" not in message or "method" not in message:
             await send_json(send, 202, None)  # notifications of a stateless client are ignored
             return

@@ -151,11 +151,7 @@ class EventsApp(RestApp):
         if len(self._readers) >= MAX_READERS or own >= share(MAX_READERS):
             message = f"{MAX_READERS} clients are reading events already: close a page, or try again later."
             raise RestError(503, "too_many_readers", message, headers=[(b"retry-after", b"%d" % RETRY_SECONDS)])
-        await self._stream(receive, send)
-        return None
-
-    async def _stream(self, receive: Receive, send: Send) -> None:
-        reader, watch = Reader(self._context.principal), DisconnectWatch(receive)
+        reader, watch = Reader(principal), DisconnectWatch(receive)
         reader.push(sse_event("hello", encode({"version": __version__, "instance": self._instance})))
         self._readers.add(reader)
         if self._watch is None:
@@ -177,6 +173,7 @@ class EventsApp(RestApp):
             if not self._readers and self._watch is not None:
                 self._watch.close()
                 self._watch = None
+        return None
 
     def _send(self, event: bytes) -> None:
         for reader in self._readers:

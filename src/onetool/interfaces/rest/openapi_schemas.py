@@ -17,7 +17,7 @@ from onetool.interfaces.rest.ask_body import PICTURES
 from onetool.interfaces.rest.handlers import VERSION_KEYS
 from onetool.interfaces.rest.imports import BASE64
 from onetool.script.parse import CodeReport
-from onetool.sources.bundles.model import IMPLS, READ_ONLY, UNSAID, FunctionImpl, ScriptImpl
+from onetool.sources.bundles.model import IMPLS, OMITTED_IF_EMPTY, READ_ONLY, FunctionImpl, ScriptImpl
 from onetool.sources.bundles.names import ID_SCHEMA, SLUG_SCHEMA, VERSION_SCHEMA
 from onetool.sources.bundles.validation import KEPT, SHOWN
 
@@ -190,13 +190,17 @@ def _refined(named: dict[str, Schema]) -> dict[str, Schema]:
         _complete(named[name])
     del named["Bundle"]["properties"]["schemaVersion"]  # only in the file of a bundle
     for name in ("Bundle", "Tool"):
-        _complete(named[name], optional={*UNSAID, *dict(IMPLS.values())})
+        _complete(named[name], optional={*OMITTED_IF_EMPTY, *dict(IMPLS.values())})
         named[name]["properties"]["source"]["$ref"] = named[name]["properties"]["source"].pop("anyOf")[0]["$ref"]
     named["Tool"]["properties"] |= {key: {**_SHOWN[key], **READ_ONLY} for key in sorted(SHOWN)}
     named["Tool"]["properties"] |= {key: schema_ref(_IMPL_NAMES[kind]) for kind, (key, _) in IMPLS.items()}
     named["BundleContent"]["properties"] |= dict.fromkeys(sorted(KEPT - {"bundleID"}), _IGNORED)
     contents = {f"{kind.title()}Tool": _content(named["ToolContent"], kind) for kind in IMPLS}
-    named["ToolContent"] = _one_of(dict(zip(IMPLS, contents, strict=True)), "type")
+    mapping = {kind: f"{SCHEMA_PREFIX}{name}" for kind, name in zip(IMPLS, contents, strict=True)}
+    named["ToolContent"] = {
+        "oneOf": [schema_ref(name) for name in contents],
+        "discriminator": {"propertyName": "type", "mapping": mapping},
+    }
     named["HttpImpl"] = _one_or_several(named["HttpImpl"])
     return named | contents | _files(named) | _rows(named) | SCHEMAS
 
@@ -220,14 +224,6 @@ def _content(base: Schema, kind: str) -> Schema:
     properties |= dict.fromkeys(sorted(KEPT | SHOWN | {"slug", "version"}), _IGNORED)
     schema["required"] = ["type", own]
     return schema
-
-
-def _one_of(names: dict[str, str], by: str) -> Schema:
-    mapping = {value: f"{SCHEMA_PREFIX}{name}" for value, name in names.items()}
-    return {
-        "oneOf": [schema_ref(name) for name in names.values()],
-        "discriminator": {"propertyName": by, "mapping": mapping},
-    }
 
 
 def _one_or_several(impl: Schema) -> Schema:

@@ -73,7 +73,9 @@ def read_query(raw: bytes, parameters: Iterable[QueryParameter]) -> dict[str, An
             given.setdefault(_decoded(name, "?"), []).append(_decoded(value, name.decode("latin-1")))
     for name in given:
         if name not in known:
-            raise _unknown(name, known)
+            default = f"use one of {', '.join(known)}" if known else "this route has no parameters"
+            message = f"Unknown query parameter {name[:100]!r}; {did_you_mean(name, known) or default}"
+            raise RestError(400, "unknown_parameter", message, part="query", pointer=below("", name[:100]))
     return {one.name: _value(one, given.get(one.name)) for one in known.values()}
 
 
@@ -99,17 +101,6 @@ def _decoded(raw: bytes, name: str) -> str:
         return percent_decoded(raw)
     except ValueError as error:
         raise _bad_parameter(name[:100], f"can't be read: {error}") from None
-
-
-def _unknown(name: str, known: Mapping[str, QueryParameter]) -> RestError:
-    near = did_you_mean(name, known) or (f"use one of {', '.join(known)}" if known else "this route has no parameters")
-    return RestError(
-        400,
-        "unknown_parameter",
-        f"Unknown query parameter {name[:100]!r}; {near}",
-        part="query",
-        pointer=below("", name[:100]),
-    )
 
 
 def _bad_parameter(name: str, what: str) -> RestError:

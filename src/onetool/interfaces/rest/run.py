@@ -29,11 +29,10 @@ from onetool.http.asgi import encode
 from onetool.http.response_stream import DisconnectWatch, ResponseStream
 from onetool.interfaces.rest.invoke import ProgressEvents, sse_event, wants_events
 from onetool.interfaces.rest.problem import RestError
-from onetool.interfaces.rest.request import SOURCE, RestContext, RestRequest, RestResponse, json_body, list_response
+from onetool.interfaces.rest.request import SOURCE, RestContext, RestRequest, RestResponse, list_response
 from onetool.interfaces.rest.route import EVENT_STREAM, RestRoute
 from onetool.script.run_result import RunResult
 from onetool.sources.bundles.errors import InvalidError
-from onetool.sources.bundles.validation import converted
 
 MAX_RUNS = 16  # at the same time, over REST
 RETRY_SECONDS = 2
@@ -99,7 +98,7 @@ EXAMPLE = {"code": "tools.echo(message=word)", "variables": {"word": "hello"}}
 
 
 @RestRoute("POST", "/run", "Code", takes=RunRequest, example=EXAMPLE, gives=RunAnswer, sends=(EVENT_STREAM,))
-async def run_code(request: RestRequest) -> RestResponse | None:
+async def run_code(request: RestRequest, asked: RunRequest) -> RestResponse | None:
     """Run code over all tools.
 
     The code runs in the sandbox. A value that is too large to send is stored, and only its beginning is sent. With
@@ -109,7 +108,7 @@ async def run_code(request: RestRequest) -> RestResponse | None:
     reason, hints, calls, line, column, endLine, endColumn}. Disconnecting stops the run. At most 16 runs are possible
     at the same time; further requests get 503.
     """
-    asked = _checked(converted(await json_body(request), RunRequest))
+    _check_variables(asked)
     if wants_events(request.headers.get(b"accept", b"")):
         await _stream(request, asked)
         return None
@@ -125,12 +124,12 @@ async def run_code(request: RestRequest) -> RestResponse | None:
 
 
 @RestRoute("POST", "/run/check", "Code", takes=RunRequest, example=EXAMPLE, gives="CodeReport")
-async def check_code(request: RestRequest) -> RestResponse:
+async def check_code(request: RestRequest, asked: RunRequest) -> RestResponse:
     """Check code without running it.
 
     Calls are checked against the tools and their schemas, as before every run.
     """
-    asked = _checked(converted(await json_body(request), RunRequest))
+    _check_variables(asked)
     context = request.context
     with context.admitted(MAX_CHECKS, TOO_MANY_CHECKS, RETRY_SECONDS):
         found = await asyncio.to_thread(context.app.check_code, asked.code, context.allowed, asked.variables)
@@ -164,11 +163,10 @@ def _names_of(context: RestContext) -> bytes:
         return known[1]
 
 
-def _checked(asked: RunRequest) -> RunRequest:
+def _check_variables(asked: RunRequest) -> None:
     for name in asked.variables:
         if not name.isidentifier():
             raise InvalidError(f"/variables: {name[:100]!r} is not a valid name of a variable", "/variables")
-    return asked
 
 
 async def _run(
@@ -246,19 +244,19 @@ def _bounded(args: dict[str, Any]) -> dict[str, Any]:
     """Return the arguments with long values shortened, and as many of them as fit."""
     if len(encode(args)) <= MAX_ARGS_BYTES:
         return args
-    most, left = max(MAX_ARGS_BYTES // len(args), 20), MAX_ARGS_BYTES
+    limit, left = max(MAX_ARGS_BYTES // len(args), 20), MAX_ARGS_BYTES
     shown: dict[str, Any] = {}
     for name, value in args.items():
         if (left := left - len(name)) < 0:
             break
-        shown[name] = value if len(encode(value)) <= most else _preview(value, most)
+        shown[name] = value if len(encode(value)) <= limit else _preview(value, limit)
     return shown
 
 
-def _preview(value: Any, most: int = MAX_PREVIEW) -> str:
+def _preview(value: Any, limit: int = MAX_PREVIEW) -> str:
     if isinstance(value, str):
-        return cut(value, most)
-    return cut(encode(value)[: 4 * most].decode(errors="ignore"), most)
+        return cut(value, limit)
+    return cut(encode(value)[: 4 * limit].decode(errors="ignore"), limit)
 
 
 # As a stream of events

@@ -46,7 +46,7 @@ GATHER_S = 0.1  # how long a line waits for more lines, to be written together
 SWEEP_S = 3600.0  # between two sweeps
 MAX_HELD = 16_384  # bytes; larger arguments are hashed at once, not later in the thread
 
-Noted = AuditEntry | tuple[Callable[[Any, float, AuditHasher], AuditEntry], CallEvent | RunEvent, float]
+QueuedItem = AuditEntry | tuple[Callable[[Any, float, AuditHasher], AuditEntry], CallEvent | RunEvent, float]
 """A queued item: an entry, or a function that makes an entry from an event and its time."""
 
 
@@ -99,10 +99,10 @@ class AuditLog:
         """Queue a line about a call or run that has ended."""
         who, at, hasher = event.principal, self._clock(), self._writer.hasher
         if isinstance(event, CallEvent):
-            noted = (call_entry, event, at) if len(event.args) <= MAX_HELD else call_entry(event, at, hasher)
+            queued = (call_entry, event, at) if len(event.args) <= MAX_HELD else call_entry(event, at, hasher)
         else:
-            noted = (run_entry, event, at) if len(event.code) <= MAX_HELD else run_entry(event, at, hasher)
-        self.queue.put(noted, who.name if who.shares_local_state else who.owner or who.name)
+            queued = (run_entry, event, at) if len(event.code) <= MAX_HELD else run_entry(event, at, hasher)
+        self.queue.put(queued, who.name if who.shares_local_state else who.owner or who.name)
 
     def run_begun(self, event: RunEvent) -> AuditEntry:
         """Return the line to write before a run, if the log is required."""
@@ -164,8 +164,8 @@ class _Writer:
         self.settings = settings
         self.hasher = AuditHasher(None)
         self.problem: str | None = None
-        self.queue = EventQueue[Noted]("onetool-audit", self._write, self._sweep, GATHER_S)
-        self._noted_lost = Counter[str]()  # lost lines that a gap line has counted
+        self.queue = EventQueue[QueuedItem]("onetool-audit", self._write, self._sweep, GATHER_S)
+        self._reported_lost = Counter[str]()  # lost lines that a gap line has counted
         self._table = table
         self._clock = clock
         self._next_sweep = 0.0
@@ -178,23 +178,23 @@ class _Writer:
         if waiting := len(self.queue.waiting):
             log.error("lost %d lines of the audit log (%s)", waiting, self.problem)
 
-    def _write(self, noted: deque[Noted]) -> None:
+    def _write(self, queued: deque[QueuedItem]) -> None:
         """Write lines, and remove written lines from the queue."""
         if not self.hasher.has_key:
             self._load_key()
-        for index, one in enumerate(noted):
-            if not isinstance(one, AuditEntry):
-                make, event, at = one
-                noted[index] = make(event, at, self.hasher)  # an entry is small, should it have to wait again
-        while noted:
-            entries = cast(list[AuditEntry], [*islice(noted, MAX_APPENDED)])
+        for index, item in enumerate(queued):
+            if not isinstance(item, AuditEntry):
+                make, event, at = item
+                queued[index] = make(event, at, self.hasher)  # an entry is small, should it have to wait again
+        while queued:
+            entries = cast(list[AuditEntry], [*islice(queued, MAX_APPENDED)])
             self._append(entries)
             for _ in entries:
-                noted.popleft()
-        if lost := self.queue.lost - self._noted_lost:
+                queued.popleft()
+        if lost := self.queue.lost - self._reported_lost:
             with suppress(DatabaseError):
                 self._append([self._gap(count, "lost", caller) for caller, count in lost.items()])
-                self._noted_lost += lost
+                self._reported_lost += lost
 
     def _append(self, entries: list[AuditEntry]) -> None:
         try:

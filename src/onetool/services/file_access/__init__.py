@@ -136,8 +136,8 @@ class Root:
         with top, path_errors():
             # The root may be a link whose target changes, so it is checked on every open.
             if self._within is not None:
-                here = path_of(top) or os.path.realpath(self.path)
-                if not any(is_below(here, os.path.realpath(folder)) for folder in self._within):
+                path = path_of(top) or os.path.realpath(self.path)
+                if not any(is_below(path, os.path.realpath(folder)) for folder in self._within):
                     raise PathRefusedError("root_outside", self.path)
             yield top
 

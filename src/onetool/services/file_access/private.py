@@ -86,12 +86,12 @@ def _closed(variables: tuple[tuple[str, str], ...]) -> tuple[str, ...]:
         import pwd
 
         homes.append(pwd.getpwuid(os.getuid()).pw_dir)  # changing HOME must not open the real home folder
-    paths = [*SYSTEM, *(os.path.join(home, kept) for home in homes for kept in KEPT_AT_HOME)]
+    paths = [*SYSTEM, *(os.path.join(home, place) for home in homes for place in KEPT_AT_HOME)]
     for name in MOVED:
         paths += filter(None, env.get(name, "").split(os.pathsep))
     for start, name in BASES.items():
         if base := env.get(name):
-            paths += [os.path.join(base, kept[len(start) :]) for kept in KEPT_AT_HOME if kept.startswith(start)]
+            paths += [os.path.join(base, place[len(start) :]) for place in KEPT_AT_HOME if place.startswith(start)]
     return tuple(dict.fromkeys(os.path.normcase(os.path.normpath(path)) for path in paths if os.path.isabs(path)))
 
 
@@ -180,7 +180,9 @@ class Private:
                     raise PathRefusedError("private")
 
     def refuse_open(self, file: int | OpenFolder, path: str) -> None:
-        """Refuse an open private file or folder, or one in it. `path` is for systems that can't report it."""
+        """Refuse an open file or folder that is private, or below a private folder. `path` is for systems that can't
+        report the path of an open file.
+        """
         self.refuse(os.fstat(file) if isinstance(file, int) else file.status())
         where = path_of(file) or resolved(path)
         self.refuse_text(where)

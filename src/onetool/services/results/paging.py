@@ -215,32 +215,32 @@ def similar(lines: TextLines, search: str, count: int, look: OnProgress) -> Iter
     return ((-number, line or _line(lines, -number)) for _, number, line in best)
 
 
-def _scored(lines: TextLines, wanted: str, look: OnProgress) -> Iterator[tuple[int, float, str]]:
+def _scored(lines: TextLines, search: str, look: OnProgress) -> Iterator[tuple[int, float, str]]:
     """Yield number, similarity (0 to 100) and text of each line. Very long lines come several times, without text."""
     from rapidfuzz import fuzz
 
     for first, text, is_part in lines.chunks():
         for number, line in [(first, text)] if is_part else enumerate(lines_of(text), first):
             if len(line) > _WINDOW:
-                yield number, _best_window(wanted, line, lambda at=number: look(at)), "" if is_part else line
+                yield number, _best_window(search, line, lambda at=number: look(at)), "" if is_part else line
                 continue
             if number % _OFTEN == 0:
                 look(number)
             # Compare parts of the line with all of the search, never the reverse: the line "c" must not match "config".
-            measure = fuzz.partial_ratio if len(line) >= len(wanted) else fuzz.ratio
-            yield number, measure(wanted, line.lower(), score_cutoff=SIMILAR), "" if is_part else line
+            measure = fuzz.partial_ratio if len(line) >= len(search) else fuzz.ratio
+            yield number, measure(search, line.lower(), score_cutoff=SIMILAR), "" if is_part else line
 
 
-def _best_window(wanted: str, line: str, look: Callable[[], None]) -> float:
+def _best_window(search: str, line: str, look: Callable[[], None]) -> float:
     """Return the similarity of a long line, compared in windows that overlap by the length of the search."""
     from rapidfuzz import fuzz
 
     best = 0.0
-    for count, start in enumerate(range(0, len(line) - len(wanted), _WINDOW - len(wanted))):
+    for count, start in enumerate(range(0, len(line) - len(search), _WINDOW - len(search))):
         if count % _OFTEN == 0:
             look()
         start = min(start, len(line) - _WINDOW)
-        best = max(best, fuzz.partial_ratio(wanted, line[start : start + _WINDOW].lower(), score_cutoff=SIMILAR))
+        best = max(best, fuzz.partial_ratio(search, line[start : start + _WINDOW].lower(), score_cutoff=SIMILAR))
     return best
 
 

@@ -101,8 +101,8 @@ class SearchIndex:
         """Return the tools whose name or description contains the whole query."""
         specs, lazy, _ = self._given
         every = [*specs, *(tool.spec() for pack in lazy.values() for tool in pack.values() if tool.enabled)]
-        shown = (spec for spec in every if not spec.hidden and (allowed is None or spec.name in allowed))
-        found = (spec for spec in shown if text and text in f"{spec.name}\n{spec.description}".lower())
+        visible = (spec for spec in every if not spec.hidden and (allowed is None or spec.name in allowed))
+        found = (spec for spec in visible if text and text in f"{spec.name}\n{spec.description}".lower())
         return [(spec, 0.5) for spec in found][:limit]
 
 

@@ -32,11 +32,12 @@ def read_arrays(file: Path, head: str, names: Iterable[str]) -> Arrays | None:
         return None
     try:
         with np.load(BytesIO(body), allow_pickle=False) as found:
-            is_whole = sum(one.file_size for one in found.zip.infolist()) <= len(body)  # `savez` compresses nothing
+            # `savez` compresses nothing.
+            is_whole = sum(member.file_size for member in found.zip.infolist()) <= len(body)
             arrays = {name: found[name] for name in names} if is_whole else {}
     except Exception:  # noqa: BLE001 - numpy raises many kinds
         return None
-    return arrays if is_whole and all(isinstance(one, np.ndarray) for one in arrays.values()) else None
+    return arrays if is_whole and all(isinstance(array, np.ndarray) for array in arrays.values()) else None
 
 
 def _line(head: str) -> bytes:

@@ -55,8 +55,8 @@ def mask(size: int, slots: np.ndarray) -> np.ndarray:
 
 def _all(size: int, masks: Iterable[np.ndarray]) -> np.ndarray:
     found = np.ones(size, bool)
-    for one in masks:
-        found &= one
+    for matches in masks:
+        found &= matches
         if not found.any():
             break
     return found
@@ -94,7 +94,7 @@ def scores(words: Words, asked: QueryWords) -> np.ndarray:
     found = _sum(words, _known(words, asked.keywords))
     if not found.any():
         guesses = (words.mistyped(word, SCORED) for word, *_ in asked.keywords[:MAX_GUESSED])
-        found = _sum(words, ((_stems(_nearest(one)), GUESS_WEIGHT) for one in guesses))
+        found = _sum(words, ((_stems(_nearest(guess)), GUESS_WEIGHT) for guess in guesses))
     everyday = [base for base in _stems(word for word, *_ in asked.everyday) if words.knows(base)]
     if everyday:
         found += (found > 0) * _sum(words, (((base,), EVERYDAY_WEIGHT) for base in everyday))
@@ -137,7 +137,7 @@ def _terms(words: Words, group: Group, is_last: bool) -> Iterator[QueryTerm]:
     for part in parts:
         yield (stem(part),), PART_WEIGHT
     if is_last:  # the last word may be incomplete
-        yield [one for one in _stems(words.longer(word)) if one != base], PART_WEIGHT
+        yield [other for other in _stems(words.longer(word)) if other != base], PART_WEIGHT
 
 
 def _nearest(mistyped: dict[str, int]) -> list[str]:

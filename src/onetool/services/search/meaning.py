@@ -300,9 +300,9 @@ class VectorFile:
 
     def write(self, vectors: Mapping[bytes, Floats | Halves], limit: int) -> None:
         """Write the last `limit` vectors; unused ones can't be recognised."""
-        kept = [*vectors.items()][-limit:]
-        digests = np.frombuffer(b"".join(digest for digest, _ in kept), np.uint8)
-        halves = np.empty((len(kept), DIMENSIONS), np.float16)
-        for row, (_, vector) in enumerate(kept):
+        latest = [*vectors.items()][-limit:]
+        digests = np.frombuffer(b"".join(digest for digest, _ in latest), np.uint8)
+        halves = np.empty((len(latest), DIMENSIONS), np.float16)
+        for row, (_, vector) in enumerate(latest):
             halves[row] = vector
         write_arrays(self._file, self._head, {"digests": digests, "vectors": halves})

@@ -141,7 +141,7 @@ class IndexPart:
     def names_containing(self, text: str) -> list[int]:
         """Return the words of own names that contain this text. One search of the joined text is faster than many."""
         numbers, starts, every = self._named
-        found = [one.start() for one in re.finditer(re.escape(text), every)]
+        found = [match.start() for match in re.finditer(re.escape(text), every)]
         return numbers[np.unique(np.searchsorted(starts, found, "right") - 1)].tolist()
 
     def forms(self, base: str) -> list[int]:
@@ -181,8 +181,8 @@ def index_documents(documents: Mapping[str, Document]) -> IndexPart:
     cells = posting[is_scored] * SCORED_COUNT + field[is_scored]
     counts = np.bincount(cells, minlength=len(pairs) * SCORED_COUNT).reshape(-1, SCORED_COUNT)
     bits = np.zeros(len(pairs), np.uint16)
-    for one in range(every.shape[1]):
-        bits[posting[field == one]] |= 1 << one
+    for number in range(every.shape[1]):
+        bits[posting[field == number]] |= 1 << number
     arrays = {
         "starts": np.searchsorted(pairs, np.arange(len(words) + 1) * len(keys)),
         "slots": (pairs % max(len(keys), 1)).astype(np.int32),
@@ -199,10 +199,10 @@ def index_documents(documents: Mapping[str, Document]) -> IndexPart:
 
 def merge_parts(parts: Sequence[IndexPart], alive: np.ndarray) -> IndexPart:
     """Merge parts into one, keeping the tools that are alive. `alive` has all slots, part by part."""
-    kept = np.flatnonzero(alive)
+    remaining = np.flatnonzero(alive)
     every, ages = [*chain.from_iterable(part.keys for part in parts)], np.concatenate([part.ages for part in parts])
-    recency = [*zip(ages[kept].tolist(), (every[slot] for slot in kept.tolist()), strict=True)]
-    order = kept[sorted(range(len(kept)), key=recency.__getitem__)]  # fast, because nearly sorted
+    recency = [*zip(ages[remaining].tolist(), (every[slot] for slot in remaining.tolist()), strict=True)]
+    order = remaining[sorted(range(len(remaining)), key=recency.__getitem__)]  # fast, because nearly sorted
     new_slot = np.full(len(every), -1, np.int64)
     new_slot[order] = np.arange(len(order))
     words = [*dict.fromkeys(sorted(chain.from_iterable(part.words for part in parts)))]

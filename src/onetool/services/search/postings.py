@@ -157,7 +157,7 @@ class Words:
     def numbered_groups(self, name: Callable[[str], str] = str) -> tuple[np.ndarray, list[str]]:
         """Return the number of each tool's group, and the group names by number."""
         names = sorted({name(group) for part in self.parts for group in part.groups})
-        number = {one: place for place, one in enumerate(names)}
+        number = {group: place for place, group in enumerate(names)}
         found = [np.array([number[name(group)] for group in part.groups])[part.group_of] for part in self.parts]
         return np.concatenate(found) if found else np.empty(0, int), names
 
@@ -199,8 +199,8 @@ class Words:
             some = words.start + np.flatnonzero(part.word_bits[words.start : words.stop] & SCORED)
             some = some[part.word_lengths[some] > len(prefix)]
             some = some[np.argsort(part.word_lengths[some], kind="stable")]
-            there = (part.words[at] for at in some.tolist() if self._is_alive(part, place, at, SCORED))
-            found.update(islice(there, MAX_COMPLETED))
+            words_in_use = (part.words[at] for at in some.tolist() if self._is_alive(part, place, at, SCORED))
+            found.update(islice(words_in_use, MAX_COMPLETED))
         return sorted(found, key=lambda word: (len(word), word))[:MAX_COMPLETED]
 
     def mistyped(self, word: str, fields: int, first_letter: str = "") -> dict[str, int]:

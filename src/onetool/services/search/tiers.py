@@ -90,10 +90,10 @@ class TierSearch:
         asked = list(dict.fromkeys(asked))[:MAX_WORDS]
         own, labels, texts = np.ones((3, words.size), bool)
         for word in asked:
-            here = mask(words.size, words.having(word, NAMED))
-            own &= here
-            labels &= here | mask(words.size, words.having(word, LABELS))
-            texts &= here | mask(words.size, words.having(word, TEXTS))
+            in_own_names = mask(words.size, words.having(word, NAMED))
+            own &= in_own_names
+            labels &= in_own_names | mask(words.size, words.having(word, LABELS))
+            texts &= in_own_names | mask(words.size, words.having(word, TEXTS))
         ranks = np.full(words.size, NOT_FOUND)
         ranks[texts] = WHOLE_WORD + 2 * FAR
         ranks[labels] = WHOLE_WORD + FAR

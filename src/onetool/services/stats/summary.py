@@ -190,7 +190,7 @@ _SUM = "CAST(coalesce(sum({}), 0) AS bigint)"  # the sum of bigint is a decimal 
 
 
 class CallFilter(msgspec.Struct, frozen=True):
-    """A filter for calls. `names` are tools, as JSON; `failed` selects failed calls, `exists` those of existing tools."""
+    """A filter for calls. `names` are tools, as JSON; `failed` selects failed calls, `exists` those of real tools."""
 
     since: float | None = None
     tool: str | None = None

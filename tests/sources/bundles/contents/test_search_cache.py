@@ -29,7 +29,7 @@ def reads(monkeypatch):
         found.append(tool.slug)
         return really(bundle, tool)
 
-    really(searching._NONE, tool())  # the head of a file is made of one
+    really(searching._NO_BUNDLE, tool())  # the head of a file is made of one
     _head()
     monkeypatch.setattr(searching, "_document", document)
     return found

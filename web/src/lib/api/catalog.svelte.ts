@@ -54,7 +54,7 @@ export const nameOf = (tool: { name: string | null; bundleSlug?: string; slug: s
 
 const toolOf = (row: { bundleID: string; slug: string }): string => `${row.bundleID}/${row.slug}`;
 
-/** The version of each tool that its name stands for, by tool; where a bundle has no names, the newest one that is on. */
+/** The current version of each tool, by tool; if its bundle has no names, the newest enabled version. */
 function currentOf(rows: readonly ToolRow[]): Map<string, ToolRow> {
   const isNamed = (row: ToolRow): boolean => row.name !== null && !row.name.endsWith(`@${row.version}`);
   const rank = (row: ToolRow): string => `${Number(isNamed(row))}${Number(row.isEnabled)}${row.id}`;
@@ -66,13 +66,13 @@ function currentOf(rows: readonly ToolRow[]): Map<string, ToolRow> {
   return found;
 }
 
-/** By name; our own tools, which are about tools, come last. */
+/** By name; the built-in `ot` tools come last. */
 function byName(a: ToolRow, b: ToolRow): number {
   const [left, right] = [sortKey(a), sortKey(b)];
   return left < right ? -1 : left > right ? 1 : 0;
 }
 
-/** Whether it is one of our own tools, which are about tools. */
+/** Whether it is a built-in `ot` tool. */
 export const isOwn = (row: ToolRow): boolean => row.isBuiltIn && row.bundleSlug === "ot";
 
 const sortKey = (row: ToolRow): string => (isOwn(row) ? "\uffff" : "") + nameOf(row).toLowerCase();
@@ -87,16 +87,16 @@ class Catalog {
   bundles: BundleRow[] = $state.raw([]);
   state: "empty" | "loading" | "ready" | "failed" = $state("empty");
   error: unknown = $state.raw(null);
-  /** How many tools there are, while a long list is read for the first time; 0 if nobody has said. */
+  /** The total number of tools while a long list is loaded for the first time; 0 if unknown. */
   total = $state(0);
   isLive = $state(false);
-  /** Rows that somebody else has just changed, by key. */
+  /** Keys of the rows that another client has just changed. */
   flashed: ReadonlySet<string> = $state.raw(new Set());
-  /** Counts up with every change of the catalogue: for what is shown beside the list. */
+  /** Increases with every change of the catalogue, for views beside the list. */
   revision = $state(0);
   #reading: Promise<void> | null = null;
   #again = false;
-  /** How many calls of each tool have ended since the page is open, by key: for what is shown beside the list. */
+  /** The number of finished calls per tool since the page was opened, for views beside the list. */
   calls: ReadonlyMap<string, number> = $state.raw(new Map());
   #current: { of: ToolRow[]; tools: Map<string, ToolRow> } = { of: [], tools: new Map() };
   #named: { of: ToolRow[]; keys: Map<string, string>; names: Map<string, string> } = {
@@ -107,7 +107,7 @@ class Catalog {
   #began = 0; // when the list that is shown began to be read
   #own = new Map<string, Switched>(); // switches of ours, until a list that began after them has come
 
-  /** Read everything, and follow what changes. Returns what ends it. */
+  /** Load everything and follow changes. Return a function that stops. */
   start(onCall: (call: Record<string, unknown>) => void = () => {}): () => void {
     void this.load();
     let timer: ReturnType<typeof setTimeout> | undefined;
@@ -136,7 +136,7 @@ class Catalog {
     };
   }
 
-  /** Somebody else may sit here now. */
+  /** Forget everything: another user may sign in. */
   forget(): void {
     [this.rows, this.bundles, this.calls, this.state] = [[], [], new Map(), "empty"];
     this.#own.clear();
@@ -147,7 +147,7 @@ class Catalog {
     this.calls = new Map(this.calls).set(key, (this.calls.get(key) ?? 0) + 1);
   }
 
-  /** Read everything again. One reading at a time; a change meanwhile asks for one more. */
+  /** Load everything again, one load at a time. A change during a load causes another one. */
   async load(): Promise<void> {
     if (this.#reading) {
       this.#again = true;
@@ -217,7 +217,7 @@ class Catalog {
     return all;
   }
 
-  /** Take the new rows. What somebody else has switched is pointed at, and said. */
+  /** Replace the rows. Highlight and announce tools that another client has switched. */
   #show(read: ToolRow[], isFirst: boolean, began: number): void {
     const found = read.map((row) => this.#withOwn(row, began));
     const before = new Map(this.rows.map((row) => [keyOf(row), row]));
@@ -244,12 +244,12 @@ class Catalog {
     } else notices.done(t("tools.elsewhere.many", { n: tools.length }));
   }
 
-  /** One row for each tool: older versions are inside of it. */
+  /** One row for each tool, without older versions. */
   get tools(): ToolRow[] {
     return [...this.#tools().values()];
   }
 
-  /** The row of the tool that this is a version of. */
+  /** The row of the tool that this version belongs to. */
   current(key: string | undefined): ToolRow | undefined {
     const [bundleID = "", slug = ""] = key?.split("/") ?? [];
     return this.#tools().get(toolOf({ bundleID, slug }));
@@ -260,14 +260,14 @@ class Catalog {
     return this.#current.tools;
   }
 
-  /** A list that began before a switch of ours was done does not know it yet. */
+  /** Apply our own switch to a row of a list that was requested before it. */
   #withOwn(row: ToolRow, began: number): ToolRow {
     const own = this.#own.get(keyOf(row));
     if (own === undefined || own.done < began || own.isEnabled === row.isEnabled) return row;
     return { ...row, isEnabled: own.isEnabled, health: own.isEnabled ? "ok" : "off" };
   }
 
-  /** Switch a tool with all its versions: at once here, then on the server. Undo restores each version. */
+  /** Switch all versions of a tool: here at once, then on the server. Undo restores each version. */
   async switchTool(row: ToolRow, isEnabled: boolean): Promise<void> {
     const versions = this.rows.filter((one) => toolOf(one) === toolOf(row));
     const before = Object.fromEntries(versions.map((one) => [one.version, one.isEnabled]));
@@ -321,7 +321,7 @@ class Catalog {
     });
   }
 
-  /** The keys of tools by their names, and the names by their keys: of those names that only one tool has. */
+  /** Keys by name and names by key, for unique names only. */
   get named(): { keys: ReadonlyMap<string, string>; names: ReadonlyMap<string, string> } {
     if (this.#named.of === this.rows) return this.#named;
     const [keys, names, twice] = [new Map<string, string>(), new Map<string, string>(), new Set<string>()];
@@ -346,7 +346,7 @@ naming.nameOf = (key) => catalog.named.names.get(key) ?? key;
 naming.keyOf = (name) =>
   catalog.named.keys.get(name) ?? (catalog.state === "ready" || catalog.state === "failed" ? name : undefined);
 
-/** Have the server read its config, packs and secrets again. Where they can't be used, Health says why. Only admins may. */
+/** Have the server reload its config, packs and secrets, for admins. If that fails, Health says why. */
 export async function readAgain(): Promise<void> {
   if (may("admin")) await send("call/ot.reload", { json: {} }).catch(() => {});
 }

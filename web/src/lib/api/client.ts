@@ -1,8 +1,8 @@
 /**
  * The client of the REST API.
  *
- * The session goes into a header that only this page sets: a request of a foreign page has none. Addresses are relative
- * to the page, which may stand below a path of somebody else's web app.
+ * The session is sent in a header that only this page sets, so other sites' requests have none. URLs are relative
+ * to the page, which may be mounted below a path of another web app.
  */
 
 import type { components } from "./types";
@@ -10,7 +10,7 @@ import { store, stored } from "../page/storage";
 
 export type Schemas = components["schemas"];
 
-/** A refusal, in the API's words. `pointer` is the field that is wrong, where one is. */
+/** An error response of the API. `pointer` names the invalid field, if any. */
 export class ApiError extends Error {
   constructor(
     readonly status: number,
@@ -33,7 +33,7 @@ export interface Sent {
   query?: Record<string, string | number | boolean | readonly string[] | undefined>;
   ifMatch?: string | null;
   signal?: AbortSignal;
-  keepalive?: boolean; // it is sent even if the page is closed now
+  keepalive?: boolean; // send it even if the page is closed
 }
 
 export interface Reply<T> {
@@ -44,7 +44,7 @@ export interface Reply<T> {
 }
 
 const BASE = new URL(".", document.baseURI);
-const REFUSED: readonly string[] = ["role_needed", "token_needed", "read_only"]; // because of who one is
+const REFUSED: readonly string[] = ["role_needed", "token_needed", "read_only"]; // because of the user's role
 
 const inTab = (): Storage => sessionStorage;
 
@@ -59,7 +59,7 @@ export function setSession(value: string | null): void {
   else setTabSession(null); // the browser may have another one, of a token
 }
 
-/** Use the session of a link in this tab; null: use that of the browser again, if there is one. */
+/** Use the session of a link in this tab; null: use the browser's session again, if any. */
 export function setTabSession(value: string | null): void {
   tabSession = value;
   store("session", value, inTab);
@@ -75,12 +75,12 @@ export function whenSessionChanged(told: (has: boolean) => void): void {
   });
 }
 
-/** Call `told` whenever the server says that nobody is signed in (any more). */
+/** Call `told` whenever the server reports that no session is valid. */
 export function whenSignedOut(told: () => void): void {
   onSignedOut = told;
 }
 
-/** Call `told` whenever the server says that one may not do something: because of one's role, or because it takes a token, or is for calls only. */
+/** Call `told` whenever the server refuses a request: because of the role, a missing token, or a server that only accepts calls. */
 export function whenRefused(told: () => void): void {
   onRefused = told;
 }
@@ -93,7 +93,7 @@ export function address(path: string, query: Sent["query"] = {}): URL {
   return url;
 }
 
-/** Fetch, with the session. Gives the response as it came; `request` reads it. */
+/** Fetch with the session. Return the raw response; `request` also reads it. */
 export async function send(path: string, sent: Sent = {}): Promise<Response> {
   const headers = new Headers({ accept: sent.accept ?? "application/json" });
   const used = session;
@@ -141,7 +141,7 @@ function parsed(text: string): unknown {
   }
 }
 
-/** What a refusal says, whoever wrote it: the API, or a proxy before it, whose page is markup that nobody wants to read. */
+/** Return the error of a response of the API, or of a proxy, whose HTML page is not shown. */
 export function refusal(status: number, text: string): ApiError {
   const data = parsed(text);
   const found = (data ?? {}) as Record<string, unknown>;

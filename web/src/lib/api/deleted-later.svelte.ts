@@ -1,6 +1,6 @@
 /**
- * Things that are gone here, and deleted on the server as soon as nobody can take that back any more: when the notice
- * that offers it goes, when the page is left, and before the session ends.
+ * Things that are hidden here, and deleted on the server when undo is no longer possible: when the notice
+ * closes, when the page is left, and before the session ends.
  */
 
 import { request } from "./client";
@@ -19,15 +19,15 @@ class DeletedLater {
       this.#closeAll();
       await Promise.all(this.#sent);
     });
-    session.onLeave(() => (this.#notices = {})); // nobody is signed in: it can't be sent any more
+    session.onLeave(() => (this.#notices = {})); // without a session, the deletion can't be sent
   }
 
-  /** Whether it is deleted, or will be. */
+  /** Whether it is deleted or scheduled for deletion. */
   has(path: string): boolean {
     return path in this.#notices;
   }
 
-  /** `back` is called if it is taken back, or can't be deleted. */
+  /** Schedule a deletion. `back` is called on undo, or if the deletion fails. */
   add(path: string, text: string, back: () => void = () => {}): void {
     const undo = (): void => {
       delete this.#notices[path];

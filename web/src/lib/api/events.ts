@@ -1,18 +1,18 @@
 /**
- * What the server tells by itself (`/events`), read with fetch: EventSource can't send the session's header.
+ * Server-sent events of `/events`, read with fetch because EventSource can't send the session's header.
  *
- * A connection that ends is opened again, later each time. `hello` says which process of the server answers: if that
- * is another one, everything may have changed.
+ * Lost connections are reopened with increasing delays. `hello` names the server process: if it is
+ * another one, everything may have changed.
  */
 
 import { send } from "./client";
 
 export interface Listener {
   changed: () => void;
-  /** The connection stands again: perhaps the server was started anew. */
+  /** The connection is back: the server may have been restarted. */
   back: () => void;
   call: (call: Record<string, unknown>) => void;
-  /** Whether the connection stands. */
+  /** Whether the connection is open. */
   live: (isLive: boolean) => void;
 }
 
@@ -38,7 +38,7 @@ async function follow(listener: Listener, signal: AbortSignal): Promise<void> {
             listener.live(true);
             if (instance !== null) {
               listener.back();
-              listener.changed(); // what happened meanwhile nobody has told us
+              listener.changed(); // events in between were lost
             }
             instance = data.instance;
           } else if (name === "changed") listener.changed();
@@ -46,7 +46,7 @@ async function follow(listener: Listener, signal: AbortSignal): Promise<void> {
         }
       }
     } catch {
-      // The server is away, or the page is left.
+      // The server is unavailable, or the page was left.
     }
     if (signal.aborted) return;
     listener.live(false);
@@ -61,12 +61,12 @@ export async function* messages(body: ReadableStream<Uint8Array>): AsyncGenerato
     try {
       yield [name, JSON.parse(data) as Record<string, unknown>];
     } catch {
-      // Not ours to read.
+      // Ignore data that is not JSON.
     }
   }
 }
 
-/** The same with the data as text: for those who read numbers themselves. */
+/** The same with the data as text, for callers that parse large numbers. */
 export async function* texts(body: ReadableStream<Uint8Array>): AsyncGenerator<[string, string]> {
   const reader = body.pipeThrough(new TextDecoderStream() as TransformStream<Uint8Array, string>).getReader();
   let pieces: string[] = [];

@@ -1,9 +1,9 @@
-/** Why something failed, in the server's words. */
+/** Failures, as the server describes them. */
 
 import type { Schemas } from "./client";
 import { isObject, writeJson, type JsonObject } from "../text/json-text";
 
-/** What has to be allowed or set first. */
+/** A host to allow or a secret to set first. */
 export type Need = Schemas["Need"];
 
 export interface Fault {
@@ -32,7 +32,7 @@ export const NOTHING: CallFailure = {
   retryAfter: null,
 };
 
-/** Of the envelope of a tool that failed, or of a problem: the call was refused. */
+/** Read the envelope of a failed tool, or the problem of a refused call. */
 export function failureOf(error: JsonObject, otherwise: string): CallFailure {
   const listed = [error.errors, error.details].find(Array.isArray) ?? [];
   const needs = needsOf(error);
@@ -50,7 +50,7 @@ export function failureOf(error: JsonObject, otherwise: string): CallFailure {
   };
 }
 
-/** Of an error: what is missing. */
+/** The missing hosts and secrets of an error. */
 export function needsOf(error: unknown): Need[] {
   const listed = isObject(error) && Array.isArray(error.needs) ? error.needs : [];
   return listed.filter((one) => isObject(one) && typeof one.command === "string") as unknown as Need[];

@@ -1,4 +1,4 @@
-/** Something that is read from the server, and again when it may have changed. What was read stays until then. */
+/** Data loaded from the server, and reloaded when it may have changed. The old data stays until then. */
 
 import { get, type Sent } from "./client";
 
@@ -6,7 +6,7 @@ export class Fetched<T> {
   data: T | null = $state.raw(null);
   error: unknown = $state.raw(null);
 
-  /** Read it: `$effect(() => fetched.read("stats", {days}))`. Gives what ends the reading. */
+  /** Load it: `$effect(() => fetched.read("stats", {days}))`. Returns a function that aborts. */
   read(path: string, query: Sent["query"] = {}): () => void {
     const stop = new AbortController();
     get<T>(path, { query, signal: stop.signal })

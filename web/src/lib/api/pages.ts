@@ -1,11 +1,11 @@
-/** A list that is read page by page, and its first page anew when something has happened. */
+/** Lists that are loaded page by page; their first page is reloaded after changes. */
 
 export interface Listed<T> {
   rows: T[];
   next: string | null;
 }
 
-/** `first`, and behind it what older pages had. `at` says when a row is from: lists begin with the newest. */
+/** Return `first`, followed by the older known rows. `at` returns a row's time: lists begin with the newest. */
 export function withFirst<T>(
   known: Listed<T>,
   first: Listed<T>,
@@ -19,7 +19,7 @@ export function withFirst<T>(
   return older.length > 0 ? { rows: [...first.rows, ...older], next: known.next } : first;
 }
 
-/** `known`, and the page that follows it. */
+/** Return `known` with the next page appended. */
 export function withNext<T>(known: Listed<T>, page: Listed<T>, id: (one: T) => string): Listed<T> {
   const had = new Set(known.rows.map(id));
   return { rows: [...known.rows, ...page.rows.filter((one) => !had.has(id(one)))], next: page.next };

@@ -1,4 +1,4 @@
-/** MCP servers whose tools are used here, as the API gives them. */
+/** MCP servers in the API. */
 
 import type { Schemas } from "./client";
 import type { Key } from "../locales/en";
@@ -7,7 +7,7 @@ export type ServerRow = Schemas["ServerEntry"];
 export type ServerChange = Schemas["ServerChange"]; // its lines are as programmers read it: they begin with -, + or a space
 export type Server = ServerRow;
 
-/** How a server does, as a badge: what it says, and its colour. */
+/** The badge of a server's state: its text and colour. */
 export function badgeOf(server: ServerRow): [Key, string] {
   if (!server.isEnabled) return ["servers.disabled", ""];
   if (server.needsLogin) return ["servers.login.needed", "warn"];
@@ -27,7 +27,7 @@ export interface SideBySide {
   isSame: boolean;
 }
 
-/** What has changed, before and now beside each other, with the lines around it. */
+/** The changes side by side, with surrounding lines. */
 export function sideBySide(lines: readonly string[]): SideBySide[] {
   const rows: SideBySide[] = [];
   let open: SideBySide[] = []; // lines that are gone, to which none that came belongs yet

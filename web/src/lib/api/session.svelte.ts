@@ -1,4 +1,4 @@
-/** Whether one has to sign in, and has; who one is, and what one may. */
+/** The sign-in: whether it is needed and done, the user, and the user's role. */
 
 import {
   ApiError,
@@ -15,13 +15,13 @@ import { line } from "../text/shown";
 
 export type Role = "call" | "edit" | "admin";
 
-/** Who one is, as the server says it. Each role may what those before it may. */
+/** The user, as reported by the server. Each role includes the roles before it. */
 export interface Who {
   name?: string;
   role: Role;
   tools?: readonly string[] | null; // names and patterns; null: all
   expiresAt?: string;
-  isCapped?: boolean; // the server is for calls only, whatever role one has
+  isCapped?: boolean; // the server only accepts calls, for every role
 }
 
 interface LoginState extends Partial<Who> {
@@ -31,13 +31,13 @@ interface LoginState extends Partial<Who> {
 
 const ROLES: readonly Role[] = ["call", "edit", "admin"];
 const NOBODY: Who = { role: "call" };
-const OWNER = "(owner)"; // came by a link of `onetool page`
+const OWNER = "(owner)"; // signed in with a link of `onetool page`
 
 class Session {
   state: "asking" | "in" | "out" | "away" = $state("asking");
-  /** Whether a token is configured: only then can one sign out. */
+  /** Whether a token is configured: otherwise there is no sign-out. */
   needed = $state(false);
-  who: Who = $state.raw({ role: "edit" }); // most are that: the frame that they see first stays as it is
+  who: Who = $state.raw({ role: "edit" }); // the usual role, so that the first frame doesn't change later
   #forgets: ((isOwnWish: boolean) => void)[] = [];
   #before: (() => Promise<void>)[] = [];
 
@@ -49,19 +49,19 @@ class Session {
       void this.lookAgain();
     });
     whenSessionChanged((has) => {
-      if (has && this.state === "in") this.#leave(); // perhaps it is somebody else now
+      if (has && this.state === "in") this.#leave(); // it may be another user now
       if (has) void this.start();
       else if (this.needed && this.state === "in") this.#leave();
     });
     whenRefused(() => void this.lookAgain()); // a reload may have brought another role
   }
 
-  /** Have something forgotten when somebody signs out, or their session has ended: that they did not wish. */
+  /** Call `forget` on sign-out, and when a session has expired (`isOwnWish` is false). */
   onLeave(forget: (isOwnWish: boolean) => void): void {
     this.#forgets.push(forget);
   }
 
-  /** Have something done while the session still stands. */
+  /** Run `work` before the sign-out, while the session is still valid. */
   beforeSignOut(work: () => Promise<void>): void {
     this.#before.push(work);
   }
@@ -74,7 +74,7 @@ class Session {
     }
   }
 
-  /** Ask who one is. Whether one may see anything at all. */
+  /** Ask the server for the user. Return whether the page may be shown. */
   async #look(): Promise<boolean> {
     const { needed, signedIn, ...who } = await get<LoginState>("login");
     this.needed = needed;
@@ -83,32 +83,32 @@ class Session {
     return true;
   }
 
-  /** Ask again who one is. On this machine one may be let in without a session, too; a server that is away says nothing. */
+  /** Ask for the user again. A local user may need no session. If the server doesn't answer, nothing changes. */
   async lookAgain(): Promise<void> {
     const isIn = await this.#look().catch(() => null);
     if (isIn) this.state = "in";
     else if (isIn === false && this.state === "in") this.#leave();
   }
 
-  /** Sign in with a token. Raises what the server says against it. */
+  /** Sign in with a token. Throws the server's refusal. */
   async signIn(token: string): Promise<void> {
     const { data } = await request<{ session: string | null }>("login", { json: { token } });
     setSession(data.session);
     await this.start();
   }
 
-  /** Sign in with the key of a link, for this tab. Raises what the server says against it. */
+  /** Sign in this tab with the key of a link. Throws the server's refusal. */
   async useLink(key: string): Promise<void> {
     const { data } = await request<{ session: string }>("login", { json: { key } });
     setTabSession(data.session);
   }
 
-  /** Ask for a token, though one was let in without. */
+  /** Show the sign-in, even if no token is needed. */
   askToken(): void {
     this.#leave();
   }
 
-  /** End the session, here and on the server. Raises if the server does not answer: then the session lives on. */
+  /** End the session, here and on the server. Throws if the server doesn't answer; the session then stays valid. */
   async signOut(): Promise<void> {
     await Promise.all(this.#before.map((work) => work()));
     await request("login", { method: "DELETE" }).catch((error: unknown) => {
@@ -119,7 +119,7 @@ class Session {
     await this.lookAgain();
   }
 
-  /** What was read for one person is not shown to the next. */
+  /** Forget what was loaded for this user. */
   #leave(isOwnWish = false): void {
     this.state = "out";
     this.who = NOBODY;
@@ -129,9 +129,9 @@ class Session {
 
 export const session = new Session();
 
-/** Whoever uses the page, in words. */
+/** The user's display name. */
 export const whoName = (): string =>
   session.who.name === OWNER ? t("who.owner") : line(session.who.name) || t("who.none");
 
-/** Whether one may what this role may. What one may not is not offered: all parts of the page ask here. */
+/** Whether the user has this role. Parts of the page hide what the user may not do. */
 export const may = (role: Role): boolean => ROLES.indexOf(session.who.role) >= ROLES.indexOf(role);

@@ -1,4 +1,4 @@
-/** What was called, by whom and how it went, as the API gives it. */
+/** Call statistics in the API. */
 
 import type { Schemas } from "./client";
 import type { Usage } from "./tool";
@@ -6,7 +6,7 @@ import type { Usage } from "./tool";
 type Given = Schemas["StatsOverview"];
 export const SPANS = [1, 7, 30, 90]; // days
 
-/** The shortest span that has all calls of the longest one in it; without any, a month. */
+/** The shortest span that contains all calls; without calls, a month. */
 export function spanOf(series: readonly { at: string; calls: number }[], now = Date.now()): number {
   const first = series.find((one) => one.calls > 0);
   if (!first) return 30;

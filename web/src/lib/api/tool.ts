@@ -6,9 +6,9 @@ export type JsonSchema = Record<string, unknown>;
 export type SavedExample = Omit<Schemas["ToolExample"], "args"> & { args: Record<string, unknown> };
 
 type ApiTool = Schemas["Tool"];
-/** What GET adds to what PUT takes. */
+/** The fields that GET returns in addition to those of PUT. */
 type Added = "name" | "origin" | "health" | "callCount" | "lastCalledAt";
-/** What the document can only say to be an object. */
+/** Fields that the document only describes as objects. */
 type Loose = "argSchema" | "outputSchema" | "limits" | "httpImpl" | "examples" | "bundleSlug" | "inherited";
 
 export type Tool = Omit<ApiTool, Added | Loose> &
@@ -22,7 +22,7 @@ export type Tool = Omit<ApiTool, Added | Loose> &
     inherited?: Partial<Pick<Tool, "argSchema" | "outputSchema" | "description">>;
   };
 
-/** The tool as callers see it: with what it leaves to its function. Editors show what is stored instead. */
+/** The tool as callers see it, with the fields inherited from its function. Editors show the stored tool. */
 export const withInherited = <T extends Pick<Tool, "inherited">>(tool: T): T => ({ ...tool, ...tool.inherited });
 
 export type Health = Tool["health"];

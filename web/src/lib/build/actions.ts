@@ -1,4 +1,4 @@
-/** What one does to bundles and tools that are kept: save, copy, rename, delete, export. Deleting can be undone. */
+/** Actions on bundles and tools: save, copy, rename, delete, export. Deleting can be undone. */
 
 import { ApiError, refusal, request, send, toolPath } from "../api/client";
 import { contentOf, type Content, type ToolPlace } from "./build";
@@ -58,7 +58,7 @@ export async function renameTool(
   });
 }
 
-/** Delete a tool. Undo puts it again; if its name stands for it then, which it did not before, that is said. */
+/** Delete a tool. Undo stores it again, and tells if its name refers to it only now. */
 export async function deleteTool({ tool, etag }: LoadedTool): Promise<void> {
   const path = toolPath(tool);
   const { data } = await request<{ versions: VersionRow[] }>(path.replace(/\/version\/[^/]+$/, "/versions"));
@@ -104,7 +104,7 @@ async function archiveOf(id: string): Promise<Blob> {
   throw refusal(response.status, await response.text());
 }
 
-/** Delete what is at a path. If somebody has done that already, it is done. */
+/** Delete what is at a path. A 404 counts as deleted. */
 async function deleteAt(path: string): Promise<void> {
   try {
     await request(path, { method: "DELETE" });
@@ -113,10 +113,10 @@ async function deleteAt(path: string): Promise<void> {
   }
 }
 
-/** Whether a deletion that failed may have been done all the same: the answer was lost, or is a proxy's. */
+/** Whether a failed deletion may have succeeded: the response was lost, or came from a proxy. */
 const isUnsure = (error: unknown): boolean => !(error instanceof ApiError) || error.status === 0 || error.status >= 500;
 
-/** Delete a bundle with its tools. Its archive is fetched before; undo imports that, also if only some tools are gone. */
+/** Delete a bundle with its tools. Its archive is fetched first; undo imports it, even if only some tools are gone. */
 export async function deleteBundle(bundle: BundleRow): Promise<void> {
   const archive = await archiveOf(bundle.id);
   const paths = catalog.rows.filter((row) => row.bundleID === bundle.id).map(toolPath);
@@ -146,7 +146,7 @@ async function restoreBundle(archive: Blob): Promise<void> {
   }
 }
 
-/** Give the archive of a bundle to the browser, as a file. */
+/** Download the archive of a bundle. */
 export async function exportBundle(bundle: BundleRow): Promise<void> {
   try {
     saveFile(await archiveOf(bundle.id), `${bundle.slug}.zip`);

@@ -1,4 +1,4 @@
-/** The arguments of a tool as rows, on its JSON Schema: a row changes one property, the rest of the schema stays. */
+/** The arguments of a tool as rows of its JSON Schema. A row changes one property; the rest stays. */
 
 import { renameKey } from "./build";
 import { isObject, parseJson, writeJson } from "../text/json-text";
@@ -8,13 +8,13 @@ export const TYPES = ["string", "integer", "number", "boolean", "array", "object
 
 export interface ArgRow {
   name: string;
-  /** One of TYPES; "" is any; "…" is what rows can't show. */
+  /** One of TYPES; "" means any; "…" means that rows can't show it. */
   type: string;
   required: boolean;
   description: string;
   /** As typed: text for a string, else JSON. */
   default: string;
-  /** Values between commas; null where they can't be shown like that. */
+  /** Values separated by commas; null if they can't be shown like that. */
   choices: string | null;
 }
 
@@ -54,7 +54,7 @@ function choicesOf(one: JsonSchema, type: string): string | null {
   return texts.some((text) => text.includes(",") || text.trim() !== text || text === "") ? null : texts.join(", ");
 }
 
-/** What was typed for a type: a text for strings, JSON for others. undefined if it is not a value of it. */
+/** Parse typed text: strings as they are, other types as JSON. undefined if it is not a value of the type. */
 export function valueOf(text: string, type: string): unknown {
   if (type === "string") return text;
   try {
@@ -87,7 +87,7 @@ export function withRequired(schema: JsonSchema, name: string, isRequired: boole
   return { ...schema, required: isRequired ? [...others, name] : others };
 }
 
-/** Change one key of a property; undefined takes it away. */
+/** Change one key of a property; undefined removes it. */
 export function withFact(schema: JsonSchema, name: string, key: string, value: unknown): JsonSchema {
   const found = properties(schema)[name];
   const { [key]: _, ...others } = isObject(found) ? found : {};
@@ -104,7 +104,7 @@ export function withChoices(schema: JsonSchema, name: string, type: string, text
   return withFact(schema, name, "enum", values.length > 0 ? values : undefined);
 }
 
-/** Arguments to try a schema with: examples and defaults first, then something of the type. */
+/** Sample arguments for a schema: examples and defaults first, then a value of the type. */
 export function sampleOf(schema: JsonSchema): Record<string, unknown> {
   const entries = Object.entries(properties(schema)).map(([name, found]): [string, unknown] => {
     const one = isObject(found) ? found : {};

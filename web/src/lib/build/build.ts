@@ -1,4 +1,4 @@
-/** Tools and bundles as one edits them: their content, their places, and what differs between two of them. */
+/** Tools and bundles in the editor: their content, addresses and differences. */
 
 import { isObject, writeJson } from "../text/json-text";
 import { below } from "../text/pointer";
@@ -6,7 +6,7 @@ import type { JsonSchema, Tool } from "../api/tool";
 
 export type Content = Record<string, unknown>;
 
-/** Where a tool is, or will be. */
+/** The address of a tool. */
 export interface ToolPlace {
   bundleID: string;
   slug: string;
@@ -18,7 +18,7 @@ export interface Problem {
   message: string;
 }
 
-/** What the API makes up itself, and PUT does not look at. */
+/** Fields that the API computes and PUT ignores. */
 const NOT_CONTENT = new Set([
   "id",
   "bundleID",
@@ -44,7 +44,7 @@ const NOT_CONTENT = new Set([
   "softDeletedAt",
 ]);
 
-/** The part of a tool or bundle that one can change. */
+/** The editable part of a tool or bundle. */
 export function contentOf(thing: object): Content {
   return Object.fromEntries(Object.entries(thing).filter(([key]) => !NOT_CONTENT.has(key)));
 }
@@ -70,7 +70,7 @@ export function newBundle(): Content {
   return { slug: "", displayName: "", description: "" };
 }
 
-/** The label that follows: the last number in it counts up. Versions have no order, so this is a proposal. */
+/** The next free version label: its last number plus one. Versions have no order, so it is a suggestion. */
 export function nextVersion(version: string, taken: ReadonlySet<string>): string {
   let next = version;
   do {
@@ -80,7 +80,7 @@ export function nextVersion(version: string, taken: ReadonlySet<string>): string
   return next;
 }
 
-/** A UUIDv7: the time, then what nobody else has. */
+/** Return a UUIDv7: the time, then random bits. */
 export function newId(): string {
   const bytes = crypto.getRandomValues(new Uint8Array(16));
   const now = BigInt(Date.now());
@@ -91,7 +91,7 @@ export function newId(): string {
   return [hex.slice(0, 8), hex.slice(8, 12), hex.slice(12, 16), hex.slice(16, 20), hex.slice(20)].join("-");
 }
 
-/** What may be a slug, made of any text. */
+/** Turn any text into a valid slug. */
 export function slugOf(text: string): string {
   return text
     .normalize("NFC")
@@ -101,7 +101,7 @@ export function slugOf(text: string): string {
     .slice(0, 64);
 }
 
-/** How code calls what is made in a bundle. */
+/** The name in code of a tool in a bundle. */
 export function calledAt(bundle: string | undefined, slug: string): string {
   return `${bundle || "…"}.${slug || "…"}`.replaceAll("-", "_");
 }
@@ -111,7 +111,7 @@ export function placeOf(address: string): ToolPlace {
   return { bundleID, slug, version };
 }
 
-/** An object with one of its keys called otherwise, in the same order. */
+/** Rename a key of an object, keeping the order. */
 export function renameKey(object: Record<string, unknown>, from: string, to: string): Record<string, unknown> {
   return Object.fromEntries(Object.entries(object).map(([key, value]) => [key === from ? to : key, value]));
 }
@@ -130,7 +130,7 @@ function sorted(value: unknown): unknown {
   );
 }
 
-/** What differs between two things, part by part: objects are looked into, everything else is compared whole. */
+/** The differences between two values: objects are compared by key, everything else as a whole. */
 export interface Difference {
   pointer: string;
   theirs: unknown;

@@ -1,8 +1,8 @@
 /**
- * What is being edited, kept in this browser until it is saved or discarded.
+ * Unsaved edits, kept in this browser until they are saved or discarded.
  *
- * A draft is the whole content: what a form does not draw stays as it was. Texts that are no JSON yet are kept beside
- * it, by their place. A draft belongs to an address: whoever opens that again goes on where they were.
+ * A draft is the whole content, including fields that no form shows. Texts that are not JSON yet are kept
+ * separately, by pointer. A draft belongs to a URL, and continues when that is opened again.
  */
 
 import { request } from "../api/client";
@@ -25,7 +25,7 @@ interface StoredDraft {
 
 export interface Start {
   content: Content;
-  /** What goes into the address: slug, version, the bundle's id. */
+  /** The parts of the address: slug, version and the bundle's id. */
   place: Record<string, string>;
   etag: string | null;
   isNew: boolean;
@@ -35,7 +35,7 @@ const KEEP_AFTER_MS = 200;
 const CHECK_AFTER_MS = 350;
 const INDEX = "drafts";
 
-/** The addresses that have a draft. Other tabs of this browser write it, too: it is read again before each change. */
+/** The keys that have a draft. Other tabs write it, too, so it is read again before each change. */
 class DraftIndex {
   keys: readonly string[] = $state.raw(stored<string[]>(INDEX, []));
 
@@ -59,7 +59,7 @@ export const drafts = new DraftIndex();
 
 const isWithin = (pointer: string, whole: string): boolean => pointer === whole || pointer.startsWith(`${whole}/`);
 
-/** A draft is kept as text: so large integers stay what they are. */
+/** Drafts are stored as text, to preserve large integers. */
 function read(key: string): StoredDraft | null {
   const text = stored<string | null>(`draft.${key}`, null);
   return text === null ? null : (parseJson(text) as unknown as StoredDraft);
@@ -70,7 +70,7 @@ function write(key: string, kept: StoredDraft | null): void {
   drafts.mark(key, kept !== null);
 }
 
-/** The draft of a tool that is called otherwise now. */
+/** Move the draft of a renamed tool. */
 export function moveDraft(from: string, to: string, place: Record<string, string>): void {
   const kept = read(from);
   if (kept === null) return;
@@ -84,21 +84,21 @@ export class Draft {
   content: Content = $state.raw({});
   place: Record<string, string> = $state.raw({});
   texts: Record<string, string> = $state.raw({});
-  /** The arguments of the preview, as text; null: made of the schema. */
+  /** The arguments of the preview, as text; null: samples from the schema. */
   args: string | null = $state.raw(null);
-  /** What the draft began with. */
+  /** The content that the draft started from. */
   base: Content = $state.raw({});
   etag: string | null = $state.raw(null);
   problems: readonly Problem[] = $state.raw([]);
   warnings: readonly Problem[] = $state.raw([]);
-  /** Problems of a new thing show where one has been, or when one has tried to save. */
+  /** Fields that were edited. A new thing shows problems only there, until the first try to save. */
   touched: ReadonlySet<string> = $state.raw(new Set());
   isTried = $state(false);
   /** The name of a bundle that saving creates for a new tool. null: the tool goes into an existing bundle. */
   newBundle: string | null = $state(null);
   /** Counts what was allowed or set for this draft: it is checked again each time. */
   granted = $state(0);
-  /** The part that somebody wants to see: its tab opens. */
+  /** The part to show: its tab opens. */
   revealed: { at: string } | null = $state.raw(null);
   readonly isNew: boolean;
   /** Whether it was found in the browser's storage. */
@@ -136,14 +136,14 @@ export class Draft {
     return found === undefined || found === null ? "" : typeof found === "string" ? found : writeJson(found);
   }
 
-  /** Change a part. undefined takes it away. `isTyped`: a person has written it, and is told what is wrong with it. */
+  /** Change a part; undefined removes it. `isTyped`: the user typed it, so its problems are shown. */
   set(pointer: string, part: unknown, isTyped = true): void {
     this.content = withValueAt(this.content, pointer, part) as Content;
     if (isTyped) this.touched = new Set([...this.touched, pointer]);
     this.keepSoon();
   }
 
-  /** A text that should be JSON: what it says, or, as long as it says nothing, the text itself. */
+  /** Set a part from JSON text. Text that is not valid JSON yet is kept as text. */
   setJson(pointer: string, text: string): void {
     try {
       const part: unknown = text.trim() === "" && pointer !== "" ? undefined : parseJson(text);
@@ -168,13 +168,13 @@ export class Draft {
     this.keepSoon();
   }
 
-  /** What is wrong with a part, or below it, if it is time to say so. */
+  /** The first problem at or below a part, if it should be shown already. */
   wrong(pointer: string): string {
     if (this.isNew && !this.isTried && ![...this.touched].some((one) => isWithin(pointer, one))) return "";
     return this.problems.find((one) => isWithin(one.pointer, pointer))?.message ?? "";
   }
 
-  /** Put it where it survives a reload; take it away if nothing is changed. */
+  /** Store the draft, or remove it if nothing has changed. */
   keep(): void {
     clearTimeout(this.#timer);
     this.#timer = undefined;
@@ -186,7 +186,7 @@ export class Draft {
     write(this.key, kept);
   }
 
-  /** What was to be kept soon is kept now. */
+  /** Store pending changes now. */
   flush(): void {
     if (this.#timer !== undefined) this.keep();
   }
@@ -196,7 +196,7 @@ export class Draft {
     this.#timer = setTimeout(() => this.keep(), KEEP_AFTER_MS);
   }
 
-  /** Forget all changes. Returns what brings them back. */
+  /** Discard all changes. Return a function that restores them. */
   discard(): () => void {
     const { content, place, texts, args, base, etag } = this;
     this.#restore({ ...this.#start, texts: {}, args: null, base: this.#start.content });
@@ -208,13 +208,13 @@ export class Draft {
     };
   }
 
-  /** Go on from another base: the changes stay, and are changes to that. */
+  /** Apply the changes to another base. */
   rebase(base: Content, etag: string | null): void {
     [this.base, this.etag] = [base, etag];
     this.keepSoon();
   }
 
-  /** Ask the server what is wrong, a moment after the last change. Returns what stops it. */
+  /** Check the draft a moment after the last change. Return a function that cancels. */
   check(body: Record<string, unknown>): () => void {
     const stop = new AbortController();
     const timer = setTimeout(() => {
@@ -225,7 +225,7 @@ export class Draft {
       })
         .then(({ data }) => ([this.problems, this.warnings] = [data.errors, data.warnings]))
         .catch(() => {
-          // It is asked again with the next change, and saving tells what is wrong in any case.
+          // The next change checks again, and so does saving.
         });
     }, CHECK_AFTER_MS);
     return () => {

@@ -1,4 +1,4 @@
-/** A file that was dropped anywhere on the page, or a text that was pasted on the first screen: Build's import takes it. */
+/** A file dropped anywhere on the page, or a text pasted on the first screen, for Build's import. */
 
 import { route } from "../page/route.svelte";
 import { may } from "../api/session.svelte";
@@ -12,7 +12,7 @@ class DroppedFile {
     route.go("build", { import: "1" });
   }
 
-  /** Who takes files of their own, such as a chat, has done so before. */
+  /** Components that accept files, such as Chat, have handled the event already. */
   take = (event: DragEvent): void => {
     const file = event.dataTransfer?.files[0];
     if (!file || event.defaultPrevented) return;

@@ -1,4 +1,4 @@
-/** What can be imported, recognised by its content: also an address, of an API or of its document. A dry run says what would come. */
+/** Imports: detects the kind of content, including URLs of APIs and of their documents. A dry run reports the result. */
 
 import { request, type Sent } from "../api/client";
 import { slugOf } from "./build";
@@ -9,10 +9,10 @@ import { isObject } from "../text/json-text";
 export type ImportKind = "zip" | "openapi" | "curl" | "servers";
 
 export interface Incoming {
-  /** Where the document is, if it was not given itself. */
+  /** The URL of the document, if only that was given. */
   url?: string;
   kind: ImportKind;
-  /** What it is called: a file's name. */
+  /** The file's name. */
   name: string;
   body: Blob | string;
   isYaml: boolean;
@@ -27,7 +27,7 @@ export interface ImportOptions {
   version: string;
   /** Other names for secrets of a curl command. */
   secrets: Record<string, string>;
-  /** Of a document: the tools that are wanted; null is all. */
+  /** For a document: the selected tools; null means all. */
   only: readonly string[] | null;
 }
 
@@ -45,7 +45,7 @@ export interface ImportReport {
 const COMMAND = /^\s*(\$\s+)?curl(\.exe)?\s/;
 export const isCommand = (text: string): boolean => COMMAND.test(text);
 
-/** What a file or a text is; null if it can't be imported. */
+/** Detect the kind of a file or text; null if it can't be imported. */
 export async function recognise(given: Blob | string, name: string): Promise<Incoming | null> {
   if (typeof given !== "string") {
     const start = new Uint8Array(await given.slice(0, 2).arrayBuffer());
@@ -78,7 +78,7 @@ function parsed(text: string): unknown {
   }
 }
 
-/** The options of an import, to begin with. */
+/** The default options of an import. */
 export function optionsFor(incoming: Incoming): ImportOptions {
   const url = incoming.kind === "curl" ? /https?:\/\/[^\s"']+/.exec(String(incoming.body))?.[0] : undefined;
   const { pathname: path, hostname } = urlPart(url ?? "");

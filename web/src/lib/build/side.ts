@@ -1,26 +1,26 @@
-/** The rows of the list beside the editor: drafts of what is not kept, then each bundle with its tools below it. */
+/** The rows beside the editor: drafts of new things, then each bundle with its tools. */
 
 import { keyOf, type BundleRow, type ToolRow } from "../api/catalog.svelte";
 
 export interface SideRow {
-  /** The key that a draft of it has. */
+  /** The key of its draft. */
   key: string;
   kind: "new" | "gone" | "bundle" | "tool";
-  /** Of something new: what it will be. */
+  /** For something new: its kind. */
   name: string;
   /** The parameters of its address. */
   place: Record<string, string>;
   version?: string;
-  /** How many tools a bundle has. */
+  /** The number of tools of a bundle. */
   count?: number;
   isOff: boolean;
-  /** What the filter looks into. */
+  /** The text that the filter searches. */
   text: string;
 }
 
 const BUNDLE = "new/bundle";
 
-/** Made once for a catalogue, not for each key that is typed. */
+/** Computed once per catalogue, not on each keystroke. */
 export function bundleRows(bundles: readonly BundleRow[], tools: readonly ToolRow[]): SideRow[] {
   const found = new Map<string, ToolRow[]>(bundles.map((one) => [one.id, []]));
   for (const tool of tools) found.get(tool.bundleID)?.push(tool);
@@ -56,7 +56,7 @@ function toolRow(tool: ToolRow, bundle: BundleRow): SideRow {
   };
 }
 
-/** The rows that have these words, and the bundles of those. */
+/** The rows that match the words, with their bundles. */
 export function filterSide(rows: SideRow[], words: string): SideRow[] {
   const wanted = words.trim().toLowerCase();
   if (wanted === "") return rows;
@@ -73,7 +73,7 @@ export function filterSide(rows: SideRow[], words: string): SideRow[] {
   return left;
 }
 
-/** Drafts of what is new, and of tools that somebody has deleted. */
+/** Drafts of new things, and of tools that were deleted elsewhere. */
 export function draftRows(keys: readonly string[], isKept: (tool: string) => boolean): SideRow[] {
   const made = keys.filter((key) => key.startsWith("new/")).sort((a, b) => Number(b === BUNDLE) - Number(a === BUNDLE));
   const gone = keys.filter((key) => key.startsWith("tool/") && !isKept(key.slice("tool/".length)));

@@ -1,4 +1,4 @@
-/** A draft that is tried: arguments to try it with, what it would send, and what came back. Nothing of it is kept. */
+/** Tries a draft: sample arguments, the preview of its requests, and the responses. Nothing is stored. */
 
 import { ApiError, refusal, send, type Schemas } from "../api/client";
 import { sampleOf, withRequired, withRow } from "./args";
@@ -24,12 +24,12 @@ export class DraftTrial {
   /** Why there is no preview. */
   failed: unknown = $state.raw(null);
   responses: readonly Response[] = $state.raw([]);
-  /** What the tool would return. */
+  /** The value that the tool would return. */
   outcome: Outcome | null = $state.raw(null);
   running: { stop: AbortController; since: number } | null = $state.raw(null);
-  /** The method that somebody has to confirm. */
+  /** The method to confirm. */
   asking = $state("");
-  /** Names of which somebody has said that they are secrets. */
+  /** Names that the user marked as secrets. */
   secrets: ReadonlySet<string> = $state.raw(new Set());
   #confirmed = new Set<string>();
 
@@ -48,7 +48,7 @@ export class DraftTrial {
   });
   readonly needs: readonly Need[] = $derived.by(() => (this.preview?.requests ?? []).flatMap((one) => one.needs ?? []));
 
-  /** Names in the requests that are neither arguments nor secrets that are set. */
+  /** Placeholders that are neither arguments nor stored secrets. */
   readonly unknown: string[] = $derived.by(() => {
     const known = isObject(this.schema.properties) ? this.schema.properties : {};
     const found = [...writeJson(this.draft.part("/httpImpl")).matchAll(PLACEHOLDER)].map((one) => one[1] ?? "");
@@ -62,7 +62,7 @@ export class DraftTrial {
     );
   });
 
-  /** Ask what would be sent, a moment after the last change. Returns what stops that. */
+  /** Fetch the preview a moment after the last change. Return a function that cancels. */
   look(): () => void {
     void this.draft.granted;
     const [body, stop] = [this.#body(), new AbortController()];
@@ -83,7 +83,7 @@ export class DraftTrial {
     };
   }
 
-  /** Something was allowed or set. */
+  /** A host was allowed or a secret was set: check again. */
   again = (): void => void (this.draft.granted += 1);
 
   #body(): Record<string, unknown> {
@@ -118,7 +118,7 @@ export class DraftTrial {
     return methods.find((method) => !QUIET.includes(method)) ?? "";
   }
 
-  /** Send it as it stands. Once for each draft, a method that may change something is asked about. */
+  /** Send the draft. Methods that may change something need one confirmation per draft. */
   async send(isConfirmed = false): Promise<void> {
     takeTyped();
     const loud = this.#loud;

@@ -1,4 +1,4 @@
-/** Calls that have ended while the page is open, by whoever made them: the newest first. */
+/** Calls by any client that ended while the page was open, newest first. */
 
 import { session } from "../api/session.svelte";
 
@@ -15,7 +15,7 @@ const MOST = 20;
 
 class Calls {
   list: EndedCall[] = $state.raw([]);
-  /** Counts up with every call, also with those that were too many to be told one by one. */
+  /** Increases with every call, including calls that were only reported in total. */
   count = $state(0);
 
   take = (call: Record<string, unknown>): void => {

@@ -1,5 +1,5 @@
 /**
- * A call as others write it: curl, the command line, Python, code for `run`, an MCP message. Pure.
+ * A call in other forms: curl, the command line, Python, code for `run`, an MCP message. Pure functions.
  *
  * Arguments come as JSON values. Each text can be pasted as it is: quotes, `$` and line breaks in values mean themselves,
  * and what can't be seen is written by its number.
@@ -21,7 +21,7 @@ export const STYLES: readonly Style[] = ["curl", "cli", "python", "run", "mcp"];
 
 const WRITERS: Record<Style, (call: CopiedCall) => string | null> = { curl, cli, python, run, mcp };
 
-/** Null where this tool can't be called that way: it has no name in code. */
+/** Null if the tool can't be called that way because it has no name in code. */
 export function copyAs(style: Style, call: CopiedCall): string | null {
   return WRITERS[style](call);
 }
@@ -63,7 +63,7 @@ function run({ name, args }: CopiedCall): string | null {
     .join(", ")})`;
 }
 
-/** For the menu `direct`, under the name there; a name that may be spelled otherwise goes through `call` of the menu `search`. */
+/** For the menu `direct`, with its name there. A name that may be spelled differently goes through `call` of the menu `search`. */
 function mcp({ name, args }: CopiedCall): string | null {
   if (name === null) return null;
   const params = isPlain(name)
@@ -83,7 +83,7 @@ function isPlain(name: string): boolean {
 
 // How others write texts
 
-// What JSON leaves as it is, and nobody can see. Terminals act on some of them. Line ends between the parts stay.
+// Invisible characters that JSON doesn't escape. Terminals act on some of them. Line ends between the parts stay.
 const hex = (code: number, digits: number): string => code.toString(16).padStart(digits, "0");
 const escaped = (sign: string): string =>
   sign

@@ -1,4 +1,4 @@
-/** The saved examples of a tool. A change that somebody else made meanwhile is read first, then ours is made again. */
+/** The saved examples of a tool. After a conflict, the examples are reloaded and our change is applied again. */
 
 import { refusal, send, toolPath } from "../api/client";
 import { isObject, parseJson, writeJson, type JsonObject } from "../text/json-text";

@@ -1,4 +1,4 @@
-/** Calling a tool: what it tells on the way, and its outcome. */
+/** Calls a tool, with its progress and result. */
 
 import { ApiError, send, toolPath } from "../api/client";
 import { texts } from "../api/events";
@@ -9,13 +9,13 @@ import type { Tool } from "../api/tool";
 export type { CallFailure, Fault } from "../api/failure";
 type Place = Pick<Tool, "bundleID" | "slug" | "version">;
 
-/** A text that a call was made of, and what changes it. */
+/** The text of a call, and a function that changes it. */
 export interface Mending {
   text: string;
   change: (text: string) => void;
 }
 
-/** Of an HTTP tool: what its API answered, and how long that took. */
+/** For an HTTP tool: the status of the API's response, and its duration. */
 export interface Upstream {
   status: number;
   durationMs: number;
@@ -36,7 +36,7 @@ export interface Told {
   piece: (text: string) => void;
 }
 
-/** Calls the tool with arguments that are JSON text. Raises AbortError where it was stopped. */
+/** Call the tool with arguments as JSON text. Throws AbortError if stopped. */
 export async function invoke(tool: Place, args: string, told: Told, signal: AbortSignal): Promise<Outcome> {
   const [start, at] = [performance.now(), new Date().toISOString()];
   const result = await call(tool, args, told, signal).catch((error: unknown) => {

@@ -1,8 +1,8 @@
 /**
- * The last calls and runs that were made in this tab, with their results: to be looked at, compared and made again.
+ * The last calls and runs of this tab, with their results: view, compare and repeat them.
  *
- * They are kept for the tab and for who is signed in, up to 5 MB together; arguments that a schema marks as secret are
- * left out. A person may choose to keep them in this browser instead, until they sign out.
+ * They are kept per tab and user, up to 5 MB in all; arguments that a schema marks as secret are
+ * left out. The user may choose to keep them in this browser until they sign out.
  */
 
 import { withoutSecrets } from "../form/secrets";
@@ -12,13 +12,13 @@ import { parseJson, writeJson, type Json, type JsonObject } from "../text/json-t
 import type { Outcome } from "./invoke";
 
 export interface PastCall {
-  /** What was called: the key of a tool, `play`, or the key of a recipe's draft. */
+  /** The source: the key of a tool, `play`, or the key of a recipe's draft. */
   of: string;
   name: string;
   /** The arguments, or the code. */
   args: Json;
   outcome: Outcome;
-  /** Of a recipe: what each step gave. */
+  /** For a recipe: the result of each step. */
   steps?: { name: string; outcome: Outcome }[];
 }
 
@@ -41,7 +41,7 @@ class Past {
       const found = text === null ? null : (parseJson(text) as unknown as { who: string; calls: PastCall[] });
       this.list = found?.who === userName() ? found.calls : [];
     } catch {
-      // Then it begins anew.
+      // Start with an empty history.
     }
   }
 
@@ -49,7 +49,7 @@ class Past {
     return this.isKept ? () => localStorage : () => sessionStorage;
   }
 
-  /** Add a call; the oldest ones make room. `schema` is that of the arguments. */
+  /** Add a call and drop the oldest ones if needed. `schema` is that of the arguments. */
   add(call: PastCall, schema?: unknown): void {
     const args = schema === undefined ? call.args : withoutSecrets(call.args as JsonObject, schema);
     this.list = this.#fitting([{ ...call, args }, ...this.list], MOST_BYTES);
@@ -65,7 +65,7 @@ class Past {
     this.#keep();
   }
 
-  /** Keep it in this browser, or in this tab alone. */
+  /** Keep the history in this browser, or only in this tab. */
   keepLonger(isKept: boolean): void {
     store(PLACE, null, this.#place);
     this.isKept = isKept;
@@ -76,7 +76,7 @@ class Past {
   #keep(): void {
     const kept = this.#fitting(this.list, MOST_STORED);
     const text = kept.length > 0 ? writeJson({ who: userName(), calls: kept }) : null;
-    if (!store(PLACE, text, this.#place)) store(PLACE, null, this.#place); // it is full: then this page alone has it
+    if (!store(PLACE, text, this.#place)) store(PLACE, null, this.#place); // storage is full: keep it in memory only
   }
 
   #fitting(list: readonly PastCall[], most: number): PastCall[] {

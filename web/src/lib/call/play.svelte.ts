@@ -1,4 +1,4 @@
-/** The playground: its code, what is wrong with it, and its last run. It outlives the screen; the code outlives the page. */
+/** The playground: its code, problems and last run. It outlives the screen; the code is also stored. */
 
 import { ApiError, request, get } from "../api/client";
 import { newTool } from "../build/build";
@@ -31,17 +31,17 @@ class Play {
   running: { stop: AbortController; since: number } | null = $state.raw(null);
   calls: readonly RunCall[] = $state.raw([]);
   printed = $state("");
-  /** Whether the beginning of what was printed is not kept. */
+  /** Whether the beginning of the output was dropped. */
   isPrintCut = $state(false);
   progress: Progress | null = $state.raw(null);
   isStopped = $state(false);
-  #prints: string[] = []; // that are not shown yet
+  #prints: string[] = []; // not shown yet
   readonly #draws = new Soon(() => this.#draw(), DRAW_EVERY_MS);
   ran: (Ran & { code: string }) | null = $state.raw(null);
   /** The stream ended before the run did. */
   isBroken = $state(false);
 
-  /** What is underlined: where the last run failed, as long as its code stands there, and what the check found. */
+  /** The underlined problems: the failure of the last run, while its code is unchanged, and those of the check. */
   get marked(): readonly CodeProblem[] {
     const place = this.ran?.code === this.code ? this.ran.place : null;
     return place && !this.problems.some((one) => one.line === place.line) ? [...this.problems, place] : this.problems;
@@ -56,11 +56,11 @@ class Play {
     try {
       this.names = await get<CodeNames>("run/names");
     } catch {
-      // Then nothing is offered; everything else works.
+      // Without names, there is no completion.
     }
   }
 
-  /** Ask what is wrong with the code, a moment after the last change. Returns what stops that. */
+  /** Check the code a moment after the last change. Return a function that cancels. */
   check(): () => void {
     const [code, stop] = [this.code, new AbortController()];
     if (code.trim() === "") this.problems = [];
@@ -96,7 +96,7 @@ class Play {
       past.add({ of: PLAY, name: "", args: code, outcome });
       notices.announce(outcome.ok ? t("try.done") : line(outcome.failure.message));
     } catch (error) {
-      if (this.running?.stop !== stop) return; // somebody else sits here now
+      if (this.running?.stop !== stop) return; // another user has signed in
       if (stop.signal.aborted) {
         this.isStopped = true;
         notices.announce(t("try.stopped"));
@@ -110,7 +110,7 @@ class Play {
     [this.running, this.progress] = [null, null];
   }
 
-  /** Programs print quicker than anybody reads: what comes is drawn together. */
+  /** Output arrives faster than it can be drawn: draw it in batches. */
   #print(text: string): void {
     this.#prints.push(text);
     this.#draws.want();
@@ -130,7 +130,7 @@ class Play {
     [this.ran, this.progress, this.isBroken, this.isStopped] = [null, null, false, false];
   }
 
-  /** What one person ran is not shown to the next. Of one whose session has only ended, the code stays. */
+  /** Forget this user's run. If the session only expired, keep the code. */
   forget(isOwnWish: boolean): void {
     this.stop();
     this.running = null;
@@ -143,7 +143,7 @@ class Play {
     this.running?.stop.abort();
   }
 
-  /** Open the code as a new tool. It goes into the first bundle; without one, the form makes it. */
+  /** Open the code as a new tool in the first bundle. Without a bundle, the form creates one. */
   async saveAsTool(): Promise<void> {
     if (catalog.state !== "ready") await catalog.load(); // else no bundle is known yet
     const home = catalog.bundles.find((one) => !one.isBuiltIn && one.isEnabled)?.id ?? "";
@@ -153,7 +153,7 @@ class Play {
       etag: null,
       isNew: true,
     });
-    const bringBack = draft.isFound ? draft.discard() : null; // somebody has begun another tool there
+    const bringBack = draft.isFound ? draft.discard() : null; // another unfinished tool is there
     draft.set("/scriptImpl/code", this.code);
     draft.keep();
     const undo = (): void => {

@@ -1,4 +1,4 @@
-/** Running code on the server: what it calls and prints on the way, and its outcome. */
+/** Runs code on the server, with its calls, output and result. */
 
 import { ApiError, send } from "../api/client";
 import type { CodeProblem } from "../editor/editor";
@@ -21,18 +21,18 @@ export interface RunCall {
 export interface RunTold {
   calls: (calls: RunCall[]) => void;
   print: (text: string) => void;
-  /** How far the tool is that runs. */
+  /** The progress of the running tool. */
   progress: (progress: Progress) => void;
 }
 
-/** `place` is where in the code it failed. `handle` is what a large value is kept under: then `value` is its beginning. */
+/** `place` is the position of the failure in the code. A large value is stored under `handle`, and `value` is its beginning. */
 export interface Ran {
   outcome: Outcome;
   place: CodeProblem | null;
   handle: string | null;
 }
 
-/** Raises AbortError where it was stopped, and ApiError where the server is away or the stream breaks. */
+/** Throws AbortError if stopped, and ApiError if the server is unavailable or the stream breaks. */
 export async function runCode(code: string, variables: JsonObject, told: RunTold, signal: AbortSignal): Promise<Ran> {
   const [start, at] = [performance.now(), new Date().toISOString()];
   const body = writeJson({ code, variables });
@@ -96,7 +96,7 @@ function failed(data: JsonObject, when: { durationMs: number; at: string }, stat
   };
 }
 
-/** Where in the code something is wrong, in the server's words. */
+/** The positions of problems in the code. */
 export function problemOf(data: JsonObject, message = String(data.message)): CodeProblem {
   const number = (name: string): number | undefined => (typeof data[name] === "number" ? data[name] : undefined);
   return {

@@ -1,7 +1,7 @@
 /**
- * A tool that is being tried: its arguments, as a form and as JSON, the call that runs, and its outcome.
+ * A tool on Try it: its arguments as a form and as JSON, the running call, and the result.
  *
- * It outlives the component: who looks at another tool or tab finds everything as it was. Arguments also survive a
+ * It outlives the component, so that another tool or tab changes nothing. Arguments also survive a
  * reload, without what the schema marks as secret.
  */
 
@@ -37,9 +37,9 @@ export class Trial {
   text = $state("{}");
   textError: { line?: number; message: string } | null = $state.raw(null);
   faults: Fault[] = $state.raw([]);
-  /** What has to be allowed or set before the tool can be called. */
+  /** Hosts to allow and secrets to set before the tool can be called. */
   needs: readonly Need[] = $state.raw([]);
-  /** Whether a call was refused: from then on, what is missing is pointed at, too. */
+  /** Whether a call was tried: from then on, missing arguments are marked, too. */
   isTried = $state(false);
   running: Running | null = $state.raw(null);
   progress: Progress | null = $state.raw(null);
@@ -48,13 +48,13 @@ export class Trial {
   outcome: Outcome | null = $state.raw(null);
   /** The arguments of the last call, until they are changed. */
   sent: JsonObject | null = $state.raw(null);
-  /** Counts up when the arguments come from elsewhere, so that fields forget what was typed. */
+  /** Increases when the arguments are replaced, so that fields drop typed text. */
   filled = $state(0);
-  /** Where fields have a text that is not JSON. */
+  /** The fields whose text is not valid JSON. */
   readonly broken = new SvelteSet<string>();
   readonly #key: string;
   #checked = "";
-  /** The arguments that the faults are about. */
+  /** The arguments that `faults` refers to. */
   #judged: JsonObject = $state.raw({});
 
   constructor(tool: Tool) {
@@ -77,7 +77,7 @@ export class Trial {
     this.#keep(tool);
   }
 
-  /** From the address, which anybody may have made: the draft that is kept stays until something is typed. */
+  /** From the URL, which anybody may have made: the stored draft stays until the user types. */
   show(args: JsonObject): void {
     this.filled += 1;
     this.isTried = false;
@@ -85,7 +85,7 @@ export class Trial {
     this.#show(args);
   }
 
-  /** From the JSON tab. What is not an object leaves the form as it is. */
+  /** From the JSON tab. A text that is not an object leaves the form unchanged. */
   type(text: string, tool: Tool): void {
     this.text = text;
     this.sent = null;
@@ -101,7 +101,7 @@ export class Trial {
     }
   }
 
-  /** Ask the server what is wrong with the arguments. A server that can't say leaves the form without marks. */
+  /** Have the server check the arguments. Without an answer, the form has no marks. */
   async check(tool: Tool, signal: AbortSignal): Promise<void> {
     const [args, judged] = [writeJson(this.args), this.args];
     if (args === this.#checked) return;
@@ -122,7 +122,7 @@ export class Trial {
     await this.check(tool, new AbortController().signal);
   }
 
-  /** What is worth showing now: what is missing only once somebody has tried. */
+  /** The faults to show: missing arguments only after a first try. */
   get shownFaults(): Fault[] {
     return this.faults.filter(({ pointer }) => {
       if (pointer === "") return this.isTried;

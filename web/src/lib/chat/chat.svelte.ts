@@ -1,7 +1,7 @@
 /**
- * One conversation: what stands in it, and the question that is being answered.
+ * One conversation: its items, and the question that is being answered.
  *
- * It outlives the screen: who looks at something else meanwhile finds the answer when they come back.
+ * It outlives the screen: the answer is there when the user comes back.
  */
 
 import { ApiError, get, refusal, request, send } from "../api/client";
@@ -36,7 +36,7 @@ export interface ModelChoice {
 export class Conversation {
   id: string | null = $state(null);
   items: Item[] = $state.raw([]);
-  /** Whether a question is being answered, or a call of one's own runs. */
+  /** Whether a question is being answered, or the user's own call runs. */
   running: AbortController | null = $state.raw(null);
   state: "ready" | "loading" | "failed" = $state("ready");
   error: unknown = $state.raw(null);
@@ -57,7 +57,7 @@ export class Conversation {
     this.id = id;
   }
 
-  /** Until no answer is being written into it: the server changes nothing else in it meanwhile. */
+  /** Resolves when no answer is being written: until then, the server accepts no other change. */
   get free(): Promise<void> {
     return this.#stream;
   }
@@ -70,12 +70,12 @@ export class Conversation {
     );
   }
 
-  /** Whether all of it can be read again. */
+  /** Whether all of it can be loaded again. */
   get isKeptElsewhere(): boolean {
     return this.id !== null && this.running === null && this.draft === "" && this.files.length === 0;
   }
 
-  /** Read what was said before, once. */
+  /** Load the earlier items, once. */
   async open(): Promise<void> {
     if (this.#isRead || this.id === null) return;
     [this.state, this.#isRead] = ["loading", true];
@@ -106,7 +106,7 @@ export class Conversation {
     if (this.mayAskAgain) await this.#answer(choice, withTools);
   }
 
-  /** The server is told, so that the conversation is free again when the stream ends. One that does not answer is left. */
+  /** Tell the server to stop, so that the conversation is free when the stream ends. Don't wait for one that doesn't answer. */
   stop(): void {
     const running = this.running;
     if (this.#question === "") return running?.abort();
@@ -115,7 +115,7 @@ export class Conversation {
     this.#question = "";
   }
 
-  /** Say whether a call may run. It is shown as decided at once, and as open again where the server did not hear it. */
+  /** Approve or deny a call. It is shown as decided at once, and as open again if the request fails. */
   async decide(item: CallItem, approve: boolean): Promise<void> {
     const { approval } = item;
     if (!approval) return;
@@ -128,11 +128,11 @@ export class Conversation {
     } catch (error) {
       notices.error(error);
       const isOver = error instanceof ApiError && (error.status === 404 || error.status === 409);
-      set(isOver ? "no" : null); // over: nobody waits for it any more
+      set(isOver ? "no" : null); // over: the server no longer waits
     }
   }
 
-  /** A call of one's own, whose result the model reads with the next question. */
+  /** Call a tool as the user. The model reads the result with the next question. */
   async call(name: string, args: JsonObject): Promise<void> {
     if (this.running) return;
     const [stop, since] = [new AbortController(), performance.now()];
@@ -185,7 +185,7 @@ export class Conversation {
     return this.#stream;
   }
 
-  /** `before` is the stream of the last answer: until it ends, the conversation is not free. */
+  /** `before` is the stream of the last answer. The conversation is busy until it ends. */
   async #run(choice: ModelChoice, withTools: boolean, before: Promise<void>): Promise<void> {
     const [stop, since] = [new AbortController(), performance.now()];
     this.#begin(stop);
@@ -225,7 +225,7 @@ export class Conversation {
     this.#step = 0;
     let isComplete = false;
     try {
-      // To the end, also after the answer: only then is the conversation free for the next question.
+      // Read to the end, even after the answer: only then is the conversation free for the next question.
       for await (const [name, data] of texts(response.body))
         isComplete = this.#hear(name, parseJson(data) as JsonObject, since) || isComplete;
     } catch (error) {
@@ -256,7 +256,7 @@ export class Conversation {
     return false;
   }
 
-  /** Pieces come quicker than anybody reads: they are drawn together. */
+  /** Pieces arrive faster than they can be drawn: draw them in batches. */
   #say(kind: "text" | "thinking", text: string, step: number): void {
     if (this.#pending && this.#pending.kind !== kind) this.#draw();
     const last = this.items.at(-1);
@@ -284,7 +284,7 @@ export class Conversation {
     this.#change(id, (one) => ({ ...one, outcome: outcomeOf(found.result), isCached: found.isCached === true }));
   }
 
-  /** A call that waits: the one that is shown, or one that code wants to make. Its arguments are shown as they are told now. */
+  /** A call that waits for approval: a known one, or one made by code. Show the arguments of this event. */
   #asked(found: JsonObject): void {
     const approval = approvalOf(found);
     const told = callOf({ id: approval.call, name: found.name ?? "", args: found.args ?? {} });
@@ -318,7 +318,7 @@ export class Conversation {
     notices.announce(line(text));
   }
 
-  /** What is wrong with a question has to be put right in it: it goes back to where it was written. */
+  /** Put a refused question back into the composer, to be corrected. */
   #refused(error: ApiError, at: number): void {
     if (error.status >= 400 && error.status < 500 && this.#last) {
       this.items = this.items.toSpliced(at, 1);
@@ -329,7 +329,7 @@ export class Conversation {
     this.#fail(messageOf(error), error.body);
   }
 
-  /** Calls that still ran when the stream ended: what came of them only the server may know. */
+  /** Mark calls that still ran when the stream ended: their outcome is unknown. */
   async #endCalls(): Promise<void> {
     const open = this.items.filter((one) => one.kind === "call" && one.outcome === null);
     if (open.length === 0) return;

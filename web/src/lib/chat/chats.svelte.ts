@@ -24,11 +24,11 @@ class Chats {
   error: unknown = $state.raw(null);
   next: string | null = $state(null);
   models: Models | null = $state.raw(null);
-  /** What each provider said of its models, by its id. */
+  /** The model lists by provider. */
   listed: Readonly<Record<string, Models["providers"][number]>> = $state.raw({});
   choice: ModelChoice = $state(stored("chat.model", { provider: "", model: "" }));
   withTools = $state(true);
-  /** Where the next conversation begins. */
+  /** The next conversation. */
   #fresh: Conversation = $state.raw(new Conversation(null, (one) => this.#changed(one)));
   readonly #open = new Map<string, Conversation>();
 
@@ -36,7 +36,7 @@ class Chats {
     for (const one of [this.#fresh, ...this.#open.values()]) one.stop();
   }
 
-  /** What one person said is not shown to the next. */
+  /** Forget this user's conversations. */
   forget(): void {
     this.stop();
     this.#open.clear();
@@ -44,7 +44,7 @@ class Chats {
     [this.list, this.next, this.models, this.listed, this.state] = [[], null, null, {}, "loading"];
   }
 
-  /** The conversation of an id; without one, the one that begins. */
+  /** Return the conversation of an id; without an id, the new one. */
   of(id: string | undefined): Conversation {
     if (!id) return this.#fresh;
     const found = this.#open.get(id) ?? new Conversation(id, (one) => this.#changed(one));
@@ -52,12 +52,12 @@ class Chats {
     return found;
   }
 
-  /** The one that is being answered, and that somebody may want to come back to. */
+  /** The id of a conversation that is being answered, if any. */
   get underWay(): string | null {
     return working.list.find((one) => one.waits)?.id ?? working.list.at(-1)?.id ?? null;
   }
 
-  /** Those that were opened last stay, and all with something that nobody else keeps. */
+  /** Keep the last opened conversations, and all with content that is only here. */
   #keep(id: string, one: Conversation): void {
     this.#open.delete(id);
     this.#open.set(id, one);
@@ -71,7 +71,7 @@ class Chats {
     return this.models?.providers.some((one) => one.isConfigured) ?? true;
   }
 
-  /** Who answers: the one that was chosen, the server's own, or any that can. */
+  /** The provider: the chosen one, the server's default, or any configured one. */
   get provider(): string {
     return (
       this.choice.provider ||
@@ -80,7 +80,7 @@ class Chats {
     );
   }
 
-  /** What a question has to name: nothing where the server would choose the same. */
+  /** The provider and model to send; empty if they are the server's default. */
   get asked(): ModelChoice {
     return { provider: this.provider === this.models?.provider ? "" : this.provider, model: this.choice.model };
   }
@@ -132,7 +132,7 @@ class Chats {
     }
   }
 
-  /** Gone here at once; on the server when nobody can undo it any more. */
+  /** Hide it at once; delete it on the server when undo is no longer possible. */
   remove(row: SessionRow): void {
     const at = this.list.indexOf(row);
     this.list = this.list.filter((one) => one.id !== row.id);

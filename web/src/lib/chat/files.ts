@@ -1,4 +1,4 @@
-/** Files that go with a question: pictures, and texts in UTF-8. */
+/** Files attached to a question: pictures, and UTF-8 text. */
 
 import type { Attached } from "./items";
 import { t } from "../page/i18n.svelte";

@@ -1,4 +1,4 @@
-/** What stands in a conversation, one below the other: what people ask, what models say, what is called. */
+/** The items of a conversation: questions, answers and calls. */
 
 import { t } from "../page/i18n.svelte";
 import { failureOf, type Need } from "../api/failure";
@@ -29,7 +29,7 @@ export interface CallItem {
   isCached: boolean;
   isCut: boolean;
   outcome: Outcome | null; // null while it runs
-  isNotRun: boolean; // nobody let it run, or it never began
+  isNotRun: boolean; // it was denied, or never began
   approval: Approval | null;
 }
 
@@ -95,7 +95,7 @@ export function outcomeOf(found: unknown): Outcome {
   return { ok: false, failure: failureOf(object(result.error), ""), durationMs, at: "" };
 }
 
-/** By the seconds that the server says are left: the clock of this machine may not be the server's. */
+/** Computed from the seconds left, because the clocks may differ. */
 export function approvalOf(found: JsonObject): Approval {
   const left = number(found.expiresInSeconds) * 1000 || WAIT_MS;
   return {
@@ -156,7 +156,7 @@ function brokenOf(one: JsonObject): Item {
   };
 }
 
-/** Of a result, the server keeps what the model read. */
+/** The server keeps only the part of a result that the model read. */
 function keptCall(call: JsonObject, isMine: boolean): CallItem {
   const args = isObject(call.args) ? call.args : { "…": call.argsText ?? call.args ?? "" };
   const result = text(call.result);

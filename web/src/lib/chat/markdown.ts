@@ -1,8 +1,8 @@
 /**
- * Markdown as a tree: what a model writes, and no more of the language than that.
+ * Markdown as a tree, for the part of the language that models write.
  *
- * The text is a stranger's. No part of it becomes HTML: whoever draws the tree makes nodes of it. What is not
- * understood stays text. Links lead to http(s) only. Time and depth are bounded, whatever comes.
+ * The text is untrusted. No part of it becomes HTML: components create DOM nodes from the tree. Unsupported
+ * syntax stays text. Links lead to http(s) only. Time and depth are bounded for any input.
  */
 
 export type Inline =
@@ -56,7 +56,7 @@ function blocksOf(lines: string[], depth: number): Block[] {
   return blocks;
 }
 
-/** The block that begins here, and the line after it; null where a paragraph does, or goes on. */
+/** The block that begins here, and the next line; null for a paragraph. */
 function blockAt(lines: string[], at: number, depth: number, isInside: boolean): [Block, number] | null {
   const line = lines[at] ?? "";
   const fence = FENCE.exec(line);
@@ -96,21 +96,21 @@ function titleOf(rest: string): string {
   return words === "" || /\s$/.test(words.slice(-1)) ? words.trimEnd() : title;
 }
 
-/** Without all of these signs at its end. By hand: an expression would look for them from every place. */
+/** Trim these characters at the end. A regular expression would take quadratic time. */
 function withoutEnd(text: string, signs: string): string {
   let end = text.length;
   while (end > 0 && signs.includes(text[end - 1] ?? " ")) end--;
   return text.slice(0, end);
 }
 
-/** The first line from here on that fits; the end where none does. */
+/** The first matching line from here on, or the end. */
 function lineFrom(lines: string[], from: number, fits: (line: string) => boolean): number {
   let at = from;
   while (at < lines.length && !fits(lines[at] ?? "")) at++;
   return at;
 }
 
-/** Up to the fence that closes it. While an answer still comes, that may be missing. */
+/** Up to the closing fence, which may be missing while an answer is streamed. */
 function codeAt(lines: string[], at: number, fence: string, language: string): [Block, number] {
   const closes = (one: string): boolean =>
     one.trim().length >= fence.length && one.trim() === (fence[0] ?? "").repeat(one.trim().length);
@@ -141,7 +141,7 @@ function listAt(lines: string[], from: number, depth: number): [Block, number] {
   ];
 }
 
-/** What all items of one list have in common. */
+/** The properties shared by all items of a list. */
 const markerOf = (line: string): string | undefined => ITEM.exec(line)?.[2]?.at(-1);
 
 function tableAt(lines: string[], at: number): [Block, number] | null {
@@ -200,7 +200,7 @@ export function inline(text: string): Inline[] {
   return frames[0]?.inside ?? [];
 }
 
-/** The next piece, and where it ends. A string is a run of marks of emphasis. */
+/** The next piece, and its end. A string is a run of emphasis marks. */
 function pieceAt(text: string, at: number, ticks: Ticks): [Inline | string, number] {
   const sign = text[at] ?? "";
   if (sign === "\\" && /[!-/:-@[-`{-~]/.test(text[at + 1] ?? ""))
@@ -224,7 +224,7 @@ function pieceAt(text: string, at: number, ticks: Ticks): [Inline | string, numb
     const url = address && safe(address);
     if (found && address && url)
       return [{ kind: "link", text: "", url }, at + (found[1] ? found[0].length : address.length)];
-    if (found) return [{ kind: "text", text: found[0] }, ADDRESS.lastIndex]; // not looked at again from its middle
+    if (found) return [{ kind: "text", text: found[0] }, ADDRESS.lastIndex]; // skip it as a whole
   }
   if (sign === "*" || sign === "_" || sign === "~") {
     let end = at;
@@ -255,7 +255,7 @@ function codeSpanAt(text: string, at: number, ticks: Ticks): [Inline, number] {
   run.lastIndex = at;
   const length = run.exec(text)?.[0].length ?? 1;
   const places = ticks.get(length) ?? [];
-  while (places.length > 0 && (places.at(-1) ?? 0) < at + length) places.pop(); // what is behind us is not asked for again
+  while (places.length > 0 && (places.at(-1) ?? 0) < at + length) places.pop(); // earlier places are no longer needed
   const end = places.at(-1);
   if (end === undefined) return [{ kind: "text", text: text.slice(at, at + length) }, at + length];
   const code = text.slice(at + length, end).replaceAll("\n", " ");
@@ -263,7 +263,7 @@ function codeSpanAt(text: string, at: number, ticks: Ticks): [Inline, number] {
   return [{ kind: "code", text: isPadded ? code.slice(1, -1) : code }, end + length];
 }
 
-/** A run of marks closes what is open, then opens. What fits neither is text. */
+/** A run of marks closes open emphasis, then opens; other marks are text. */
 function emphasis(run: string, before: string, after: string, frames: Frame[], put: (one: Inline) => void): void {
   const sign = run[0] ?? "";
   const isWord = (one: string): boolean => /[\p{L}\p{N}]/u.test(one);
@@ -288,7 +288,7 @@ function emphasis(run: string, before: string, after: string, frames: Frame[], p
   if (left > 0) put({ kind: "text", text: sign.repeat(left) });
 }
 
-/** What is open from here on was not meant: its marks are text again. */
+/** Turn unclosed marks from here on back into text. */
 function close(frames: Frame[], from: number): void {
   const base = frames[from - 1];
   for (const { mark, inside } of frames.splice(from)) {
@@ -297,7 +297,7 @@ function close(frames: Frame[], from: number): void {
   }
 }
 
-/** The whole address, as a browser would go there; null if it leads anywhere but to the web, or hides where it leads. */
+/** The full URL as a browser resolves it; null if it is not http(s), or hides its target. */
 function safe(address: string): string | null {
   try {
     const url = new URL(address);

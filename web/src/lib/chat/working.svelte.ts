@@ -1,4 +1,4 @@
-/** Questions that are being answered, for marks that show it wherever one looks. */
+/** Questions that are being answered, for marks on all screens. */
 
 export interface Work {
   readonly id: string | null;
@@ -17,7 +17,7 @@ class Working {
     this.list = this.list.filter((one) => one !== work);
   }
 
-  /** What a mark says, of one conversation or of all. */
+  /** The text of a mark, for one conversation or for all. */
   mark(id?: string): "chat.waits" | "chat.works" | null {
     const found = id === undefined ? this.list : this.list.filter((one) => one.id === id);
     return found.some((one) => one.waits) ? "chat.waits" : found.length > 0 ? "chat.works" : null;

@@ -1,4 +1,4 @@
-/** What can be said at a place in code: packs, their tools, the arguments of the call that one writes. Pure functions. */
+/** Completions for a position in code: packs, tools, and arguments of the current call. Pure functions. */
 
 import { line } from "../text/shown";
 
@@ -10,7 +10,7 @@ export interface NamedParameter {
   description?: string;
 }
 
-/** `name` is what code writes; `tool` is what the tool is called. */
+/** `name` is the name in code; `tool` is the tool's name. */
 export interface NamedTool {
   name: string;
   tool?: string;
@@ -29,7 +29,7 @@ export interface CodeNames {
   aliases?: Record<string, string>; // other names of tools
 }
 
-/** It is all of the code: `$name key=value`. */
+/** A snippet, which must be the whole code: `$name key=value`. */
 export interface NamedSnippet {
   name: string;
   description?: string;
@@ -37,7 +37,7 @@ export interface NamedSnippet {
   parameters?: NamedParameter[];
 }
 
-/** One thing to say. The cursor goes `back` signs after it is inserted. */
+/** A completion. After inserting it, the cursor moves back by `back` characters. */
 export interface Offer {
   text: string;
   detail?: string;
@@ -51,7 +51,7 @@ export interface Offers {
   offers: Offer[];
 }
 
-const BEFORE = 2000; // characters that are looked at for the call one is in
+const BEFORE = 2000; // characters searched for the current call
 const MOST = 50;
 const NAME = "[\\p{L}_][\\p{L}\\p{N}_]*";
 const LAST_WORD = new RegExp(`${NAME}$`, "u");
@@ -61,7 +61,7 @@ const SNIPPET = /^\s*\$([\w-]*)$/;
 const IN_SNIPPET = /^\s*\$([\w-]+)\s(?:[^]*\s)?([\w-]*)$/;
 const ASSIGNED = new RegExp(`^\\s*(${NAME})\\s*=[^=]`, "gmu");
 
-/** What fits behind this code. Nothing is offered within texts and comments, nor where nothing was begun, unless `isAsked`. */
+/** Completions after this code. None within strings and comments, nor without a typed prefix, unless `isAsked`. */
 export function offersAt(code: string, names: CodeNames, isAsked = false): Offers | null {
   if (/^\s*\$/.test(code)) return snippetOffers(code, names.snippets ?? []);
   if (isInText(code)) return null;
@@ -78,7 +78,7 @@ export function offersAt(code: string, names: CodeNames, isAsked = false): Offer
     : { word, offers: found };
 }
 
-/** The snippets that begin so, or what the one that is called still takes. */
+/** The snippets with this prefix, or the remaining parameters of the current one. */
 function snippetOffers(code: string, snippets: NamedSnippet[]): Offers | null {
   const name = SNIPPET.exec(code)?.[1];
   const [, called, begun = ""] = IN_SNIPPET.exec(code) ?? [];
@@ -120,7 +120,7 @@ function toolsOf(names: CodeNames, pack: string): NamedTool[] {
   return names.packs.find((one) => one.name === pack)?.tools ?? [];
 }
 
-/** Tools that are called without a pack, also by another name. */
+/** Tools without a pack, and aliases. */
 function functionsOf(names: CodeNames): NamedTool[] {
   const functions = names.functions ?? [];
   const all = [...functions, ...names.packs.flatMap((one) => one.tools)];
@@ -130,7 +130,7 @@ function functionsOf(names: CodeNames): NamedTool[] {
   ];
 }
 
-/** A tool, with its brackets: the cursor goes between them, if it takes anything. */
+/** A tool with its parentheses; the cursor goes between them if it takes arguments. */
 function toolOffer(tool: NamedTool): Offer {
   const detail = line(tool.signature?.replace(/^[^(]*/, ""));
   return {
@@ -142,7 +142,7 @@ function toolOffer(tool: NamedTool): Offer {
   };
 }
 
-/** The arguments of the innermost call that is open, but those that are given; none in the middle of a value. */
+/** The missing arguments of the innermost open call; none in the middle of a value. */
 function parametersOf(names: CodeNames, ahead: string): Offer[] {
   if (!/[(,]\s*$/.test(ahead)) return [];
   let depth = 0;
@@ -167,7 +167,7 @@ function parameterOffer(one: NamedParameter): Offer {
 
 const TEXTS = /("""|''')(?:(?:[^\\]|\\[^])*?\1|([^]*$))|"(?:[^"\\\n]|\\[^])*"|'(?:[^'\\\n]|\\[^])*'|#.*/g;
 
-/** Whether code ends within a text or a comment. */
+/** Whether code ends inside a string or comment. */
 function isInText(code: string): boolean {
   let isOpen = false;
   const rest = code.replace(TEXTS, (text: string, _quote: string, open: string | undefined, at: number) => {

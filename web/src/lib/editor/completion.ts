@@ -1,5 +1,5 @@
 /**
- * A list of names under the cursor while one types code. CodeMirror's own costs four times as much.
+ * A completion list under the cursor. CodeMirror's own is four times as large.
  *
  * Arrows choose, Enter and Tab take, Escape closes, Ctrl-Space asks for it.
  */

@@ -26,7 +26,7 @@ import { UNSEEN, shown } from "../text/shown";
 
 export type CodeLanguage = "json" | "python" | "text";
 
-/** What is wrong in the text; without a line it is about the whole of it. */
+/** A problem in the text; without a line, it concerns the whole text. */
 export interface CodeProblem {
   line?: number;
   column?: number; // from 1
@@ -63,7 +63,7 @@ const INDENTS: Readonly<Record<CodeLanguage, Indent>> = {
   text: { step: "  ", deeper: /(?!)/ },
 };
 
-// What can't be seen is shown by its number, as everywhere; the text itself keeps it.
+// Invisible characters are shown by their code points; the text itself keeps them.
 const SPECIAL = highlightSpecialChars({
   specialChars: new RegExp(UNSEEN, UNSEEN.flags), // of its own: it keeps where it is
   render: (code) =>

@@ -7,7 +7,7 @@
 import type { EditorState, Extension, Range } from "@codemirror/state";
 import { Decoration, EditorView, ViewPlugin, type DecorationSet } from "@codemirror/view";
 
-/** Its groups are of these kinds, in this order; what no group took, such as a plain name, has no colour. */
+/** The groups have these kinds, in this order. Text outside of groups, such as a plain name, has no colour. */
 const KINDS = ["comment", "string", "number", "keyword", "name"] as const;
 const [OPENING, CLOSING] = ["([{", ")]}"];
 const FAR = 20_000; // characters behind the cursor in which a bracket's pair is looked for
@@ -42,7 +42,7 @@ const LOOK = EditorView.theme({
 const MARKS = KINDS.map((kind) => Decoration.mark({ class: `cm-${kind}` }));
 const PAIR = Decoration.mark({ class: "cm-pair" });
 
-/** Colours by the tokens that `pattern` finds, if there are any, and the pairs of brackets. */
+/** Highlights the tokens of `pattern`, if given, and bracket pairs. */
 export function coloured(pattern: RegExp | null): Extension {
   return [LOOK, pattern ? drawn((view) => tokens(view, pattern)) : [], drawn(({ state }) => pair(state, pattern))];
 }
@@ -61,7 +61,7 @@ function drawn(draw: (view: EditorView) => Range<Decoration>[]): Extension {
   return ViewPlugin.fromClass(Drawn, { decorations: (one) => one.decorations });
 }
 
-/** The tokens in sight. They are found from the beginning: a text over several lines may be open there. */
+/** The visible tokens, matched from the start because a multi-line string may be open. */
 function tokens(view: EditorView, pattern: RegExp): Range<Decoration>[] {
   const found: Range<Decoration>[] = [];
   const seen = view.visibleRanges;
@@ -76,7 +76,7 @@ function tokens(view: EditorView, pattern: RegExp): Range<Decoration>[] {
 const kindOf = (groups: readonly (string | undefined)[]): number =>
   groups.findIndex((one, at) => at > 0 && one !== undefined) - 1;
 
-/** The bracket before the cursor, or the one behind it, and the one that belongs to it. */
+/** The bracket before or after the cursor, and its pair. */
 function pair(state: EditorState, pattern: RegExp | null): Range<Decoration>[] {
   const { head } = state.selection.main;
   const isBracket = (one: string): boolean => one !== "" && (OPENING + CLOSING).includes(one);
@@ -89,7 +89,7 @@ function pair(state: EditorState, pattern: RegExp | null): Range<Decoration>[] {
   return other < 0 ? [] : [at, other].sort((a, b) => a - b).map((one) => PAIR.range(one, one + 1));
 }
 
-/** The same text, with blanks for comments and strings: brackets there belong to nobody. */
+/** The text with comments and strings blanked out: brackets in them have no pair. */
 function code(text: string, pattern: RegExp | null): string {
   return pattern
     ? text.replace(pattern, (whole: string, ...groups: (string | undefined)[]) =>

@@ -53,14 +53,14 @@ import {
 import { MapMode, StateEffect, StateField, findClusterBreak, type ChangeSpec, type Extension } from "@codemirror/state";
 import { EditorView, keymap, type Command, type KeyBinding } from "@codemirror/view";
 
-/** How lines are indented: by which step, and behind what one step more. */
+/** Indentation: the step, and what increases it. */
 export interface Indent {
   step: string;
   deeper: RegExp;
 }
 
 const PAIRS: Readonly<Record<string, string>> = { "(": ")", "[": "]", "{": "}", '"': '"', "'": "'" };
-const ENDS = /^$|[\s)\]}:;,>]/; // what may stand behind a bracket that is closed at once
+const ENDS = /^$|[\s)\]}:;,>]/; // characters before which brackets are closed automatically
 
 const MOVES: readonly KeyBinding[] = [
   { key: "ArrowLeft", run: cursorCharLeft, shift: selectCharLeft, preventDefault: true },
@@ -103,7 +103,7 @@ const EDITS: readonly KeyBinding[] = [
   { key: "Mod-/", run: toggleLineComment },
 ];
 
-/** With `hasTab`, Tab indents; else it moves on, as in any field. */
+/** With `hasTab`, Tab indents; else it moves the focus. */
 export function editorKeys(indent: Indent, hasTab: boolean): Extension {
   const [more, less] = [shifted(indent.step, 1), shifted(indent.step, -1)];
   const lines: KeyBinding[] = [
@@ -127,7 +127,7 @@ export function editorKeys(indent: Indent, hasTab: boolean): Extension {
   ];
 }
 
-/** A new line is indented as the one above, and one step more inside a bracket. Between two brackets it becomes two lines. */
+/** A new line keeps the indentation, one step deeper inside a bracket. Between two brackets, insert two lines. */
 const newLine =
   ({ step, deeper }: Indent): Command =>
   (view) => {
@@ -155,7 +155,7 @@ const newLine =
     return true;
   };
 
-/** Lines of the selection, one step to the right or to the left. */
+/** Indent or unindent the selected lines by one step. */
 const shifted =
   (step: string, by: 1 | -1): Command =>
   (view) => {
@@ -178,7 +178,7 @@ const shifted =
     return true;
   };
 
-/** The selection, or a character. Backspace takes an empty pair of brackets whole, and an indentation by its steps. */
+/** Delete the selection or a character. Backspace deletes an empty bracket pair, or a whole indentation step. */
 const erased =
   (by: 1 | -1, step: number): Command =>
   (view) => {
@@ -204,7 +204,7 @@ const erased =
     return true;
   };
 
-// Brackets that were closed for the person: who types one of them moves over it. Those on other lines are forgotten.
+// Automatically closed brackets: typing one moves over it. Those on other lines are forgotten.
 const close = StateEffect.define<number>();
 const closers = StateField.define<readonly number[]>({
   create: () => [],
@@ -217,7 +217,7 @@ const closers = StateField.define<readonly number[]>({
   },
 });
 
-/** A bracket or a quote: closed at once, put around what is selected, or moved over. */
+/** A bracket or quote: close it, wrap the selection, or move over the closing one. */
 function typed(view: EditorView, from: number, to: number, text: string): boolean {
   const { state } = view;
   const { main } = state.selection;

@@ -1,5 +1,5 @@
 /**
- * What is wrong in an editor's text: underlined, with a dot beside its line and its message at the pointer.
+ * Problems in an editor's text: underlined, with a dot beside the line and the message at the pointer.
  *
  * F8 goes to the next one, shows its message and reads it out. CodeMirror's own package for this costs 7 KB.
  */
@@ -38,7 +38,7 @@ interface Problems {
   open: number | null; // where messages are shown
 }
 
-const DELAY = 750; // milliseconds: nobody is corrected in the middle of a word
+const DELAY = 750; // milliseconds: don't report errors in the middle of a word
 const change = StateEffect.define<Partial<Problems>>();
 
 const LOOK = EditorView.theme({
@@ -84,7 +84,7 @@ const field = StateField.define<Problems>({
   ],
 });
 
-/** Shows what `give` is told. With a `check`, the text is read anew when nobody has typed for a moment. */
+/** Shows the problems given to `give`. With a `check`, the text is checked after a pause in typing. */
 export function problems(check?: (text: Text) => Problem[]): Extension {
   return [
     field,
@@ -119,7 +119,7 @@ function checked(check: (text: Text) => Problem[]): Extension {
   });
 }
 
-/** Where it is now. What was underlined and is gone takes its message along. */
+/** Map a problem to its current position; drop it if its text is gone. */
 function move(one: Problem, changes: ChangeDesc): Problem[] {
   const from = changes.mapPos(one.from, 1);
   const to = Math.max(from, changes.mapPos(one.to, -1));
@@ -141,7 +141,7 @@ function dots({ state }: EditorView): RangeSet<GutterMarker> {
 const isUnderlined = (target: EventTarget | null): boolean =>
   target instanceof Element && target.closest(".cm-lintRange-error") !== null;
 
-/** The messages of the place that is open: of what stands there, or else of its line. */
+/** The messages at the open position, or else of its line. */
 function tooltip(state: EditorState): Tooltip | null {
   const now = state.field(field);
   const at = now.open;
@@ -169,14 +169,14 @@ function show(view: EditorView, at: number): boolean {
   return false;
 }
 
-/** Whether there was something to hide. */
+/** Hide the messages. Return whether any were open. */
 function hide(view: EditorView): boolean {
   const isOpen = view.state.field(field).open !== null;
   if (isOpen) view.dispatch({ effects: change.of({ open: null }) });
   return isOpen;
 }
 
-/** To the first one behind the cursor, or to the first of all. */
+/** Go to the next problem, or wrap around to the first. */
 function next(view: EditorView): boolean {
   const list = all(view.state.field(field));
   const one = list.find(({ from }) => from > view.state.selection.main.head) ?? list[0];

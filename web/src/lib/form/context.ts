@@ -1,4 +1,4 @@
-/** What the fields of a form share: the schema that `$ref` points into, the errors, and who shows which. */
+/** The context that a form's fields share: the root schema for `$ref`, the errors, and which field shows which. */
 
 import { getContext, setContext } from "svelte";
 
@@ -8,19 +8,19 @@ import type { JsonSchema, Tool } from "../api/tool";
 
 export interface FormContext {
   readonly root: JsonSchema;
-  /** What is wrong with the value at this pointer. */
+  /** The error of the value at this pointer. */
   errorsAt: (pointer: string) => string[];
-  /** A field says that it is there: errors below it that have no field of their own are shown at it. */
+  /** Register a field. It also shows errors below it that have no field. */
   know: (pointer: string) => () => void;
-  /** A field says that its text is not JSON: nothing is sent meanwhile. */
+  /** Report that a field's text is not JSON: nothing is sent until it is. */
   breakAt: (pointer: string) => () => void;
-  /** Where values can come from elsewhere: asks for one, and gives it to `change`. */
+  /** If values can be picked: ask for one, and pass it to `change`. */
   pick?: Pick;
 }
 
 export type Pick = (value: Json | undefined, change: (value: Json) => void) => void;
 
-/** What a form shows and changes: a trial of a tool, or a step of a recipe. */
+/** The owner of a form's values: a tool on Try it, or a step of a recipe. */
 export interface FormState {
   readonly args: JsonObject;
   readonly shownFaults: readonly Fault[];

@@ -1,4 +1,4 @@
-/** What a field hands to its control, so that both belong together for everybody. */
+/** The attributes that link a field to its control. */
 export interface Control {
   id: string;
   label: string;

@@ -1,5 +1,5 @@
 /**
- * What a JSON Schema looks like as a form: pure functions over schemas and values.
+ * JSON Schemas as forms: pure functions over schemas and values.
  *
  * `shapeOf` says how one value is drawn. What a form can't draw has the kind `json`: it is a field for JSON text. The
  * server checks everything: a form needs no rules of its own.
@@ -49,8 +49,8 @@ const DRAWN = [
   "additionalProperties",
 ];
 const KINDS: readonly string[] = ["string", "number", "integer", "boolean", "null", "object", "array"];
-const DEEPEST = 6; // how far a schema is followed that may contain itself
-const MOST_INITIAL = 500; // values that are looked at for defaults
+const DEEPEST = 6; // limit for recursive schemas
+const MOST_INITIAL = 500; // values searched for defaults
 
 export function shapeOf(given: unknown, root: JsonSchema, depth = 0): Shape {
   const schema = merged(given, root);
@@ -100,7 +100,7 @@ function unionOf(schema: JsonSchema, branches: JsonSchema[], root: JsonSchema, d
   return shape("union", schema, { branches: left, isNullable });
 }
 
-/** The branches of oneOf or anyOf, each with what stands beside them; null if they only say more about what is there. */
+/** The branches of oneOf or anyOf, merged with the schema around them; null if they only add constraints. */
 function branchesOf(schema: JsonSchema, root: JsonSchema): JsonSchema[] | null {
   const { oneOf, anyOf, ...base } = schema;
   const found = [oneOf, anyOf].find((one) => Array.isArray(one) && one.length > 0) as JsonSchema[] | undefined;
@@ -113,7 +113,7 @@ function branchesOf(schema: JsonSchema, root: JsonSchema): JsonSchema[] | null {
   });
 }
 
-/** With `$ref` followed and `allOf` put together; null if that can't be drawn. */
+/** Resolve `$ref` and merge `allOf`; null if no form can show the result. */
 function merged(given: unknown, root: JsonSchema, depth = 0): JsonSchema | null {
   if (!isSchema(given) || depth > DEEPEST) return null;
   const schema = resolved(given, root);
@@ -169,7 +169,7 @@ export function isRequired(schema: JsonSchema, name: string): boolean {
   return Array.isArray(schema.required) && schema.required.includes(name);
 }
 
-/** The schema of further keys; null where the schema does not ask for any. */
+/** The schema of additional properties; null if the schema declares none. */
 export function extraOf(schema: JsonSchema): JsonSchema | null {
   const extra = schema.additionalProperties;
   if (extra === true) return {};
@@ -187,7 +187,7 @@ const SAYS_NOTHING = [
   "$defs",
 ];
 
-/** Whether these arguments are always the empty object. */
+/** Whether the arguments are always an empty object. */
 export function takesNothing(schema: JsonSchema): boolean {
   return (
     propertiesOf(schema).length === 0 &&
@@ -196,7 +196,7 @@ export function takesNothing(schema: JsonSchema): boolean {
   );
 }
 
-/** What a thing is that is there from the beginning: its const or default, and what it must have. */
+/** The initial value: a const or default, with its required properties. */
 export function initial(
   given: unknown,
   root: JsonSchema,
@@ -214,7 +214,7 @@ export function initial(
   return Object.fromEntries(pairs.filter((pair): pair is [string, Json] => pair[1] !== undefined));
 }
 
-/** The same for what has to be something: an item of a list, the branch that was picked. */
+/** The initial value where one is needed: a list item, or a picked branch. */
 export function blank(given: unknown, root: JsonSchema, depth = 0): Json {
   const found = initial(given, root);
   if (found !== undefined) return found;
@@ -237,13 +237,13 @@ export function fits(
   if (value === null) return isNullable || kind === "null" || choices.some((one) => one.value === null);
   if (kind === "choice") return choices.some((one) => same(one.value, value));
   if (kind === "union") return depth <= DEEPEST && branchOf(value, branches, root, depth + 1) >= 0;
-  if (kind === "number" || kind === "integer") return ["number", "bigint", "string"].includes(typeof value); // a text that is not a number yet
+  if (kind === "number" || kind === "integer") return ["number", "bigint", "string"].includes(typeof value); // text that is not a number yet
   if (kind === "object") return isObject(value);
   if (kind === "array") return Array.isArray(value);
   return typeof value === kind;
 }
 
-/** Which branch a value is of: one that it fits as it is, else one that it may become. -1 is none. */
+/** The branch of a value: one that it matches, else one that it may become; -1 if none. */
 export function branchOf(value: Json | undefined, branches: JsonSchema[], root: JsonSchema, depth = 0): number {
   const whole = branches.findIndex((one) => matches(value, one, root, true, depth));
   return whole >= 0 ? whole : branches.findIndex((one) => matches(value, one, root, false, depth));
@@ -281,7 +281,7 @@ export function same(one: Json | undefined, other: Json | undefined): boolean {
   );
 }
 
-/** Text that was typed into a field for numbers: the number, exactly, or else the text itself, which the server refuses. */
+/** Parse text of a number field exactly. Other text is returned as it is, and the server refuses it. */
 export function numberOf(text: string): Json {
   const trimmed = text.trim();
   if (/^[+-]?\d+$/.test(trimmed)) {
@@ -292,4 +292,4 @@ export function numberOf(text: string): Json {
   return isFraction && Number.isFinite(Number(trimmed)) ? Number(trimmed) : text;
 }
 
-export { below, valueAt, withKey } from "../text/pointer"; // fields of the form need both the shape and the place
+export { below, valueAt, withKey } from "../text/pointer"; // form fields need both

@@ -1,4 +1,4 @@
-/** A JSON Schema as the rows of a table that people read: name, type, what it means, its bounds. */
+/** A JSON Schema as table rows: name, type, description and constraints. */
 
 import type { JsonSchema } from "../api/tool";
 
@@ -56,7 +56,7 @@ function walk(schema: JsonSchema, root: JsonSchema, path: string, depth: number,
   }
 }
 
-/** Follows a `$ref` within the schema. One that leads nowhere is an empty schema. */
+/** Resolve a `$ref` within the schema; an unresolvable one is an empty schema. */
 export function resolved(schema: JsonSchema, root: JsonSchema): JsonSchema {
   let now: JsonSchema = typeof schema === "object" && schema !== null ? schema : {}; // `true` is a schema, too
   for (let hops = 0; typeof now.$ref === "string" && hops < 20; hops++) {

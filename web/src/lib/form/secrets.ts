@@ -1,4 +1,4 @@
-/** Arguments without what their schema marks as secret: for what stays in this browser. */
+/** Removes arguments that their schema marks as secret, before they are stored in this browser. */
 
 import { isObject, parseJson, writeJson, type Json, type JsonObject } from "../text/json-text";
 import { resolved } from "./schema-rows";
@@ -12,7 +12,7 @@ export function withoutSecrets(args: JsonObject, schema: unknown): JsonObject {
   return (strip(args, [root], root, 0) ?? {}) as JsonObject;
 }
 
-/** The same for a text. One that nobody can read is left out where a secret may be in it. */
+/** The same for text. Unreadable text is dropped if it may contain a secret. */
 export function textWithoutSecrets(text: string, schema: unknown): string | null {
   if (!MARKS.test(writeJson(schema))) return text;
   try {
@@ -27,7 +27,7 @@ function strip(value: Json, schemas: JsonSchema[], root: JsonSchema, depth: numb
   const seen = new Set<unknown>();
   const all = schemas.flatMap((one) => parts(one, root, seen));
   if (all.some(isSecret)) return undefined;
-  if (depth > DEEPEST) return undefined; // nobody has looked so far down
+  if (depth > DEEPEST) return undefined; // too deep to check
   if (Array.isArray(value)) {
     const inner = all
       .flatMap((one) => [one.items, ...(Array.isArray(one.prefixItems) ? one.prefixItems : [])])
@@ -41,7 +41,7 @@ function strip(value: Json, schemas: JsonSchema[], root: JsonSchema, depth: numb
   return Object.fromEntries(pairs.filter((pair): pair is [string, Json] => pair[1] !== undefined));
 }
 
-/** Every schema that may be meant: of a choice, all of them. Each is looked at once. */
+/** All schemas that may apply, each once. */
 function parts(schema: JsonSchema, root: JsonSchema, seen: Set<unknown>): JsonSchema[] {
   if (seen.has(schema)) return [];
   seen.add(schema);

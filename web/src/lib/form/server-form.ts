@@ -24,7 +24,7 @@ export interface Fields {
 const TEXTS = ["command", "cwd", "url"] as const;
 const PAIRS = ["env", "headers"] as const;
 
-/** The fields of a block. What they don't have stays in the block: see `toDefinition`. */
+/** The form fields of a block. Other keys stay in the block: see `toDefinition`. */
 export function fieldsOf(block: Record<string, unknown> = {}): Fields {
   const text = (key: string): string => (typeof block[key] === "string" ? block[key] : "");
   const pairs = (key: string): Pair[] =>
@@ -71,5 +71,5 @@ export const secretKeys = (fields: Fields): string[] =>
     .filter((one) => one.isSecret && one.name.trim() !== "")
     .map((one) => one.name.trim());
 
-/** Whether a browser here reaches the listener that takes a login's answer: it is on the machine of the server. */
+/** Whether this browser can reach the login callback, which listens on the server's machine. */
 export const isOnServersMachine = (): boolean => ["localhost", "127.0.0.1", "[::1]"].includes(location.hostname);

@@ -442,7 +442,7 @@ export const en = {
   "build.output.text": "what it returns",
   "build.pair.name": "{of}: name {n}",
   "build.pair.value": "Value of {name}",
-  "build.pick": "Select a bundle or tool to edit",
+  "build.pick": "Pick a bundle or tool to edit",
   "build.pick.text":
     "Bundles and their tools are in the sidebar. A saved version never changes: an edit is a new version.",
   "build.placeholders": "${name} is an argument, or a secret of the server if no argument has this name.",

@@ -1,4 +1,4 @@
-/** What Ctrl-K offers beside tools: screens and actions. Each part of the page adds its own while it is shown. */
+/** The screens and actions in Ctrl-K. Each component adds its own while it is mounted. */
 
 import { untrack } from "svelte";
 

@@ -1,7 +1,7 @@
 /**
- * The words of the page. English is the catalogue that others are checked against; others are loaded when they are needed.
+ * The texts of the page. Other catalogues are checked against the English one, and loaded when they are needed.
  *
- * `{name}` in a text is filled in. Where a number `n` decides, forms are separated by `|`: one, then other.
+ * `{name}` in a text is replaced. Plural forms are separated by `|`: one, then other. `n` selects the form.
  */
 
 import { en, type Key, type Messages } from "../locales/en";
@@ -24,7 +24,7 @@ const LOADERS: Record<Exclude<Language, "en">, () => Promise<Loaded>> = {
   },
 };
 
-/** The texts of a language, which come in the order of the English ones. */
+/** The texts of a language, in the order of the English ones. */
 function keyed(texts: readonly string[]): Messages {
   return Object.fromEntries(Object.keys(en).map((key, place) => [key, texts[place]])) as Messages;
 }
@@ -70,7 +70,7 @@ class I18n {
     });
   }
 
-  /** What an error means, by its `code` and `reason`; empty where the server's own words will do. */
+  /** The meaning of an error by its `code` and `reason`; empty if the server's message is enough. */
   failure(code: string, reason: string | null = null): string {
     const known = this.#loaded.failures;
     return known[`${code}/${reason}`] ?? known[reason ?? ""] ?? known[code] ?? "";
@@ -90,7 +90,7 @@ class I18n {
     return new Intl.DateTimeFormat(this.language, { dateStyle: "medium", timeStyle: "short" }).format(new Date(iso));
   }
 
-  /** With seconds: what happened in which order. */
+  /** A time with seconds, for the order of events. */
   moment(iso: string): string {
     return new Intl.DateTimeFormat(this.language, { dateStyle: "short", timeStyle: "medium" }).format(new Date(iso));
   }
@@ -100,7 +100,7 @@ class I18n {
     return new Intl.DateTimeFormat(this.language, { dateStyle: "medium", timeZone: "UTC" }).format(new Date(iso));
   }
 
-  /** How long ago, in the unit that fits. */
+  /** The elapsed time, in the largest fitting unit. */
   ago(iso: string | null | undefined): string {
     if (!iso) return this.text("time.never");
     const seconds = (Date.parse(iso) - Date.now()) / 1000;
@@ -122,7 +122,7 @@ class I18n {
     return `${this.number(size / 1000 ** step, step)} ${units[step]}`;
   }
 
-  /** Milliseconds as people read them. */
+  /** A duration in a readable unit. */
   duration(ms: number | null | undefined): string {
     if (ms === null || ms === undefined) return "–";
     return ms < 1000 ? `${this.number(ms, ms < 10 ? 1 : 0)} ms` : `${this.number(ms / 1000, 2)} s`;

@@ -1,9 +1,9 @@
 /**
- * Keys. Each part of the page says which it takes and what they do; `?` lists them.
+ * Keyboard shortcuts. Components register the keys that they handle; `?` lists them.
  *
  * A key is written as `mod+k`, `/`, `g t` (one after the other). `mod` is Ctrl, or Cmd on a Mac. Keys without `mod` do
- * nothing while one types, and none does anything behind an open dialog. Escape closes the innermost thing: the words of
- * a search, then the field that one types in, then what the newest of its takers closes.
+ * nothing while the user types, and none works behind an open dialog. Escape closes the innermost thing: the words of
+ * a search, then the focused field, then what its newest handler closes.
  */
 
 import { untrack } from "svelte";
@@ -14,7 +14,7 @@ export interface Shortcut {
   keys: string;
   label: Key;
   run: () => void;
-  /** Of Escape: also from within a field. Otherwise Escape leaves the field first. */
+  /** For Escape: handle it inside a field, too. Otherwise Escape leaves the field first. */
   whileTyping?: boolean;
 }
 
@@ -26,7 +26,7 @@ class Keys {
   #before = "";
   #at = 0;
 
-  /** Take these keys as long as a component is there: `$effect(() => keys.take([…]))`. */
+  /** Register keys while a component is mounted: `$effect(() => keys.take([…]))`. */
   take(shortcuts: Shortcut[]): () => void {
     // The newest come first: a dialog takes a key away from the screen behind it.
     this.list = [...shortcuts, ...untrack(() => this.list)];
@@ -65,7 +65,7 @@ function isTyping(event: KeyboardEvent): boolean {
   return target.isContentEditable || target.matches("input:not([type=checkbox]):not([type=radio]), textarea, select");
 }
 
-/** Whether it is a search with words in it: the browser clears them. */
+/** Whether this is a search field with text, which the browser clears. */
 function hasWords(event: KeyboardEvent): boolean {
   const target = event.composedPath()[0];
   return target instanceof HTMLInputElement && target.type === "search" && target.value !== "";
@@ -76,7 +76,7 @@ function leaveField(event: KeyboardEvent): void {
   if (target instanceof HTMLElement) target.blur();
 }
 
-/** How a key is written on this machine, as pieces to show one by one. */
+/** The parts of a key combination, as this platform names them. */
 export function pieces(combination: string): string[] {
   const names: Record<string, string> = {
     mod: IS_MAC ? "⌘" : "Ctrl",

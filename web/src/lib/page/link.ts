@@ -1,4 +1,4 @@
-/** The key of a link of `onetool page`, which stands behind `#` in the address. */
+/** The key of a link of `onetool page`, in the URL fragment. */
 
 const KEY = /^#k=([\w-]+)$/;
 
@@ -10,7 +10,7 @@ export function takeKey(): string | null {
   return key;
 }
 
-// Pasted into a tab that shows the page already: the browser only changes the hash then.
+// If the link is pasted into a tab with the page, the browser only changes the fragment.
 addEventListener("hashchange", () => {
   if (KEY.test(location.hash)) location.reload();
 });

@@ -1,4 +1,4 @@
-/** Short messages at the edge of the page: what was done, with an undo where there is one; and what went wrong. */
+/** Short messages at the edge of the page: completed actions, with undo where possible, and errors. */
 
 import { ApiError } from "../api/client";
 import { i18n, t } from "./i18n.svelte";
@@ -20,12 +20,12 @@ const MOST = 4;
 
 class Notices {
   list: Notice[] = $state([]);
-  /** What a screen reader is told; the same text twice is told twice. */
+  /** The text for screen readers. A repeated text is announced again. */
   announced = $state("");
   #next = 0;
   #timers = new Map<number, ReturnType<typeof setTimeout>>();
 
-  /** `gone` is called when it goes and nobody has undone it. Returns its id. */
+  /** Show a completed action. `gone` is called when the notice closes without undo. Return its id. */
   done(text: string, undo?: Notice["undo"], gone?: Notice["gone"]): number {
     this.succeeded();
     return this.#add({ id: this.#next++, text, kind: "done", undo, gone });
@@ -41,7 +41,7 @@ class Notices {
     void notice.undo?.();
   }
 
-  /** What one person did is not shown to the next, who could undo nothing of it. */
+  /** Remove all notices: the next user can't undo them. */
   forget(): void {
     this.list = [];
   }
@@ -54,7 +54,7 @@ class Notices {
     this.announced = this.announced === text ? `${text}\u00a0` : text;
   }
 
-  /** Close it after a while, unless somebody is at it: `stay` keeps it. */
+  /** Close it after a while. `stay` keeps it open while it is hovered or focused. */
   leave(notice: Notice): void {
     if (notice.kind !== "done") return;
     this.stay(notice);
@@ -87,7 +87,7 @@ class Notices {
 
 const OURS: Record<string, Key> = { unreachable: "error.unreachable" };
 
-/** An error in the reader's language where it is the page's own, else in the API's words. */
+/** Return an error's text: the page's own, translated, else the API's message. */
 export function messageOf(error: unknown): string {
   if (error instanceof ApiError) {
     const key = OURS[error.code];

@@ -1,4 +1,4 @@
-/** Where the focus goes when what had it is deleted: never to nowhere. */
+/** Keeps the focus in a useful place when the focused element is deleted. */
 
 import { tick } from "svelte";
 
@@ -27,7 +27,7 @@ export async function removing(event: Event, remove: () => unknown): Promise<voi
   }
 }
 
-/** What was open is deleted: to the list's row that can be reached, or to the screen. */
+/** Focus the reachable row of the list, or the screen, after the open item was deleted. */
 export async function focusList(): Promise<void> {
   await tick();
   const row =

@@ -1,4 +1,4 @@
-/** Where one is: the screen and its state, behind `#` in the address. Never a secret. */
+/** The current screen and its state, kept in the URL fragment. It never contains secrets. */
 
 export type Params = Readonly<Record<string, string>>;
 
@@ -8,8 +8,8 @@ export interface Place {
 }
 
 /**
- * How a tool stands in an address: by its name, where that is unique, else by bundle, slug and version. The catalogue
- * knows the names; `keyOf` gives undefined until it can tell, and a name that nothing has as it is.
+ * How a URL names a tool: by its name if that is unique, else by bundle, slug and version. The catalogue
+ * knows the names; `keyOf` returns undefined until it is loaded, and an unknown name unchanged.
  */
 export const naming: { nameOf: (key: string) => string; keyOf: (name: string) => string | undefined } = {
   nameOf: (key) => key,
@@ -31,7 +31,7 @@ export function hashOf(screen: string, params: Record<string, string | null | un
 
 class Route {
   #place: Place = $state.raw(parseHash(location.hash));
-  /** What the name in an address stood for when it was opened: a newer version does not take its place meanwhile. */
+  /** The key that the name in the URL resolved to when it was opened. A newer version doesn't replace it. */
   #opened: { of: Place; key: string } | null = null;
 
   constructor() {
@@ -49,7 +49,7 @@ class Route {
     return key === undefined ? others : { ...others, tool: key };
   }
 
-  /** Whether the address names a tool that is not known yet. */
+  /** Whether the URL names a tool that is not loaded yet. */
   get isWaiting(): boolean {
     return this.#isNamed && this.#keyOf(this.#place.params.tool ?? "") === undefined;
   }
@@ -66,7 +66,7 @@ class Route {
     return key;
   }
 
-  /** Go to a screen. `replace` makes no new entry in the history: for what is typed. */
+  /** Go to a screen. `replace` adds no history entry; it is for typed filters. */
   go(screen: string, params: Record<string, string | null | undefined> = {}, replace = false): void {
     const hash = hashOf(screen, params);
     const isSame = hash === location.hash;

@@ -1,4 +1,4 @@
-/** The screens. Each is loaded when it is opened first; the list of tools is in the first bytes. */
+/** The screens. Each is loaded when it is first opened; the list of tools is part of the first bundle. */
 
 import type { Component } from "svelte";
 

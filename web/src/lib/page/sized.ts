@@ -1,4 +1,4 @@
-/** Sizes that are known only while the page runs, set by script: the page's policy lets no style attribute through. */
+/** Sizes computed at run time, set by script: the content security policy forbids style attributes. */
 
 export interface Size {
   width?: number;

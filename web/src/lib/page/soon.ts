@@ -1,4 +1,4 @@
-/** Work that is wanted often and done together: a moment after it is first wanted, however often that is. */
+/** Batches work: it runs once, a moment after the first request. */
 export class Soon {
   #timer: ReturnType<typeof setTimeout> | undefined;
 

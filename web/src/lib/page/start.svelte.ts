@@ -1,4 +1,4 @@
-/** The cards of the first visit: what is done, and what somebody does not want to see. */
+/** The cards of the first visit: which are done, and which were dismissed. */
 
 import { catalog } from "../api/catalog.svelte";
 import { store, stored } from "./storage";

@@ -1,8 +1,8 @@
-/** What the page keeps in this browser, or in this tab alone (`sessionStorage`). Storage may be closed or full: then the page works without it. */
+/** Values kept in this browser, or only in this tab (`sessionStorage`). If storage is blocked or full, the page works without it. */
 
 const PREFIX = "onetool.";
 
-/** Whether a value is of the kind that is kept: another program may have been at this address before. Null stands for a text, and lists and objects hold texts. */
+/** Whether a stored value has the expected type: another program may have used this origin before. Null stands for a string; lists and objects contain strings. */
 function isLike(value: unknown, otherwise: unknown): boolean {
   if (otherwise === null) return typeof value === "string";
   if (typeof otherwise !== "object") return typeof value === typeof otherwise;

@@ -1,4 +1,4 @@
-/** Light, dark, or what the system says. The style sheet does the rest by `data-theme`. */
+/** Light, dark, or the system's theme. The style sheet uses `data-theme`. */
 
 import { store, stored } from "./storage";
 

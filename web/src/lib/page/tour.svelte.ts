@@ -1,16 +1,16 @@
-/** The tour: a few steps on the first visit, for the role that one has. It points at things; it opens and changes nothing. */
+/** The tour: a few steps on the first visit, depending on the role. It points at things, but opens and changes nothing. */
 
 import type { Key } from "../locales/en";
 import { may, type Role } from "../api/session.svelte";
 import { store, stored } from "./storage";
 
 interface Step {
-  /** What it points at: a screen by its id, or the button that finds anything. */
+  /** The target: a screen by its id, or the search button. */
   at: string;
   title: Key;
   text: Key;
-  role?: Role; // that one needs for it
-  until?: Role; // others have a step of their own
+  role?: Role; // required for this step
+  until?: Role; // this role and higher ones have a step of their own
 }
 
 const STEPS: readonly Step[] = [
@@ -35,12 +35,12 @@ class Tour {
     return this.at === null ? undefined : this.#steps[this.at];
   }
 
-  /** On the first visit only. Where nothing can be kept, nobody could know that: then never. */
+  /** Start on the first visit only. Without storage, the first visit can't be detected: never start. */
   offer(): void {
     if (!stored("tour", false) && store("tour", true)) this.at = 0;
   }
 
-  /** To another step. After the last one it ends. */
+  /** Go to another step. After the last one, end the tour. */
   go(by: number): void {
     const to = (this.at ?? 0) + by;
     this.at = to < this.count ? Math.max(0, to) : null;

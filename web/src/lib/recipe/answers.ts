@@ -1,8 +1,8 @@
 /**
- * What the steps of a recipe gave, and whether that still holds.
+ * The results of a recipe's steps, and whether they are still valid.
  *
- * The key of an answer is made of the step and of the values that it uses. An answer knows its calls: one that is the
- * same is not made a second time, also if others failed.
+ * The key of an answer is made of the step and the values that it uses. An answer records its calls: the same call
+ * is not made twice, even if others failed.
  */
 
 import type { Outcome } from "../call/invoke";
@@ -12,18 +12,18 @@ import { usedNames, type Names } from "./text";
 import type { Known } from "./values";
 
 export interface Answer {
-  key: string; // empty: it is not whole
-  outcome: Outcome | null; // null: somebody has stopped it
+  key: string; // empty: incomplete
+  outcome: Outcome | null; // null: it was stopped
   calls: readonly string[]; // a digest of each call that has given something
-  values?: Json[]; // what they gave; else it is in the outcome
-  isEach: boolean; // whether the outcome is a list of what they gave
-  /** Of a step for each item of a list: where it ended. */
+  values?: Json[]; // their values, unless these are in the outcome
+  isEach: boolean; // whether the outcome is a list of their values
+  /** For a loop: the item where it ended. */
   left?: { at: number; total: number; item: Json };
 }
 
 const digests = new WeakMap<object, string>();
 
-/** A short text that differs where values differ: FNV-1a, and how long it is as JSON. */
+/** A digest of a value: FNV-1a, and its length as JSON. */
 export function digest(value: unknown): string {
   const isKnown = typeof value === "object" && value !== null;
   const known = isKnown ? digests.get(value) : undefined;
@@ -36,7 +36,7 @@ export function digest(value: unknown): string {
   return found;
 }
 
-/** The arguments and the steps that a step takes its values from. */
+/** The arguments and steps that a step uses. */
 export function usedBy(step: Step, names: Names): string[] {
   const parts = [step.args, step.each ?? null, step.when ? [step.when.left, step.when.right] : null];
   return [...new Set(usedNames(parts, names))].filter((one) => one !== ITEM);
@@ -58,7 +58,7 @@ export interface Made {
   value: Json;
 }
 
-/** The calls of an answer. Whoever uses one takes it out. */
+/** The calls of an answer. A call that is reused is taken out. */
 export function madeIn(answer: Answer | undefined): Made[] {
   const value = answer?.outcome?.ok ? answer.outcome.value : null;
   const values = answer?.values ?? (answer?.isEach ? (value as Json[]) : [value]);
@@ -70,7 +70,7 @@ export function taken(made: Made[], call: string): Made | undefined {
   return at < 0 ? undefined : made.splice(at, 1)[0];
 }
 
-/** As many answers as there is room for as text, the smallest ones first, and the names of the others. */
+/** The answers that fit, smallest first, as text, and the names of the others. */
 export function written(answers: Iterable<[string, Answer]>, most: number): { text: string; without: string[] } {
   const all = [...answers]
     .map((one) => ({ name: one[0], text: writeJson(one) }))

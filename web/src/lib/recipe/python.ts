@@ -1,11 +1,11 @@
-/** Values as Python has them: what `str` says of them, whether they are equal, which is larger, what is in them. */
+/** Python semantics of values: `str`, equality, order and membership. */
 
 import { isObject, type Json } from "../text/json-text";
 
 const UNPRINTABLE = /^[\p{C}\p{Z}]$/u;
 const ESCAPES: Record<string, string> = { "\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t" };
 
-/** What `str` gives. */
+/** Python's `str`. */
 export function pythonText(value: Json): string {
   return typeof value === "string" ? value : repr(value);
 }
@@ -22,7 +22,7 @@ function repr(value: Json): string {
     .join(", ")}}`;
 }
 
-/** Large and small ones have an exponent, of two digits at least. An integer beyond what is safe was written as a float. */
+/** Large and small numbers have an exponent of at least two digits. An unsafe integer was written as a float. */
 function numberText(value: number): string {
   if (Number.isSafeInteger(value)) return String(value);
   const [digits = "", exponent = ""] = value.toExponential().split("e");
@@ -73,7 +73,7 @@ export function isSame(one: Json, other: Json): boolean {
   );
 }
 
-/** Below 0: the first is smaller. null: Python has no order for them. */
+/** Negative if the first is smaller; null if Python can't order them. */
 export function order(one: Json, other: Json): number | null {
   const [a, b] = [numberIn(one), numberIn(other)];
   if (a !== null && b !== null) return a < b ? -1 : a > b ? 1 : 0;
@@ -86,7 +86,7 @@ export function order(one: Json, other: Json): number | null {
 
 const codesOf = (text: string): number[] => [...text].map((sign) => sign.codePointAt(0) ?? 0);
 
-/** Whether a value has another one in it. null: Python can't say. */
+/** Python's `in`; null if Python raises an error. */
 export function contains(whole: Json, part: Json): boolean | null {
   if (Array.isArray(whole)) return whole.some((each) => isSame(each, part));
   if (typeof whole === "string") return typeof part === "string" ? whole.includes(part) : null;

@@ -1,4 +1,4 @@
-/** Reads the Python that recipes are written as, and nothing else. */
+/** Parses the subset of Python that recipes are written in. */
 
 import { isIdentifier } from "../call/copy-as";
 import { numberOf } from "../form/model";
@@ -22,7 +22,7 @@ type Token = readonly [kind: Kind, value: string];
 const TOKEN =
   /[ \t]+|(\r?\n)|("(?:[^"\\\n]|\\.)*"|'[^'"\\\x00-\x1f]*')|(\d[\d.]*(?:[eE][+-]?\d+)?)|([A-Za-z_]\w*)|(==|!=|<=|>=|\*\*|[-+()[\]{},:.=<>])/y;
 
-/** The words of the code. A line ends where no bracket is open. */
+/** The tokens of the code. A line ends where no bracket is open. */
 function tokensOf(code: string): Token[] {
   const tokens: Token[] = [];
   const end = (): void => void (tokens.length > 0 && tokens.at(-1)?.[0] !== "end" && tokens.push(["end", ""]));
@@ -47,7 +47,7 @@ function tokensOf(code: string): Token[] {
   return tokens;
 }
 
-/** Python reads some of what JSON escapes otherwise: only what recipes are written with is a text. */
+/** Python and JSON differ in some escapes: accept only those that recipes use. */
 function textOf(code: string): string {
   if (code.startsWith("'")) return code.slice(1, -1);
   const text = JSON.parse(code) as string;
@@ -55,7 +55,7 @@ function textOf(code: string): string {
   return text;
 }
 
-/** Whether all its names are free: each is there once, and hides no tool. */
+/** Whether all names are unique and hide no tool. */
 function isClear({ steps }: Recipe, inputs: readonly string[]): boolean {
   const names = [...inputs, ...steps.map((one) => one.name)];
   const tools = steps.map((one) => one.tool.split("."));
@@ -67,7 +67,7 @@ function isClear({ steps }: Recipe, inputs: readonly string[]): boolean {
   );
 }
 
-/** The recipe that the code is; null if it is something else. */
+/** Parse code as a recipe; null if it is something else. */
 export function recipeOf(code: string, inputs: readonly string[]): Recipe | null {
   if (code.trim() === "") return { steps: [], result: null };
   try {
@@ -146,7 +146,7 @@ class Reader {
     return sign === "in" ? { left: right, operator: sign, right: left } : { left, operator: sign, right };
   }
 
-  /** A value, or texts and values with a plus between them. */
+  /** A value, or texts and values joined with plus. */
   #value(): Json {
     const [kind, sign] = this.#now;
     if (kind === "sign" && sign === "[") return this.#list();
@@ -191,7 +191,7 @@ class Reader {
     return [name, ...steps];
   }
 
-  /** Only its columns and its rows are read: all the rest is compared afterwards. */
+  /** Read only columns and rows: the rest is compared afterwards. */
   #table(): Piece {
     this.#skipTo("in");
     this.#take("sign", "[");

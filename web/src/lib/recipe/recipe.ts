@@ -1,11 +1,11 @@
 /**
- * A recipe: steps that call tools, one after the other. It is kept as plain Python, and read from that again.
+ * A recipe: steps that call tools, one after the other. It is stored as plain Python, and parsed from that.
  *
  *     step1 = [weather.today(city=item) for item in ["Rome", "Oslo"] if item != "Oslo"]
  *     step2 = mail.send(text="Today: " + str(step1[0]["sky"])) if step1 else None
  *     step2
  *
- * Code is a recipe if it is, word for word, what its recipe is written as: nothing of it is lost, whoever wrote it.
+ * Code is a recipe only if generating it from the parsed recipe gives the same text, so that nothing is lost.
  */
 
 import { isIdentifier } from "../call/copy-as";
@@ -24,7 +24,7 @@ export interface Condition {
 
 export interface Step {
   name: string;
-  tool: string; // as code calls it
+  tool: string; // its name in code
   args: JsonObject;
   each: Json | undefined; // a list: the step is done for each `item` of it
   when: Condition | null;
@@ -37,7 +37,7 @@ export interface Recipe {
 
 export const ITEM = "item";
 
-/** The names that a step can use: arguments of the recipe, the steps before it, and its item. */
+/** The names that a step can use: the recipe's arguments, earlier steps, and its item. */
 export function namesAt(recipe: Recipe, index: number, inputs: readonly string[]): Set<string> {
   const names = new Set([...inputs, ...recipe.steps.slice(0, index).map((one) => one.name)]);
   if (recipe.steps[index]?.each !== undefined) names.add(ITEM);
@@ -51,7 +51,7 @@ export function freeName(recipe: Recipe, inputs: readonly string[]): string {
   return `step${number}`;
 }
 
-/** The same recipe where an argument has another name. */
+/** The recipe with an argument renamed. */
 export function renamedIn(recipe: Recipe, from: string, to: string, inputs: readonly string[]): Recipe {
   const steps = recipe.steps.map((step, index): Step => {
     const names = namesAt(recipe, index, inputs);
@@ -67,7 +67,7 @@ export function renamedIn(recipe: Recipe, from: string, to: string, inputs: read
   return { steps, result: withName(recipe.result, from, to, namesAt(recipe, recipe.steps.length, inputs)) };
 }
 
-/** Names that the code of a recipe has a meaning for. `table` has one in texts. */
+/** Names with a meaning in a recipe's code; `table` only in texts. */
 export const OWN_NAMES: ReadonlySet<string> = new Set([ITEM, "row", "str", "table"]);
 
 // As code
@@ -85,7 +85,7 @@ function stepCode(step: Step, names: Names): string {
   return `[${call} for ${ITEM} in ${valueCode(step.each, new Set([...names].filter((one) => one !== ITEM)))}${when ? ` if ${when}` : ""}]`;
 }
 
-/** Names that code can't say go into a dictionary. */
+/** Names that are not valid in code go into a dictionary. */
 function argsCode(args: JsonObject, names: Names): string {
   const entries = Object.entries(args);
   const others = entries.filter(([name]) => !isIdentifier(name));

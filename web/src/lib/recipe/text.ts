@@ -49,7 +49,7 @@ export function piecesOf(text: string, names: Names): Piece[] {
   return pieces;
 }
 
-/** The text that reads as these pieces. */
+/** Join the pieces into a text. */
 export function templateOf(pieces: readonly Piece[], names: Names): string {
   return pieces
     .map((piece, index) => {
@@ -62,7 +62,7 @@ export function templateOf(pieces: readonly Piece[], names: Names): string {
     .join("");
 }
 
-/** What stands in a text for the value at a path. */
+/** The placeholder of a path. */
 export function referenceOf(path: Path, columns?: readonly string[]): string {
   const written = String(path[0]) + pathOf(path.slice(1));
   return columns
@@ -77,7 +77,7 @@ function pathIn(text: string): Path {
   return [/^\w*/.exec(text)?.[0] ?? "", ...steps];
 }
 
-/** Where a value speaks of steps or arguments that are not there: pointers into it, and their names. */
+/** Pointers to unknown steps or arguments in a value, with their names. */
 export function unknownNames(value: Json, names: Names, pointer = ""): { pointer: string; name: string }[] {
   if (typeof value === "string") {
     const found = [...value.matchAll(PLACE)]
@@ -89,7 +89,7 @@ export function unknownNames(value: Json, names: Names, pointer = ""): { pointer
   return Object.entries(value).flatMap(([key, one]) => unknownNames(one, names, below(pointer, key)));
 }
 
-/** The names that a value takes its parts from. */
+/** The names that a value refers to. */
 export function usedNames(value: Json, names: Names): string[] {
   if (typeof value === "string")
     return piecesOf(value, names).flatMap((piece) => (typeof piece === "string" ? [] : [String(piece.path[0])]));
@@ -97,7 +97,7 @@ export function usedNames(value: Json, names: Names): string[] {
   return Object.values(value).flatMap((one) => usedNames(one, names));
 }
 
-/** The same value where a name is another one. Whoever spoke of that one before it was there means it now. */
+/** Rename a name in a value. */
 export function withName<T extends Json>(value: T, from: string, to: string, names: Names): T;
 export function withName(value: Json, from: string, to: string, names: Names): Json {
   if (Array.isArray(value)) return value.map((one) => withName(one, from, to, names));
@@ -110,7 +110,7 @@ export function withName(value: Json, from: string, to: string, names: Names): J
   return templateOf(pieces, new Set([...names].filter((one) => one !== from)));
 }
 
-/** What stands for one value as a whole, without its signs; null for other values. */
+/** The path of a text that is a single placeholder; null for other values. */
 export function wholePlace(value: Json | undefined): string | null {
   if (typeof value !== "string" || !value.startsWith("${")) return null;
   const [found] = value.matchAll(PLACE);

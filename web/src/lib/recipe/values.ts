@@ -1,4 +1,4 @@
-/** What a step is called with: its values, with what earlier steps gave put in. Exactly as Python does it. */
+/** The arguments of a step, with the results of earlier steps filled in, exactly as Python does it. */
 
 import { isObject, type Json, type JsonObject } from "../text/json-text";
 import type { Key } from "../locales/en";
@@ -6,7 +6,7 @@ import { ITEM, type Condition, type Step } from "./recipe";
 import { piecesOf, referenceOf, type Names, type Path } from "./text";
 import { contains, isTrue, isSame, order, pythonText } from "./python";
 
-/** A value that is not there, or not of the kind that is needed: the text that says so. */
+/** An error for a missing or unsuitable value, with its message. */
 export class RecipeError extends Error {
   constructor(
     readonly key: Key,
@@ -59,7 +59,7 @@ function fail(key: Key): never {
   throw new RecipeError(key);
 }
 
-/** What the tool of a step is called with, call after call, and the item that each is for. */
+/** The arguments of each call of a step, with its item. */
 export function callsOf(step: Step, names: Names, known: Known): { args: Json; item: Json | undefined }[] {
   const each = (now: Known, item?: Json): { args: Json; item: Json | undefined }[] =>
     step.when && !holds(step.when, names, now) ? [] : [{ args: resolved(step.args, names, now), item }];

@@ -1,9 +1,9 @@
 /**
- * A recipe that is being built: its draft, and what its steps gave.
+ * A recipe in the editor: its draft, and the results of its steps.
  *
- * Its steps are what is edited, and the code is written from them. Code that somebody else has written is read, and may
+ * The steps are edited, and the code is generated from them. Code written elsewhere is parsed, and may
  * be more than a recipe. An answer is kept with all that led to it: a step that is changed, or that uses what has
- * changed, has to run again. That is done when somebody asks for it, and no call that is the same is made twice.
+ * changed, has to run again. The user starts that, and no identical call is made twice.
  */
 
 import { SvelteMap, SvelteSet } from "svelte/reactivity";
@@ -35,12 +35,12 @@ interface Running {
   stop: AbortController;
   done: number; // calls
   total: number | null; // of a step for each item of a list
-  progress: Progress | null; // of the call that is under way
+  progress: Progress | null; // of the running call
 }
 
 const CODE = "/scriptImpl/code";
 const ARGS = "/argSchema";
-const LARGEST_KEPT = 500_000; // characters of answers that survive a reload; they end with the tab
+const LARGEST_KEPT = 500_000; // characters of answers that survive a reload, in this tab only
 const PLACE = "onetool.answers.";
 
 export class RecipeWork {
@@ -58,9 +58,9 @@ export class RecipeWork {
   readonly code = $derived.by(() => this.draft.text(CODE));
   /** null: the code is something else. */
   readonly recipe: Recipe | null = $derived.by(() => this.#read(this.code, this.inputs));
-  /** Values of the recipe's arguments to build it with. */
+  /** Sample values of the recipe's arguments. */
   readonly samples: JsonObject = $derived.by(() => objectOf(this.draft.args ?? "{}"));
-  /** What the code was read as, or written from: as long as that code stands, this is the recipe. */
+  /** The recipe that the code was parsed into or generated from, while the code is unchanged. */
   #held: { code: string; recipe: Recipe } | null = null;
   #tools = new Map<string, Promise<Tool>>();
   #isOver = false;
@@ -72,7 +72,7 @@ export class RecipeWork {
       const kept = parseJson(sessionStorage.getItem(this.#place) ?? "[]") as unknown as [string, Answer][];
       for (const [name, answer] of kept) this.answers.set(name, answer);
     } catch {
-      // Then steps are called again.
+      // The steps have to run again.
     }
   }
 
@@ -89,7 +89,7 @@ export class RecipeWork {
     return PLACE + this.draft.key;
   }
 
-  /** Nothing is kept once a secret may have led to it. */
+  /** Results that may depend on a secret are not kept. */
   #keep(): void {
     if (this.#isOver) return;
     this.#isSecret ||= writeJson(withoutSecrets(this.samples, this.schema)) !== writeJson(this.samples);
@@ -118,7 +118,7 @@ export class RecipeWork {
     this.#keep();
   }
 
-  /** Nothing of it is kept any more, also not of a step that still runs. */
+  /** Forget all results, including those of a running step. */
   end(): void {
     this.forgetAnswers();
     this.#isOver = true;
@@ -146,13 +146,13 @@ export class RecipeWork {
     this.#write({ steps, result: value });
   }
 
-  /** The arguments are others now: the steps stay, and the code says what they say. */
+  /** Change the arguments, and generate the code again. */
   follow(): void {
     const { recipe, code, inputs } = this;
     if (recipe && writeJson(recipeOf(code, inputs)) !== writeJson(recipe)) this.#write(recipe);
   }
 
-  /** Give an argument another name, wherever it is used. */
+  /** Rename an argument everywhere. */
   rename(from: string, to: string, schema: JsonSchema): void {
     const next = this.recipe && renamedIn(this.recipe, from, to, this.inputs);
     const args = Object.entries(this.samples).map(([name, value]) => [name === from ? to : name, value] as const);
@@ -161,7 +161,7 @@ export class RecipeWork {
     if (next) this.#write(next);
   }
 
-  /** Why an argument can't be called so; empty if it can. */
+  /** Why an argument can't have this name; empty if it can. */
   refusal(name: string): string {
     const { packs = [], functions = [], aliases = {} } = play.names ?? {};
     const isTaken =
@@ -207,7 +207,7 @@ export class RecipeWork {
 
   // Running
 
-  /** Whether a step and all that it uses are as they were when it ran. */
+  /** Whether a step and everything that it uses are unchanged since it ran. */
   isFresh(index: number): boolean {
     const step = this.recipe?.steps[index];
     const answer = this.answers.get(step?.name ?? "");
@@ -227,7 +227,7 @@ export class RecipeWork {
     return step ? keyOf(step, this.#names(index), this.knownAt(index)) : "";
   }
 
-  /** What can be picked from: the values of what is known before a step, its item included. */
+  /** The values that a step can pick from, including its item. */
   knownAt(index: number): Known {
     const recipe = this.recipe;
     if (!recipe) return {};
@@ -246,7 +246,7 @@ export class RecipeWork {
     }
   }
 
-  /** Run a step, and those before it that have to. The last one, or all, can be called although their answers are good. */
+  /** Run a step, and earlier ones if needed. The last step, or all, can be forced to run again. */
   async runTo(index: number, anew: "last" | "all" | null = null): Promise<void> {
     let hasRun = false;
     for (let at = 0; at <= index && !this.running; at++) {
@@ -258,7 +258,7 @@ export class RecipeWork {
     if (hasRun) this.#note(index);
   }
 
-  /** Put a run into the history, with what its steps gave; nothing once a secret may have led to it. */
+  /** Add a run with its results to the history, unless they may depend on a secret. */
   #note(index: number): void {
     const steps = (this.recipe?.steps ?? []).slice(0, index + 1).flatMap(({ name }) => {
       const outcome = this.answers.get(name)?.outcome;
@@ -273,7 +273,7 @@ export class RecipeWork {
     this.running?.stop.abort();
   }
 
-  /** With `isAnew`, calls that were made before are made again. */
+  /** With `isAnew`, repeat earlier calls. */
   async #run(index: number, isAnew: boolean): Promise<boolean> {
     const step = this.recipe?.steps[index];
     if (!step) return false;
@@ -302,8 +302,8 @@ export class RecipeWork {
     } catch (error) {
       if (!stop.signal.aborted)
         answer.outcome = { ok: false, failure: failureOf(error), durationMs: performance.now() - start, at };
-      else if (before?.outcome?.ok) answer.outcome = before.outcome; // it is old, and still shown
-      made.push(...kept); // what was not reached yet is good as before
+      else if (before?.outcome?.ok) answer.outcome = before.outcome; // stale, but still shown
+      made.push(...kept); // calls that were not reached stay valid
       answer.values = made.map((one) => one.value);
     }
     answer.calls = made.map((one) => one.call);
@@ -315,7 +315,7 @@ export class RecipeWork {
     return answer.key !== "";
   }
 
-  /** Makes the calls of a step, and notes what each gave, so that a failure loses nothing. */
+  /** Make the calls of a step, and record each result, so that a failure loses nothing. */
   async #call(
     step: Step,
     index: number,
@@ -357,7 +357,7 @@ function failureOf(error: unknown): CallFailure {
   return { ...NOTHING, message };
 }
 
-/** How code calls a tool. */
+/** The name of a tool in code. */
 export function codeName(row: ToolRow): string {
   return (row.name === null ? undefined : spellings().get(row.name)) ?? row.name ?? row.slug;
 }
@@ -368,7 +368,7 @@ function rowOf(name: string): ToolRow | undefined {
 
 let spelled: { of: unknown; names: Map<string, string> } = { of: null, names: new Map() };
 
-/** The names of tools in code, by what they are called. */
+/** The names in code by tool name. */
 function spellings(): Map<string, string> {
   const names = play.names;
   if (names && spelled.of !== names) {
@@ -390,14 +390,14 @@ function spellings(): Map<string, string> {
 
 const works = new Map<string, RecipeWork>();
 
-/** The work on a recipe, with its answers, as it was left. */
+/** Return the work on a recipe, with its answers. */
 export function workOf(key: string, start: () => Start): RecipeWork {
-  // It outlives the screen that asks for it: what it derives must not end with that.
+  // It outlives the screen, so its derived state needs a root of its own.
   if (!works.has(key)) $effect.root(() => void works.set(key, new RecipeWork(key, start())));
   return works.get(key) as RecipeWork;
 }
 
-/** It was saved: its answers go with it to the tool that it has become. */
+/** Move the answers of a saved recipe to its tool. */
 export function saved(work: RecipeWork, key: string): void {
   works.delete(work.draft.key);
   work.moveAnswers(PLACE + key);

@@ -7,7 +7,7 @@
 export type Json = null | boolean | number | bigint | string | Json[] | { [key: string]: Json };
 export type JsonObject = { [key: string]: Json };
 
-/** Where a text stops being JSON. `sign` is what stands there; empty at the end of the text. */
+/** A JSON syntax error. `sign` is the character there; empty at the end of the text. */
 export class JsonTextError extends Error {
   constructor(
     readonly line: number,
@@ -35,7 +35,7 @@ export function parseJson(text: string): Json {
     try {
       return JSON.parse(text) as Json;
     } catch {
-      // The reader below says where.
+      // The parser below finds the position.
     }
   }
   return new Reader(text).whole();
@@ -110,7 +110,7 @@ class Reader {
     return JSON.parse(found) as string;
   }
 
-  /** The first sign that a string can't have. */
+  /** The first character that a string can't contain. */
   #endOfString(): number {
     const good = /(?:[^"\\\u0000-\u001f]|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*/y;
     good.lastIndex = this.#at + 1;

@@ -1,4 +1,4 @@
-/** What the server asks with `did you mean …?`, and a text in which the wrong word is replaced. Pure. */
+/** The suggestions of `did you mean …?`, and replacing the wrong word. Pure functions. */
 
 const QUESTION = /did you mean ([^?]{1,300})\?/i;
 
@@ -11,7 +11,7 @@ export function suggested(message: string): string[] {
   );
 }
 
-/** The text with `name` in the place of the word that the message is about; null where the text does not have that word. */
+/** Replace the word that the message is about by `name`; null if the text doesn't contain that word. */
 export function mended(text: string, message: string, name: string): string | null {
   const words = message.slice(0, message.search(QUESTION)).match(/[\p{L}\p{N}_$][\p{L}\p{N}_$.-]*/gu) ?? [];
   const found = words
@@ -23,7 +23,7 @@ export function mended(text: string, message: string, name: string): string | nu
   return text.slice(0, at) + name + text.slice(at + found.length);
 }
 
-/** Where a whole word stands. */
+/** The position of a whole word. */
 function placeOf(text: string, word: string): number {
   const isInside = (sign: string | undefined): boolean => sign !== undefined && /[\p{L}\p{N}_$]/u.test(sign);
   for (let at = text.indexOf(word); at >= 0; at = text.indexOf(word, at + 1)) {
@@ -32,7 +32,7 @@ function placeOf(text: string, word: string): number {
   return -1;
 }
 
-/** How many signs have to be changed, added or left out. */
+/** The edit distance. */
 function distance(one: string, other: string): number {
   let row = Array.from({ length: other.length + 1 }, (_, at) => at);
   for (const [at, sign] of [...one].entries()) {

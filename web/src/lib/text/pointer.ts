@@ -10,7 +10,7 @@ const stepsOf = (pointer: string): string[] =>
     .slice(1)
     .map((step) => step.replaceAll("~1", "/").replaceAll("~0", "~"));
 
-/** The part at a pointer; undefined where there is none. */
+/** The value at a pointer; undefined if there is none. */
 export function valueAt<T>(whole: T, pointer: string): T | undefined {
   let now: unknown = whole;
   for (const step of stepsOf(pointer)) {
@@ -20,7 +20,7 @@ export function valueAt<T>(whole: T, pointer: string): T | undefined {
   return now as T;
 }
 
-/** The same with another part. undefined takes the part away; objects on the way that are not there are made. */
+/** A copy with another value at a pointer; undefined removes it. Missing objects on the way are created. */
 export function withValueAt(whole: unknown, pointer: string, part: unknown): unknown {
   return changed(whole, stepsOf(pointer), part);
 }

@@ -4,7 +4,7 @@ import { isObject, writeJson, type Json, type JsonObject } from "./json-text";
 
 export type View = "table" | "tree" | "text" | "picture" | "file";
 
-const LOOKED_AT = 200; // rows that decide on the columns
+const LOOKED_AT = 200; // rows that determine the columns
 const MOST_COLUMNS = 40;
 const MOST_FILES = 20;
 export const PICTURE = /^image\/(png|jpe?g|gif|webp|avif|bmp|svg\+xml)$/;
@@ -19,7 +19,7 @@ const SUFFIXES: Readonly<Record<string, string>> = {
   "octet-stream": "bin",
 };
 
-/** The views that fit, the best one first. */
+/** The suitable views, best first. */
 export function viewsOf(value: Json): View[] {
   const views: View[] = [];
   const files = filesOf(value);
@@ -33,7 +33,7 @@ export function viewsOf(value: Json): View[] {
 }
 
 export interface Rows {
-  /** Where the rows are, if the value is an object around them. */
+  /** The key of the rows, if the value is an object around them. */
   key: string | null;
   rows: JsonObject[];
 }
@@ -55,7 +55,7 @@ export function columnsOf(rows: JsonObject[]): string[] {
   return [...new Set(rows.slice(0, LOOKED_AT).flatMap(Object.keys))].slice(0, MOST_COLUMNS);
 }
 
-/** Rows by one column: numbers by size, others as text; what is not there comes last, in both directions. */
+/** Sort rows by a column: numbers by size, others as text. Missing values come last in both directions. */
 export function sorted(rows: JsonObject[], column: string, isDown: boolean): JsonObject[] {
   const isNone = (one: JsonObject): boolean => one[column] === undefined || one[column] === null;
   const full = rows.filter((one) => !isNone(one)).sort((a, b) => compare(a[column], b[column]));
@@ -77,13 +77,13 @@ export function cellOf(value: Json | undefined): string {
 export interface ResultFile {
   mimeType: string;
   isPicture: boolean;
-  /** What it is stored under, or else all of it in Base64. */
+  /** The handle of the stored file, or else its content in Base64. */
   handle: string | null;
   data: string;
   size: number;
 }
 
-/** The files in a result: data URIs and image blocks, as MCP has them, and what was stored behind a handle. */
+/** The files in a result: data URIs, MCP image blocks, and stored files. */
 export function filesOf(value: Json): ResultFile[] {
   if (typeof value === "string") {
     const [, mimeType = "", data = ""] = value.startsWith("data:image/") ? (DATA_URI.exec(value) ?? []) : [];
@@ -108,13 +108,13 @@ const fileOf = (mimeType: string, data: string): ResultFile => ({
   size: Math.floor((data.length * 3) / 4),
 });
 
-/** How the name of a file of this type ends. */
+/** The file extension of a type. */
 export function suffixOf(mimeType: string): string {
   const kind = mimeType.split("/")[1] ?? "";
   return SUFFIXES[kind] ?? (/^[a-z0-9]{1,8}$/.test(kind) ? kind : "bin");
 }
 
-/** A path as code writes it: `.items[3]["a b"]`. */
+/** A path in code syntax: `.items[3]["a b"]`. */
 export function pathOf(steps: readonly (string | number)[]): string {
   return steps
     .map((step) =>
@@ -123,7 +123,7 @@ export function pathOf(steps: readonly (string | number)[]): string {
     .join("");
 }
 
-/** A value in a few words, for a closed node. */
+/** A short summary of a value, for a closed node. */
 export function brief(value: Json): string {
   if (Array.isArray(value)) return `[${value.length}]`;
   return isObject(value) ? `{${Object.keys(value).length}}` : "";

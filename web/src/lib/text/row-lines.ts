@@ -8,7 +8,7 @@ import { isObject, parseJson, type Json, type JsonObject } from "./json-text";
 
 const ROW = /^ *(?:- )?(\{.*\}),?$/;
 const PAIR = /^ *('(?:[^']|'')*'|"(?:[^"\\]|\\.)*"|[^:]+):(?: +(.*))?$/s;
-const PIECE = /(?<=(?:^|[[{,:]) *)(?:'(?:[^']|'')*'|"(?:[^"\\]|\\.)*")|[^]/g; // a quote is one where a value begins
+const PIECE = /(?<=(?:^|[[{,:]) *)(?:'(?:[^']|'')*'|"(?:[^"\\]|\\.)*")|[^]/g; // quotes count only where a value begins
 
 /** The rows of these lines; null if there are none. A row that began on the page before, or continues on the next, doesn't count. */
 export function rowsIn(lines: readonly string[]): JsonObject[] | null {

@@ -1,5 +1,5 @@
 /**
- * Text of others, as it may be shown.
+ * Untrusted text, made safe to show.
  *
  * Svelte shows markup as text by itself. What is left are characters that can't be seen, or that turn the order of
  * others around: a name could look like another. They are shown by their number. Joiners (U+200C, U+200D) inside of
@@ -19,7 +19,7 @@ const IN_EMOJI = `(?<=${EMOJI}[\\ufe0f\\p{Emoji_Modifier}]?)\\u200d(?=${EMOJI})`
 const IN_WORD = `(?<=${JOINED})(?<=${LETTER})[\\u200c\\u200d](?=${JOINED})(?=${LETTER})`;
 
 export const UNSEEN = new RegExp(`[${SIGNS}]|(?!${IN_EMOJI}|${IN_WORD})[\\u200c\\u200d]`, "gu");
-/** The same with every joiner. */
+/** The same, with all joiners. */
 export const UNSEEN_OR_JOINER = new RegExp(`[${SIGNS}\\u200c\\u200d]`, "gu");
 
 function marked(text: unknown, unseen: RegExp): string {
@@ -33,8 +33,8 @@ const inLine = (text: string): string => text.replace(/\s+/g, " ").trim();
 
 export const shown = (text: unknown): string => marked(text, UNSEEN);
 
-/** The same in one line, for rows and titles. */
+/** The same on one line, for rows and titles. */
 export const line = (text: unknown): string => inLine(shown(text));
 
-/** A name that somebody is asked to approve, in one line: no joiner may make it look like another. */
+/** A name to approve, in one line, without joiners that could make it look like another name. */
 export const exactName = (text: unknown): string => inLine(marked(text, UNSEEN_OR_JOINER));

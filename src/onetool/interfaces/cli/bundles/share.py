@@ -75,7 +75,16 @@ def export(ctx: click.Context, place: ToolReference, output: str | None, force: 
         stdout().flush()
         return
     file = Path(output or f"{found.slug}.zip")
-    _write(file, data, force)
+    flags = os.O_WRONLY | os.O_CREAT | NO_WAIT | PLAIN | (os.O_TRUNC if force else os.O_EXCL)
+    try:
+        with os.fdopen(os.open(file, flags, 0o644), "wb") as stream:
+            if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
+                raise OSError(errno.EINVAL, "it is not a regular file; -o - writes to a pipe")
+            stream.write(data)
+    except FileExistsError:
+        raise click.ClickException(f"{file} already exists; --force replaces it.") from None
+    except OSError as error:
+        raise click.ClickException(f"Can't write {file}: {error.strerror}.") from None
     print_note(f"Wrote {found.slug} with {counted(len(tools), 'tool')} to {file}.")
 
 
@@ -138,19 +147,6 @@ def import_bundle(
         needs = allowing(ctx, needs)
     _report(app, bundle_import, needs, dry_run, as_json)
     ctx.exit(1 if bundle_import.plan.refused else 0)
-
-
-def _write(file: Path, data: bytes, force: bool) -> None:
-    flags = os.O_WRONLY | os.O_CREAT | NO_WAIT | PLAIN | (os.O_TRUNC if force else os.O_EXCL)
-    try:
-        with os.fdopen(os.open(file, flags, 0o644), "wb") as stream:
-            if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
-                raise OSError(errno.EINVAL, "it is not a regular file; -o - writes to a pipe")
-            stream.write(data)
-    except FileExistsError:
-        raise click.ClickException(f"{file} already exists; --force replaces it.") from None
-    except OSError as error:
-        raise click.ClickException(f"Can't write {file}: {error.strerror}.") from None
 
 
 # Reporting an import

@@ -1,4 +1,4 @@
-"""Where stats are kept: tests that take `place` run with SQLite; those marked with `BOTH` also with PostgreSQL."""
+"""The database of usage stats. Tests with the fixture `place` use SQLite, and those marked `BOTH` PostgreSQL, too."""
 
 import pytest
 
@@ -9,17 +9,17 @@ BOTH = pytest.mark.parametrize("place", ["sqlite", "postgres"], indirect=True)
 
 @pytest.fixture
 def place(request, tmp_path):
-    """The database that `UsageStats` takes."""
+    """Return the database for `UsageStats`."""
     if getattr(request, "param", "sqlite") == "postgres":
         yield request.getfixturevalue("database")
         return
-    made = SqliteDatabase(tmp_path / "state.db")
-    yield made
-    made.close()
+    database = SqliteDatabase(tmp_path / "state.db")
+    yield database
+    database.close()
 
 
 def asked(place, query):
-    """Return the rows of a query that names its tables {calls}, {runs} …"""
+    """Return the rows of a query, in which tables are called {calls}, {runs} …"""
     from onetool.services.stats import UsageStats
 
     return UsageStats(place)._store.read(lambda reader: reader.rows(query, {}))

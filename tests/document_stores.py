@@ -1,10 +1,8 @@
-"""Documents for suites over both drivers: SQLite, then PostgreSQL.
+"""Document stores for tests that run with both SQLite and PostgreSQL.
 
 @pytest.fixture
 def two(places):
     return TokenStore(places("tokens")), TokenStore(places("tokens"))
-
-`in_home` gives the documents of a state folder; `stored_tokens`, its tokens.
 """
 
 import pytest
@@ -18,20 +16,21 @@ from onetool.services.access_tokens import TokenStore
 
 __all__ = ["KeptLogin", "database", "database_url", "in_home", "places", "postgres", "stored_tokens"]
 
-SECRET = b"a secret that all replicas know, and nobody else"
+SECRET = b"a secret that only the replicas share"
 
 
 def in_home(home, kind, follow=None):
-    """The documents of a state folder, as a process of its own has them."""
+    """Open the documents of one kind in a state folder, with a connection of their own."""
     return Documents(SqliteDatabase(home / "state.db", makes_folder=True), kind, None, follow or KINDS[kind].follow)
 
 
 def stored_tokens(home, *args):
+    """Open the access tokens of a state folder."""
     return TokenStore(in_home(home, "tokens"), *args, home=home)
 
 
 class KeptLogin:
-    """A login that tests read and change as text, like a file."""
+    """A stored login with the methods of a `Path`, for tests that read and change its text."""
 
     def __init__(self, logins, key):
         self._logins, self._key = logins, key
@@ -51,7 +50,7 @@ class KeptLogin:
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def places(request, tmp_path):
-    """`places(kind)` gives one as a process of its own has it. `follow` is that of whoever opens it."""
+    """Return a function that opens documents of a kind as another process would, with SQLite or PostgreSQL."""
     if request.param == "sqlite":
         yield lambda kind, follow=None: in_home(tmp_path, kind, follow)
         return
@@ -60,12 +59,12 @@ def places(request, tmp_path):
     request.getfixturevalue("database")  # makes the tables
     opened = []
 
-    def place(kind, follow=None):
+    def open_documents(kind, follow=None):
         opened.append(Postgres(request.getfixturevalue("database_url")))
         keeping = KINDS[kind]
         seal = Seal(lambda: [SECRET]) if keeping.is_sealed else None
         return Documents(opened[-1], kind, seal, follow or keeping.follow)
 
-    yield place
-    for one in opened:
-        one.close()
+    yield open_documents
+    for opened_database in opened:
+        opened_database.close()

@@ -1,0 +1,1 @@
+export{l as default}from"./screens-CY8H_-_m.js";

@@ -1,1 +1,0 @@
-export{h as default}from"./screens-C1jmSdtv.js";

@@ -1,0 +1,1 @@
+export{s as default}from"./screens-CY8H_-_m.js";

@@ -1,0 +1,1 @@
+export{m as default}from"./screens-CY8H_-_m.js";
