@@ -12,7 +12,8 @@ import pytest
 from helpers import until
 
 from onetool.database import DatabaseError, LockNumber
-from onetool.database.migrations import migrate
+from onetool.database.connection import NEWEST
+from onetool.database.migrations import migrate, migrations
 from onetool.database.postgres import Postgres
 from onetool.database.sqlite import SqliteDatabase
 
@@ -73,6 +74,10 @@ def put(name, value=1):
 def names(database):
     sql = "SELECT name FROM counters WHERE name <> 'documents' ORDER BY name"
     return [name for (name,) in database.read(lambda work: work.execute(sql))]
+
+
+def test_the_newest_migration_is_the_last_file():
+    assert [migration.number for migration in migrations()] == list(range(1, NEWEST + 1))
 
 
 def test_a_change_counts_when_it_is_committed(database, opened):

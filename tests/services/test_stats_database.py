@@ -145,7 +145,8 @@ def test_old_rows_are_forgotten_by_one_replica_at_a_time(database, database_url)
 
 def test_audit_and_stats_have_the_time_of_the_database(database_url, database, monkeypatch):
     now = time.time()
-    monkeypatch.setattr("onetool.database.postgres.time", lambda: time.time() - 3600)  # the clock of this machine
+    for module in ("connection", "postgres"):  # the clock of this machine
+        monkeypatch.setattr(f"onetool.database.{module}.time", lambda: now - 3600)
     other = Postgres(database_url)
     stats, log = UsageStats(other), AuditLog(other, AuditConfig())
     call(stats)

@@ -1,6 +1,6 @@
 """Builds the prompt of each step: instructions, tools, and as many messages as fit into the model's context window.
 
-The oldest turns are omitted first, and always completely. Token counts are estimates (core/tokens), since each model
+The oldest turns are omitted first, and always completely. Token counts are estimates (`core/text.py`), since each model
 counts differently.
 """
 

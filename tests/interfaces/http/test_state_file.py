@@ -109,7 +109,7 @@ def test_a_file_that_is_damaged_meanwhile_closes_the_server(server, home, pages)
     assert asked(server, "/tools/tools").status == 401
     assert ready(server) == (503, "closed")
     log = server.log_file.read_text()
-    assert (log.count("is damaged, and is called state.db.damaged-"), "onetool db import FILE" in log) == (1, True)
+    assert (log.count("is damaged and was renamed to state.db.damaged-"), "onetool db import FILE" in log) == (1, True)
     server.token = tokens(server, "add", "new")
     assert (status(server), ready(server)) == (200, (200, "ready"))
 
@@ -120,7 +120,7 @@ def test_after_a_loss_a_server_starts_closed_and_says_once_what_to_do(server, ho
     again = serve(config={}, env={"ONETOOL_HOME": str(home)})
     assert ready(again) == (503, "closed")
     log = again.log_file.read_text()
-    for words in ("is damaged, and is called state.db.damaged-", "the stored tokens are lost"):
+    for words in ("is damaged and was renamed to state.db.damaged-", "the stored tokens are lost"):
         assert log.count(words) == 1, log
 
 

@@ -88,7 +88,7 @@ def test_a_route_is_declared_at_its_handler_and_nowhere_else():
         async with httpx.AsyncClient(transport=transport, base_url="http://x") as client:
             return await client.get("/tools/greetings/hello?days=3")
 
-    app = SimpleNamespace(audit=SimpleNamespace(), runtime=SimpleNamespace(), catalog=SimpleNamespace())
+    app = SimpleNamespace(audit=SimpleNamespace(), runtime=SimpleNamespace(), catalog=SimpleNamespace(registry=None))
     assert asyncio.run(ask()).json() == {"text": "hello 3"}
     assert GreetingApp.routes.match(b"/tools/greetings/best", "GET").route is get_best_greeting
     tags, paths, schemas = describe_routes((*TABLES, GreetingApp.routes))

@@ -5,6 +5,7 @@ import socket
 import threading
 import time
 from contextlib import ExitStack
+from types import SimpleNamespace
 
 import httpx
 import pytest
@@ -391,7 +392,7 @@ def test_names_are_made_once_for_each_catalogue(home, monkeypatch):
 
 def test_checks_are_counted_apart_from_runs():
     """Where all places for runs are taken, code is still checked; and so are at most so many texts at once."""
-    context = RestContext(None, None)
+    context = RestContext(SimpleNamespace(catalog=SimpleNamespace(registry=None)), None)
     with ExitStack() as taken:
         for _ in range(handlers.MAX_RUNS):
             taken.enter_context(context.admitted(handlers.MAX_RUNS, handlers.TOO_MANY, 1))

@@ -227,7 +227,8 @@ def test_times_are_those_of_the_database(replica, monkeypatch):
 
     store = replica()
     real = time.time
-    monkeypatch.setattr("onetool.database.postgres.time", lambda: real() - 3600)
+    for module in ("connection", "postgres"):
+        monkeypatch.setattr(f"onetool.database.{module}.time", lambda: real() - 3600)
     before = time_text(real() - 60)
     id, kept = with_tool(store)
     assert before < kept.modified_at < time_text(real() + 60)
