@@ -38,13 +38,7 @@ MIN_COLUMNS = 4  # shown even if the terminal is too narrow
 @click.option("--open", "show", is_flag=True, help="Open that page in the browser.")
 @data_options
 def stats(
-    ctx: click.Context,
-    period: str,
-    tool: str | None,
-    caller: str | None,
-    file: Path | None,
-    show: bool,
-    as_json: bool,
+    ctx: click.Context, period: str, tool: str | None, caller: str | None, file: Path | None, show: bool, as_json: bool
 ) -> None:
     """Show what was called, and what it saved."""
     app = open_app(ctx, imports=False)

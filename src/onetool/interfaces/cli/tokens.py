@@ -35,13 +35,7 @@ from onetool.interfaces.cli.options import (
     warn_unmatched,
 )
 from onetool.interfaces.cli.output import echo, print_json, print_note, print_table, wants_json
-from onetool.services.access_tokens import (
-    LOSS_FIX,
-    StoredToken,
-    TokenNameRevokedError,
-    new_token,
-    token_hash,
-)
+from onetool.services.access_tokens import LOSS_FIX, StoredToken, TokenNameRevokedError, new_token, token_hash
 
 NONE = "There are no named tokens. Make one: onetool tokens add NAME"
 COLUMNS = ("name", "role", "tools", "rate", "expires", "where", "")
@@ -113,13 +107,7 @@ def add(
     """
     text = new_token()
     wanted = requested_token(
-        name=name,
-        hash=token_hash(text),
-        role=role,
-        tools=patterns,
-        rate=rate,
-        expires=expires,
-        whole=not no_whole,
+        name=name, hash=token_hash(text), role=role, tools=patterns, rate=rate, expires=expires, whole=not no_whole
     )
     for field, message, hint in wanted.problems():
         option = "NAME" if field == "name" else f"--{field}"

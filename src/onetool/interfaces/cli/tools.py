@@ -29,14 +29,7 @@ from onetool.interfaces.cli.options import (
     open_app,
     positive,
 )
-from onetool.interfaces.cli.output import (
-    counted,
-    echo,
-    print_json,
-    print_table,
-    show_progress,
-    wants_json,
-)
+from onetool.interfaces.cli.output import counted, echo, print_json, print_table, show_progress, wants_json
 from onetool.sources.packs import BuiltinFunctions
 
 

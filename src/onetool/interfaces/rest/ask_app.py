@@ -27,13 +27,7 @@ from onetool.http.response_stream import MAX_UNSENT, UNREAD_S, DisconnectWatch, 
 from onetool.interfaces.rest import ASK_PATH, ask_approvals, ask_sessions
 from onetool.interfaces.rest.app import RestApp
 from onetool.interfaces.rest.ask_approvals import AskContext, OpenQuestion, OpenQuestions
-from onetool.interfaces.rest.ask_body import (
-    AskFailedError,
-    AskProblem,
-    AskQuestion,
-    ask_problem_body,
-    read_question,
-)
+from onetool.interfaces.rest.ask_body import AskFailedError, AskProblem, AskQuestion, ask_problem_body, read_question
 from onetool.interfaces.rest.invoke import BEGIN_AFTER, sse_event, wants_events
 from onetool.interfaces.rest.problem import PROBLEM_TYPE, RestError
 from onetool.interfaces.rest.request import RestRequest, RestResponse, json_body, sent_texts
@@ -86,13 +80,7 @@ MAX_HINTS = 10  # each hint searches for similar names
 class AskTurn:
     """A question being answered. `log` is the dict of the access log; `further` are options of `app.ask`."""
 
-    def __init__(
-        self,
-        context: AskContext,
-        question: AskQuestion,
-        log: dict[str, Any],
-        **further: Any,
-    ) -> None:
+    def __init__(self, context: AskContext, question: AskQuestion, log: dict[str, Any], **further: Any) -> None:
         app = self._app = context.app
         self._question = question
         self._log = log
@@ -128,10 +116,7 @@ async def stream_answer(request: RestRequest, context: AskContext, asked: AskQue
     response = PacedResponseStream(request.send)
     response.begin_when_idle()
     with DisconnectWatch(request.receive), suppress(TimeoutError), response.dropped_on_error():
-        with (
-            context.admitted(MAX_AT_ONCE, TOO_MANY, RETRY_S),
-            context.questions.opened(owner()) as question,
-        ):
+        with context.admitted(MAX_AT_ONCE, TOO_MANY, RETRY_S), context.questions.opened(owner()) as question:
             further: dict[str, Any] = {}
             if asked.approve == "ask":
 

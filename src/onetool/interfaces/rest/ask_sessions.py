@@ -26,12 +26,7 @@ from onetool.interfaces.rest.handlers import page_token, read_page_token
 from onetool.interfaces.rest.invoke import ARGS_AT, refuse_unrun
 from onetool.interfaces.rest.problem import RETRY_S, RestError, rate_limit_headers
 from onetool.interfaces.rest.query import PAGE_SIZE, PAGE_TOKEN, QueryParameter, one_of
-from onetool.interfaces.rest.request import (
-    NO_CONTENT,
-    SOURCE,
-    RestRequest,
-    RestResponse,
-)
+from onetool.interfaces.rest.request import NO_CONTENT, SOURCE, RestRequest, RestResponse
 from onetool.interfaces.rest.route import RestRoute
 from onetool.sources.bundles.errors import InvalidError
 from onetool.sources.bundles.rate_limits import NOTE

@@ -298,13 +298,7 @@ async def list_versions(request: RestRequest) -> RestResponse:
 
 
 @RestRoute(
-    "PATCH",
-    VERSIONS,
-    "Tools",
-    takes=VersionSwitches,
-    example=EXAMPLE_SWITCH,
-    gives="VersionList",
-    errors=(404, 409),
+    "PATCH", VERSIONS, "Tools", takes=VersionSwitches, example=EXAMPLE_SWITCH, gives="VersionList", errors=(404, 409)
 )
 async def patch_versions(request: RestRequest, data: Any) -> RestResponse:
     """Enable or disable all versions of a tool, or the named ones."""

@@ -20,13 +20,7 @@ from onetool.app.grants import load_written
 from onetool.config.edit import drop_server, put_servers, server_block, switch_server
 from onetool.config.find import NAME, own_folder
 from onetool.config.reach_servers import listed, text_of
-from onetool.config.server_import import (
-    ConfigTarget,
-    ConfigUnchangedError,
-    ServerExistsError,
-    is_onetool,
-    placeholders,
-)
+from onetool.config.server_import import ConfigTarget, ConfigUnchangedError, ServerExistsError, is_onetool, placeholders
 from onetool.config.server_import.hide_secrets import SecretCollector, without_secrets
 from onetool.config.server_import.translate import SkipServer
 from onetool.config.yaml_nodes import ConfigFileError
@@ -76,8 +70,7 @@ class ServerDrafts(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     dry_run: bool
     servers: list[ServerDraft]
     digest: Annotated[
-        str,
-        Meta(description="Send it with the real request, which is refused if anything changed in the meantime."),
+        str, Meta(description="Send it with the real request, which is refused if anything changed in the meantime.")
     ]
 
 
