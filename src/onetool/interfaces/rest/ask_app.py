@@ -283,8 +283,8 @@ class AskApp(RestApp):
         self,
         app: "App",
         allowed: Offered = None,
-        questions: OpenQuestions | None = None,
         cluster: "Cluster | None" = None,
+        questions: OpenQuestions | None = None,
     ) -> None:
         """Serve the app. `allowed` lists the tools that may be called; None allows all."""
         super().__init__(app, allowed)
