@@ -1,5 +1,6 @@
 """`onetool stats`: shows what was called, how often, and with what outcome: as a table, JSON, or a page with charts."""
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -78,7 +79,6 @@ def _write_page(summary: "Summary", file: Path | None) -> Path:
     page = report(summary)
     try:
         if file is None:  # a temporary file that is not deleted, because the browser reads it later
-            import os
             import tempfile
 
             number, name = tempfile.mkstemp(prefix="onetool-stats-", suffix=".html")

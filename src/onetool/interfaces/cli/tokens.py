@@ -5,6 +5,7 @@ TOKEN=$(onetool tokens add ci).
 """
 
 import json
+import logging
 import time
 from typing import Any
 
@@ -256,7 +257,5 @@ def revoke(ctx: click.Context, name: str) -> None:
 
 
 def _config(ctx: click.Context) -> Config:
-    import logging
-
     logging.getLogger("onetool.serve").setLevel(logging.CRITICAL)  # it would repeat what the command prints
     return load_config(find_here(ctx))

@@ -24,6 +24,7 @@ from onetool.config.server_import import ConfigTarget, ConfigUnchangedError, Ser
 from onetool.config.server_import.hide_secrets import SecretCollector, without_secrets
 from onetool.config.server_import.translate import SkipServer
 from onetool.config.yaml_nodes import ConfigFileError
+from onetool.core.file_facts import digest_of as digest_of_file
 from onetool.core.text import shown_line
 from onetool.database.connection import DatabaseError
 from onetool.http.asgi import encode
@@ -42,6 +43,7 @@ from onetool.interfaces.rest.servers import (
 )
 from onetool.sources.bundles.errors import InvalidError
 from onetool.sources.bundles.validation import converted
+from onetool.sources.mcp_servers.program import find_program
 
 log = logging.getLogger("onetool.serve")
 
@@ -144,9 +146,6 @@ def draft_of(
 
 def file_digests(target: "ConfigTarget", blocks: Iterable[Mapping[str, Any]]) -> dict[str, str]:
     """Return digests of the programs and scripts that these servers would start, by path."""
-    from onetool.core.file_facts import digest_of as digest_of_file
-    from onetool.sources.mcp_servers.program import find_program
-
     found: dict[str, str] = {}
     for block in blocks:
         folder = os.path.join(target.file.absolute().parent, os.path.expanduser(block.get("cwd") or ""))
