@@ -158,11 +158,6 @@ def file_digests(target: "ConfigTarget", blocks: Iterable[Mapping[str, Any]]) ->
     return found
 
 
-def drafts_response(request: RestRequest, drafts: list[ServerDraft], digest: str, dry_run: bool) -> RestResponse:
-    found = ServerDrafts(dry_run=dry_run, servers=drafts, digest=digest)
-    return request.context.response(found)
-
-
 def check_digest(given: str | None, now: str) -> None:
     """Raise an error unless the digest matches the preview."""
     if given is None:
@@ -300,7 +295,8 @@ def edit_server(request: RestRequest, asked: ServerEdit) -> RestResponse:
         target.write(change, secrets)
         log.info("Edited over REST: the server %s", name)
         load_written(context.app, target.file)
-    return drafts_response(request, [draft_of(target, name, new, secrets)], digest, dry_run)
+    drafts = [draft_of(target, name, new, secrets)]
+    return context.response(ServerDrafts(dry_run=dry_run, servers=drafts, digest=digest))
 
 
 # Renaming
