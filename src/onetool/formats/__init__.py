@@ -179,8 +179,6 @@ class ProviderNames:
 
 # Formats
 
-__all__ = ["PROVIDERS", "ProviderNames", "provider_tools"]
-
 
 def provider_tools(
     specs: Iterable[ToolSpec], provider: str, *, allowed: Iterable[str] | None = None, merge: bool = False

@@ -31,6 +31,7 @@ StepName = Annotated[str, Meta(pattern="^[A-Za-z_][A-Za-z0-9_]*$", max_length=64
 
 FROM_TOOL = "OneTool-Call"
 """A header of every request of an HTTP tool and to an MCP server. Some routes of `onetool serve` refuse it."""
+TOOL_HEADER = FROM_TOOL.lower().encode()  # as in an ASGI scope
 
 UPSTREAM = "upstream"  # in the `meta` of a result: status, time and size of the last response
 

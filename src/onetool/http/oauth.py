@@ -40,7 +40,7 @@ from onetool.http.auth import (
     with_header,
 )
 from onetool.http.body import json_of
-from onetool.http.client import FetchedToken, TokenKey
+from onetool.http.client import TOKEN_MARGIN, FetchedToken, TokenKey
 from onetool.http.definition import TOKEN_SECONDS, OAuth2, Request, below
 from onetool.http.errors import AuthError, RequestRefusedError, RequestTimeoutError, in_short, quoted, with_message
 from onetool.http.login import LOGIN_S, MAX_QUOTED, HeldLogin, LoginStore, Say, StoredLogin, browser_login
@@ -53,7 +53,6 @@ if TYPE_CHECKING:
     from onetool.http.connection import HttpResponse
 
 EXCHANGE_S = 20.0  # for exchanging a code or a refresh token
-MARGIN_S = 30.0  # before its expiry a token is no longer used
 MAX_LIFE_S = 10 * 366 * 86_400  # a longer life is a mistake of the server
 MAX_ANSWER = 256 * 1024  # bytes
 KEY_LENGTH = 16  # characters of the login's key in its document name
@@ -378,7 +377,7 @@ class _LoginSigner(TokenSigner):
 
     def _has_expired(self, stored: StoredLogin) -> bool:
         access, ends = (stored.tokens or {}).get("access_token"), stored.expires_at
-        return access in (None, self._refused) or (ends is not None and time.time() >= ends - MARGIN_S)
+        return access in (None, self._refused) or (ends is not None and time.time() >= ends - TOKEN_MARGIN)
 
 
 _running: set[asyncio.Task[StoredLogin]] = set()  # the loop itself keeps only weak references

@@ -17,11 +17,13 @@ KEEP_ALIVE_S = 15.0  # seconds of silence after which proxies may close a connec
 UNREAD_S = 30.0  # seconds without progress after which a client gets nothing more
 MAX_UNSENT = 1024 * 1024  # bytes for a client that does not read; droppable events are left out first
 
-_EVENTS = [
+EVENT_HEADERS = [
     (b"content-type", b"text/event-stream"),
     (b"cache-control", b"no-cache, no-transform"),
     (b"x-accel-buffering", b"no"),
 ]
+
+STILL_HERE = b": still here\n\n"
 
 CHECK_AFTER_S = 0.1  # seconds after which checking for a disconnect is worthwhile
 
@@ -117,7 +119,7 @@ class ResponseStream:
 
     async def _send_events(self) -> None:
         try:
-            await self._send({"type": "http.response.start", "status": 200, "headers": _EVENTS})
+            await self._send({"type": "http.response.start", "status": 200, "headers": EVENT_HEADERS})
             if self._opening:
                 await self._write(self._opening)
             while True:
@@ -132,7 +134,7 @@ class ResponseStream:
                     async with asyncio.timeout(KEEP_ALIVE_S):
                         await self._more.wait()
                 except TimeoutError:
-                    await self._write(b": still here\n\n")
+                    await self._write(STILL_HERE)
             await self._send({"type": "http.response.body", "body": b""})
         except TimeoutError:  # from `_write`
             self.is_unread = self._ended = True

@@ -4,7 +4,6 @@ Failures are outcomes like any other, and items that hang are given up at the ca
 batch.
 """
 
-import json
 import sys
 from collections.abc import Callable, Coroutine, Iterable
 from contextlib import suppress
@@ -164,6 +163,8 @@ def _text(value: Any, error: BaseException | None) -> str:
     if isinstance(value, str):
         return value
     if error is None:
+        import json
+
         try:
             return json.dumps(plain(value), indent=2, ensure_ascii=False)
         except ToolFailure as failure:

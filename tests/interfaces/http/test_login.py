@@ -293,7 +293,7 @@ def test_nor_do_guesses_from_many_addresses(serve, address):
 
 def waits(wrong, address):
     try:
-        wrong.check(address)
+        asyncio.run(wrong.check(address))
     except HttpError as refused:
         return int(dict(refused.headers)[b"retry-after"])
     return 0
@@ -304,7 +304,7 @@ def test_each_address_is_counted_by_itself_and_all_together():
     wrong = WrongTokens(lambda: now[0])
     for _ in range(10):
         assert waits(wrong, "a") == 0
-        wrong.add("a")
+        asyncio.run(wrong.add("a"))
         now[0] += 1
     assert (waits(wrong, "a"), waits(wrong, "b")) == (50, 0)
     now[0] += 49.5
@@ -313,7 +313,7 @@ def test_each_address_is_counted_by_itself_and_all_together():
     assert waits(wrong, "a") == 0
     for number in range(91):
         assert waits(wrong, f"{number}") == 0
-        wrong.add(f"{number}")
+        asyncio.run(wrong.add(f"{number}"))
     assert waits(wrong, "fresh") > 0
     now[0] += 60
     assert waits(wrong, "fresh") == 0

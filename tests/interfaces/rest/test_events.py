@@ -145,8 +145,8 @@ class Client:
         self.sent, self.gone, self.holds = [], asyncio.Event(), asyncio.Event()
         self.holds.set()
         scope = {"type": "http", "method": "GET", "path": "/events", "raw_path": b"/events", "query_string": b""}
-        headers = [(b"accept", b"text/event-stream")]
-        self.task = asyncio.create_task(asgi_client({**scope, "headers": headers}, self._receive, self._send))
+        head = {b"accept": b"text/event-stream"}
+        self.task = asyncio.create_task(asgi_client({**scope, "onetool.head": head}, self._receive, self._send))
 
     async def _receive(self):
         await self.gone.wait()
@@ -225,7 +225,7 @@ def test_a_reader_that_is_slow_is_told_how_many_it_has_missed(app, monkeypatch):
 
 
 def test_comments_keep_the_stream_open(app, monkeypatch):
-    monkeypatch.setattr(events, "KEEP_ALIVE_SECONDS", 0.01)
+    monkeypatch.setattr(events, "KEEP_ALIVE_S", 0.01)
 
     async def go():
         asgi_client = EventsApp(app)

@@ -8,7 +8,7 @@ from interfaces.rest.test_openapi import checker
 from interfaces.rest.test_run import run
 
 from onetool.database.sqlite import SqliteDatabase
-from onetool.interfaces.rest.insight import RESULTS_PER_PAGE
+from onetool.interfaces.rest.query import PER_PAGE
 from onetool.services.results.store import ResultStore
 
 
@@ -100,11 +100,11 @@ def test_another_process_lists_what_was_stored_before(real, tmp_path):
 
 def test_a_long_list_comes_in_pages(real, tmp_path):
     store = ResultStore(SqliteDatabase(tmp_path / "state.db"), 3600, 10)
-    put = [store.put(f"text {number}").handle for number in range(RESULTS_PER_PAGE + 5)]
+    put = [store.put(f"text {number}").handle for number in range(PER_PAGE + 5)]
     first = real.get("/results").json()
     rest = real.get(f"/results?pageToken={first['nextPageToken']}").json()
     assert [one["handle"] for page in (first, rest) for one in page["results"]] == put[::-1]
-    assert (len(first["results"]), rest["nextPageToken"]) == (RESULTS_PER_PAGE, None)
+    assert (len(first["results"]), rest["nextPageToken"]) == (PER_PAGE, None)
 
 
 def test_they_are_their_owners_alone(tmp_path, start):

@@ -59,9 +59,7 @@ def complete_who(config: str | None) -> list[str]:
     return sorted({one.who for one in found if one.who})
 
 
-@completion
-def complete_outcome(_config: str | None) -> tuple[str, ...]:
-    return OUTCOMES
+complete_outcome = completion(lambda _config: OUTCOMES)
 
 
 @click.command()

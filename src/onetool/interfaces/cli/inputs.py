@@ -128,8 +128,8 @@ def is_piped() -> bool:
 def has_input() -> bool:
     """Return whether standard input has data or has ended."""
     if not sys.stderr.isatty():
-        return _ready(INPUT_TIMEOUT)
-    if not _ready(QUIET):
+        return has_data(sys.stdin.fileno(), INPUT_TIMEOUT)
+    if not has_data(sys.stdin.fileno(), QUIET):
         click.echo("Reading standard input, until it ends …", err=True)
     return True
 
@@ -145,8 +145,9 @@ def read(limit: int) -> bytes:
     return sys.stdin.buffer.read(limit + 1)
 
 
-def _ready(seconds: float) -> bool:
+def has_data(descriptor: int, seconds: float) -> bool:
+    """Wait for at most `seconds`, and return whether there is something to read."""
     try:
-        return bool(select.select([sys.stdin.fileno()], [], [], seconds)[0])
+        return bool(select.select([descriptor], [], [], seconds)[0])
     except (OSError, ValueError):  # not every system supports this
         return True

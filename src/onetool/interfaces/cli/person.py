@@ -9,7 +9,6 @@ readable only by its owner. Each process appends the lines that were typed in it
 
 import asyncio
 import os
-import select
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -25,6 +24,7 @@ from onetool.core.context import paused_for_caller
 from onetool.core.os_files import private
 from onetool.core.state_folders import make_home
 from onetool.core.threads import Threads
+from onetool.interfaces.cli.inputs import has_data
 from onetool.interfaces.cli.output import print_note, printable
 
 WITHDRAW_TIMEOUT = 1.0  # seconds for a question to be taken back
@@ -150,7 +150,7 @@ class _Form:
         """Read a typed line. `input` is not used: the interpreter could not exit while `input` waits."""
         typed = b""
         while not typed.endswith(b"\n"):
-            while not self._has_input():
+            while not has_data(self._keyboard, 0.05):
                 if self.withdrawn.is_set():
                     click.echo("\n  withdrawn: no answer is needed any more", err=True)
                     raise Declined("cancel")
@@ -160,13 +160,6 @@ class _Form:
                 raise Declined("cancel")
             typed += part
         return typed.decode(errors="replace").strip()
-
-    def _has_input(self) -> bool:
-        """Wait for a moment, and return whether there is something to read."""
-        try:
-            return bool(select.select([self._keyboard], [], [], 0.05)[0])
-        except (OSError, ValueError):  # not every system supports this
-            return True
 
 
 def _choices(field: Mapping[str, Any]) -> str:

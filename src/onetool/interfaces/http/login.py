@@ -24,7 +24,7 @@ from onetool.core.principal import OWNER, Principal, Rate
 from onetool.core.text import utc_text
 from onetool.database import DatabaseError
 from onetool.http.asgi import HEAD, HttpError, Receive, Scope, Send, client_network, read_body, respond
-from onetool.http.definition import FROM_TOOL
+from onetool.http.definition import TOOL_HEADER
 from onetool.interfaces.http.credentials import CHALLENGE, bearer
 from onetool.interfaces.http.login_sessions import LoginSession, LoginSessions, SessionNotEndedError
 from onetool.interfaces.http.request_log import SIGNED_IN
@@ -44,7 +44,6 @@ MAX_BODY = 4096  # bytes: anybody may send a body
 NO_STORE = (b"cache-control", b"no-store")
 BAD_BODY = 'The body must be {"token": "…"}, or {"key": "…"} with the key of a link, in JSON.'
 DEAD_LINK = "This link was used, has expired, or is for another server. `onetool page` prints a new one."
-_MARK = FROM_TOOL.lower().encode()
 
 
 class LoginRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -68,7 +67,7 @@ class WrongTokens:
         self._clock = clock
         self._all: deque[tuple[float, str]] = deque()  # never more than MAX_WRONG_IN_ALL
 
-    def check(self, address: str) -> None:
+    async def check(self, address: str) -> None:
         """Raise HttpError if there were too many wrong tokens."""
         oldest = self._clock() - WINDOW_S
         while self._all and self._all[0][0] <= oldest:
@@ -80,14 +79,8 @@ class WrongTokens:
         if over is not None:
             raise _too_many(over - oldest)
 
-    def add(self, address: str) -> None:
+    async def add(self, address: str) -> None:
         self._all.append((self._clock(), address))
-
-    async def check_async(self, address: str) -> None:
-        self.check(address)
-
-    async def add_async(self, address: str) -> None:
-        self.add(address)
 
 
 class SharedWrongTokens:
@@ -96,14 +89,14 @@ class SharedWrongTokens:
     def __init__(self, windows: "SharedWindows") -> None:
         self._windows = windows
 
-    async def check_async(self, address: str) -> None:
+    async def check(self, address: str) -> None:
         """Raise HttpError if there were too many wrong tokens."""
         for name, most in _counts(address):
             found = await asyncio.to_thread(self._windows.take, name, most, WINDOW_S, counts=False)
             if found.wait is not None:
                 raise _too_many(found.wait)
 
-    async def add_async(self, address: str) -> None:
+    async def add(self, address: str) -> None:
         for name, most in _counts(address):
             await self._windows.take_async(name, most, WINDOW_S)
 
@@ -137,7 +130,7 @@ class LoginApp:
         if scope["method"] in ("GET", "HEAD"):
             await _answer(send, await _status(rules, head.get(b"authorization"), scope))
             return
-        if _MARK in head:
+        if TOOL_HEADER in head:
             raise HttpError(403, "not_for_tools", "Tools and MCP servers may not sign in, only people.")
         if scope["method"] == "DELETE":
             await self._sign_out(rules, head.get(b"authorization"), scope, send)
@@ -179,8 +172,8 @@ class LoginApp:
         if started is None:
             address = client_network(scope)
             async with self._guessing:
-                await self._wrong.check_async(address)
-                await self._wrong.add_async(address)
+                await self._wrong.check(address)
+                await self._wrong.add(address)
             raise HttpError(401, "unauthorized", DEAD_LINK, [CHALLENGE, NO_STORE])
         principal = scope[SIGNED_IN] = rules.credentials.capped(OWNER)
         text, session = started
@@ -200,12 +193,12 @@ class LoginApp:
         if principal is not None and principal.name != OWN_TOKEN:
             return principal
         async with self._guessing:
-            await self._wrong.check_async(address)
+            await self._wrong.check(address)
             if principal is not None:
                 return principal
             if refused is None:
                 rules.credentials.require_current()
-            await self._wrong.add_async(address)
+            await self._wrong.add(address)
         message = (
             "This is not a token of this server. Use http.token of its config, or one made by `onetool tokens add`."
         )

@@ -20,7 +20,7 @@ import msgspec
 from onetool._version import __version__
 from onetool.core.principal import LOCAL
 from onetool.http.asgi import HEAD, HttpError, Receive, Scope, Send, respond
-from onetool.http.definition import FROM_TOOL
+from onetool.http.definition import TOOL_HEADER
 from onetool.interfaces.http.credentials import bearer
 from onetool.interfaces.http.rules import AccessRules
 from onetool.interfaces.rest.problem import role_error
@@ -36,7 +36,6 @@ WORKER_PATH = f"/cluster{METRICS_PATH}"
 WORKER_S = 2.0  # for another worker to answer
 MAX_SERVERS = 100  # named in labels
 STARTED_AT = time.time()
-_MARK = FROM_TOOL.lower().encode()
 
 
 class MetricsApp:
@@ -63,7 +62,7 @@ class MetricsApp:
 
     async def _check_caller(self, scope: Scope) -> None:
         """Raise HttpError (401, 403) unless the caller is an admin or has `metrics.token`, and isn't a tool."""
-        if _MARK in scope[HEAD]:
+        if TOOL_HEADER in scope[HEAD]:
             raise HttpError(403, "not_for_tools", "Tools and MCP servers may not read metrics.")
         authorization, token = scope[HEAD].get(b"authorization"), self._app.config.metrics.token
         if token is not None and hmac.compare_digest(bearer(authorization) or b"", token.encode()):

@@ -68,22 +68,8 @@ def serve(
     logging.getLogger("uvicorn").setLevel(logging.CRITICAL)  # the app does the logging
     handlers = logging.getLogger("onetool").handlers
     logging.getLogger("asyncio").handlers = list(handlers)  # otherwise it would write lines that are not JSON
-    config = _config(http_app, limits, patience_s)
-    server = _Server(config, http_app, started, reload, further, (drain_s, finish_s), parting_s, is_last)
-    try:
-        from uvloop import new_event_loop
-    except ImportError:  # not available on this system
-        new_event_loop = None
-    with asyncio.Runner(loop_factory=new_event_loop) as runner:
-        runner.run(server.serve(list(address.sockets)))
-    for handler in handlers:
-        handler.flush()
-    return server.signal
-
-
-def _config(http_app: HttpApp, limits: ConnectionLimits, patience_s: int) -> uvicorn.Config:
     protocol = partial(HttpConnection, limits=limits, waiting=IdleConnections(), bodies=http_app.bodies)
-    return uvicorn.Config(
+    config = uvicorn.Config(
         http_app,
         http=protocol,  # pyright: ignore[reportArgumentType]
         ws="none",
@@ -95,6 +81,16 @@ def _config(http_app: HttpApp, limits: ConnectionLimits, patience_s: int) -> uvi
         timeout_keep_alive=limits.idle_s,
         timeout_graceful_shutdown=patience_s,
     )
+    server = _Server(config, http_app, started, reload, further, (drain_s, finish_s), parting_s, is_last)
+    try:
+        from uvloop import new_event_loop
+    except ImportError:  # not available on this system
+        new_event_loop = None
+    with asyncio.Runner(loop_factory=new_event_loop) as runner:
+        runner.run(server.serve(list(address.sockets)))
+    for handler in handlers:
+        handler.flush()
+    return server.signal
 
 
 class _Server(uvicorn.Server):

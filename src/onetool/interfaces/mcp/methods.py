@@ -232,6 +232,12 @@ def find_entry(service: Service, client: RemoteClient, name: str) -> MenuEntry:
     raise UnknownToolError(INVALID_PARAMS, f"Unknown tool: {name:.100}{or_rather(name, menu.entries)}")
 
 
+async def list_offers(
+    name: str, listing: Callable[[Service], list[dict[str, Any]]], service: Service, request: McpRequest
+) -> dict[str, Any]:
+    return page(name, listing(service), request)
+
+
 # Tasks
 
 
@@ -275,10 +281,10 @@ def _check_tasks(request: McpRequest) -> None:
 _COMMON_METHODS: dict[str, Handler] = {
     "tools/list": list_tools,
     "tools/call": call_tool,
-    "prompts/list": offers.list_prompts,
+    "prompts/list": partial(list_offers, "prompts", offers.prompt_listing),
     "prompts/get": offers.get_prompt,
-    "resources/list": offers.list_resources,
-    "resources/templates/list": offers.list_templates,
+    "resources/list": partial(list_offers, "resources", offers.resource_listing),
+    "resources/templates/list": partial(list_offers, "resourceTemplates", offers.template_listing),
     "resources/read": offers.read_resource,
     "completion/complete": offers.complete,
 }

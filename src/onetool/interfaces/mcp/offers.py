@@ -13,7 +13,7 @@ from onetool.core.mcp_protocol import INTERNAL_ERROR, INVALID_PARAMS, RESOURCE_N
 from onetool.core.registry import Prompt, Resource
 from onetool.core.signature import signature
 from onetool.core.text import or_rather
-from onetool.interfaces.mcp.client import ClientCaller, McpRequest, page
+from onetool.interfaces.mcp.client import ClientCaller, McpRequest
 from onetool.interfaces.mcp.content import RESULTS, Read, as_json, blocks_of, is_block, media_in, text_block
 from onetool.interfaces.mcp.pending_calls import lacking_capability, run_pausable
 from onetool.services.results import ResultTooLargeError
@@ -59,14 +59,6 @@ def resource_listing(service: "Service") -> list[dict[str, Any]]:
 def template_listing(service: "Service") -> list[dict[str, Any]]:
     theirs = [{"uriTemplate": one.uri, **_members(one)} for one in service.resources() if one.variables]
     return [*_OWN_TEMPLATES, *theirs]
-
-
-async def list_resources(service: "Service", request: McpRequest) -> dict[str, Any]:
-    return page("resources", resource_listing(service), request)
-
-
-async def list_templates(service: "Service", request: McpRequest) -> dict[str, Any]:
-    return page("resourceTemplates", template_listing(service), request)
 
 
 async def read_resource(service: "Service", request: McpRequest) -> dict[str, Any]:
@@ -152,10 +144,6 @@ def prompt_listing(service: "Service") -> list[dict[str, Any]]:
     snippets = service.app.snippets(service.allowed)
     theirs = (_pack_listing(one) for name, one in service.prompts().items() if name not in snippets)
     return [*(_snippet_listing(name, snippet) for name, snippet in snippets.items()), *theirs]
-
-
-async def list_prompts(service: "Service", request: McpRequest) -> dict[str, Any]:
-    return page("prompts", prompt_listing(service), request)
 
 
 async def get_prompt(service: "Service", request: McpRequest) -> dict[str, Any]:

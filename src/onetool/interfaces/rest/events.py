@@ -32,8 +32,8 @@ from onetool.core.limits import worker_share
 from onetool.core.principal import Principal, is_admitted
 from onetool.core.spec import ToolSpec
 from onetool.core.text import utc_text_ms
-from onetool.http.asgi import Receive, Scope, Send, encode
-from onetool.http.response_stream import DisconnectWatch
+from onetool.http.asgi import HEAD, Receive, Scope, Send, encode
+from onetool.http.response_stream import EVENT_HEADERS, KEEP_ALIVE_S, STILL_HERE, DisconnectWatch
 from onetool.interfaces.rest import EVENTS_PATH, STATUS_PATH
 from onetool.interfaces.rest.app import RestApp
 from onetool.interfaces.rest.invoke import sse_event, wants_events
@@ -49,17 +49,9 @@ MAX_UNREAD = 1000  # events that wait for a reader
 MAX_CALLS = 10_000  # calls that wait to be turned into events
 CHECK_SECONDS = 0.25  # between two checks for changes, and between two events `changed`
 GATHER_SECONDS = 0.05  # for which calls are gathered
-KEEP_ALIVE_SECONDS = 15.0
 RETRY_SECONDS = 5
 
-_COMMENT = b": still here\n\n"
 _CHANGED = sse_event("changed", encode({"tools": True}))
-_HEADERS = [
-    (b"content-type", EVENT_STREAM.encode()),
-    (b"cache-control", b"no-cache, no-transform"),
-    (b"x-accel-buffering", b"no"),
-    (b"x-content-type-options", b"nosniff"),
-]
 
 
 class EndedCall(NamedTuple):
@@ -95,10 +87,10 @@ class Reader:
     async def next(self) -> bytes:
         """Wait for events and return all of them; after a while without events, return a comment."""
         try:
-            async with asyncio.timeout(KEEP_ALIVE_SECONDS):
+            async with asyncio.timeout(KEEP_ALIVE_S):
                 await self._more.wait()
         except TimeoutError:
-            return _COMMENT
+            return STILL_HERE
         self._more.clear()
         events = list(self._unread)
         self._unread.clear()
@@ -142,8 +134,7 @@ class EventsApp(RestApp):
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> RestResponse | None:
         refuse_tools(scope)
         read_query(scope["query_string"], ())
-        accept = next((value for name, value in scope["headers"] if name == b"accept"), b"")
-        if not wants_events(accept):
+        if not wants_events(scope[HEAD].get(b"accept", b"")):
             message = f"{EVENTS_PATH} is a stream of events: send `Accept: {EVENT_STREAM}`."
             raise RestError(406, "not_acceptable", message, part="header", pointer="/Accept")
         principal = self._context.principal
@@ -157,7 +148,8 @@ class EventsApp(RestApp):
         if self._watch is None:
             self._watch = ChangeWatch(self._context.app, self._send, self._send_call)
         try:
-            await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
+            headers = [*EVENT_HEADERS, (b"x-content-type-options", b"nosniff")]
+            await send({"type": "http.response.start", "status": 200, "headers": headers})
             while not self._is_stopping:
                 events = await reader.next()
                 if not is_admitted.get()():  # signed out, or the token was changed

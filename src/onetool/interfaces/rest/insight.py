@@ -27,6 +27,7 @@ from onetool.interfaces.rest.query import (
     OUTCOME,
     PAGE_SIZE,
     PAGE_TOKEN,
+    PER_PAGE,
     REQUEST,
     SINCE,
     SOURCE,
@@ -156,9 +157,6 @@ def list_audit(request: RestRequest) -> RestResponse:
 # Large results are stored, each for the caller whose call returned it
 
 
-RESULTS_PER_PAGE = 100
-
-
 class ResultEntry(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """A stored result."""
 
@@ -206,7 +204,7 @@ def list_results(request: RestRequest) -> RestResponse:
         found = (
             one for one in kept if any(words in text.casefold() for text in (one.name or "", one.head, one.handle))
         )
-        page = list(islice(found, RESULTS_PER_PAGE + 1))
+        page = list(islice(found, PER_PAGE + 1))
         entries = [
             ResultEntry(
                 handle=one.handle,
@@ -218,9 +216,9 @@ def list_results(request: RestRequest) -> RestResponse:
                 type="text",
                 head=one.head,
             )
-            for one in page[:RESULTS_PER_PAGE]
+            for one in page[:PER_PAGE]
         ]
-    next_page_token = entries[-1].handle if len(page) > RESULTS_PER_PAGE else None
+    next_page_token = entries[-1].handle if len(page) > PER_PAGE else None
     return RestResponse(200, encode(ResultList(results=entries, next_page_token=next_page_token)))
 
 

@@ -25,6 +25,7 @@ from onetool.core.call import ToolCall, ToolResult
 from onetool.core.json_data import JsonTooCostlyError, StrictJsonError, check_json, finite, strict_decoder
 from onetool.core.principal import Principal, current_principal
 from onetool.http.asgi import (
+    HEAD,
     JSON,
     Receive,
     Scope,
@@ -34,7 +35,7 @@ from onetool.http.asgi import (
     read_body,
     takes_gzip,
 )
-from onetool.http.definition import FROM_TOOL
+from onetool.http.definition import TOOL_HEADER
 from onetool.interfaces.rest.problem import RestError
 from onetool.interfaces.rest.undo import Removals
 from onetool.sources.bundles.drafts import PreProcessorTurns
@@ -357,10 +358,7 @@ def created_at(thing: Mapping[str, Any], tag: str, at: str) -> RestResponse:
 # Requests made by tools
 
 
-MARK = FROM_TOOL.lower().encode()
-
-
 def refuse_tools(scope: Scope) -> None:
     """Raise RestError for a request made by an HTTP tool or by our client of an MCP server."""
-    if any(name == MARK for name, _ in scope["headers"]):
+    if TOOL_HEADER in scope[HEAD]:
         raise RestError(403, "not_for_tools", "Tools and MCP servers may not use this, only people.")

@@ -46,11 +46,8 @@ class SupervisorChannel:
             except OSError:
                 self.is_open = False
 
-    def stop_at_end(self) -> None:
-        """Start a thread that stops this process when the supervisor is gone."""
-        Thread(target=self._watch, name="onetool-supervisor", daemon=True).start()
-
-    def _watch(self) -> None:
+    def watch(self) -> None:
+        """Take the messages of the supervisor, and stop this process when the supervisor is gone. Runs in a thread."""
         while line := self._reader.readline():
             self.all_stop, self.is_last = True, line == LAST
         self.is_open = False
@@ -95,7 +92,7 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the supervisor says when to stop
     channel = SupervisorChannel(int(sys.argv[1]))
     order = channel.order()
-    channel.stop_at_end()
+    Thread(target=channel.watch, name="onetool-supervisor", daemon=True).start()
     set_worker_share(WorkerShare(order.number, order.count, order.run))
     from onetool.interfaces.cli import leave_after
 

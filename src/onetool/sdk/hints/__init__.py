@@ -304,6 +304,3 @@ class _Named:
     def _convert(self, value: Any) -> Any:
         assert self.form is not None  # noqa: S101 - values are converted after all hints are read
         return self.form.convert(value)
-
-
-__all__ = ["HintMismatchError", "HintReader", "JsonForm", "UnsupportedHintError"]

@@ -127,10 +127,7 @@ def _unqualified(hint: Any) -> Any:
 
 # Records
 
-
-class FieldForm(msgspec.Struct, frozen=True):
-    name: str | None
-    form: JsonForm
+FieldForm = tuple[str | None, JsonForm]  # the name in Python, and the form
 
 
 def record_form(hints: HintForms, hint: Any) -> JsonForm:
@@ -146,7 +143,7 @@ def record_form(hints: HintForms, hint: Any) -> JsonForm:
         parts: dict[str, FieldForm] = {}
         for field in fields:
             form = with_default(hints.form(_bind_type_variables(field.hint, variables)), field.default)
-            parts[field.key] = FieldForm(field.name, form)
+            parts[field.key] = field.name, form
         if _is_named_tuple(cls) or (hasattr(cls, "__struct_config__") and cls.__struct_config__.array_like):
             return _as_array(cls, fields, parts)
         return _as_object(cls, fields, parts, closed=not hints.is_output)
@@ -159,7 +156,7 @@ def _as_object(cls: type, fields: list[RecordField], parts: dict[str, FieldForm]
     docs = read_text("" if text.startswith(f"{cls.__name__}(") else text)  # a generated signature
     required = [field.key for field in fields if field.required]
     properties = {
-        field.key: property_schema(parts[field.key].form, docs.parameters.get(field.name or ""), field.default)
+        field.key: property_schema(parts[field.key][1], docs.parameters.get(field.name or ""), field.default)
         for field in fields
     }
     schema: Schema = {"type": "object", "properties": properties}
@@ -179,13 +176,13 @@ def _as_object(cls: type, fields: list[RecordField], parts: dict[str, FieldForm]
             raise HintMismatchError(f"object with {missing[0]}", value)
         return build(_values(parts, value.items()))
 
-    return JsonForm(schema, convert, as_is=is_dict and all(part.form.as_is for part in parts.values()))
+    return JsonForm(schema, convert, as_is=is_dict and all(form.as_is for _, form in parts.values()))
 
 
 def _as_array(cls: type, fields: list[RecordField], parts: dict[str, FieldForm]) -> JsonForm:
     """Return the form of a record as an array of its fields. The names are only titles."""
     low, high = sum(field.required for field in fields), len(fields)
-    items = [{"title": field.key, **property_schema(parts[field.key].form, None, field.default)} for field in fields]
+    items = [{"title": field.key, **property_schema(parts[field.key][1], None, field.default)} for field in fields]
     schema: Schema = {"type": "array", "prefixItems": items, "items": False, "minItems": low, "maxItems": high}
     build = _constructor(cls)
 
@@ -200,15 +197,15 @@ def _as_array(cls: type, fields: list[RecordField], parts: dict[str, FieldForm])
 def _values(parts: dict[str, FieldForm], items: Any) -> dict[str, Any]:
     values: dict[str, Any] = {}
     for key, value in items:
-        part = parts.get(key)
-        if part is None:
+        if key not in parts:
             raise HintMismatchError("", message=f"unknown; known: {', '.join(parts)}", path=(key,))
+        name, form = parts[key]
         try:
-            converted = part.form.convert(value)
+            converted = form.convert(value)
         except HintMismatchError as wrong:
             raise wrong.under(key) from None
-        if part.name is not None:
-            values[part.name] = converted
+        if name is not None:
+            values[name] = converted
     return values
 
 

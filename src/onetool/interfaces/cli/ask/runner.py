@@ -112,7 +112,7 @@ def _attached(name: str, data: bytes) -> File:
     if kind is None:
         return File(name=shown, text=_decoded_text(data, name))
     if len(data) > MAX_PICTURE_BYTES:
-        raise _usage_error(f"{name} is larger than {MAX_PICTURE_BYTES // 1_000_000} MB, the maximum for a picture.")
+        raise click.UsageError(f"{name} is larger than {MAX_PICTURE_BYTES // 1_000_000} MB, the maximum for a picture.")
     return File(name=shown, kind=kind, data=b64encode(data).decode())
 
 
@@ -124,16 +124,12 @@ def _decoded_text(data: bytes, name: str) -> str:
             return data.decode("utf-8-sig")
     except UnicodeDecodeError:
         pass
-    raise _usage_error(f"{name} is neither text in UTF-8 nor a picture (PNG, JPEG, GIF, WebP).")
+    raise click.UsageError(f"{name} is neither text in UTF-8 nor a picture (PNG, JPEG, GIF, WebP).")
 
 
 def _too_much(what: str) -> click.UsageError:
     hint = "A tool can read a large file in parts: name it in the question."
-    return _usage_error(f"{what} is larger than {MAX_TEXT_BYTES // 1024**2} MiB of text. {hint}")
-
-
-def _usage_error(message: str) -> click.UsageError:
-    return click.UsageError(message)
+    return click.UsageError(f"{what} is larger than {MAX_TEXT_BYTES // 1024**2} MiB of text. {hint}")
 
 
 # Notice while the model is silent

@@ -28,7 +28,6 @@ from onetool.interfaces.cli.ask.wording import (
     marked,
     outcome_line,
     readable,
-    tokens_used,
 )
 from onetool.interfaces.cli.output import counted, printable, stdout, styled
 from onetool.interfaces.cli.person import Person, can_be_asked
@@ -168,7 +167,8 @@ class Screen:
             for line in (f"Not run: {', '.join(answer.denied)}", *asks, *answer.hints):
                 self.say(line, "yellow")
         if self._is_watched:
-            used = tokens_used(answer.usage.input, answer.usage.output)
+            usage = answer.usage
+            used = f"{usage.input:,} + {counted(usage.output, 'token')}" if usage.input or usage.output else ""
             facts = [f"{answer.model} ({answer.provider})", counted(answer.steps, "step"), used]
             how = f"continue: {continue_hint(answer.session_id or LAST)}" if self._tells_how else ""
             self.say(" · ".join(filter(None, (*facts, how))))

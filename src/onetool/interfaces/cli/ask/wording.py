@@ -130,7 +130,3 @@ def outcome_line(result: ToolResult, is_cached: bool) -> tuple[str, bool]:
     if is_cached:
         return "ok, as before", True
     return f"ok, {duration(result.meta.get('duration_ms', 0.0))}", True
-
-
-def tokens_used(input: int, output: int) -> str:
-    return f"{input:,} + {counted(output, 'token')}" if input or output else ""

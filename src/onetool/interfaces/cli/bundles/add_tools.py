@@ -17,13 +17,11 @@ from onetool.app.findings import requirements_of
 from onetool.config import find, load_secrets
 from onetool.core.schema import CompiledSchema
 from onetool.core.text import or_rather
-from onetool.interfaces.cli.bundles.change import check_tool, create_option, put_tool
+from onetool.interfaces.cli.bundles.change import check_tool, create_option, put_tool, tool_argument
 from onetool.interfaces.cli.bundles.references import (
-    ReferenceType,
     ToolReference,
     allow_hosts_option,
     allowing,
-    complete_ref,
     print_requirements,
 )
 from onetool.interfaces.cli.inputs import STDIN, read_data, read_text
@@ -111,10 +109,6 @@ def _default(text: str, schema: Mapping[str, Any]) -> Any:
 
 # add, add-curl
 
-tool_argument = click.argument(
-    "place", metavar="BUNDLE/TOOL[@VERSION]", type=ReferenceType(tool=True), shell_complete=complete_ref
-)
-
 
 @click.command()
 @tool_argument
@@ -194,7 +188,7 @@ def _parse_arguments(_ctx: click.Context, param: click.Parameter, given: tuple[s
 
 
 @click.command()
-@click.argument("place", metavar="BUNDLE/TOOL[@VERSION]", type=ReferenceType(tool=True), shell_complete=complete_ref)
+@tool_argument
 @click.argument("file", metavar="FILE|-", type=click.Path(allow_dash=True))
 @click.option(
     "--arg",

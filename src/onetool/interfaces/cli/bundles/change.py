@@ -182,13 +182,13 @@ set_option = click.option(
     callback=_read_changes,
     help="Change this key (dots for nested keys). VALUE is JSON or text; null removes the key. May be repeated.",
 )
-source_argument = click.argument(
+tool_argument = click.argument(
     "place", metavar="BUNDLE/TOOL[@VERSION]", type=ReferenceType(tool=True), shell_complete=complete_ref
 )
 
 
 @click.command()
-@source_argument
+@tool_argument
 @click.argument("file", metavar="[FILE|-]", required=False, type=click.Path(allow_dash=True))
 @click.option("--as", "version", metavar="VERSION", help="The new version; the next number by default.")
 @set_option
@@ -222,7 +222,7 @@ def edit(
 
 
 @click.command()
-@source_argument
+@tool_argument
 @click.argument("target", metavar="BUNDLE/TOOL[@VERSION]", type=ReferenceType(tool=True), shell_complete=complete_ref)
 @set_option
 @create_option
@@ -244,7 +244,7 @@ def copy(
 
 
 @click.command()
-@source_argument
+@tool_argument
 @click.argument("new", metavar="TOOL[@VERSION]")
 @data_options
 def rename(ctx: click.Context, place: ToolReference, new: str, as_json: bool) -> None:

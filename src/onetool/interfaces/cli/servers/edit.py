@@ -382,16 +382,13 @@ def write_plan(target: "ConfigTarget", plan: "ServerImportPlan", as_json: bool) 
         print_json({"file": str(target.file), **_plan_facts(plan)})
         return
     if plan.servers:
-        echo(
-            printable(
-                f"Wrote {counted(len(plan.servers), 'server')} into {shown_path(target.file)}: {_names(plan.servers)}."
-            )
-        )
+        names = ", ".join(plan.servers)
+        echo(printable(f"Wrote {counted(len(plan.servers), 'server')} into {shown_path(target.file)}: {names}."))
     else:
         echo(f"{shown_path(target.file)} is unchanged: there is nothing to add.")
     if plan.secrets:
         secrets = counted(len(plan.secrets), "secret")
-        echo(f"Stored {secrets} in {shown_path(target.secrets.file or target.file)}: {_names(plan.secrets)}.")
+        echo(f"Stored {secrets} in {shown_path(target.secrets.file or target.file)}: {', '.join(plan.secrets)}.")
     _print_plan(plan, err=False)
     if plan.servers:
         echo(f"Next: onetool {'trust' if plan.from_project and target.is_project else 'servers test'}")
@@ -407,14 +404,14 @@ def print_draft(plan: "ServerImportPlan", as_json: bool) -> None:
     if plan.servers:
         echo(servers_yaml(plan.servers).rstrip("\n"))
     if plan.secrets:
-        click.echo(f"These would be stored as secrets: {_names(plan.secrets)}.", err=True)
+        click.echo(f"These would be stored as secrets: {', '.join(plan.secrets)}.", err=True)
     _print_plan(plan, err=True)
 
 
 def _print_plan(plan: "ServerImportPlan", *, err: bool) -> None:
     lines = [f"Left out {name}: {why}." for name, why in plan.skipped.items()]
     if plan.kept:
-        lines.append(f"Already in the config, and kept: {_names(plan.kept)} (--replace replaces them).")
+        lines.append(f"Already in the config, and kept: {', '.join(plan.kept)} (--replace replaces them).")
     for line in (*lines, *(f"Note: {note}." for note in plan.notes)):
         print_note(line) if err else echo(printable(line))
 
@@ -427,10 +424,6 @@ def _plan_facts(plan: "ServerImportPlan") -> dict[str, Any]:
         "secrets": list(plan.secrets),
         "notes": plan.notes,
     }
-
-
-def _names(names: Any) -> str:
-    return ", ".join(names)
 
 
 def shown_path(file: Path) -> str:
