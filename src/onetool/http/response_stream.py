@@ -146,6 +146,11 @@ class ResponseStream:
             await self._send({"type": "http.response.body", "body": event, "more_body": True})
 
 
+async def wait_for_disconnect(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
 class DisconnectWatch:
     """A watcher that cancels the current task if the client disconnects after its body has been read.
 
@@ -189,8 +194,7 @@ class DisconnectWatch:
         self._watcher = self._loop.create_task(self._watch())
 
     async def _watch(self) -> None:
-        while (await self._receive())["type"] != "http.disconnect":
-            pass
+        await wait_for_disconnect(self._receive)
         self.is_disconnected = True
         if self._worker is not None:
             self._worker.cancel()

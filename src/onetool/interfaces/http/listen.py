@@ -250,6 +250,11 @@ def first_call(url: str, header: str | None, tool: str | None) -> str:
     return line if header is None else f'{line} -H "{header}"'  # double quotes, so that the shell expands it
 
 
+def _client_lines(url: str, header: str | None) -> tuple[str, ...]:
+    config = ("or, in the config of most others:", f"  {json_snippet(url, header)}")
+    return ("Connect a client:", f"  {claude_command(url, header)}", *config)
+
+
 def greeting(facts: ServerFacts) -> str:
     url, header = facts.url, facts.header
     reached = [] if url == facts.own_url else [f"Clients reach it at {url}, as http.url says."]
@@ -263,10 +268,7 @@ def greeting(facts: ServerFacts) -> str:
         "The page for people:",
         f"  {url}/",
         *owner,
-        "Connect a client:",
-        f"  {claude_command(url, header)}",
-        "or, in the config of most others:",
-        f"  {json_snippet(url, header)}",
+        *_client_lines(url, header),
         "Or use the REST API, which is described at:",
         f"  {url}/openapi.json",
         "",
@@ -285,10 +287,7 @@ def connect_text(url: str, needs_token: bool) -> str:
         "OneTool runs here. A browser shows the page at this address.",
         *token,
         "",
-        "Connect a client:",
-        f"  {claude_command(url, header)}",
-        "or, in the config of most others:",
-        f"  {json_snippet(url, header)}",
+        *_client_lines(url, header),
         "The REST API is described at:",
         f"  {url}/openapi.json",
         "List the tools:",

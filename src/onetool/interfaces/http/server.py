@@ -19,6 +19,7 @@ from functools import partial
 from inspect import isawaitable
 from typing import Any
 
+import msgspec
 import uvicorn
 
 from onetool.core.errors import OneToolError
@@ -42,27 +43,29 @@ WARM_S = 5.0  # until the background loading after the start is done
 Reload = Callable[[], Awaitable[None] | None]
 
 
+class ServeOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What a server does when it starts, reloads and stops."""
+
+    started: Callable[[], None]  # called when clients can connect
+    reload: Reload | None = None
+    further: socket.socket | None = None  # an additional Unix socket to listen on
+    drain_s: float = 0.0  # to accept requests after SIGTERM; then …
+    finish_s: float = 0.0  # … to listen until all current requests are done, at most
+    parting_s: float = 0.0  # for clients with open connections that may be about to send a request
+    is_last: Callable[[], bool] = lambda: True  # whether no other process accepts connections on these sockets then
+
+
 def serve(
     http_app: HttpApp,
     address: BoundAddress,
     *,
-    started: Callable[[], None],
-    reload: Reload | None = None,
     limits: ConnectionLimits | None = None,
-    further: socket.socket | None = None,
-    drain_s: float = 0.0,
-    finish_s: float = 0.0,
     patience_s: int = STOP_TIMEOUT_S,
-    parting_s: float = 0.0,
-    is_last: Callable[[], bool] = lambda: True,
+    **options: Any,
 ) -> int:
-    """Serve until a signal stops the server; return the signal. `started` is called when clients can connect.
+    """Serve until a signal stops the server; return the signal. `options` are fields of ServeOptions.
 
-    `further` is an additional Unix socket to listen on. `drain_s` is how long requests are still accepted after
-    SIGTERM; `finish_s` how long the server then listens at most, until all current requests are done; `patience_s` the
-    timeout of requests after that. `parting_s` is how long to wait for clients with open connections that may be about
-    to send a request; the response then closes the connection. `is_last` returns whether no other process accepts
-    connections on these sockets after this one has stopped.
+    `patience_s` is the timeout of current requests when the server stops.
     """
     limits = limits or ConnectionLimits(connections=min(ConnectionLimits().connections, _raise_file_limit() * 3 // 4))
     logging.getLogger("uvicorn").setLevel(logging.CRITICAL)  # the app does the logging
@@ -81,7 +84,7 @@ def serve(
         timeout_keep_alive=limits.idle_s,
         timeout_graceful_shutdown=patience_s,
     )
-    server = _Server(config, http_app, started, reload, further, (drain_s, finish_s), parting_s, is_last)
+    server = _Server(config, http_app, ServeOptions(**options))
     try:
         from uvloop import new_event_loop
     except ImportError:  # not available on this system
@@ -96,26 +99,11 @@ def serve(
 class _Server(uvicorn.Server):
     """uvicorn's server with our own signal handlers: uvicorn's would end the process before everything is closed."""
 
-    def __init__(
-        self,
-        config: uvicorn.Config,
-        http_app: HttpApp,
-        started: Callable[[], None],
-        reload: Reload | None,
-        further: socket.socket | None,
-        stopping_s: tuple[float, float],
-        parting_s: float,
-        is_last: Callable[[], bool],
-    ) -> None:
+    def __init__(self, config: uvicorn.Config, http_app: HttpApp, options: ServeOptions) -> None:
         super().__init__(config)
         self.signal = 0
         self._http_app = http_app
-        self._on_start = started
-        self._reload = reload
-        self._further = further
-        self._drain_s, self._finish_s = stopping_s
-        self._parting_s = parting_s
-        self._is_last = is_last
+        self._options = options
         self._reloading: asyncio.Task[None] | None = None
         self._finishing: asyncio.Task[None] | None = None
         self._asked_to_stop = asyncio.Event()
@@ -137,13 +125,13 @@ class _Server(uvicorn.Server):
     async def startup(self, sockets: Any = None) -> None:
         asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(THREADS, "onetool-wait"))
         await super().startup(sockets)
-        if self._further is not None:
+        if self._options.further is not None:
             loop = asyncio.get_running_loop()
-            self.servers.append(await loop.create_unix_server(self._protocol, sock=self._further))
+            self.servers.append(await loop.create_unix_server(self._protocol, sock=self._options.further))
         gc.freeze()  # objects from the start stay, so collections can skip them
         gc.set_threshold(*SERVING_GC)
         asyncio.get_running_loop().call_later(WARM_S, gc.freeze)  # … and those loaded after it
-        self._on_start()
+        self._options.started()
 
     def _protocol(self) -> asyncio.Protocol:
         """Return a protocol for a connection, configured the way uvicorn configures its own."""
@@ -159,7 +147,7 @@ class _Server(uvicorn.Server):
                 await asyncio.wait_for(self._asked_to_stop.wait(), 1)
 
     async def shutdown(self, sockets: Any = None) -> None:
-        listening = [one.dup() for one in sockets or ()] if self._parting_s and not self.force_exit else []
+        listening = [one.dup() for one in sockets or ()] if self._options.parting_s and not self.force_exit else []
         for server in self.servers:
             server.close()  # no new connections, before the others are notified
         if listening:
@@ -180,7 +168,7 @@ class _Server(uvicorn.Server):
     async def _take_last(self, listening: list[socket.socket]) -> None:
         """Accept the clients in the system's queue, which it drops if no other process listens."""
         taken: list[socket.socket] = []
-        if self._is_last():
+        if self._options.is_last():
             for one in listening:
                 refuse_new(one)
             await asyncio.sleep(HANDSHAKE_S)
@@ -196,7 +184,7 @@ class _Server(uvicorn.Server):
     async def _part(self) -> None:
         """Wait for clients that may be about to send a request, which a closed connection would lose."""
         clock = asyncio.get_running_loop().time
-        until = clock() + self._parting_s
+        until = clock() + self._options.parting_s
         await asyncio.sleep(0)  # lets new connections register
         for one in self._clients():
             one.part()
@@ -210,8 +198,8 @@ class _Server(uvicorn.Server):
         name = signal.Signals(number).name
         self.force_exit = bool(self.signal)  # the second signal
         self.signal = self.signal or number
-        if (self._drain_s or self._finish_s) and not self.force_exit and number == signal.SIGTERM:
-            log.info("Stopping in %g s: %s", self._drain_s, name)
+        if (self._options.drain_s or self._options.finish_s) and not self.force_exit and number == signal.SIGTERM:
+            log.info("Stopping in %g s: %s", self._options.drain_s, name)
             self._http_app.drain()
             self._finishing = asyncio.create_task(self._finish())
         else:
@@ -219,9 +207,9 @@ class _Server(uvicorn.Server):
             self._end()
 
     async def _finish(self) -> None:
-        await asyncio.sleep(self._drain_s)
-        if self._finish_s and not await self._http_app.finish(self._finish_s):
-            log.warning("Stopping with work under way after %g s (cluster.finish_s)", self._finish_s)
+        await asyncio.sleep(self._options.drain_s)
+        if self._options.finish_s and not await self._http_app.finish(self._options.finish_s):
+            log.warning("Stopping with work under way after %g s (cluster.finish_s)", self._options.finish_s)
             self.config.timeout_graceful_shutdown = LATE_S
         self._end()
 
@@ -232,8 +220,8 @@ class _Server(uvicorn.Server):
     def _hang_up(self) -> None:
         if self._had_terminal and not os.isatty(0):
             self._stop(signal.SIGHUP)
-        elif self._reload is not None:
-            self._reloading = asyncio.create_task(self._run_reload(self._reload))
+        elif self._options.reload is not None:
+            self._reloading = asyncio.create_task(self._run_reload(self._options.reload))
 
     async def _run_reload(self, reload: Reload) -> None:
         try:

@@ -18,7 +18,7 @@ from onetool.core.mcp_protocol import (
     error_response,
 )
 from onetool.core.trace import request_id
-from onetool.http.asgi import DUPLICATE, Head, HttpError, Receive, encode, header
+from onetool.http.asgi import DUPLICATE, Head, HttpError, encode, header
 from onetool.interfaces.mcp.menus import MenuEntry
 
 VERSION = b"mcp-protocol-version"
@@ -127,8 +127,3 @@ def as_json_rpc(refused: HttpError, id: Id | None = None) -> bytes:
     """Encode an HTTP error as a JSON-RPC error, which MCP clients show."""
     data = {"reason": refused.code} | ({} if (request := request_id()) is None else {"request_id": request})
     return encode(error_response(id, JsonRpcError(INVALID_REQUEST, str(refused), data)))
-
-
-async def wait_for_disconnect(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass

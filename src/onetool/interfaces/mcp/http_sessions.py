@@ -18,10 +18,10 @@ from onetool.config.model import Menu
 from onetool.core.mcp_protocol import BATCH_REVISION, INVALID_REQUEST, JsonRpcError, Message, notification
 from onetool.core.principal import Principal
 from onetool.http.asgi import Head, HttpError, Receive, Send, encode, header, respond
-from onetool.http.response_stream import KEEP_ALIVE_S, ResponseStream, send_json
+from onetool.http.response_stream import KEEP_ALIVE_S, ResponseStream, send_json, wait_for_disconnect
 from onetool.interfaces.mcp.client import RemoteClient
 from onetool.interfaces.mcp.conversation import MAX_IN_BATCH, Conversation
-from onetool.interfaces.mcp.http_headers import LAST_EVENT, wait_for_disconnect
+from onetool.interfaces.mcp.http_headers import LAST_EVENT
 from onetool.interfaces.mcp.service import KINDS, Service
 
 if TYPE_CHECKING:

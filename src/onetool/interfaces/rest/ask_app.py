@@ -275,22 +275,16 @@ ASK_ROUTES = RouteTable(
 
 
 class AskApp(RestApp):
-    """The ASGI app of /ask and everything below. Tests pass `questions` with their own clock."""
+    """The ASGI app of /ask and everything below."""
 
     routes = ASK_ROUTES
     write_problem = staticmethod(ask_problem_body)
 
-    def __init__(
-        self,
-        app: "App",
-        allowed: Offered = None,
-        cluster: "Cluster | None" = None,
-        questions: OpenQuestions | None = None,
-    ) -> None:
+    def __init__(self, app: "App", allowed: Offered = None, cluster: "Cluster | None" = None) -> None:
         """Serve the app. `allowed` lists the tools that may be called; None allows all."""
         super().__init__(app, allowed)
         self._context = AskContext(app, allowed)
-        self._context.questions = questions or OpenQuestions(app, replica="" if cluster is None else cluster.id)
+        self._context.questions = OpenQuestions(app, "" if cluster is None else cluster.id)
         self._context.cluster = cluster
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> RestResponse | None:

@@ -8,12 +8,11 @@ not run: a timeout refuses it, and so does the end of the question.
 import asyncio
 import json
 import re
-import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from itertools import islice
 from os import urandom
+from time import time
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
@@ -39,9 +38,6 @@ APPROVAL_S = 300.0  # without an answer, the call is refused
 MAX_WARNINGS = 5  # of one kind
 _CALL_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
-Later = Callable[[float, Callable[[], None]], asyncio.TimerHandle]
-"""Calls a function after some seconds, like `loop.call_later`."""
-
 
 class ApprovalAnswer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The decision on a call."""
@@ -52,13 +48,11 @@ class ApprovalAnswer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class OpenQuestion:
     """A question being answered in a stream."""
 
-    def __init__(self, owner: str, app: "App", now: Callable[[], float], later: Later, replica: str) -> None:
+    def __init__(self, owner: str, app: "App", replica: str) -> None:
         self.id = replica + urandom(16).hex()
         self.owner = owner
         self.was_cancelled = False
         self._app = app
-        self._now = now
-        self._later = later
         self._task = asyncio.current_task()
         self._is_over = False
         self._waiting: dict[str, asyncio.Future[bool]] = {}  # by the id of the call in the stream
@@ -72,8 +66,8 @@ class OpenQuestion:
             self._stream_ids[call.id] = id = urandom(16).hex()
         self._announced.add(id)
         answer = self._waiting[id] = asyncio.get_running_loop().create_future()
-        timer = self._later(APPROVAL_S, partial(self._expire, answer))
-        expiry = {"expiresAt": utc_text(self._now() + APPROVAL_S), "expiresInSeconds": APPROVAL_S}
+        timer = asyncio.get_running_loop().call_later(APPROVAL_S, self._expire, answer)
+        expiry = {"expiresAt": utc_text(time() + APPROVAL_S), "expiresInSeconds": APPROVAL_S}
         try:
             await send(await asyncio.to_thread(self._event, id, call, spec.name, expiry))
             approved = await answer and not self._is_over
@@ -138,23 +132,18 @@ def approval_warnings(name: str, args: Any, names: Iterable[str]) -> list[str]:
 
 
 class OpenQuestions:
-    """The questions whose answers are being streamed. `now` and `later` are the clock, for tests."""
+    """The questions whose answers are being streamed."""
 
-    def __init__(
-        self, app: "App", now: Callable[[], float] = time.time, later: Later | None = None, replica: str = ""
-    ) -> None:
+    def __init__(self, app: "App", replica: str) -> None:
         """Keep open questions. Their ids begin with `replica`, the id of this replica if there are several."""
         self._app = app
-        self._now = now
-        self._later = later
         self._replica = replica
         self._open: dict[str, OpenQuestion] = {}
 
     @contextmanager
     def opened(self, owner: str) -> Iterator[OpenQuestion]:
         """Keep a question of this client open for the duration of the context."""
-        later = self._later or asyncio.get_running_loop().call_later
-        question = OpenQuestion(owner, self._app, self._now, later, self._replica)
+        question = OpenQuestion(owner, self._app, self._replica)
         self._open[question.id] = question
         try:
             yield question

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import re
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -12,8 +13,9 @@ from helpers import until
 from interfaces.rest.ask.asgi_client import AsgiClient, person, users
 from services.audit_places import lines_in
 
+from onetool.interfaces.rest import ask_approvals
 from onetool.interfaces.rest.ask_app import AskApp
-from onetool.interfaces.rest.ask_approvals import APPROVAL_S, OpenQuestions
+from onetool.interfaces.rest.ask_approvals import APPROVAL_S
 from onetool.sources.bundles.derived import bundle_id
 
 PACK = '''
@@ -319,8 +321,9 @@ def test_questions_have_ids_of_their_own(harness):
 # Silence, leaving, cancelling
 
 
-def test_silence_for_five_minutes_is_no(harness):
+def test_silence_for_five_minutes_is_no(harness, monkeypatch):
     timers = []
+    monkeypatch.setattr(ask_approvals, "time", lambda: 1_800_000_000.0)
 
     class Timer:
         is_off = False
@@ -328,14 +331,18 @@ def test_silence_for_five_minutes_is_no(harness):
         def cancel(self):
             self.is_off = True
 
-    def later(seconds, work):
-        timer = Timer()
-        timers.append((seconds, work, timer))
-        return timer
-
     async def asked():
-        questions = OpenQuestions(harness.app, now=lambda: 1_800_000_000.0, later=later)
-        asgi_client = AsgiClient(AskApp(harness.app, questions=questions))
+        loop = asyncio.get_running_loop()
+        call_later = loop.call_later
+
+        def later(seconds, work, *args, **more):
+            if seconds != APPROVAL_S:
+                return call_later(seconds, work, *args, **more)
+            timers.append((seconds, partial(work, *args), Timer()))
+            return timers[-1][2]
+
+        monkeypatch.setattr(loop, "call_later", later)
+        asgi_client = AsgiClient(AskApp(harness.app))
         async with asgi_client.asking() as stream:
             told = await stream.next("approval")
             ((seconds, work, timer),) = timers
@@ -384,10 +391,10 @@ def test_a_cancelled_question_approves_nothing_and_its_stream_tells_it(harness):
 
 def test_a_yes_of_which_nothing_has_come_yet_ends_with_its_question(harness):
     async def asked():
-        questions = OpenQuestions(harness.app)
-        async with AsgiClient(AskApp(harness.app, questions=questions)).asking() as stream:
+        ask_app = AskApp(harness.app)
+        async with AsgiClient(ask_app).asking() as stream:
             told = await stream.next("approval")
-            question = questions.get(told["question"], "")
+            question = ask_app._context.questions.get(told["question"], "")
             question.decide(told["call"], True)
             question.cancel()
             return await stream.end()

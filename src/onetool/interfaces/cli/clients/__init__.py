@@ -178,7 +178,7 @@ def _json_changed(
     if not force:
         raise name_taken(name)
     layout = _Layout(text, root)
-    value = layout.indented(entry, layout.indent_at(there.start), _line_of_value(text, there))
+    value = layout.indented(entry, layout.indent_at(there.start), "\n" in text[there.start : there.end])
     return text[: there.start] + value + text[there.end :], there
 
 
@@ -189,7 +189,7 @@ def _json_added(text: str, root: Value, target: Value, key: str, data: dict[str,
     close = target.end - 1
     after = members[-1].end if members else target.filled
     comma = "," if members and not target.comma else ""
-    many_lines = not members or _line_of_value(text, target)
+    many_lines = not members or "\n" in text[target.start : target.end]
     if many_lines:
         indent = layout.indent_of_members(target)
         gap = text[target.filled : close]
@@ -198,10 +198,6 @@ def _json_added(text: str, root: Value, target: Value, key: str, data: dict[str,
         indent, space, end = "", " ", text[target.filled : close]
     member = f"{json.dumps(key)}: {layout.indented(data, indent, many_lines)}"
     return text[:after] + comma + text[after : target.filled] + space + member + end + text[close:]
-
-
-def _line_of_value(text: str, value: Value) -> bool:
-    return "\n" in text[value.start : value.end]
 
 
 class _Layout:
