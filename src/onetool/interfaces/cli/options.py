@@ -49,21 +49,9 @@ def config_option(command: Callable[..., Any]) -> Callable[..., Any]:
     return option(click.pass_context(command))
 
 
-def envelope_option(command: F) -> F:
-    help = "Print the whole object with result, errors and times, also on failure."
-    return click.option("--envelope", is_flag=True, help=help)(command)
-
-
-def allow_option(command: F) -> F:
-    return click.option(
-        "--tool-allow",
-        "allowed",
-        metavar="NAMES",
-        multiple=True,
-        callback=split_names,
-        shell_complete=complete_tools,
-        help="Allow only these tools: names and patterns (time.*), separated by commas.",
-    )(command)
+envelope_option = click.option(
+    "--envelope", is_flag=True, help="Print the whole object with result, errors and times, also on failure."
+)
 
 
 def open_app(
@@ -210,6 +198,17 @@ def split_names(_ctx: click.Context, _param: click.Parameter, values: tuple[str,
     if not names:
         raise click.BadParameter("Must not be empty. Leave it out to allow every tool.")
     return names
+
+
+allow_option = click.option(
+    "--tool-allow",
+    "allowed",
+    metavar="NAMES",
+    multiple=True,
+    callback=split_names,
+    shell_complete=complete_tools,
+    help="Allow only these tools: names and patterns (time.*), separated by commas.",
+)
 
 
 def refuse_link_out(file: Path, folder: Path) -> None:

@@ -5,6 +5,7 @@ Listing tools must start fast: modules that only a call needs are imported by th
 
 import sys
 from collections.abc import Collection, Iterable, Mapping
+from functools import partial
 from json import JSONDecodeError
 from pathlib import Path
 from typing import Any
@@ -168,6 +169,8 @@ def first_line(text: str) -> str:
 
 # `invoke`: reading the arguments and making the call
 
+_wrong = partial(click.BadParameter, param_hint="KEY=VALUE")
+
 
 def invoke_tool(
     app: App, name: str, args: dict[str, Any], timeout: float | None, allowed: Collection[str] | None
@@ -237,17 +240,11 @@ def read_pairs(given: Mapping[str, str], spec: ToolSpec | None) -> dict[str, Any
     return args
 
 
-def _wrong(message: str) -> click.BadParameter:
-    return click.BadParameter(message, param_hint="KEY=VALUE")
-
-
 def read_args(text: str) -> dict[str, Any]:
     """Parse --args: JSON itself, `@file`, or `-` for standard input."""
     from onetool.interfaces.cli.inputs import STDIN, read_input, shown_name
 
-    def wrong(message: str) -> click.BadParameter:
-        return click.BadParameter(message, param_hint="--args")
-
+    wrong = partial(click.BadParameter, param_hint="--args")
     where, source = "it", text
     if text == STDIN or text.startswith("@"):
         name = text if text == STDIN else str(Path(text[1:]))

@@ -5,8 +5,8 @@ BUNDLE[/TOOL[@VERSION]] is parsed and looked up. The spelling of code is accepte
 """
 
 import re
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
 
 import click
 
@@ -191,8 +191,6 @@ def _in_version(versions: list[Shown], place: ToolReference) -> Shown:
 
 # Printing outcomes and requirements
 
-F = TypeVar("F", bound=Callable[..., Any])
-
 
 def warn_if_name_taken(app: App, slug: str) -> None:
     """Warn if the name of a new bundle already means something else in code."""
@@ -202,9 +200,9 @@ def warn_if_name_taken(app: App, slug: str) -> None:
         print_note(f"warning: {taken}")
 
 
-def allow_hosts_option(command: F) -> F:
-    help = "Allow the hosts that its tools call: adds them to allowedHosts in the config."
-    return click.option("--allow", is_flag=True, help=help)(command)
+allow_hosts_option = click.option(
+    "--allow", is_flag=True, help="Allow the hosts that its tools call: adds them to allowedHosts in the config."
+)
 
 
 def allowing(ctx: click.Context, needs: Requirements) -> Requirements:
