@@ -106,7 +106,7 @@ class Authenticator:
         yield self.secrets, target
 
 
-class _CredentialAuthenticator(Authenticator):
+class CredentialAuthenticator(Authenticator):
     """An authenticator that sends one credential in a header, a cookie or the query."""
 
     def __init__(self, auth: Bearer | Basic | ApiKey, arguments: Collection[str]) -> None:
@@ -159,13 +159,6 @@ class _CredentialSigner(Signer):
         separator = "" if target.endswith(("?", "&")) else "&" if "?" in target else "?"
         pair = f"{self._name}={quote(self._value, safe='')}"
         return request._replace(url=request.url._replace(target=f"{target}{separator}{pair}"))
-
-
-def authenticator_for(auth: Bearer | Basic | ApiKey | Hmac | None, arguments: Collection[str]) -> Authenticator | None:
-    """Return the authenticator of any `auth` but OAuth 2. Raise TemplateError, with a pointer, if it can't work."""
-    if auth is None:
-        return None
-    return HmacAuthenticator(auth, arguments) if isinstance(auth, Hmac) else _CredentialAuthenticator(auth, arguments)
 
 
 def _in_cookie(placeholder: Placeholder, value: str) -> str:

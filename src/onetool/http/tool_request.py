@@ -18,11 +18,12 @@ from msgspec.structs import replace
 
 from onetool.core.context import begin_span, note_call
 from onetool.core.errors import ToolFailure
-from onetool.http.auth import Authenticator, Destination, Signer, authenticator_for
+from onetool.http.auth import Authenticator, CredentialAuthenticator, Destination, HmacAuthenticator, Signer
 from onetool.http.client import HttpContext
 from onetool.http.connection import HttpResponse
 from onetool.http.definition import (
     UPSTREAM,
+    Hmac,
     OAuth2,
     Request,
     RequestStep,
@@ -319,4 +320,6 @@ def _authenticator(
         if auth.grant == "authorizationCode":
             return LoginAuthenticator(auth, arguments, target, bundle)
         return OAuthAuthenticator(auth, arguments, arg_schema)
-    return authenticator_for(auth, arguments)
+    if auth is None:
+        return None
+    return HmacAuthenticator(auth, arguments) if isinstance(auth, Hmac) else CredentialAuthenticator(auth, arguments)
