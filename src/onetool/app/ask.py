@@ -63,7 +63,7 @@ MAX_DEPTH = 2  # a question asked by a tool that a model calls, and one more ins
 
 
 class AskOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """Options for answering a question. The config decides about options that are None."""
+    """Options for answering a question. Options that are None are taken from the config."""
 
     session: str | None = None  # None creates a new one
     new_session: bool = False
@@ -204,7 +204,7 @@ def _attached_file(session: ChatSession, name: str) -> FileContent | None:
 
 
 class PendingAnswer:
-    """A question that can be asked once. `answer` is the answer as far as it is complete, even after a failure."""
+    """A question that can be asked once. `answer` is the answer so far, even after a failure."""
 
     def __init__(self, service: AskService, prompt: str, options: AskOptions) -> None:
         if not prompt.strip():

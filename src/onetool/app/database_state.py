@@ -101,7 +101,7 @@ def explain(error: DatabaseError) -> tuple[str, str | None]:
 
 
 def database_mistakes(config: Config) -> list[Mistake]:
-    """Return the problems of the database, or of `state.db`, for `onetool check`."""
+    """Return the problems with the database, or with `state.db`, for `onetool check`."""
     if config.database is None:
         return list(_file_mistakes(config))
     try:

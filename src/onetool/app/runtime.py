@@ -94,9 +94,10 @@ class Runtime:
         call: "AppCall",
         newest: "Callable[[], Awaitable[Runtime]]",
     ) -> None:
-        """Create the services of a config. Events go into the queue of the `recorder`, whose thread also calls
-        `count_call` for every call. `call` is `App.call`. `newest` checks for changed settings and returns the runtime
-        in force.
+        """Create the services of a config.
+
+        Events go into the queue of the `recorder`, whose thread also calls `count_call` for every call. `call` is
+        `App.call`. `newest` checks for changed settings and returns the current runtime.
         """
         self.config = config
         self.recorder = recorder
@@ -167,7 +168,7 @@ class Runtime:
 
     @part
     def bare_engine(self) -> "Engine":
-        """The engine for code that calls no tools. It shares the workers of `engine`, but none of its caches."""
+        """Return the engine for code that calls no tools. It shares the workers of `engine`, but none of its caches."""
         from onetool.script.engine import Engine
 
         workers = self.workers
@@ -235,7 +236,7 @@ class Runtime:
 
     @cached_property
     def secret_rules(self) -> "SecretRules":
-        """Which secrets HTTP tools may send, and where."""
+        """The rules for which secrets HTTP tools may send, and where."""
         from onetool.app.secret_rules import SecretRules
 
         return SecretRules(self.config, self.tokens)
@@ -295,7 +296,7 @@ class Runtime:
             stats.flush()
 
     def close(self) -> None:
-        """Close everything, including what all configs share. The app ends."""
+        """Close everything, including the services that all configs share, because the app is closed."""
         self.retire()
         client = self._made("client")
         if client is not None:
@@ -323,9 +324,8 @@ class Runtime:
     def _private(self) -> list[Path]:
         """Return the paths of the config, its secrets, and state that contains data of others, such as stored results.
 
-        Everything in a folder `.onetool` is closed anyway; this is for configs and state that are stored elsewhere. If
-        a config lies in the middle of somebody's project, folders with the names of state folders may be that person's
-        own.
+        Every folder `.onetool` is private anyway; this is for configs and state that are stored elsewhere. If a config
+        lies in the middle of somebody's project, folders with the names of state folders may be that person's own.
         """
         secrets, home = self.config.secrets.file, self.config.home
         mixed = self.config.path is not None and home == self.config.path.parent and home.name != ".onetool"
@@ -433,7 +433,7 @@ class Runtime:
 
     @cached_property
     def own_examples(self) -> "OwnExamples":
-        """The examples of tools that callers keep for themselves."""
+        """Callers' private examples of tools."""
         from onetool.sources.bundles.editing import OwnExamples  # loads bundles
 
         return OwnExamples(self.documents("own_examples"))
@@ -454,7 +454,10 @@ class Runtime:
         return {} if workers is None else workers.usage()
 
     def warm(self) -> None:
-        """Start what the first run would have to wait for. Called in any thread; failures are only logged."""
+        """Start the services that the first run would have to wait for.
+
+        Any thread may call this; failures are only logged.
+        """
         try:
             self.engine.warm()
         except Exception as error:  # noqa: BLE001 - the first run tries again and reports the error
@@ -462,7 +465,10 @@ class Runtime:
 
 
 class CurrentRuntime:
-    """The runtime in force, which a reload replaces. Objects that outlive a reload keep this one instead."""
+    """The current runtime, which a reload replaces.
+
+    Objects that outlive a reload keep a reference to this object instead.
+    """
 
     runtime: Runtime
 

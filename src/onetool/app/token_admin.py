@@ -90,8 +90,10 @@ def closed_clients(config: Config, store: TokenStore) -> list[str] | None:
 
 
 def revoke_token(name: str, config: Config, store: TokenStore) -> list[str] | None:
-    """Revoke a token immediately, also in running servers. Returns the lines of the config that have become useless;
-    None if the token was already revoked. Raises TokenNameError.
+    """Revoke a token immediately, also in running servers.
+
+    Returns the lines of the config that have no effect any more; None if the token was already revoked. Raises
+    TokenNameError.
     """
     of_config = [(one, place) for one, place in configured_tokens(config) if one.name == name]
     stored = store.named(name)
@@ -108,7 +110,7 @@ def revoke_token(name: str, config: Config, store: TokenStore) -> list[str] | No
 
 
 def token_rows(config: Config, store: TokenStore) -> list[dict[str, Any]]:
-    """Return the public facts of all tokens: stored ones, those of the config, and revoked ones."""
+    """Return the public facts about all tokens: stored ones, those of the config, and revoked ones."""
     stored, gone = store.list(), store.revoked()
     rows = [token_row(token) for token in stored]
     rows += [token_row(as_stored(one), place, one.hash in gone) for one, place in configured_tokens(config)]
@@ -120,7 +122,7 @@ def token_rows(config: Config, store: TokenStore) -> list[dict[str, Any]]:
 
 
 def token_row(token: StoredToken, where: str = "stored", is_revoked: bool = False) -> dict[str, Any]:
-    """Return the public facts of a token, without its hash."""
+    """Return the public facts about a token, without its hash."""
     is_over = token.expires is not None and token.expires <= time.time()
     rate = token.rate
     return {

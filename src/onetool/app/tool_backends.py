@@ -1,4 +1,4 @@
-"""Executes the tool calls of a model, and decides which need approval.
+"""Executes the tool calls of a model, and decides which calls need approval.
 
 The model has no tools, each tool by its own name, or the single tool `run`. Read-only tools always run; `approve`
 decides about all others.
@@ -67,7 +67,7 @@ class ToolCaller(Protocol):
 
 
 class _Backend:
-    """The base class of backends, with the state that they share."""
+    """Base class for backends, with the state that they share."""
 
     def __init__(self, caller: ToolCaller, catalog: ToolCatalog, toolset: Toolset, approval: "Approval") -> None:
         self._caller = caller

@@ -3,7 +3,7 @@
     loop          asks the model, runs its tool calls and returns the results, until there is an answer
     messages      provider-independent messages and tools, and OneTool's own texts to a model
     events        the events of a question, in order
-    errors        the reasons for which there is no answer
+    errors        the errors that prevent an answer
     prompts       builds the prompt of each step
     model_client  sends prompts and reads replies, streamed or whole
     endpoint      the URL of a provider, and errors of its use

@@ -60,7 +60,10 @@ class NoModelError(AskError):
 
 
 class ModelError(AskError):
-    """A failure of the provider. `again`: a retry may help. `wait`: the seconds to wait, if the provider says so."""
+    """A failure of the provider.
+
+    `again` means that a retry may help; `wait` is the number of seconds to wait, if the provider says so.
+    """
 
     def __init__(
         self,

@@ -70,7 +70,7 @@ class CallOutcome(NamedTuple):
 
 
 class ToolBackend(Protocol):
-    """A runner of tools for a model. `call` never raises, whatever a tool or model does."""
+    """The tools of a model, and a way to call them. `call` never raises, whatever a tool or model does."""
 
     toolset: Toolset
     denied: list[str]  # tools that were not approved

@@ -78,7 +78,7 @@ class Members:
 
     @property
     def is_settling(self) -> bool:
-        """Whether an outage has just ended, so that others may not have sent a heartbeat yet. Never blocks."""
+        """Whether an outage has just ended, so that other members may not have sent a heartbeat yet. Never blocks."""
         return time.monotonic() < self._settled_at
 
     @property
@@ -93,12 +93,12 @@ class Members:
         self._thread.start()
 
     def drain(self) -> None:
-        """Tell the others that this process ends soon."""
+        """Tell the other members that this process will stop soon."""
         self._is_draining = True
         self._beat()
 
     def close(self) -> None:
-        """Remove the row. The others notice at their next heartbeat."""
+        """Remove the row. The other members notice at their next heartbeat."""
         self._ended.set()
         if self._thread is not None:
             self._thread.join(CLOSE_S)

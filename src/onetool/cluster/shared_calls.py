@@ -1,4 +1,4 @@
-"""`SharedCalls`: lets other processes call the stdio servers that run here. The messages, then their routes.
+"""`SharedCalls`: lets other processes call the stdio servers that run here. The messages come first, then their routes:
 
     POST /cluster/servers/NAME/call    SharedCall; the answer is a stream of lines, the last of which is the outcome
     POST /cluster/answers/ID           CallerAnswer to a question in one of these lines
@@ -149,7 +149,7 @@ class SharedResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RemotePeer:
-    """A client of another process: the same object for all its calls."""
+    """A client of another process, represented by the same object in all its calls."""
 
 
 class SharedCalls:
@@ -299,7 +299,7 @@ class RemoteCaller:
 
 
 async def _next(lines: "asyncio.Queue[Line | None]") -> bytes | None:
-    """Return the next line; an empty line if none has come for a while; None at the end."""
+    """Return the next line, an empty line if none has arrived for a while, or None at the end."""
     try:
         async with asyncio.timeout(STILL_HERE_S):
             line = await lines.get()

@@ -5,7 +5,7 @@ replicas with different blocks don't share the server. The database is only quer
 holder is gone. Progress, messages and questions of the server arrive on the response stream. If the caller gives up,
 the request is cancelled, and with it the call there.
 
-Each heartbeat wakes a thread that maintains the servers, because loading new tools may take too long for it.
+Each heartbeat wakes a thread that maintains the servers, because loading new tools may take longer than a heartbeat.
 """
 
 import asyncio
@@ -107,7 +107,7 @@ class SharedServers(ServerOwners):
         self._thread.start()
 
     def close(self) -> None:
-        """Let others run the servers that run here."""
+        """Release the leases, so that other processes can run the servers that run here."""
         self._is_closed = True
         self._is_due.set()
         self._leases.close()
@@ -121,7 +121,7 @@ class SharedServers(ServerOwners):
     def runs_here(self, server: str, block: str) -> bool:
         """Return whether this process runs a server, perhaps from now on. It doesn't if its config has another block.
 
-        Senders of older versions send no block.
+        Older versions send no block.
         """
         lease = self._lease(server)
         if lease is None or block not in ("", parts_of_lease(lease)[1]):
@@ -260,11 +260,11 @@ class SharedServers(ServerOwners):
             await asyncio.to_thread(self._leases.renew)
 
     async def _owner(self, server: str, refused: str, is_late: bool) -> "Replica | None":
-        """Return the other process that runs a server; None if this one does.
+        """Return the process that runs a server; None if it is this one.
 
-        `refused` is a replica that refuses connections. `is_late`: this process is stopping, and no other has taken
-        over its server. Raise NotRunThereError if the owner has just gone, and ToolFailure if the owner has another
-        key: it keeps running, so waiting would not help.
+        `refused` is a replica that refuses connections. `is_late` means that this process is stopping, and no other has
+        taken over its server. Raise NotRunThereError if the owner has just gone, and ToolFailure if the owner has
+        another key: it keeps running, so waiting would not help.
         """
         if (lease := self._lease(server)) is None:
             raise ToolFailure(f"the MCP server {server} no longer exists", reason="source_unavailable")

@@ -183,7 +183,10 @@ class SharedSessions:
         return await self._cluster.forwarder.broadcast(PATH, _encoded(news), session.principal)
 
     async def _receive_news(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve /cluster/mcp: news from another replica. Sessions that are not in memory need none."""
+        """Serve /cluster/mcp, which receives news from other replicas.
+
+        News of sessions that are not in memory is ignored.
+        """
         news = msgspec.convert(decode(await read_body(receive) or b""), SessionNews)
         session = self._sessions.get(news.session, scope["principal"])
         if session is None:

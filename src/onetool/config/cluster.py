@@ -69,7 +69,7 @@ class ClusterConfig(msgspec.Struct, frozen=True, kw_only=True, rename={"own_addr
         return "key" not in self._unset()
 
     def require(self, *keys: str) -> None:
-        """Raise ConfigError if one of these keys, by default of all, is not set on this machine."""
+        """Raise ConfigError if one of these keys, by default all, is not set on this machine."""
         if mistakes := [replace(one.mistake, hint=_hint(key, one)) for key, one in self._unset(*keys).items()]:
             raise ConfigError(mistakes)
 

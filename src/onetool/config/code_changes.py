@@ -72,7 +72,7 @@ def has_other_includes(new: Config, old: Config, changed: Iterable[str]) -> bool
 
 
 def _program(block: ServerSettings) -> tuple[object, ...]:
-    """Return what decides which program runs: arguments and environment as written, with ${NAME}."""
+    """Return the values that decide which program runs: arguments and environment as written, with ${NAME}."""
     env = {name: _as_written(value) for name, value in block.env.items()}
     command = None if block.command is None else str(block.command)
     return command, block.cwd, [*map(_as_written, block.args)], env, block.inherit, block.url

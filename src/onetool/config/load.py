@@ -150,7 +150,7 @@ def token_places(path: Path) -> list[tuple[str, int]]:
 
 
 def _found_from_path(path: Path | None, env: Mapping[str, str]) -> Found:
-    """Return a `Found` for a path that a caller passed; None means the user's own folder without a config."""
+    """Return a `Found` for a path that a caller passed. None means the user's own folder without a config."""
     if path is None:
         return Found(config=None, folder=own_folder(env), whose="own")
     is_own = path.absolute() == own_folder(env) / NAME
@@ -165,7 +165,10 @@ def _secrets(
     findings: Findings,
     may_be_missing: bool = False,
 ) -> Secrets | None:
-    """Read the secrets of a config. From the environment and the keyring, a project gets only what was accepted."""
+    """Return the secrets of a config.
+
+    From the environment and the keyring, a project gets only the secrets that the user has accepted.
+    """
     from onetool.config.include import read_secrets
 
     if found.whose != "project":
@@ -188,7 +191,7 @@ def _secrets(
 
 
 def _refuse_prompts_elsewhere(root: Node, named: Any, found: Found, findings: Findings) -> None:
-    """Report a prompts file behind a link that leads out of the project, unless `onetool trust` has shown its path."""
+    """Report a prompts file behind a link that leads out of the project, unless `onetool trust` showed its path."""
     file, project = named if isinstance(named, Path) else found.folder / PROMPTS_FILE, found.folder.parent
     leads_out = os.path.normpath(file).startswith(f"{project}{os.sep}") and not is_inside(file, project)
     if found.whose == "project" and leads_out:
@@ -198,7 +201,7 @@ def _refuse_prompts_elsewhere(root: Node, named: Any, found: Found, findings: Fi
 
 
 def _refuse_links(files: list[Path], found: Found, findings: Findings) -> list[Path]:
-    """Report and return links to secrets that a project could change after `onetool trust` has shown their path."""
+    """Report and return links to secrets that a project could change after `onetool trust` showed their path."""
     project, node = found.folder.parent, Node(value=None, file=str(found.folder / NAME), line=1)
     inside = [file for file in files if os.path.normpath(file).startswith(f"{project}{os.sep}")]
     links = [file for file in inside if found.whose == "project" and not is_inside(file, project)]
@@ -244,7 +247,7 @@ def _check_state(home: Path, env: Mapping[str, str]) -> None:
 
 
 def _names_stored_here(found: Found, root: Node) -> frozenset[str]:
-    """Return the secrets that a project's servers get only if stored with it: provider keys and the HTTP token."""
+    """Return the secrets that a project's servers get only from the project: provider keys and the HTTP token."""
     if found.whose != "project":
         return frozenset()
     from onetool.config.include import names_in

@@ -94,7 +94,7 @@ class TokenConfig(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Grant(msgspec.Struct, frozen=True, kw_only=True):
-    """What the holder of a scope or a claim in a JWT may do."""
+    """The rights of the holder of a scope or a claim in a JWT."""
 
     tools: tuple[Name, ...] | None = None
     role: Role = "call"
@@ -110,7 +110,7 @@ Algorithm = Literal["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256
 
 
 class JwtConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """JWTs of an authorization server, besides tokens. Without a matching scope or claim, they may do nothing."""
+    """JWTs of an authorization server, besides tokens. A JWT without a matching scope or claim has no rights."""
 
     issuer: Name
     audience: Name | tuple[Name, ...] | None = None  # None: http.url, which is always accepted
@@ -152,7 +152,7 @@ class MetricsConfig(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OtelConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """Where traces and metrics are sent over OTLP. `otel: http://localhost:4318` is a short form."""
+    """The collector that receives traces and metrics over OTLP. `otel: http://localhost:4318` is a short form."""
 
     shorthand: ClassVar[str] = "endpoint"
 
@@ -301,13 +301,13 @@ class DefaultsConfig(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BundlesConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """Limits of the bundles in `bundles/` beside the config."""
+    """Limits for the bundles in `bundles/` beside the config."""
 
     max_tools: Count = 200_000
 
 
 class RunConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """Limits of one `run`."""
+    """Limits for one `run`."""
 
     timeout_s: Seconds = 30.0
     memory_mb: Count = 256
@@ -319,7 +319,7 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ResultsConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """Results that are too large to send whole, and are stored behind a handle."""
+    """Settings for results that are too large to send whole, which are stored and sent as a handle."""
 
     inline_bytes: Count = 16 * 1024
     preview_bytes: Count = 4 * 1024
@@ -328,7 +328,7 @@ class ResultsConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def max_preview(self) -> int:
-        """The maximum bytes of a preview: half of what would be sent whole."""
+        """The maximum bytes of a preview: half the size that would be sent whole."""
         return min(self.preview_bytes, self.inline_bytes // 2)
 
 
@@ -359,7 +359,7 @@ class AskConfig(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HttpConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """Where `onetool serve` listens, and who may call it."""
+    """The address of `onetool serve`, and the access to it."""
 
     host: Name = "127.0.0.1"
     port: Port = 8765
@@ -439,7 +439,7 @@ class Keys(msgspec.Struct, frozen=True, kw_only=True, rename={"allowed_hosts": "
 
 
 class Config(Keys, frozen=True, kw_only=True):
-    """The config in force. `home` is the folder of state: stats, results, bundles."""
+    """The current config. `home` is the folder of state: stats, results, bundles."""
 
     path: Path | None = None
     whose: Literal["named", "own", "project"] = "named"

@@ -1,8 +1,8 @@
-"""What a project's config would run, connect to and read, and the secrets that it names; from its text alone.
+"""Determines what a project's config would run, connect to and read, and which secrets it names, from its text alone.
 
 Nothing is looked up, filled in or imported. Each item is a line that a person can read, with a digest of everything
 that belongs to it: a server with a changed header is a different server, although its line is the same. A value of an
-unexpected shape is reported as a whole, so that no notation hides anything.
+unexpected type is reported as a whole, so that nothing can be hidden by an unusual notation.
 """
 
 import hashlib
@@ -43,7 +43,7 @@ LINE = "Python of packs in "
 
 
 class Packs(msgspec.Struct, frozen=True, kw_only=True):
-    """The packs of a folder: a line for each, their files, and whether these are all files."""
+    """The packs of a folder: a line for each, their files, and whether the list of files is complete."""
 
     lines: dict[str, str]
     files: list[Path]
@@ -102,7 +102,7 @@ _ASKED_FOR = re.compile(r"(?:secret\w*|api_headers)\s*[(=]\s*[\"']([A-Za-z_][A-Z
 
 
 class Reach(msgspec.Struct, frozen=True, kw_only=True):
-    """What a config reaches, as readable lines by category, each with a digest."""
+    """The reach of a config: readable lines by category, each with a digest."""
 
     runs: dict[str, str] = {}
     dials: dict[str, str] = {}

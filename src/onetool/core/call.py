@@ -113,8 +113,10 @@ class ToolResult(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def raised(self) -> str:
-        """The message of the exception that code gets for a failure. A handler's own message about its arguments comes
-        without the prefix that names the tool: code knows the tool.
+        """The message of the exception that is raised in code.
+
+        A handler's own message about its arguments comes without the prefix that names the tool: the code names the
+        tool itself.
         """
         if self.error is None:
             return ""
@@ -150,14 +152,17 @@ class ServerResult(ToolResult, frozen=True, kw_only=True):
 
 
 class Next(TypedDict):
-    """The position where a truncated page continues."""
+    """The position at which a truncated page continues."""
 
     offset: int
     column: int
 
 
 class Page(TypedDict):
-    """Some lines of a result. `total_lines` counts all lines of the result; `has_more` is about the requested ones."""
+    """Some lines of a result.
+
+    `total_lines` counts all lines of the result; `has_more` refers to the requested lines.
+    """
 
     lines: list[str]
     numbers: NotRequired[list[int]]  # for a search: the line numbers of the matches
@@ -277,7 +282,7 @@ class Pauses(msgspec.Struct, eq=False):
 
 
 class Caller(Protocol):
-    """What a running call can ask of, and send to, its caller."""
+    """The channel from a running call to its caller, for questions and messages."""
 
     def can(self, what: str) -> bool:
         """Return whether the caller has a capability: elicitation, sampling, roots, or the ID of an extension."""
@@ -290,7 +295,7 @@ class Caller(Protocol):
     def log(self, level: Level, data: Any, logger: str | None) -> None: ...
 
     async def ask(self, question: Question) -> Any:
-        """Return the answer. Raises CannotAsk, Declined, or another ToolFailure."""
+        """Ask the caller a question, and return the answer. Raises CannotAsk, Declined, or another ToolFailure."""
         ...
 
 

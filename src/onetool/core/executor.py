@@ -83,7 +83,7 @@ log = logging.getLogger("onetool.executor")
 
 
 class Redact(Protocol):
-    """Masks the secrets in `value`, except those that the reader sent (`sent`)."""
+    """A function that masks the secrets in `value`, except those that the reader sent (`sent`)."""
 
     def __call__(self, value: Any, sent: Any = None) -> Any: ...
 

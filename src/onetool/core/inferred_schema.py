@@ -36,7 +36,7 @@ _DATA = lazy_pattern(
 
 
 class ValueShape(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The kinds of values that were seen. Without any kind, nothing is known."""
+    """The kinds of values seen so far; without any kind, nothing is known."""
 
     kinds: frozenset[Kind] = frozenset()
     items: "ValueShape | None" = None  # the items of all arrays; None: unknown

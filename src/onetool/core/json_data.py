@@ -164,7 +164,10 @@ def check_json(data: bytes) -> None:
 
 
 def data_in(text: str) -> Any:
-    """Decode a text with a JSON object or list. Return other texts unchanged, also numbers: they may be zip codes."""
+    """Decode a text with a JSON object or list.
+
+    Return other texts unchanged, even numbers, because they may be zip codes.
+    """
     if text.lstrip()[:1] not in ("{", "["):
         return text
     try:

@@ -133,8 +133,9 @@ def _wants_texts(schema: Schema, root: Schema) -> bool:
 
 
 def _read(text: str, kinds: set[str]) -> Any:
-    """Convert a text to the kind of data that is wanted. Return the text itself if it fits or information would be
-    lost.
+    """Convert a text to one of these types.
+
+    Return the text unchanged if it is of the right type or information would be lost.
     """
     if "string" in kinds:
         return text

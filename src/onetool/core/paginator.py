@@ -38,7 +38,7 @@ class PagingError(ValueError):
 
 
 class Paginator:
-    """Follows the pages of a tool: call it with `next_args` and pass the result to `add` until `next_args` is None."""
+    """The pages of a tool: call it with `next_args`, and pass the result to `add`, until `next_args` is None."""
 
     def __init__(
         self, spec: ToolSpec, args: Mapping[str, Any], limit: int | None = None, key: str | None = None

@@ -1,4 +1,4 @@
-"""Principals and allow-lists: who calls, with which role and rate, and which tools the caller may call. The HTTP server
+"""Principals and allow-lists: the caller with its role and rate, and the tools that it may call. The HTTP server
 authenticates each request and sets `current_principal` for its task; the person who runs the process is `LOCAL`.
 
 Stored data has an owner, a text that is unique to each principal. A plain collection of names is an allow-list, too;

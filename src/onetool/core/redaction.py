@@ -74,7 +74,7 @@ def _borrowed(schema: Mapping[str, Any], root: Mapping[str, Any], depth: int) ->
 
 
 def sounds_secret(name: str) -> bool:
-    """Return whether a name ends like that of a secret. Takes constant time for long names."""
+    """Return whether the end of a name suggests a secret value. Takes constant time for long names."""
     return bool(_NAME.search(_CAMEL.sub("_", name[-_NAME_END:])))
 
 

@@ -1,5 +1,5 @@
-"""The tool registry: tools by name in registration order. Refuses invalid tools and provides frozen snapshots. A Source
-provides a Catalogue of tools, prompts and resources.
+"""The tool registry: tools by name in registration order. The registry refuses invalid tools and provides immutable
+snapshots. A Source provides a Catalogue of tools, prompts and resources.
 
 Each prompt and resource has an unlisted ToolSpec: reading a resource is an ordinary call with a deadline, the pack's
 settings and secrets, and a record.
@@ -169,7 +169,7 @@ class Snapshot:
         return self._tools.values()
 
     def packs(self) -> Mapping[str, ToolMap]:
-        """Return the tools of each pack by local name. Computed once."""
+        """Return the tools of each pack by local name. The result is cached."""
         if self._packs is None:
             packs: dict[str, dict[str, ToolSpec | LazyTool]] = {}
             for spec in self._tools.values():
@@ -256,7 +256,7 @@ class ToolRegistry(Snapshot):
         return spec
 
     def snapshot(self) -> Snapshot:
-        """Return a snapshot of the tools. Copied only after a change."""
+        """Return a snapshot of the tools, which is copied only after a change."""
         if (frozen := self._frozen) is not None:
             return frozen
         with self._lock:

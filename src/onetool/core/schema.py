@@ -284,7 +284,7 @@ class CompiledSchema:
         return self._verdict.costs[0]
 
     def long_names(self, value: Mapping[str, Any]) -> list[WrongArgument]:
-        """Return the arguments with too long names. Values are not read."""
+        """Return the arguments whose names are too long. Values are not read."""
         limit = self._max_name
         if limit is None or not (long := [name for name in value if len(str(name)) > limit]):
             return []

@@ -172,7 +172,7 @@ class _Graph:
         return _Node(_weight(schema), _slow(schema), again, places)
 
     def _number(self, node: Any) -> int:
-        """Return the number of a sub-schema. Raises SchemaError if it is not a place where a schema may stand."""
+        """Return the number of a sub-schema. Raises SchemaError if a schema is not allowed there."""
         if id(node) not in self._numbers:
             raise SchemaError("a reference leads to a place without a schema; put the schema under #/$defs/…")
         return self._numbers[id(node)]

@@ -173,7 +173,7 @@ def named_values(key: str, spec: ToolSpec) -> list[str]:
 
 
 def _kinds(schema: Any, root: Mapping[str, Any], depth: int) -> set[str] | None:
-    """Return the types that a schema names; None without any."""
+    """Return the types that a schema names, or None."""
     if not isinstance(schema, Mapping) or not depth:
         return None
     fields = cast(Mapping[str, Any], schema)

@@ -76,7 +76,7 @@ def make_home(home: Path) -> None:
 
 
 def mark_home(home: Path) -> None:
-    """Mark state folders from before there were markers. Ignore folders that can't be written to."""
+    """Mark state folders that were created before markers existed. Ignore folders that can't be written to."""
     with suppress(OSError):
         if home.is_dir():
             make_home(home)
@@ -90,7 +90,7 @@ def is_marked(folder: str | Path) -> bool:
 
 
 def is_state_file(path: str) -> bool:
-    """Return whether a file is named like state, config, secrets or keys, and another OneTool file is in its folder."""
+    """Return whether a name is that of a state, config, secrets or key file, and the folder has another such file."""
     folder, name = os.path.split(path)
     names = (*STATE_FILES, *CONFIG_FILES)
     if not is_name_of(name, names):

@@ -44,7 +44,7 @@ def replace_surrogates(text: str) -> str:
 
 
 def replace_all_surrogates(value: Any) -> Any:
-    """Replace surrogates in all texts of some data, including keys. Lists and objects become plain ones."""
+    """Replace surrogates in all texts of some data, including keys. Containers become plain lists and dicts."""
     if isinstance(value, str):
         return replace_surrogates(value)
     if isinstance(value, Mapping):
@@ -221,7 +221,7 @@ def nearest(name: str, known: Iterable[str], most: int = MAX_NEAREST) -> list[st
 
 
 def did_you_mean(name: str, known: Iterable[str], most: int = MAX_NEAREST) -> str | None:
-    """Return "did you mean …?" with similar names; None without any."""
+    """Return "did you mean …?" with similar names, or None."""
     names = nearest(name, known, most)
     return f"did you mean {' or '.join(names)}?" if names else None
 

@@ -53,7 +53,7 @@ def first_sentence(description: str) -> str:
 def found_lines(found: Sequence[ToolLine], about: str, is_limited: bool = False) -> list[str]:
     """Return a line for each tool. The last line tells how to see details (`about`) and more tools.
 
-    `is_limited`: the caller passed a limit.
+    `is_limited` means that the caller passed a limit.
     """
     texts = (tool.line for tool in found[:MAX_LINES])
     room, size = (MAX_BYTES, count_bytes) if is_limited else (MAX_TOKENS, count_tokens)

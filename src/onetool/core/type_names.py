@@ -164,10 +164,10 @@ _SHAPES = ((3, 20), (3, 12), (2, 12), (2, 6), (1, 12), (1, 6), (1, 3), (0, 0))
 
 
 def return_shape(spec: ToolSpec) -> str:
-    """Return the short shape of a tool's value:
+    """Return the short shape of a tool's value; empty if unknown.
 
-    `{items: [{id, name}], total: int}`. Empty if unknown. A field without a type is a text, or its type is unknown; a
-    field with `?` may be missing. Long shapes are truncated between fields.
+    An example is `{items: [{id, name}], total: int}`. A field without a type is a text, or its type is unknown; a field
+    with `?` may be missing. Long shapes are truncated between fields.
     """
     schema = return_schema(spec)
     text = "Any"

@@ -48,7 +48,10 @@ class Transaction(Protocol):
         ...
 
     def notify(self, topic: str, detail: str = "") -> None:
-        """Notify listeners (`Database.on_change`) of a change once it is committed. Too slow for every tool call."""
+        """Notify listeners (`Database.on_change`) of a change once it is committed.
+
+        This is too slow for every tool call.
+        """
         ...
 
 
@@ -114,7 +117,7 @@ class Database(Protocol):
         return None
 
     def peek(self, sql: str, params: Params = ()) -> list[Row]:
-        """Return the rows of one SELECT with the parameters `?1`, `?2` …; none where there are no stamps."""
+        """Return the rows of one SELECT with the parameters `?1`, `?2` …; none if the database has no stamps."""
         return []
 
     def on_change(self, topic: str, call: Callable[[str], None]) -> Forget:
@@ -136,7 +139,7 @@ class Database(Protocol):
         ...
 
     def pool_usage(self) -> dict[str, int]:
-        """Return the numbers of open and idle connections and of waiting threads; empty without a pool."""
+        """Return the numbers of open and idle connections and of waiting threads; empty if there is no pool."""
         return {}
 
     @property
@@ -156,7 +159,10 @@ class Database(Protocol):
         return 0
 
     def shrink(self) -> None:
-        """Return unused bytes to the system, in small steps, as PostgreSQL does by itself. Not for every change."""
+        """Return unused bytes to the system, in small steps, as PostgreSQL does by itself.
+
+        Don't call this after every change.
+        """
 
     def close(self) -> None: ...
 
@@ -174,7 +180,8 @@ class DatabaseError(OneToolError):
     """An error of the database. The message is shown to callers: it contains neither the address, which may have a
     password, nor the folder of a file.
 
-    `reason` is the reason of a tool's failure. `is_damaged`: the content is unreadable, so it may be overwritten.
+    `reason` is the reason of a tool's failure. `is_damaged` means that the content is unreadable, so it may be
+    overwritten.
     """
 
     reason: str | None = None

@@ -254,12 +254,12 @@ def _is_private_name(name: str) -> bool:
 
 
 def is_private(host: str) -> bool:
-    """Return whether a host is on this machine or its network, as far as its name tells (no lookup)."""
+    """Return whether a host is on this machine or its network, judging by its name alone (no lookup)."""
     return reach(host) == PRIVATE if is_address(host) else _is_private_name(host)
 
 
 def host_need(url: Url, private: bool = False) -> Need:
-    """Return the need to allow this URL's host. `private`: the host resolves to a private address."""
+    """Return the need to allow this URL's host. `private` means that the host resolves to a private address."""
     private = private or is_private(url.host)
     command = f"onetool hosts allow {'--private ' if private else ''}{url.authority}"
     return Need(command=command, host=url.authority, private=private)

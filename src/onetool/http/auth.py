@@ -1,7 +1,7 @@
 """Authentication of requests by bearer token, password, API key or HMAC signature; `oauth` has OAuth 2.
 
 An `Authenticator` is created once per tool. For each call it creates a `Signer` with the values of that call, which
-signs every try and every redirect within the tool's own origin.
+signs every attempt and every redirect within the tool's own origin.
 """
 
 import hashlib

@@ -213,10 +213,10 @@ class ToolLimits(CamelStruct, frozen=True, kw_only=True):
 # Numbers of tries and timeouts
 
 IDEMPOTENT = frozenset(("GET", "HEAD", "PUT", "DELETE", "OPTIONS"))
-FIRST_PAUSE = 0.25  # maximum seconds before the second try; doubled for each further try …
+FIRST_PAUSE = 0.25  # maximum seconds before the second attempt; doubled for each further one …
 MAX_PAUSE = 8.0  # … up to this
 TOKEN_SECONDS = 15.0  # for fetching a token
-MAX_TOTAL = 900.0  # seconds for all tries, unless a single try may take longer
+MAX_TOTAL = 900.0  # seconds for all attempts, unless a single one may take longer
 OVERHEAD = 1.0  # seconds for everything but sending: filling in, selecting
 
 
@@ -231,12 +231,12 @@ def max_tries(request: Request, limits: ToolLimits) -> int:
 
 
 def longest_pause(number: int) -> float:
-    """Return the maximum pause in seconds after try `number`, unless the server asks for more."""
+    """Return the maximum pause in seconds after attempt `number`, unless the server asks for more."""
     return min(FIRST_PAUSE * 2 ** (number - 1), MAX_PAUSE)
 
 
 def sending_seconds(request: Request, limits: ToolLimits) -> float:
-    """Return the seconds for all tries of one request and the pauses between them."""
+    """Return the seconds for all attempts at one request and the pauses between them."""
     number, seconds = max_tries(request, limits), request.timeout_ms / 1000
     token = TOKEN_SECONDS if isinstance(request.auth, OAuth2) else 0
     total = seconds * number + sum(map(longest_pause, range(1, number))) + token

@@ -23,14 +23,14 @@ class UnmetNeedError(RequestRefusedError):
 
 
 class AuthError(OneToolError):
-    """Authentication failed; the message has the reason. A login, or a later try, may help."""
+    """Authentication failed; the message has the reason. A login, or a later attempt, may help."""
 
 
 # Errors of the connection
 
 
 class WireError(ToolFailure):
-    """One try failed. `again`: whether a retry may succeed."""
+    """One attempt failed. `again` is whether a retry may succeed."""
 
     again = True
 
@@ -46,7 +46,7 @@ class UnreachableError(WireError):
 class StaleConnectionError(UnreachableError):
     """The server closed an idle connection before it answered.
 
-    `sent`: whether the request may still have reached the server.
+    `sent` is whether the request may still have reached the server.
     """
 
     def __init__(self, message: str, sent: bool) -> None:
@@ -102,7 +102,7 @@ Redact = Callable[[Any], Any]
 
 
 def masked(text: str, redact: Redact, goes_on: bool = False) -> str:
-    """Return the beginning of a text with its secrets masked. `goes_on`: the text itself is cut."""
+    """Return the beginning of a text with its secrets masked. `goes_on` means that the text itself is cut."""
     clean = redact(text[:LOOKED_AT])
     return clean[:-CUT_MARGIN] if goes_on or len(text) > LOOKED_AT else clean
 

@@ -84,7 +84,7 @@ class TokenEndpoint(NamedTuple):
         return "TokenEndpoint(***)"
 
     async def ask(self, form: dict[str, str], left: float) -> FetchedToken:
-        """Send the form within `left` seconds. Raise ToolFailure if no token comes back."""
+        """Send the form within `left` seconds. Raise ToolFailure if no token is returned."""
         client, hosts, filled = self.context.client, self.context.hosts, self.filled
         headers = [("Content-Type", "application/x-www-form-urlencoded"), ("Accept", "application/json")]
         sent = dict(form)
@@ -151,7 +151,7 @@ class TokenEndpoint(NamedTuple):
 
 
 class TokenSigner(Signer):
-    """A signer with an access token. If it is refused, signs once more with a new one."""
+    """A signer with an access token. If the token is refused, the request is signed once more with a new one."""
 
     def __init__(self, endpoint: TokenEndpoint) -> None:
         self._endpoint = endpoint
@@ -237,7 +237,7 @@ class _GrantSigner(TokenSigner):
 
 
 class LoginAuthenticator(Authenticator):
-    """An authenticator with the login of a person. `target` is the URL of requests; None: it depends on the call."""
+    """An authenticator with the login of a person. `target` is the URL of requests; None if it depends on the call."""
 
     asks_elsewhere = True
 

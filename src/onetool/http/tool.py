@@ -220,7 +220,7 @@ class HttpTool:
 
     @property
     def destinations(self) -> Iterator[tuple[str, Url | None]]:
-        """Each secret with a URL it is sent to, up to the host. None: the host depends on the call."""
+        """Each secret with a URL it is sent to, up to the host. None means that the host depends on the call."""
         for step in self._steps:
             for names, url in step.request.destinations:
                 yield from ((name, url) for name in sorted(names))
@@ -325,7 +325,7 @@ class HttpTool:
         return mask(result)
 
     def _rehearse(self, args: Mapping[str, Any], secret: Lookup, context: HttpContext) -> None:
-        """Raise known problems of any step before the first is sent: half of a sequence is worse than none."""
+        """Raise known problems with any step before the first is sent: half of a sequence is worse than none."""
         for step in self._steps:
             if step.condition is None:
                 with _named(step.name, ()):

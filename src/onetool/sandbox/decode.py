@@ -76,8 +76,9 @@ class Values:
         return _copy(value) if self._is_shared else value
 
     def read(self, data: bytes, pos: int, end: int) -> None:
-        """Read all nodes. Parents come after their children. Long on purpose: a function call per node costs
-        too much.
+        """Read all nodes. Parents come after their children.
+
+        This function is long on purpose: one call per node would cost too much.
         """
         budget, part = self._budget, self._part
         add, weigh = self._values.append, self._weights.append

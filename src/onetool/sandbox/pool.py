@@ -156,7 +156,7 @@ class WorkerProcess:
         return True
 
     def kill(self) -> None:
-        """End the worker now. From any thread, any number of times."""
+        """Kill the worker immediately. Any thread may call this, any number of times."""
         with self._lock:
             if not self._killed:
                 self._killed = True
@@ -376,7 +376,7 @@ class WorkerPool:
         self._reaper.close()
 
     def _worker(self) -> WorkerProcess:
-        """Return an idle worker that is reset, else a new one. Waits shortly for the one released last."""
+        """Return an idle worker that is reset, else a new one. Waits briefly for the one released last."""
         resetting: list[IdleWorker] = []
         seconds = START_SECONDS
         found: WorkerProcess | None = None

@@ -224,7 +224,7 @@ class Engine:
                 return await pipeline.execute(prepared, partial(self._worker, tools.names), context, live, slot)
 
     def check(self, text: str, catalogue: Snapshot, known: Collection[str]) -> ToolError | None:
-        """Return what is wrong with code that is to be stored, if anything. `known` are its variables."""
+        """Return the error in code that is to be stored, if any. `known` are its variables."""
         return Pipeline(self.settings, self.tools_of(catalogue), text, None, known).check()
 
     def report(

@@ -1,8 +1,8 @@
 """Records the line where an error was first raised, in cases where the sandbox loses it.
 
 An error that code catches loses its traceback in the sandbox, and code that raises it again (`finally`, `with`,
-`raise`, an `except` that does not match) gives it the traceback of another line. So each statement whose errors may
-take such a way is put into a `try`,
+`raise`, an `except` that does not match) gives it the traceback of another line. So each statement whose errors may be
+affected is put into a `try`,
 
     try:
      x = y / 0
@@ -113,7 +113,10 @@ class _Watch:
         self.too_deep = False
 
     def block(self, body: list[ast.stmt], depth: int, head: int, watching: bool) -> None:
-        """Watch the statements of a block, or their parts. `depth` is the number of added `try` around it."""
+        """Watch the statements of a block, or their parts.
+
+        `depth` is the number of `try` statements added around it.
+        """
         for unit in _units(body):
             first = unit[0]
             # A docstring must stay first; the parts of the other statements are watched, or can't fail.

@@ -16,7 +16,7 @@ class FairLimiter:
     """A semaphore for threads and any event loop: `async with limiter.slot():` waits for a slot.
 
     Callers take turns. The last half of the slots, at least one, is reserved for callers that hold none, so that one
-    caller can't block all others. Callers without a token look alike, and may take all slots.
+    caller can't block all others. Callers without a token can't be told apart, and may take all slots.
     """
 
     def __init__(self, slots: int) -> None:

@@ -106,7 +106,7 @@ def value_shown(value: Any) -> str:
 
 
 def _value(text: str, at: int, type: str, several: bool) -> tuple[Any, int]:
-    """Return the value that begins at `at`, and its end. `several`: more pairs may follow on the line."""
+    """Return the value that begins at `at`, and its end. `several` means that more pairs may follow on the line."""
     end = _line_end(text, at)
     quoted = QUOTED.match(text, at)
     if quoted and len(quoted["quote"]) == 1 and quoted.end() > end:

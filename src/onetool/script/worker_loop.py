@@ -92,7 +92,7 @@ class WrongTypesError(Exception):
 class WorkerLoop:
     """A loop that runs one piece of code in a worker and answers its questions. `stop` ends it from any thread.
 
-    `may_interrupt`: `interrupt` must work even while a blocking tool runs.
+    With `may_interrupt`, `interrupt` works even while a blocking tool runs.
     """
 
     def __init__(

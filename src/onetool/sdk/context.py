@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 
 def get_config() -> Mapping[str, Any]:
-    """Return the settings of the running pack, `settings: {<pack>: …}` in the config; empty without any."""
+    """Return the running pack's settings (`settings: {<pack>: …}` in the config), or an empty dict."""
     context = current_call.get()
     if context is None or context.environment is None:
         return {}

@@ -211,7 +211,7 @@ class TokenStore:
 
     @property
     def is_away(self) -> bool:
-        """True if tokens may have been added or revoked without this process knowing. Never blocks."""
+        """Whether tokens may have been added or revoked without this process knowing. Never blocks."""
         return self._documents.is_away
 
     @property

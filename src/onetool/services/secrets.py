@@ -199,7 +199,7 @@ class Secrets:
         return value
 
     def get_stored(self, name: str) -> str | None:
-        """Return a secret as `get` does, but not from the environment: for tools that others wrote and that send it.
+        """Return a secret as `get` does, but not from the environment: the tool may be written by others.
 
         Hosts are not checked: callers check `hosts` when they know the destination.
         """

@@ -250,7 +250,7 @@ class _Pieces:
 
 
 class JsonBalance:
-    """A check whether JSON text in pieces is complete, by counting brackets."""
+    """A counter of brackets, which tells whether JSON received in pieces is complete."""
 
     def __init__(self) -> None:
         self._depth = 0

@@ -213,7 +213,7 @@ def is_too_long(message: str) -> bool:
 
 
 def window_in(message: str) -> int | None:
-    """Return the context window in tokens, if a refusal has it."""
+    """Return the context window in tokens, if a refusal states it."""
     found = re.search(_WINDOW, message)
     return int((found[1] or found[2]).replace(",", "")[:12]) or None if found else None
 

@@ -205,7 +205,7 @@ class _OpenCalls:
 
 
 def repair(messages: Iterable[TimedMessage], goes_on: bool = False) -> list[TimedMessage]:
-    """Give every call a result. `goes_on`: a turn is running, so the last calls may still get theirs."""
+    """Give every call a result. `goes_on` means that a turn is running, so the last calls may still get theirs."""
     whole: list[TimedMessage] = []
     under_way = _OpenCalls()
     for message, at in messages:
@@ -239,7 +239,7 @@ class SessionContent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_session(id: str, data: bytes, goes_on: bool = False) -> SessionContent:
-    """Read a session. `goes_on`: a turn is under way."""
+    """Read a session. `goes_on` means that a turn is under way."""
     header: SessionHeader | None = None
     messages: list[TimedMessage] = []
     ended: list[TurnEnded] = []

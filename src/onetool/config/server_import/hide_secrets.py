@@ -26,7 +26,7 @@ def variable_name(text: str) -> str:
 
 
 class Variables:
-    """Replaces the variables in the texts of one block. `notes` name those that our config doesn't support."""
+    """A translator of the variables in one block. `notes` name the variables that our config doesn't support."""
 
     def __init__(self, folder: Path, inputs: Mapping[str, Mapping[str, Any]], secrets: "SecretCollector") -> None:
         self.notes: list[str] = []
@@ -103,7 +103,7 @@ _VALUE = re.compile(r"(?:(?:Bearer|Basic|Token|token) )?[^\s;&|<>()`'\"\\]+\Z")
 
 
 class SecretCollector:
-    """Collects secrets to store, under unused names or names with the same value."""
+    """A collector of secrets to store, under names that are unused or already have the same value."""
 
     def __init__(self, secrets: Secrets, reuse: bool = True) -> None:
         """Create a collector. Without `reuse`, names don't reveal to callers whether a value is a known secret."""

@@ -77,9 +77,9 @@ def open_app(
 ) -> App:
     """Open the app with the selected config. Warns about names in the allow-list that match nothing.
 
-    The tools of `packs` (None: of all packs) are known afterwards; servers that were never connected are connected for
-    this. Without `imports`, no pack is run: for commands that call no tool. `makes_tables` is for servers only.
-    `servers` are added to the config's.
+    Afterwards, the tools of `packs` (of all packs if None) are known: servers that were never connected are connected.
+    Without `imports`, no pack is run: for commands that call no tool. `makes_tables` is for servers only. `servers` are
+    added to the config's.
     """
     import logging
 
@@ -110,7 +110,7 @@ def warn_unmatched(option: str, app: App, names: Iterable[str]) -> None:
 
 
 def find_here(ctx: click.Context) -> Found:
-    """Return the config in force. Reports an untrusted folder once; at a terminal the user is asked to trust it."""
+    """Return the current config. Reports an untrusted folder once; at a terminal the user is asked to trust it."""
     root = ctx.find_root()
     found = find(root.obj)
     if found.untrusted is None or REPORTED in root.meta:

@@ -161,7 +161,7 @@ def warn_if_short(name: str, value: str) -> None:
 
 
 def tell_running_servers(file: "Path", *, is_code: bool = False) -> None:
-    """Print when running servers use a change of this file. `is_code`: the change starts a program."""
+    """Print when running servers use a change of this file. `is_code` means that the change starts a program."""
     reload = "SIGHUP or ot.reload()"
     when = f"reads it by itself; {RELOAD_NOTE} ({reload})"
     if is_code:

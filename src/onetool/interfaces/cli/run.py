@@ -205,7 +205,7 @@ def _run_statement(app: "App", runner: asyncio.Runner, session: "CodeSession", t
 
 
 def _read_statement(editor: LineEditor) -> str | None:
-    """Read one statement, over as many lines as it takes; None at the end."""
+    """Read one statement, over as many lines as it takes. Return None at the end."""
     lines: list[str] = []
     brings_own = False  # a pasted line has its own indentation
     while True:

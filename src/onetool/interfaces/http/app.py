@@ -316,7 +316,7 @@ class HttpApp:
         return True
 
     def _route(self, path: str) -> Route:
-        """Return the route of a path below a route."""
+        """Return the route of a path, which may be below the route's own path."""
         if found := self.routes.get(path.rstrip("/")):
             return found
         return next((route for above, route in self._above if path.startswith(above)), NOWHERE)

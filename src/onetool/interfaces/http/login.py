@@ -124,7 +124,7 @@ class LoginApp:
     def __init__(
         self, rules: Callable[[], AccessRules], sessions: LoginSessions, windows: "SharedWindows | None" = None
     ) -> None:
-        """Serve the route. `windows` counts sign-ins together with other processes; None: only in this process."""
+        """Serve the route. `windows` counts sign-ins together with other processes; None means only in this process."""
         self._rules = rules
         self._sessions = sessions
         self._wrong = WrongTokens() if windows is None else SharedWrongTokens(windows)

@@ -128,7 +128,7 @@ class MetricsApp:
 
 
 def _process_families() -> list[Family]:
-    """Return the metrics of a process that Prometheus's own clients have, with the same names."""
+    """Return the process metrics that Prometheus's own client libraries export, under the same names."""
     times = os.times()
     version = (("version", __version__), ("python", platform.python_version()))
     found = [

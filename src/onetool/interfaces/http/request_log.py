@@ -42,7 +42,7 @@ _encode = msgspec.json.Encoder(enc_hook=str).encode
 
 
 class LoggedRequest(RequestEvent, frozen=True, kw_only=True):
-    """A request that has ended, with further fields for its line in the access log."""
+    """A finished request, with further fields for its line in the access log."""
 
     path: str
     size: int  # of the response, in bytes
@@ -192,7 +192,7 @@ MAX_IN_WINDOW = 100  # refusals of one kind
 
 
 class RequestAudit:
-    """A callback for every request that has ended. Writes it to the audit log."""
+    """A callback that writes every finished request to the audit log."""
 
     def __init__(self, audit: "AppAudit", login_path: str, clock: Callable[[], float] = monotonic) -> None:
         self._audit = audit

@@ -121,7 +121,7 @@ class RequestStream(msgspec.Struct, eq=False):
 
 
 class HttpSession:
-    """The session of one client. `news` is the stream of notifications without a request."""
+    """The session of one client. `news` is the stream of notifications that belong to no request."""
 
     def __init__(
         self, service: Service, client: RemoteClient, id: str | None = None, on_change: "OnSessionChange | None" = None

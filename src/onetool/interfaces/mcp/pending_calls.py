@@ -155,7 +155,7 @@ class PendingCall:
         return {key: request_for(asking.question) for key, asking in self.asks.items()}
 
     def _settle_soon(self, turns: int = LOOP_TURNS) -> None:
-        """Wait some turns of the loop, so that questions asked concurrently are sent together."""
+        """Wait for some iterations of the event loop, so that questions asked concurrently are sent together."""
         if turns:
             self._loop.call_soon(self._settle_soon, turns - 1)
         elif self.asks:

@@ -1,8 +1,8 @@
 """The ASGI apps of all routes in the table, and of /call, which calls a tool by name.
 
 `RestApp` finds the route of a request, runs its handler, and sends the response or the problem. `POST /call/time.now`
-is for people with curl: the body is the arguments, and the response is the bare value. A tool that ran and failed gives
-a problem with status 424. Everything else, streams included, is as in `invoke`.
+is for people with curl: the body is the arguments, and the response is the bare value. If a tool ran and failed, the
+response is a problem with status 424. Everything else, including streams, works as in `invoke`.
 """
 
 from typing import TYPE_CHECKING, Any

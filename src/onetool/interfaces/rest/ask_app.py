@@ -165,7 +165,7 @@ async def stream_answer(request: RestRequest, context: AskContext, asked: AskQue
 
 
 class CodeResults:
-    """A sender of results: of the calls of code that a person has approved or refused. Works in any thread."""
+    """A sender of the results of code's calls that a person has approved or refused. Works in any thread."""
 
     def __init__(self, context: AskContext, question: OpenQuestion, response: PacedResponseStream) -> None:
         self._app = context.app

@@ -120,7 +120,7 @@ def role_error(principal: Principal, role: Role, method: str = "GET") -> RestErr
 
 
 def problem_body(refused: HttpError, clean: Callable[[Any], Any] | None = None) -> bytes:
-    """Encode an error, also one of interfaces/http, as a problem body. `clean` masks secrets."""
+    """Encode an error, including those of interfaces/http, as a problem body. `clean` masks secrets."""
     detail, errors, hints = str(refused), getattr(refused, "errors", ()), getattr(refused, "hints", ())
     if clean is not None:
         detail = clean(detail)

@@ -142,7 +142,10 @@ class Conditions(NamedTuple):
     known: tuple[str, ...]  # If-None-Match: none of these may be the tag
 
     def expected_tag(self, tag_now: Callable[[], str], may_be_new: bool = False) -> str | None:
-        """Return the ETag that the store checks under its lock, if any. Raises OutdatedError if conditions fail now."""
+        """Return the ETag that the store checks under its lock, if any.
+
+        Raises OutdatedError if the conditions already fail.
+        """
         if not self.seen and not self.known:
             return None
         try:
@@ -207,7 +210,10 @@ class RestContext:
     """The app as handlers use it, on behalf of the caller of the current request."""
 
     def __init__(self, app: "App", allowed: Offered, members: "Members | None" = None) -> None:
-        """Use the app. `allowed` lists the tools that the server offers. `members`: the replicas, if there are any."""
+        """Use the app. `allowed` lists the tools that the server offers.
+
+        `members` are the replicas, if there are any.
+        """
         self.app = app
         self.members = members
         self.allow_lists = allow_lists(app, allowed)

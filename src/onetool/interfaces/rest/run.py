@@ -67,7 +67,7 @@ class RunCall(msgspec.Struct, kw_only=True, rename="camel", omit_defaults=True):
 
 
 class RunFault(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """Why a run failed, and where in the code, if known."""
+    """The reason why a run failed, and the place in the code, if known."""
 
     message: str
     code: Annotated[str, Meta(description="One of three codes; `reason` has the exact cause.")]

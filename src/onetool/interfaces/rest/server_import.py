@@ -128,7 +128,7 @@ def import_found_servers(request: RestRequest, ticked: TickedServers) -> RestRes
 
 
 def _client_files() -> Iterator[tuple[str, str, Path, ClientServers | str]]:
-    """Yield the user's own files: client, its title, the file, and its servers or why it can't be read."""
+    """Yield the user's own files: client, its title, the file, and its servers or the reason why it can't be read."""
     home = user_home(os.environ)
     for spot in existing_files(home, home, os.environ):
         if not spot.in_project:

@@ -49,7 +49,10 @@ MAX_PATH = 100  # bytes of a socket's path: systems accept at least 103
 
 
 class ServingProcess:
-    """A worker process, started by the constructor. `serving`: clients can connect; `ended` returns the exit code."""
+    """A worker process, started by the constructor.
+
+    `serving` is done when clients can connect; `ended`, when it has exited.
+    """
 
     def __init__(self, order: WorkerOrder) -> None:
         self.order = order
@@ -113,7 +116,7 @@ class ServingProcess:
 
 
 class WorkersFailedError(OneToolError):
-    """An error: no worker stays alive. `exit_code` is the last worker's."""
+    """Raised when no worker stays alive. `exit_code` is the last worker's."""
 
     def __init__(self, message: str, exit_code: int = 1) -> None:
         super().__init__(message)

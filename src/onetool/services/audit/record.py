@@ -144,7 +144,7 @@ class AuditEntry(msgspec.Struct, kw_only=True):
 
 
 class AuditHasher:
-    """A hasher with the key of one log; without a key all hashes are empty."""
+    """A hasher with the key of one log; without a key, all hashes are empty."""
 
     def __init__(self, key: bytes | None) -> None:
         self.has_key = key is not None

@@ -130,7 +130,7 @@ class UsageStats:
     # Reading. `caller` is an owner, and limits the figures to this owner's calls.
 
     def facts(self, tool: str | None = None, caller: str | None = None) -> dict[str, Any]:
-        """Return facts of one tool or all: calls, success_rate (percent), median_ms, last_called."""
+        """Return facts about one tool or all: calls, success_rate (percent), median_ms, last_called."""
         from onetool.services.stats.summary import CallFilter, tool_facts
 
         selected = CallFilter(None, self._filter(tool), _wanted(caller))

@@ -19,7 +19,7 @@ MAX_LAST = 20
 
 
 class UsageLatency(msgspec.Struct, frozen=True, kw_only=True):
-    """Milliseconds; null without calls."""
+    """Durations in milliseconds; null if there were no calls."""
 
     p50: float | None = None
     p95: float | None = None

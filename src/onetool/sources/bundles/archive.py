@@ -247,7 +247,7 @@ def plan(
     as_new: bool = False,
     now: Callable[[], float] = time.time,
 ) -> ImportPlan:
-    """Compare an archive with the stored bundle of the same id. `as_new`: import the archive as a separate bundle."""
+    """Compare an archive with the stored bundle of the same id. With `as_new`, plan a separate bundle."""
     if unpacked.bundle is None:
         raise InvalidError("the archive's bundle can't be used: " + "; ".join(map(str, unpacked.mistakes[:3])))
     refused = [str(mistake) for mistake in unpacked.mistakes]

@@ -85,7 +85,7 @@ class Contents:
         overlay: Overlay | None,
         note: str = "",
     ) -> None:
-        """Create contents. `tools` are by bundle id, `files` by folder and path. `overlay` None: not loaded yet.
+        """Create contents. `tools` are by bundle id, `files` by folder and path. `overlay` is None if not loaded yet.
 
         `note` records the last change of the database tables that this copy contains.
         """

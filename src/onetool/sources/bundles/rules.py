@@ -93,7 +93,7 @@ class BundleStore(ABC):
 
     @abstractmethod
     def catch_up(self) -> None:
-        """Read what other processes have written. Cheap; without a connection, the last known state remains."""
+        """Read changes by other processes. This is cheap. Without a connection, the last known state remains."""
 
     def require_current(self) -> None:  # noqa: B027 - only a shared store can be outdated
         """Raise UnavailableError if `catch_up` failed, because a missing bundle or tool may exist."""
@@ -136,7 +136,7 @@ class BundleStore(ABC):
     # Reading
 
     def state(self) -> int:
-        """Return a number that changes with every visible change. Cheap."""
+        """Return a number that changes with every visible change. This is cheap."""
         return self.contents().revision
 
     def read_only(self) -> ReadOnlyBundles:

@@ -258,7 +258,10 @@ class BundleService:
         return lambda tool: visibility.tool(tool) and (include_disabled or self._why_disabled(tool) is None)
 
     def versions(self, bundle_id: str, slug: str, visibility: Visibility = EVERYTHING) -> list[Shown]:
-        """Return all versions of a tool, newest first. `isDefault`: the name in code stands for this version."""
+        """Return all versions of a tool, newest first.
+
+        `isDefault` is true for the version that the name in code stands for.
+        """
         bundle_id, slug = check_id(bundle_id, None), check_slug(slug, None)
         tools = [tool for tool in self.fresh.versions(bundle_id, slug) if visibility.tool(tool)]
         if not tools:
@@ -277,7 +280,7 @@ class BundleService:
         await self._runtime.refresh()
 
     async def visibility(self, allowed: Collection[str]) -> Visibility:
-        """Return what is visible under this allow-list."""
+        """Return the visibility rule for this allow-list."""
         await self._runtime.refresh()  # the name of a tool depends on other tools
         return AllowedOnly(self.store, self.loading.named.name_of, allowed)
 

@@ -96,7 +96,7 @@ class StoreTransaction(ABC):
 
     @abstractmethod
     def replace_tool(self, tool: Tool, place: str, /, *, is_renamed: bool = False) -> None:
-        """Replace a tool. `is_renamed`: the slug or version has changed."""
+        """Replace a tool. `is_renamed` means that the slug or version has changed."""
 
     @abstractmethod
     def remove_tool(self, place: str, /) -> None: ...

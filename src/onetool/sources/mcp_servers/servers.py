@@ -318,7 +318,7 @@ class Servers(Source):
     ) -> None:
         """Connect these servers, or all, and wait until each is connected or has failed, at most `seconds`.
 
-        `retry`: try failed servers again.
+        With `retry`, failed servers are tried again.
         """
         wanted = self.enabled(names)
         if shared := [name for name in wanted if self._is_shared(name)]:
@@ -343,7 +343,7 @@ class Servers(Source):
             self._run(self._started_loop().wait_connected(wanted, False, seconds)).result()
 
     async def do(self, server: str, what: str, work: "Work[T]", may_repeat: bool) -> T:
-        """Run `work` with an open connection to a server. `may_repeat`: the work may be done twice."""
+        """Run `work` with an open connection to a server. `may_repeat` means that the work may be done twice."""
         if isinstance(work, ServerRequest) and self._is_shared(server):
             return await self._owners.do(server, work, may_repeat, lambda: self.do_here(server, what, work, may_repeat))
         return await self.do_here(server, what, work, may_repeat)

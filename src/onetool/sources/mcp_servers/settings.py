@@ -228,7 +228,7 @@ def read(auth: AuthValue) -> AuthSettings | None:
 
 
 def auth_problems(auth: AuthValue) -> Iterator[AuthProblem]:
-    """Yield all problems of the value."""
+    """Yield all problems with the value."""
     if auth is None:
         return
     if isinstance(auth, str):

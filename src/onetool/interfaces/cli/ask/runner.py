@@ -47,7 +47,7 @@ class AskInput(NamedTuple):
 
 
 def read_question(words: Sequence[str], names: Sequence[str]) -> AskInput:
-    """Read the question and the named files. Raises UsageError for what can't be sent."""
+    """Read the question and the named files. Raises UsageError for input that can't be sent."""
     if len(words) > 1:
         raise click.UsageError(f'Put the question into quotes: onetool ask "{printable(" ".join(words))}"')
     prompt = words[0] if words else None

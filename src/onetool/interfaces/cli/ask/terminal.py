@@ -37,7 +37,7 @@ PAUSE = 0.02  # seconds between two writes of what a model says
 
 
 class Screen:
-    """A printer of events. `tells_denied`: also print denied calls; `tells_how`: also print how to continue."""
+    """A printer of events. `tells_denied` also prints denied calls; `tells_how`, how to continue."""
 
     def __init__(self, tells_denied: bool = True, tells_how: bool = True) -> None:
         self._tells_denied = tells_denied

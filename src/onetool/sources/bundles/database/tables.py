@@ -1,4 +1,4 @@
-"""The tables of bundles: `TableTransaction` changes them, and `take_in` applies changes to a replica's contents.
+"""The tables of bundles: `TableTransaction` changes them, and `apply_changes` applies changes to a replica's contents.
 
 A transaction records its changes, so that the replica need not read them again. A note in the contents records their
 revision. Rows that this version can't read are left out and reported.
@@ -88,7 +88,7 @@ def read_followed(work: Transaction, lock: str = "") -> Followed:
 
 
 class TableTransaction(StoreTransaction):
-    """A change of the tables. Places are ids. It locks the row of the revision: one change at a time."""
+    """A change of the tables. Places are ids. It locks the revision's row, so changes don't overlap."""
 
     def __init__(self, work: Transaction, built_in: Collection[str] = ()) -> None:
         """Lock the store. `built_in` are ids of tools outside the tables."""

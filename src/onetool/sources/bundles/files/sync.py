@@ -139,7 +139,7 @@ def find_changes(
     """Compare the folder, or only these paths, with the known contents.
 
     Unusable files are read again, because another file may have caused the problem, unless nothing has changed and
-    `is_settled`: the files were read with the same contents.
+    `is_settled`, which means that the files were read with the same contents.
     """
     scan = FolderScan(folder, foreign, paths)
     changed, gone = set[str](), list[str]()

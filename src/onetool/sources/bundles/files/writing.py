@@ -251,7 +251,7 @@ def _write_all(root: OpenFolder, files: Sequence[tuple[str, bytes]]) -> list[Sta
 
 
 def _link(root: OpenFolder, path: str, other: str, or_copy: bool = False) -> None:
-    """Link a file to a second name. Without hard links: copy the file, or move it if the target is free."""
+    """Link a file to a second name. Without hard links, copy the file, or move it if the target is free."""
     try:
         root.link(path, other)
     except OSError as error:

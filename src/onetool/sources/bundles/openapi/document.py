@@ -309,7 +309,7 @@ class OpenApiDocument:
 
 
 def read_document(data: bytes | str, is_part: bool = False) -> OpenApiDocument:
-    """Read a document. Raises InvalidError. `is_part`: only some operations are imported, so it may be larger."""
+    """Read a document. Raises InvalidError. With `is_part`, only some operations are imported, so it may be larger."""
     data = data.encode("utf-8", "surrogatepass") if isinstance(data, str) else data
     is_json = data[:CHUNK].removeprefix(_BOM).lstrip()[:1] == b"{"
     # Decoded as one text, the document could take four times its size.
