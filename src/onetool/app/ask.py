@@ -157,7 +157,7 @@ class AskService:
         return DirectBackend(caller, catalog, self._tools(allowed), allowed, approval, attached)
 
     def _allowed(self, options: AskOptions, session: ChatSession) -> Collection[str] | None:
-        """Return the allowed tools: those of this question, else of the session, else of the config."""
+        """Return the allowed tools: those of the question, else of the session, else of the config."""
         chosen = self.runtime.config.ask.tools if session.allowed is None else session.allowed
         return allowed_by_both(options.within, self._catalog.registry.allowing(chosen))
 

@@ -2,7 +2,7 @@
 
 Models read the descriptions of `run`, `search` and `call`, and the server's instructions. The description of `run`
 takes at most 500 tokens, however many packs there are: names are listed while they fit. Names may be chosen by third
-parties, so only short words of letters and digits are shown, and none of the packs' own texts.
+parties, so only short words of letters and digits are shown, and none of the packs' own text.
 """
 
 import os

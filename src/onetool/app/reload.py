@@ -242,7 +242,7 @@ class Reloader:
         }
 
     def _read_config(self) -> tuple[Found | None, Config]:
-        """Find and read the config again. Raises ConfigError also if a key of `kept` has changed."""
+        """Find and read the config again. Raises ConfigError for an invalid config, or a changed key of `kept`."""
         found = self._find_again()
         config = add_servers(load_config(self._config.path if found is None else found), self._servers)
         changed = [key for key in self.kept if getattr(config, key) != getattr(self._config, key)]
@@ -322,7 +322,7 @@ class ConfigWatcher:
 
     @property
     def untrusted(self) -> "Untrusted | None":
-        """The project folder that was found but is not used; in a server, also how to load it."""
+        """The project folder that was found but is not used; in a server, with the command that loads it."""
         found = self._reloader.untrusted
         if found is None or not self._is_started or self._mode() == "everything":
             return found

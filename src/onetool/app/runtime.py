@@ -407,7 +407,7 @@ class Runtime:
         self.recorder.put((self._write_menu, (client, full_bytes, sent_bytes, principal)), principal.owner)
 
     def record_reply(self, result: "RunResult", parts: Iterable[Any]) -> None:
-        """Record the size of a run's reply: texts, and other parts as JSON."""
+        """Record the size of a run's reply: text, and other parts as JSON."""
         run = result.meta.get("run")
         if self.stats is not None and run is not None:
             self.recorder.put((self.stats.record_reply, (run, sum(map(size_of, parts)))), current_principal.get().owner)
@@ -439,7 +439,7 @@ class Runtime:
         return OwnExamples(self.documents("own_examples"))
 
     def records_health(self) -> dict[str, dict[str, Any] | None]:
-        """Return the problems of the audit log, the stats and the queue of events, which drops events when flooded."""
+        """Return the problems with the audit log, the stats and the event queue, which drops events when flooded."""
         stats: UsageStats | None = self._made("stats")
         dropped = self.recorder.lost.total()
         return {

@@ -134,7 +134,7 @@ class SecretRules:
 
 
 def _used_by_server(config: "Config") -> "Iterator[tuple[str, Secret, *tuple[str, ...]]]":
-    """Yield keys of the config with the secret that each holds, and other texts to keep secret."""
+    """Yield keys of the config with the secret that each holds, and other strings to keep secret."""
     if config.http.token:
         yield "http.token", config.http.token
     if config.metrics.token:

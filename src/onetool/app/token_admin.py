@@ -90,7 +90,7 @@ def closed_clients(config: Config, store: TokenStore) -> list[str] | None:
 
 
 def revoke_token(name: str, config: Config, store: TokenStore) -> list[str] | None:
-    """Revoke a token immediately, also in running servers.
+    """Revoke a token immediately, including in running servers.
 
     Returns the lines of the config that have no effect any more; None if the token was already revoked. Raises
     TokenNameError.

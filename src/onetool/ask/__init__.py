@@ -1,7 +1,7 @@
 """A model that uses the tools: the loop of `ask`, its sessions, and the model providers.
 
     loop          asks the model, runs its tool calls and returns the results, until there is an answer
-    messages      provider-independent messages and tools, and OneTool's own texts to a model
+    messages      provider-independent messages and tools, and OneTool's own messages to a model
     events        the events of a question, in order
     errors        the errors that prevent an answer
     prompts       builds the prompt of each step

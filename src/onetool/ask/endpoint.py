@@ -102,7 +102,7 @@ class ProviderErrors:
         return body.replace(self._key_forms.encode(), MASK.encode()) if self._key_forms else body
 
     def masked(self, text: str, most: int = MAX_MESSAGE) -> str:
-        """Return a text on one line, with the key masked."""
+        """Return the text on one line, with the key masked."""
         return in_short(text.replace(self._key_forms, MASK) if self._key_forms else text, most)
 
     def from_http_failure(self, failure: ToolFailure) -> ModelError:

@@ -4,7 +4,7 @@ Each provider's adapter converts messages and tools to the form of its API. Here
 data for one provider only (signatures of thoughts, for example): it is sent back to that provider unchanged, and to no
 other.
 
-At the end are OneTool's own texts to a model, and the markup that separates data: result tags, code fences, names on
+At the end are OneTool's own messages to a model, and the markup that separates data: result tags, code fences, names on
 one line.
 """
 
@@ -72,7 +72,7 @@ Stop = Literal["end", "tools", "length", "refused", "other"]
 
 
 class File(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """An attached file: a text, or an image in Base64."""
+    """An attached file: text, or an image in Base64."""
 
     name: str
     kind: str = "text/plain"  # its media type
@@ -188,7 +188,7 @@ class ThoughtDelta(msgspec.Struct, frozen=True):
 Delta = TextDelta | ThoughtDelta
 
 
-# OneTool's texts to a model, and the markup of data
+# OneTool's messages to a model, and the markup of data
 
 
 SYSTEM_TEXT = """\

@@ -148,7 +148,7 @@ class StreamTimeouts:
 
     @property
     def is_over(self) -> bool:
-        """Whether the deadline has passed, also for a stream that never pauses."""
+        """Whether the deadline has passed, even for a stream that never pauses."""
         return self._now() >= self._ends
 
     def event_received(self, has_delta: bool) -> None:

@@ -101,7 +101,7 @@ def is_signed(key: bytes, replica: Replica, signature: str) -> bool:
 
 
 def other_key(id: str, address: str) -> str:
-    """Describe a row that is not signed with our key. Its texts are untrusted."""
+    """Describe a row that is not signed with our key. Its values are untrusted."""
     id, address = (escape_invisible(cut(" ".join(text.split()), MAX_SHOWN)) for text in (id, address))
     return f"replica {id} at {address} has another cluster.key (or its row was changed)"
 

@@ -160,8 +160,8 @@ class Forwarder:
     async def stream(self, replica: Replica, path: str, body: bytes, principal: Principal) -> AsyncGenerator[bytes]:
         """POST to a route below /cluster as this principal, and yield the body of the response as it arrives.
 
-        Ending the iteration early cancels the request there. Raise ReplicaGoneError, or ReplicaRefusedError, also for a
-        status other than 2xx.
+        Ending the iteration early cancels the request there. Raise ReplicaGoneError, or ReplicaRefusedError, including
+        for a status other than 2xx.
         """
         seal = self._seal.write(replica.id, "POST", path.encode(), principal, body, "").encode()
         request = _request("POST", path.encode(), replica, [(b"content-type", JSON)], seal, body)

@@ -48,7 +48,7 @@ class JsoncDocument(msgspec.Struct, kw_only=True):
 
 
 def read_json(text: str) -> JsoncDocument:
-    """Parse a text. Raises JsoncError, also for duplicate keys, because clients differ in which value they use."""
+    """Parse a document. Raises JsoncError, even for duplicate keys, because clients differ in which value they use."""
     reader = _Reader(text)
     reader.skip()
     root = reader.value(0)

@@ -24,7 +24,7 @@ _ADDRESS = lazy_pattern(r"(\[[0-9a-fA-F:.]+\]|[\w.-]+):\d{1,5}")
 
 
 class UnsetSecret(Secret):
-    """A text with the variable `name`, which is not set on this machine."""
+    """A value with the variable `name`, which is not set on this machine."""
 
     def __init__(self, _text: str, name: str, mistake: Mistake) -> None:
         self.name, self.mistake = name, mistake

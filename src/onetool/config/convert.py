@@ -27,7 +27,7 @@ from onetool.config.yaml_nodes import plain_value
 from onetool.core.text import did_you_mean
 from onetool.services.secrets import Secret
 
-MAX_SHOWN_LENGTH = 40  # characters of a wrong text that an error quotes
+MAX_SHOWN_LENGTH = 40  # characters of a wrong value that an error quotes
 
 _KINDS: dict[type, str] = {
     str: "text", bool: "bool", int: "whole", float: "fraction", NoneType: "nothing", list: "list", dict: "mapping",

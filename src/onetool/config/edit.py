@@ -212,7 +212,7 @@ def _places(before: list[str], old: list[str]) -> dict[int, int]:
     blocks = SequenceMatcher(None, keys, old_keys, autojunk=False).get_matching_blocks()
     places = {numbers[one.a + n]: old_numbers[one.b + n] for one in blocks for n in range(one.size)}
     places |= {-1: -1, len(before): len(old)}
-    for at in sorted({*range(len(before))} - {*numbers}):  # inside a text of several lines
+    for at in sorted({*range(len(before))} - {*numbers}):  # inside a string of several lines
         if (place := places.get(at - 1, len(old)) + 1) < len(old) and old[place].strip() == before[at].strip():
             places[at] = place
     return places

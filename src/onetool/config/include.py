@@ -160,7 +160,7 @@ LITERAL_KEYS = {"tools", "snippets", "aliases", "prompts", "allowedHosts"}
 
 _UNSUPPORTED = re.compile(
     r"\$\{[^{}]{0,100}\}"
-)  # bounded: otherwise a text of nothing but `${` would take quadratic time
+)  # bounded: otherwise a string of nothing but `${` would take quadratic time
 
 
 def resolve(root: Node, secrets: Secrets | None, findings: Findings, kept_here: Collection[str] = frozenset()) -> Node:

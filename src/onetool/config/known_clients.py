@@ -36,7 +36,7 @@ class KnownClient(msgspec.Struct, frozen=True, kw_only=True):
     user_file: Callable[[Path, Env], Path]  # for this home, in this environment
     section: str = "mcpServers"
     typed: tuple[str, ...] = ()  # the transports whose entries have a `type`
-    variable: str | None = "${%s}"  # format of an environment variable in a text; None if texts are literal
+    variable: str | None = "${%s}"  # format of an environment variable in a string; None if strings are literal
     project_folder: str | None = None  # its variable for the open project's folder, in commands and arguments
     takes_urls: bool = True  # in its file; otherwise it only starts commands
     starts_in_project: bool = True  # so that the server finds the project's config itself

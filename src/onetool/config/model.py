@@ -12,8 +12,8 @@ Keys such as these control access to `onetool serve`:
         scopes: {"tools:call": {tools: [web.*], role: call}}
     audit: required
 
-The prompts file contains texts for models that replace or extend the built-in ones. Models read them again and again,
-so each has a limit in tokens.
+The prompts file contains instructions for models that replace or extend the built-in ones. Models read them again and
+again, so each has a limit in tokens.
 
     instructions: …            # the instructions of the server
     run: …                     # the description of the tool `run`; the names of packs follow it
@@ -209,7 +209,7 @@ class PromptTexts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_prompts(path: Path | None, beside: Path, findings: Findings) -> tuple[Path | None, PromptTexts]:
-    """Return the path and the texts of the prompts file that the config names, or of the default file."""
+    """Return the path and the content of the prompts file that the config names, or of the default file."""
     if not isinstance(path, Path | None):  # not a path: that mistake has been reported
         return None, PromptTexts()
     named, path = path is not None, path or beside / PROMPTS_FILE
@@ -446,7 +446,7 @@ class Config(Keys, frozen=True, kw_only=True):
     folder: Path | None = None  # the default folder of packs; None: beside the config
     project_packs: Path | None = None  # packs of a project without a config, used with the user's own
     home: Path
-    texts: PromptTexts = PromptTexts()  # the texts of the prompts file
+    texts: PromptTexts = PromptTexts()  # the content of the prompts file
     warnings: tuple[Mistake, ...] = ()
 
     @property

@@ -328,7 +328,7 @@ def _secret_files(data: dict[str, Any], own: dict[str, Any]) -> dict[str, str]:
 
 
 def _texts_with_secrets(data: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield every text whose placeholders are filled in, with its place."""
+    """Yield every string whose placeholders are filled in, with its place."""
     for key, value in data.items():
         if key not in LITERAL_KEYS:
             parts = value.items() if key == "servers" and isinstance(value, dict) else [("", value)]
@@ -337,7 +337,7 @@ def _texts_with_secrets(data: dict[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _values(data: dict[str, Any], file: Path | None) -> dict[str, str]:
-    """Return digests of the project's own secrets that decide about a command or an address.
+    """Return digests of the project's own secrets that determine a command or an address.
 
     Values under names that sound secret (`api_key`, `token`) may change at any time, so they count only if they are
     addresses.
@@ -366,7 +366,7 @@ def _deciding_texts(data: dict[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _texts_by_key(value: Any, key: str = "") -> Iterator[tuple[str, str]]:
-    """Yield every text in a value, with the nearest key above it."""
+    """Yield every string in a value, with the nearest key above it."""
     if isinstance(value, str):
         yield key, value
     elif isinstance(value, dict):

@@ -79,7 +79,7 @@ _NAMED = VARIABLE + "|" + FILE + r"[^{}\n]{1,1000}"
 PLACEHOLDER = re.compile(r"\$\{(" + VARIABLE + r")\}")
 FILE_PLACEHOLDER = re.compile(r"\$\{" + FILE + r"([^{}\n]{1,1000})\}")
 ANY_PLACEHOLDER = re.compile(r"\$\{(" + _NAMED + r")\}")
-_BEFORE = re.compile(r"""(?:[\[{,]|[:?][ \t]|["']:|^)[ \t]*""")  # what may precede an unquoted text
+_BEFORE = re.compile(r"""(?:[\[{,]|[:?][ \t]|["']:|^)[ \t]*""")  # what may precede an unquoted string
 _AFTER = re.compile(r"(?:\$\{(?:" + _NAMED + r")\}|:(?=[^\s,\[\]{}])|(?<!\s)#|[^\s:#,\[\]{}]|[ \t]+(?=[^\s#,\[\]{}]))*")
 _PAIR = re.compile(r"\\u([dD][89abAB][0-9a-fA-F]{2})\\u([dD][c-fC-F][0-9a-fA-F]{2})")
 

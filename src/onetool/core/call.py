@@ -83,7 +83,7 @@ class ToolError(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     needs: Annotated[tuple[Need, ...], Meta(description="What has to be allowed or set for the call to work.")] = ()
 
     def cleaned(self, clean: Callable[[Any], Any]) -> "ToolError":
-        """Return a copy with secrets masked in every text."""
+        """Return a copy with secrets masked in every string."""
         return msgspec.convert({**clean(msgspec.to_builtins(self)), "code": self.code}, ToolError)
 
 

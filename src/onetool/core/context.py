@@ -1,7 +1,7 @@
 """CallContext, a context variable with the running call, and the events that are recorded when calls end.
 
 The executor sets the context around every handler, and the SDK reads it. With a context variable, concurrent calls each
-see their own context, also in threads, and code outside of a call sees none.
+see their own context, even in threads, and code outside of a call sees none.
 """
 
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping

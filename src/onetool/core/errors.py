@@ -170,5 +170,5 @@ MAX_SHOWN_VALUE = 60  # characters of a wrong value in a message
 
 
 def cut(text: str, most: int) -> str:
-    """Truncate a text to `most` characters, ending in an ellipsis."""
+    """Truncate a string to `most` characters, ending in an ellipsis."""
     return text if len(text) <= most else f"{text[: most - 1]}…"

@@ -285,7 +285,7 @@ class Executor:
         raise refused
 
     def _masked(self, sent: ServerAnswer, call: ToolCall, failed: ToolSpec | None = None) -> ServerAnswer:
-        """Return a server's answer without secrets; if the tool failed, also without the secrets in the arguments."""
+        """Return a server's answer without secrets and, if the tool failed, without the secrets in the arguments."""
         if failed is not None:
             passed = [*secret_values(call.args, failed.secrets)]
             return ServerAnswer(*self._without_secrets([*sent], passed, call.args))
@@ -438,6 +438,6 @@ def _text(value: Any) -> str | None:
 
 
 def _texts(values: Any) -> tuple[str, ...]:
-    """Return hints as texts. A handler may have passed anything."""
+    """Return hints as strings. A handler may have passed anything."""
     listed = cast(list[Any], values) if isinstance(values, list | tuple) else [values]
     return tuple(text for value in listed if (text := _text(value)))

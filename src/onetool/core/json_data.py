@@ -164,9 +164,9 @@ def check_json(data: bytes) -> None:
 
 
 def data_in(text: str) -> Any:
-    """Decode a text with a JSON object or list.
+    """Decode a string with a JSON object or list.
 
-    Return other texts unchanged, even numbers, because they may be zip codes.
+    Return other strings unchanged, even numbers, because they may be zip codes.
     """
     if text.lstrip()[:1] not in ("{", "["):
         return text
@@ -314,7 +314,7 @@ _DIGITS_PER_BIT = 0.30103
 
 
 def size_of(value: Any) -> int:
-    """Return the size of a text in UTF-8, or of any other value as JSON, in bytes."""
+    """Return the size of a string in UTF-8, or of any other value as JSON, in bytes."""
     if type(value) is str:
         return len(value) if value.isascii() else len(value.encode("utf-8", "replace"))
     try:

@@ -113,7 +113,8 @@ def decode(data: bytes) -> Any:
     except JsonTooCostlyError as error:
         raise JsonRpcError(INVALID_REQUEST, f"the message {error}") from None
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
-        # A lone surrogate, from a client that truncated a text: unusual, but valid JSON, so the client gets an answer.
+        # A lone surrogate, from a client that truncated a string: unusual, but valid JSON, so the client gets an
+        # answer.
         if b"\\u" in data:
             with suppress(ValueError, RecursionError):
                 return json.loads(data.decode(), parse_constant=no_constant, parse_float=finite)

@@ -1,7 +1,7 @@
 """Principals and allow-lists: the caller with its role and rate, and the tools that it may call. The HTTP server
 authenticates each request and sets `current_principal` for its task; the person who runs the process is `LOCAL`.
 
-Stored data has an owner, a text that is unique to each principal. A plain collection of names is an allow-list, too;
+Stored data has an owner, a string that is unique to each principal. A plain collection of names is an allow-list, too;
 None allows everything.
 """
 
@@ -98,7 +98,7 @@ class AllowList(Collection[str]):
     def __init__(
         self, patterns: Collection[str], there: Collection[str], within: Collection[str] | None = None
     ) -> None:
-        """Allow matching tools of `there`, and with `within` only those that are also in `within`."""
+        """Allow matching tools of `there`, restricted to those in `within`, if given."""
         self._fits = _matcher(tuple(patterns))
         self._within = within
         # Names may also be those of unlisted tools.

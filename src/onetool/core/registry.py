@@ -41,7 +41,7 @@ class LazyTool(Protocol):
 
     @property
     def digest(self) -> bytes:
-        """A hash of everything that the tool's texts depend on."""
+        """A hash of everything that the tool's descriptions depend on."""
         ...
 
     def spec(self) -> ToolSpec:
@@ -326,7 +326,7 @@ class SingleTool:
 
 
 class Prompt(msgspec.Struct, frozen=True, kw_only=True):
-    """A text for a model that a person picks by name. The spec's tool returns the text, or messages."""
+    """A prompt for a model, which a person picks by name. The spec's tool returns the text, or messages."""
 
     name: str
     spec: ToolSpec

@@ -252,7 +252,7 @@ def _weight(schema: Schema) -> int:
     required, enum = schema.get("required"), schema.get("enum")
     names = len(cast(list[Any], required)) if isinstance(required, list | tuple) else 0
     options = cast(list[Any], enum) if isinstance(enum, list | tuple) else []
-    # Texts are hashed; numbers and structures are compared one by one, which is slow.
+    # Strings are hashed; numbers and structures are compared one by one, which is slow.
     return 1 + names + len(options) // 100 + sum(4 for option in options if not isinstance(option, str))
 
 

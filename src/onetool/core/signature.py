@@ -3,7 +3,7 @@ code uses `_12306_mcp.get_date`.
 
 Names that are identifiers stay unchanged. If two names have the same identifier, one of them gets a short hash, which
 does not depend on other tools. Arguments typed on a command line are decoded as JSON if the tool's schema asks for
-data, and are texts otherwise.
+data, and are strings otherwise.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -140,7 +140,7 @@ MAX_REFERENCES = 10  # references in a schema that are followed
 
 
 def is_text(key: str, spec: ToolSpec) -> bool | None:
-    """Return whether an argument is a text; None if the schema allows texts and other types, so that both are tried."""
+    """Return whether an argument is a string; None if the schema allows other types as well, so that both are tried."""
     properties: Mapping[str, Any] = spec.input_schema.get("properties") or {}
     kinds = _kinds(properties.get(key), spec.input_schema, MAX_REFERENCES)
     if kinds is None:

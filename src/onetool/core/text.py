@@ -1,7 +1,6 @@
-"""Names, texts and times: similar names, lookalike characters, lone surrogates, storable names, times as texts. Times
-are ISO 8601 texts in UTC.
+"""Names, strings and times: similar names, lookalike characters, lone surrogates, storable names, times as strings.
 
-Spans are texts such as 30d. `lazy_pattern` is for rarely used regular expressions.
+Times are ISO 8601 strings in UTC. Spans are strings such as 30d. `lazy_pattern` is for rarely used regular expressions.
 """
 
 import re
@@ -44,7 +43,7 @@ def replace_surrogates(text: str) -> str:
 
 
 def replace_all_surrogates(value: Any) -> Any:
-    """Replace surrogates in all texts of some data, including keys. Containers become plain lists and dicts."""
+    """Replace surrogates in all strings of some data, including keys. Containers become plain lists and dicts."""
     if isinstance(value, str):
         return replace_surrogates(value)
     if isinstance(value, Mapping):
@@ -139,7 +138,7 @@ def suspicious_words(text: str, most: int) -> list[str]:
 
 
 def has_controls(value: Any) -> bool:
-    """Return whether a text or key in the data has control characters other than tabs and line ends."""
+    """Return whether a string or key in the data has control characters other than tabs and line ends."""
     if isinstance(value, str):
         return _CONTROL.search(value) is not None
     if isinstance(value, Mapping):
@@ -177,7 +176,7 @@ def _spelt(word: str) -> str:
 
 
 def skeleton(name: str) -> str:
-    """Return a text that is equal for names that look the same."""
+    """Return a string that is equal for names that look the same."""
     seen = normalize("NFKC", "".join(sign for sign in name if sign.isprintable() and not _HIDDEN.match(sign)))
     return seen.translate(_LIKE).translate(_LIKE)  # twice: lookalikes of I are also lookalikes of l
 
@@ -227,7 +226,7 @@ def did_you_mean(name: str, known: Iterable[str], most: int = MAX_NEAREST) -> st
 
 
 def or_rather(name: str, known: Iterable[str]) -> str:
-    """Return the suffix `; did you mean …?` for a message, or an empty text."""
+    """Return the suffix `; did you mean …?` for a message, or an empty string."""
     question = did_you_mean(name, known)
     return f"; {question}" if question else ""
 
@@ -311,7 +310,7 @@ def utc_text(seconds: float) -> str:
 
 
 def utc_text_ms(seconds: float) -> str:
-    """Format a time as `2027-01-01T12:00:00.123Z`. The texts sort by time."""
+    """Format a time as `2027-01-01T12:00:00.123Z`. The strings sort by time."""
     whole, milliseconds = divmod(int(seconds * 1000), 1000)
     return f"{_to_the_second(whole)}.{milliseconds:03}Z"
 

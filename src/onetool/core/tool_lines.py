@@ -74,7 +74,7 @@ def single_line(text: str) -> str:
 def take_within(
     room: int, texts: Iterable[str], size: Callable[[str], int] = count_tokens, at_least: int = 0
 ) -> Iterator[str]:
-    """Yield texts within a budget, measured in tokens or by `size`, but at least `at_least` texts."""
+    """Yield lines within a budget, measured in tokens or by `size`, but at least `at_least` lines."""
     for count, text in enumerate(texts):
         room -= size(text) + 1
         if room < 0 and count >= at_least:

@@ -195,7 +195,7 @@ class DatabaseError(OneToolError):
 
 
 def with_folder(text: str, error: BaseException | None) -> str:
-    """Return a text, with the folder added to the name of the file in an error or its cause."""
+    """Return the message of an error or its cause, with the folder added to the name of the file."""
     while error is not None:
         if isinstance(error, DatabaseError) and error.path is not None:
             return text if str(error.path) in text else text.replace(error.path.name, str(error.path))

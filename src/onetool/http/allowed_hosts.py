@@ -66,7 +66,7 @@ _private_6 = tuple(map(IPv6Network, _PRIVATE_6))
 
 @lru_cache(maxsize=4096)
 def reach(text: str) -> str:
-    """Classify an address as GLOBAL, PRIVATE or NOWHERE; a text that is not an address is NOWHERE."""
+    """Classify an address as GLOBAL, PRIVATE or NOWHERE; a string that is not an address is NOWHERE."""
     plain, zone, _ = text.partition("%")
     try:
         address = ip_address(plain)

@@ -1,7 +1,7 @@
-"""Errors of the HTTP client and of HTTP tools, and the quoting of server texts in them.
+"""Errors of the HTTP client and of HTTP tools, and the quoting of text from servers in them.
 
-Texts from a server are masked first, then put on one line, then cut: a mask would not recognise half of a secret, or
-one in lower case.
+Text from a server is masked first, then put on one line, then cut: a mask would not recognise half of a secret, or one
+in lower case.
 """
 
 import re
@@ -91,7 +91,7 @@ def with_message(failure: ToolFailure, message: str, *hints: str) -> ToolFailure
     return other
 
 
-# Server texts in messages
+# Text from servers in messages
 
 LOOKED_AT = 48 * 1024  # characters of a text that are read for an excerpt …
 CUT_MARGIN = 32 * 1024  # … except at the end of a cut text, which may contain half of a secret

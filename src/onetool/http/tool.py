@@ -37,7 +37,7 @@ from onetool.http.upstream import OnResponse, ShowResponse
 from onetool.http.url import Url
 
 ARGS = "args"
-MIN_CREDENTIAL = 4  # characters: shorter texts are too common to be masked everywhere
+MIN_CREDENTIAL = 4  # characters: shorter values are too common to be masked everywhere
 
 # JMESPath nodes whose first child sees all the data, and whose other children see the result of the first.
 _NARROWING = ("subexpression", "index_expression", "pipe", "projection", "value_projection", "filter_projection")
@@ -319,7 +319,7 @@ class HttpTool:
                 if not is_last:  # don't pass on a secret that a server echoed
                     values[step.name] = result = await asyncio.to_thread(context.redact, result)
                 done.append(step.name)
-        finally:  # also for the credentials of steps that were not sent
+        finally:  # including the credentials of steps that were not sent
             for step in self._steps:
                 mask.add(step.request.credentials, values_for(step.request.step_values, values))
         return mask(result)

@@ -3,7 +3,7 @@
 The values are untrusted. So nothing here hashes, compares or prints a value before it is known to be small, and
 everything is Python code: other threads, the deadline and Ctrl-C get their turn every few milliseconds.
 
-- A key becomes a text before it is hashed, because Python's hash of texts is keyed. A set becomes a list.
+- A key becomes a string before it is hashed, because Python's hash of strings is keyed. A set becomes a list.
 - A node may have many parents: forty times `x = [x, x]` is forty nodes with 2^40 leaves. The weight of each node with
   its children is checked before its value is built.
 - Depth is computed without recursion. An integer is read only if it is short.
@@ -25,7 +25,7 @@ PER_PART = 2  # minimum bytes of a part: a digit and a comma
 MAX_PARTS = 1_000_000  # whatever the budget, since even lists of empty values take memory and time
 SPARE_NODES = 10_000  # besides the parts of a value: the classes of its objects
 FEW = 32  # bytes of indexes
-LARGE = 65_536  # bytes of a text; larger ones are not copied before they are decoded
+LARGE = 65_536  # bytes of a string; larger ones are not copied before they are decoded
 MAX_KEY_BYTES = 65_536  # bytes of a tuple or an object used as a key
 MAX_INDEX_BYTES = 5  # bytes
 CHECK_BYTES = 65_536  # bytes to read between two calls of `check`
@@ -167,7 +167,7 @@ class Values:
         self._add(result, depth, weight)
 
     def _key(self, key: Any, weight: int) -> str:
-        """Return a key that isn't a text, as JSON. This takes as long as the key's weight, in every dict.
+        """Return a key that isn't a string, as JSON. This takes as long as the key's weight, in every dict.
 
         Lists and dicts are written in one step, which blocks the process.
         """

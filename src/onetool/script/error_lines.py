@@ -99,7 +99,7 @@ def line_of(code: str, row: int) -> int:
 
 
 class _Watch:
-    """The texts to add: before lines, after lines, and before a statement on the line of its block's head."""
+    """The code to add: before lines, after lines, and before a statement on the line of its block's head."""
 
     def __init__(self, code: str, in_strings: set[int], note: str) -> None:
         self._texts = code.encode().split(b"\n")

@@ -208,7 +208,7 @@ async def ask_model(
     """Ask the client's model, at the client's expense, and return its text.
 
     Args:
-        prompt: A text, or messages: [{"role": "user", "content": "…"}, …].
+        prompt: A string, or messages: [{"role": "user", "content": "…"}, …].
         max_tokens: The maximum length of the answer.
         system: The system prompt.
         key: A name for the question, for tools that ask several times; must be unique.
@@ -260,7 +260,7 @@ def _caller(capability: str, whom: str) -> Caller:
 
 
 def _key(about: Any) -> str:
-    """Return a key that is equal for equal questions, also in other processes."""
+    """Return a key that is equal for equal questions, even in other processes."""
     from hashlib import blake2b
 
     return f"q{blake2b(repr(about).encode(), digest_size=6).hexdigest()}"

@@ -424,7 +424,7 @@ def token_hash(text: str) -> str:
 
 
 def possible_tokens(text: str) -> set[str]:
-    """Return the parts of a text that may be tokens, including parts that are encoded."""
+    """Return the parts of a string that may be tokens, including parts that are encoded."""
     texts = {text, unquote(text)}
     for run in {run for decoded in texts for run in _ENCODED.findall(decoded)}:
         for part in (run[start:] for start in range(4)):  # other text may precede it

@@ -416,7 +416,7 @@ class ReplySoFar:
 
 
 def _content(content: Any) -> Iterator[Delta]:
-    """Yield the deltas of a text, or of a list of parts, as sent by Mistral's reasoning models."""
+    """Yield the deltas of a string, or of a list of parts, as sent by Mistral's reasoning models."""
     if not isinstance(content, list):
         if text := a_text(content, "content"):
             yield TextDelta(text)

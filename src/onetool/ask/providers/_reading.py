@@ -153,7 +153,7 @@ def a_count(value: Any) -> int:
 
 
 def arguments(value: Any) -> tuple[dict[str, Any], str | None]:
-    """Return the arguments of a call, and their text if it isn't an object. An empty text means no arguments."""
+    """Return the arguments of a call, and their text if it isn't an object. An empty string means no arguments."""
     text = value if isinstance(value, str) else "" if value is None else as_json(value)
     arguments_limit().take(text)
     if isinstance(value, dict):
@@ -185,7 +185,7 @@ def as_json(value: Any) -> str:
 
 
 def with_files(user: User) -> str:
-    """Return the text of a user message, with the texts of its files and the names of its pictures.
+    """Return the text of a user message, with the text of its files and the names of its pictures.
 
     Tools that send files refer to an attached file by name.
     """

@@ -90,7 +90,7 @@ class SessionStore:
             session.close()
 
     def read(self, id: str) -> Transcript:
-        """Return the transcript, also while a turn is under way. Raises SessionError."""
+        """Return the transcript, even while a turn is under way. Raises SessionError."""
         id = self._resolve(id)
         sql = f"SELECT modified, size FROM ask_sessions WHERE {WHERE} AND size > 0"  # noqa: S608 - ours
 

@@ -20,7 +20,7 @@ _BARE = re.compile(r"\$([A-Z_][A-Z0-9_]*)\Z")
 
 
 def variable_name(text: str) -> str:
-    """Return a text as the name of a secret: GITHUB_TOKEN for github-token."""
+    """Convert a string to the name of a secret: GITHUB_TOKEN for github-token."""
     name = re.sub(r"[^A-Za-z0-9]+", "_", text).strip("_").upper() or "SERVER"
     return f"_{name}" if name[0].isdigit() else name
 
@@ -42,7 +42,7 @@ class Variables:
         }
 
     def ours(self, text: str) -> str:
-        if bare := _BARE.match(text):  # Gemini's short form, only as a whole text
+        if bare := _BARE.match(text):  # Gemini's short form, only as a whole string
             return f"${{{bare[1]}}}"
         return _ANY.sub(lambda found: self._replaced(found[0]), text)
 

@@ -178,7 +178,7 @@ def complete_tool(ctx: click.Context, _param: click.Parameter, incomplete: str) 
 
 
 def complete_tools(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
-    """Complete tool names and patterns of packs, also after a comma."""
+    """Complete tool names and patterns of packs, even after a comma."""
     before, comma, incomplete = incomplete.rpartition(",")
     names = _known_tools(ctx)
     packs = dict.fromkeys(f"{name.partition('.')[0]}.*" for name in names if "." in name)

@@ -226,7 +226,7 @@ class HttpApp:
     async def _answer(self, scope: Scope, route: Route, head: dict[bytes, bytes], exchange: Exchange) -> None:
         """Check the request and call its route. Raises HttpError."""
         query, receive = scope.get("query_string", b""), exchange.receive
-        if "\0" in scope["path"] or b"%00" in query or b"\0" in query:  # PostgreSQL refuses it in every text
+        if "\0" in scope["path"] or b"%00" in query or b"\0" in query:  # PostgreSQL refuses it in every string
             raise HttpError(400, "bad_request", "The address has a null character (%00). Remove it.")
         if self._cluster is not None and FORWARDED_HEADER in head:
             header = head[FORWARDED_HEADER]

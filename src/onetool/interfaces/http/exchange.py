@@ -52,7 +52,7 @@ DISCONNECT: Message = {"type": "http.disconnect"}
 
 
 class Route(NamedTuple):
-    """A path with its app; with `below`, also all paths below it."""
+    """A path with its app; with `below`, including all paths below it."""
 
     path: str
     app: Asgi

@@ -264,7 +264,7 @@ def _claim(claims: dict[str, Any], name: str) -> Any:
 
 
 def _values(found: Any) -> list[str]:
-    """Return the texts of a claim. Numbers and booleans are ignored, because their spelling is ambiguous."""
+    """Return the strings of a claim. Numbers and booleans are ignored, because their spelling is ambiguous."""
     if isinstance(found, str):
         return [found]
     return [one for one in found if isinstance(one, str)] if isinstance(found, list) else []

@@ -6,8 +6,8 @@ its sessions end and stay ended, even if the old token returns.
 
 The key is random. A document has the key and the ids of sessions that ended before they expired. It is shared by all
 processes of the state folder, or by all replicas. Deleting the document ends all sessions. While the document can't be
-written, this process keeps the ids in memory. In a state folder, new sessions then use another key, also in memory.
-Replicas continue with the known key, and write the ids when the database is available again.
+written, this process keeps the ids in memory. In a state folder, new sessions then use another key, which is also kept
+in memory. Replicas continue with the known key, and write the ids when the database is available again.
 """
 
 import hmac

@@ -40,7 +40,7 @@ _MARK = FROM_TOOL.lower().encode()
 
 
 class MetricsApp:
-    """The ASGI app of /metrics, also for other workers of the same machine."""
+    """The ASGI app of /metrics, which also reports for other workers of the same machine."""
 
     def __init__(self, app: "App", rules: Callable[[], AccessRules], cluster: "Cluster | None" = None) -> None:
         self._app = app

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("onetool.access")
 root_log = logging.getLogger("onetool")
 
-MAX_TEXT = 200  # characters of a text from outside
+MAX_TEXT = 200  # characters of a string from outside
 CLIENT_CLOSED_REQUEST = 499  # the client disconnected before the response
 _encode = msgspec.json.Encoder(enc_hook=str).encode
 

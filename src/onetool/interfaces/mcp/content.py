@@ -105,7 +105,7 @@ def _flattened(value: Any, read: Read, in_object: bool = False) -> Iterator[Bloc
 
 
 def media_in(text: str) -> tuple[str, str] | None:
-    """Return the type and the base64 of a stored text that represents bytes; None for other texts."""
+    """Return the type and the base64 of stored text that represents bytes; None for other text."""
     found = _DATA_URL.fullmatch(text) if text.startswith("data:") else None
     return None if found is None else (found[1], found[2])
 
@@ -315,7 +315,7 @@ async def _as_sent(
 async def _stored(
     text: str, value: Any, runtime: "Runtime", read_on: ReadOn, wrapped: bool = False, is_json: bool = False
 ) -> Result:
-    """Store a text and the value that it represents. With `is_json`, the text is the value's JSON."""
+    """Store text and the value that it represents. With `is_json`, the text is the value's JSON."""
     try:
         stored = await asyncio.to_thread(runtime.store_result, text, value, is_json)
         reply = stored_reply(text, stored, value, read_on, runtime.config.results.max_preview)

@@ -112,7 +112,7 @@ def _bad_parameter(name: str, what: str) -> RestError:
 
 
 def one_of(choices: Iterable[str], message: str) -> QueryType:
-    """Make the type of a text that must be one of `choices`; `message` says so."""
+    """Make the type of a string that must be one of `choices`; `message` says so."""
     known = list(choices)
 
     def read(text: str) -> str:
@@ -171,7 +171,7 @@ def _texts(text: str) -> list[str]:
 
 
 def _one_text(text: str) -> list[str]:
-    """Read one text, which may contain commas. The parameter can be repeated."""
+    """Read one string, which may contain commas. The parameter can be repeated."""
     if not text or len(text) > MAX_SEARCH:
         raise ValueError(f"must have 1 to {MAX_SEARCH:,} characters")
     return [text]

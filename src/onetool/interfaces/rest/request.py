@@ -57,7 +57,10 @@ PACKING_LEVEL = 6  # of gzip
 
 
 def sent_texts(scope: Scope) -> list[str]:
-    """Return the texts that the client sent. Secrets in them are not masked in the response: the client knows them."""
+    """Return the strings that the client sent.
+
+    Secrets in them are not masked in the response: the client knows them.
+    """
     address = scope["raw_path"] + b"?" + scope["query_string"]
     return [part.decode(errors="replace") for part in (unquote_to_bytes(address), scope.get(SENT_BODY) or b"")]
 
@@ -277,7 +280,7 @@ class RestContext:
         return EVERYTHING if allowed is None or self.may_change else await self.bundles.visibility(allowed)
 
     def clean(self, text: Any, sent: Any) -> Any:
-        """Mask secrets in a text, except those that the client sent."""
+        """Mask secrets in a string, except those that the client sent."""
         return self.app.runtime.redact(text, sent)
 
     def response(self, found: Any) -> "RestResponse":

@@ -1,8 +1,8 @@
 """`AuditRecord`: a line of the audit log, functions that make it, and filters for lines.
 
-A line has names, but no values. Texts chosen by a client (the name of its program, the id of a call) are shortened and
-stripped of control characters. Arguments and names of unknown tools are written only as keyed hashes: equal values have
-equal hashes, and short secrets can't be guessed without the key of the log.
+A line has names, but no values. Strings chosen by a client (the name of its program, the id of a call) are shortened
+and stripped of control characters. Arguments and names of unknown tools are written only as keyed hashes: equal values
+have equal hashes, and short secrets can't be guessed without the key of the log.
 """
 
 import hmac

@@ -210,7 +210,7 @@ class Roots:
             replace(folder, name, data, self._private)
 
     def append(self, path: str, data: bytes, on_new_line: bool = False, check: Check | None = None) -> None:
-        """Append to a file atomically, also among concurrent writers. Create a missing file.
+        """Append to a file atomically, even among concurrent writers. Create a missing file.
 
         With `on_new_line`, a line break is added first if the file doesn't end with one. `check` may refuse the open
         file because of its content.

@@ -248,7 +248,7 @@ def _best_window(search: str, line: str, look: Callable[[], None]) -> float:
 
 MAX_SEARCH = 1_000  # characters
 MAX_FUZZY = 100  # characters: time per line is quadratic, 0.5 ms for these and 40 ms for a thousand
-MAX_BYTES = 32 * 1024 * 1024  # of a page, also in the sandbox
+MAX_BYTES = 32 * 1024 * 1024  # of a page, including in the sandbox
 MAX_SIMILAR = 1_000  # lines; more are not useful
 MAX_SEARCH_S = 5.0
 _AROUND = 16  # bytes for quotes, a mark, spaces and the number of a line
@@ -299,9 +299,9 @@ def page_of(
 ) -> Page:
     """Return at most `limit` lines from `offset` (the first is 1); with a search, only lines that match.
 
-    `search` is a regular expression; with `fuzzy`, a text that lines must resemble, and the best lines come first. The
-    first line begins at `column`. A page of more than `max_bytes` is cut. If a search takes too long, the page has the
-    lines found by then.
+    `search` is a regular expression; with `fuzzy`, a phrase that lines must resemble, and the best lines come first.
+    The first line begins at `column`. A page of more than `max_bytes` is cut. If a search takes too long, the page has
+    the lines found by then.
     """
     check_query(offset, limit, column)
     if search:

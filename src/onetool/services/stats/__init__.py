@@ -42,7 +42,7 @@ T = TypeVar("T")
 MAX_WAIT = 300.0  # seconds; a client that takes longer is counted as idle
 _MAX_NAME_LENGTH = 300
 _MAX_LABEL_LENGTH = 100  # of clients, interfaces and sources
-_REASON = re.compile(r"[\w.-]{1,60}", re.ASCII)  # a word; a longer text may quote a value
+_REASON = re.compile(r"[\w.-]{1,60}", re.ASCII)  # a word; a longer string may quote a value
 
 
 class UsageStats:

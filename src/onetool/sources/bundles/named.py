@@ -70,7 +70,7 @@ class LoadedTool(msgspec.Struct, gc=False, eq=False):
 
     @property
     def digest(self) -> bytes:
-        """A digest of the tool's texts, including those inherited from its function."""
+        """A digest of the tool's descriptions, including those inherited from its function."""
         texts = b"" if self.function is None else _function_texts(self.function)
         return sha256(f"{self.name}\0".encode() + texts + self.row.body).digest()
 
@@ -95,7 +95,7 @@ class LoadedTool(msgspec.Struct, gc=False, eq=False):
 
 @lru_cache(256)
 def _function_texts(function: ToolSpec) -> bytes:
-    """Return the encoded texts of a function that tools may inherit."""
+    """Return a digest of the description and schema that tools may inherit from a function."""
     return sha256(repr((function.description, function.input_schema)).encode(errors="backslashreplace")).digest()
 
 
@@ -331,7 +331,7 @@ class BundleTools:
         return spec
 
     def versions(self) -> Callable[[str], ToolSpec | None]:
-        """Return a function that finds `bundle.tool@version` in this load, also after later loads."""
+        """Return a function that finds `bundle.tool@version` in this load, even after later loads."""
         return self.named.get
 
     def why_unnamed(self, bundle_id: str) -> str | None:

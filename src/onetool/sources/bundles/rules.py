@@ -369,7 +369,7 @@ class BundleStore(ABC):
     def put_examples(
         self, bundle_id: str, slug: str, version: str, examples: tuple[ToolExample, ...], match: ETag | None = None
     ) -> Tool:
-        """Store examples, also of built-in and derived tools. `modified_at` is unchanged."""
+        """Store examples, including those of built-in and derived tools. `modified_at` is unchanged."""
         if (built_in := self._built_in_bundle(bundle_id)) is None:
             return self._change_tool((bundle_id, slug, version), match, examples=examples)
 

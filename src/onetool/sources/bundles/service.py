@@ -148,7 +148,7 @@ class BundleService:
     def put_examples(
         self, bundle_id: str, slug: str, version: str, data: Any, match: ETag | None = None
     ) -> tuple[list[Shown], ETag]:
-        """Replace the examples of a tool, also of a built-in or derived tool."""
+        """Replace the examples of a tool, which may be built-in or derived."""
         bundle_id = self._check_path(bundle_id, slug, version)
         examples = read_examples(data)
         refuse_secrets(examples, self.tool_and_spec(bundle_id, slug, version)[1].input_schema)
@@ -296,7 +296,7 @@ class BundleService:
         progress: Progress | None = None,
         allowed: Collection[str] | None = None,
     ) -> ToolResult:
-        """Run a version of a tool, also a version without a name in code.
+        """Run a version of a tool, even a version without a name in code.
 
         Raises a BundleError if the version doesn't exist, is disabled or has reached its limit.
         """
@@ -336,7 +336,7 @@ class BundleService:
     def tool_and_spec(
         self, bundle_id: str, slug: str, version: str, visibility: Visibility = EVERYTHING
     ) -> tuple[Tool, ToolSpec]:
-        """Return a version with its spec for reading, also a disabled version."""
+        """Return a version, even a disabled one, with its spec for reading."""
         tool = self._tool(bundle_id, slug, version, visibility)
         return tool, self._spec(self._bundle(tool.bundle_id), tool)
 

@@ -82,7 +82,7 @@ class StoreTransaction(ABC):
 
     @abstractmethod
     def add_bundle(self, bundle: Bundle, tools: Sequence[Tool] = (), texts: Sequence[bytes] = ()) -> None:
-        """Add a bundle. `texts` are the tools in the format of files."""
+        """Add a bundle. `texts` are the contents of the tools' files."""
 
     @abstractmethod
     def change_bundle(

@@ -81,7 +81,7 @@ class ServerTransport(httpx2.AsyncHTTPTransport):
 class _CheckedNetwork(httpcore2.AsyncNetworkBackend):
     """A network that connects to public addresses only, unless all addresses of the server itself are private.
 
-    Without TLS, only its address identifies a server. All addresses of such a server must therefore be public, also
+    Without TLS, only its address identifies a server. All addresses of such a server must therefore be public, even
     when it is connected again.
     """
 

@@ -67,7 +67,10 @@ NEAR = 200  # bytes at the start of a response that usually contain its id
 
 
 def has_at_most(parts: int, data: Any) -> bool:
-    """Return whether data has at most so many parts. Small text can hold millions, which are slow to copy and check."""
+    """Return whether data has at most this number of parts.
+
+    A small document can hold millions, which are slow to copy and check.
+    """
     left, waiting = parts, [data]
     while waiting:
         value = waiting.pop()

@@ -115,7 +115,7 @@ class ServerProcess(asyncio.SubprocessProtocol):
         return None if self._transport is None else self._transport.get_returncode()
 
     async def wait_exited(self, seconds: float) -> None:
-        """Wait at most so long for the process to end."""
+        """Wait at most `seconds` for the process to end."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._exited.wait()

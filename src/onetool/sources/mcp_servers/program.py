@@ -139,7 +139,7 @@ def _is_below(path: str, folder: str) -> bool:
 
 
 def python_module(words: Sequence[str], *, sets_safe_path: bool = True) -> tuple[str, bool] | None:
-    """Return NAME of a command line with `python -m NAME`, also after `env` or `uv run`, or None.
+    """Return NAME of a command line with `python -m NAME`, even after `env` or `uv run`, or None.
 
     The second value tells whether Python certainly has a safe path, by -P, -I or the variable SAFE_PATH: other programs
     may not pass the variable on, and -E ignores it.

@@ -186,7 +186,7 @@ def note_auth_error(error: AuthError) -> None:
 
 
 def auth_error_in(error: BaseException) -> AuthError | None:
-    """Return the authentication error that ended a connection, also from inside the exception groups of tasks."""
+    """Return the authentication error that ended a connection, even from inside the exception groups of tasks."""
     if isinstance(error, AuthError):
         return error
     if isinstance(error, BaseExceptionGroup):

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 STDIN, STDIN_NAME = "-", "stdin"
-MAX_TEXT_BYTES = 1024**2  # bytes, of all texts together
+MAX_TEXT_BYTES = 1024**2  # bytes, of all files together
 MAX_PICTURE_BYTES = 5_000_000  # bytes, of each
 _PICTURES = {
     "image/png": (b"\x89PNG\r\n\x1a\n",),

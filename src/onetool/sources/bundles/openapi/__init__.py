@@ -50,7 +50,7 @@ _ANY_PARAMETER = re.compile(r"\$*\{[^{}]*\}")
 
 
 class ImportNote(NamedTuple):
-    """A note on an operation (`GET /pets/{petId}`), or on the document (an empty text)."""
+    """A note on an operation (`GET /pets/{petId}`), or on the document (an empty string)."""
 
     operation: str
     why: str
