@@ -51,7 +51,7 @@ def is_loopback_name(host: str) -> bool:
 
 
 def local_role(http: "HttpConfig") -> Role | None:
-    """Return http.local; None behind a proxy, where requests of others seem to come from this machine."""
+    """Return http.local; None behind a proxy, where other users' requests seem to come from this machine."""
     return None if is_behind_proxy(http) else http.local
 
 

@@ -254,8 +254,9 @@ class App:
     async def user_call(
         self, name: str, args: Mapping[str, Any], on_session: Callable[[str], None], **options: Any
     ) -> "ToolResult":
-        """Call a tool on behalf of a person in a session of `ask`, which stores the call and its result. `on_session`
-        receives the session's id, even if the call is cancelled. The options are those of `ask`.
+        """Call a tool on behalf of a user in a session of `ask`, which stores the call and its result.
+
+        `on_session` receives the session's id, even if the call is cancelled. The options are those of `ask`.
         """
         from onetool.app.ask import AskOptions
 

@@ -122,7 +122,7 @@ class AskService:
     async def user_call(
         self, name: str, args: Mapping[str, Any], on_session: Callable[[str], None], options: AskOptions
     ) -> ToolResult:
-        """Call a tool for a person. The call needs no approval; the allow-list applies."""
+        """Call a tool for a user. The call needs no approval; the allow-list applies."""
         options = msgspec.structs.replace(options, menu="direct", approve="always")
         async with self.sessions.turn(options.session, new=options.new_session, wait=options.wait) as session:
             backend, allowed = await self.backend(options, session), self._allowed(options, session)

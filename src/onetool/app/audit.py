@@ -1,6 +1,6 @@
 """AppAudit: the audit log of an app that is served over HTTP, and of commands that change access.
 
-An app that isn't served records nothing: its calls are made by the person who runs the process.
+An app that isn't served records nothing: its calls are made by the user who runs the process.
 """
 
 from collections.abc import Callable, Generator, Iterator

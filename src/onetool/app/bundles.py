@@ -191,7 +191,7 @@ class AppBundles:
             self._service.record(event)
 
     def refuse(self, spec: ToolSpec | None, result: "ToolResult", allowed: Collection[str] | None) -> None:
-        """Raise BundleError if a call by name failed because of a switch or a limit."""
+        """Raise BundleError if a call by name failed because the tool is disabled or over its limit."""
         if spec is None or (allowed is not None and spec.name not in allowed):
             return
         if not spec.enabled:

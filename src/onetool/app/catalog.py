@@ -208,7 +208,7 @@ class ToolCatalog:
         return lambda: self._listeners.remove(callback)
 
     def refuse_switched_off(self, name: str, result: "ToolResult", allowed: Collection[str] | None) -> None:
-        """Raise BundleError if a call of this name failed because of a switch or a limit."""
+        """Raise BundleError if a call of this name failed because the tool is disabled or over its limit."""
         if result.error is not None:
             self._bundles.refuse(self.registry.get(self.real_name(name)), result, allowed)
 

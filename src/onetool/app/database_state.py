@@ -80,7 +80,7 @@ def database_state(database: Database) -> DatabaseState:
 
 
 def explain(error: DatabaseError) -> tuple[str, str | None]:
-    """Return what is wrong, in PostgreSQL's words, and how to fix it, without the password.
+    """Return a description of the error, quoting PostgreSQL but not the password, and how to fix it.
 
     Messages about a SQLite file include the fix.
     """

@@ -1,4 +1,4 @@
-"""How the app describes itself and its tools: descriptions for models, facts about one tool, and health.
+"""Descriptions of the app and its tools: descriptions for models, facts about one tool, and health.
 
 Models read the descriptions of `run`, `search` and `call`, and the server's instructions. The description of `run`
 takes at most 500 tokens, however many packs there are: names are listed while they fit. Names may be chosen by third

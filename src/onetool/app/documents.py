@@ -1,7 +1,7 @@
 """Small documents in the state database, by kind:
 
     servers the tools that MCP servers offer, and which of them are approved; encrypted
-    logins          the logins of people and programs; encrypted
+    logins the logins of users and programs; encrypted
     own_examples callers' private examples of tools
     tokens          the tokens of `onetool tokens add`, by their hashes, and the revoked ones; encrypted
     page_sessions   the key of the page's sessions, and the ended ones; encrypted
@@ -35,7 +35,7 @@ DocumentKind = Literal["servers", "logins", "own_examples", "tokens", "page_sess
 
 
 class Keeping(NamedTuple):
-    """How documents of a kind are stored in a database."""
+    """The storage options of one kind of document."""
 
     is_sealed: bool = False
     follow: Following = "later"
@@ -64,7 +64,7 @@ def documents_in(
 ) -> Documents:
     """Return the documents of a kind. `follow` overrides the default of the kind.
 
-    `is_source` means that they are read in order to be copied, perhaps from a copy of a project's `state.db`.
+    With `is_source`, the documents are to be copied from this database, which may be a copy of a project's `state.db`.
     """
     keeping, seal = KINDS[kind], None
     if keeping.is_sealed and database.is_shared:

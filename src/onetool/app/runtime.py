@@ -271,7 +271,7 @@ class Runtime:
         return None if newest is self else newest.http_context
 
     def share_with(self, to: "Runtime") -> None:
-        """Hand over services that are the same in both configs: stats aren't lost, and no second worker starts."""
+        """Hand over services that are the same in both configs, so that no stats are lost and no new workers start."""
         with self.lock:
             mine, theirs = self.config, to.config
             same = {"client"}
@@ -322,10 +322,10 @@ class Runtime:
         return roots_within(self.config)
 
     def _private(self) -> list[Path]:
-        """Return the paths of the config, its secrets, and state that contains data of others, such as stored results.
+        """Return the paths of the config, its secrets, and state with other users' data, such as stored results.
 
         Every folder `.onetool` is private anyway; this is for configs and state that are stored elsewhere. If a config
-        lies in the middle of somebody's project, folders with the names of state folders may be that person's own.
+        is inside a user's project, folders with the names of state folders may belong to the project.
         """
         secrets, home = self.config.secrets.file, self.config.home
         mixed = self.config.path is not None and home == self.config.path.parent and home.name != ".onetool"

@@ -51,7 +51,7 @@ def requested_token(
 
 def check_name(name: str, config: Config, store: TokenStore, only_print: bool, again: bool) -> str | None:
     """Raise TokenNameError if a new token can't have this name. Tokens with the same name would share stored data, so
-    the name of a revoked token is refused unless `again` confirms that it is for the same person.
+    the name of a revoked token is refused unless `again` confirms that it is for the same user.
 
     Returns the line of the config that the new token replaces, if the token is only printed.
     """

@@ -34,7 +34,7 @@ ask_depth: ContextVar[int] = ContextVar("onetool_asked_inside", default=0)
 
 @contextmanager
 def nested_ask(attached: FindFile | None) -> Generator[None]:
-    """Count a nested question, and let its tools send files of the conversation, which `attached` finds by name."""
+    """Count a nested question, and let its tools send attached files, which `attached` finds by name."""
     before, files = ask_depth.set(ask_depth.get() + 1), attached_file.set(attached)
     try:
         yield

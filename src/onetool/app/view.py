@@ -1,4 +1,4 @@
-"""What tools can use of the app: the view for the pack `ot`, and the handlers of tools of type `internal`."""
+"""The parts of the app for tools: the view for the pack `ot`, and the handlers of tools of type `internal`."""
 
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any
@@ -205,7 +205,7 @@ def internal_handlers(
             return str(gone)
 
     async def ask(prompt: str, session: str | None = None) -> str | None:
-        """Ask with only the caller's read-only tools, because nobody can approve other calls here."""
+        """Ask with only the caller's read-only tools, because other calls can't be approved here."""
         from onetool.ask.errors import AskError
 
         try:

@@ -6,7 +6,7 @@
     errors        the errors that prevent an answer
     prompts       builds the prompt of each step
     model_client  sends prompts and reads replies, streamed or whole
-    endpoint      the URL of a provider, and errors of its use
+    endpoint      the URL of a provider, and errors from its use
     model_choice  chooses a provider and model if none is configured
     providers/    adapters of the providers' APIs
     sessions/     conversations, stored in the database

@@ -1,4 +1,4 @@
-"""The endpoint of a provider: its base URL, the only allowed host; and errors of its use, without the key.
+"""The endpoint of a provider: its base URL, the only allowed host; and errors from its use, without the key.
 
 An adapter reports the provider's message. This module adds what only the sender knows: the URL, the number of attempts
 and the name of the key.

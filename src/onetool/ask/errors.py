@@ -1,4 +1,4 @@
-"""The errors of `ask`. Messages tell people what was wrong, where, and what to do.
+"""The errors of `ask`. Messages tell the user what went wrong, where, and what to do.
 
 AskError
 ├── ModelError     the provider failed, refused, or could not be reached
@@ -39,7 +39,7 @@ Reason = Literal[
 
 
 class AskError(OneToolError):
-    """An error of `ask`. `reason` is for programs; `hints` say what to do, and `needs` what to configure first."""
+    """An error in `ask`. `reason` is for programs; `hints` say what to do, and `needs` what to configure first."""
 
     needs: tuple[Need, ...] = ()
 

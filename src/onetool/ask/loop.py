@@ -112,7 +112,7 @@ def with_ids(calls: Iterable[Call], taken: set[str]) -> tuple[Call, ...]:
 
 
 def public_call(call: Call, backend: ToolBackend) -> ToolCall:
-    """Return the call without secrets, for people and for the session."""
+    """Return the call without secrets, for users and for the session."""
     return ToolCall(call.id, call.name, backend.clean(backend.masked(call.name, call.args)), SOURCE)
 
 

@@ -1,4 +1,4 @@
-"""Messages between a person, a model and tools, in one form for all providers.
+"""Messages between a user, a model and tools, in one form for all providers.
 
 Each provider's adapter converts messages and tools to the form of its API. Here, tools have their real names. `kept` is
 data for one provider only (signatures of thoughts, for example): it is sent back to that provider unchanged, and to no
@@ -115,7 +115,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=
 
 
 class UserCall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="called"):
-    """A tool call by the user, with its result. The model reads both as a message of the user."""
+    """A tool call by the user, with its result. The model reads both as a user message."""
 
     name: str
     args: Mapping[str, Any] = {}  # secret arguments are masked

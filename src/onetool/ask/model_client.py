@@ -362,7 +362,7 @@ class ModelClient:
 
     @contextmanager
     def _reading(self) -> Iterator[None]:
-        """Turn exceptions of an adapter into ModelError: the provider's reply did not follow its API."""
+        """Turn exceptions from an adapter into ModelError: the provider's reply did not follow its API."""
         try:
             yield
         except AskError:

@@ -85,7 +85,7 @@ def without_abandoned(messages: Sequence[SessionMessage]) -> list[SessionMessage
 
 
 def as_question(call: UserCall) -> User:
-    """Return a call by the user as a message of the user, with the result marked as data."""
+    """Return a call by the user as a user message, with the result marked as data."""
     args = json.dumps(call.args, ensure_ascii=False, default=str)
     return User(text=USER_CALL_TEXT.format(name=on_one_line(call.name), args=args, content=call.content))
 

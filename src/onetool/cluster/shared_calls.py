@@ -59,7 +59,7 @@ class LogLine(msgspec.Struct, frozen=True, tag="log"):
 
 
 class LackLine(msgspec.Struct, frozen=True, tag="lack"):
-    """A question of the server that the caller can't answer."""
+    """A question from the server that the caller can't answer."""
 
     capability: str
     message: str
@@ -89,7 +89,7 @@ class MovedLine(msgspec.Struct, frozen=True, tag="moved"):
 
 
 class CallerAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """The answer of a caller, or the reason why there is none."""
+    """The caller's answer, or the reason why there is none."""
 
     value: Any = None
     declined: str | None = None

@@ -2,7 +2,7 @@
 
 The process that runs a server holds a lease. The name of the lease contains a digest of the server's config block, so
 replicas with different blocks don't share the server. The database is only queried if no holder is known, or if the
-holder is gone. Progress, messages and questions of the server arrive on the response stream. If the caller gives up,
+holder is gone. Progress, messages and questions from the server arrive on the response stream. If the caller gives up,
 the request is cancelled, and with it the call there.
 
 Each heartbeat wakes a thread that maintains the servers, because loading new tools may take longer than a heartbeat.
@@ -203,7 +203,7 @@ class SharedServers(ServerOwners):
         self._differing = differing
 
     def _read_soon(self) -> None:
-        """Read states, unless a read is pending: the late answer of a slow owner must not replace a newer one."""
+        """Read states, unless a read is pending: a late answer from a slow owner must not replace a newer one."""
         if self._reading is None or self._reading.done():
             self._reading = asyncio.create_task(self._read_states())
 
@@ -327,7 +327,7 @@ class SharedServers(ServerOwners):
 
 
 async def _lines(pieces: AsyncIterator[bytes]) -> AsyncIterator[Line]:
-    """Yield the lines of a response. Raise ReplicaGoneError if none comes for a while."""
+    """Yield the lines of a response. Raise ReplicaGoneError if none arrives for a while."""
     pending: list[bytes] = []
     while True:
         try:

@@ -32,7 +32,7 @@ _REPLICA = re.compile(r"[0-9a-f]{8}")
 
 
 class SessionNews(msgspec.Struct, frozen=True, kw_only=True):
-    """A message to another replica: a session has changed or ended, or messages of its client have come."""
+    """A message to another replica: a session has changed or ended, or its client has sent messages."""
 
     session: str
     is_over: bool = False

@@ -177,8 +177,8 @@ def _is_above_a_mount(place: Path, cwd: Path) -> bool:
 def _project_folders(cwd: Path, home: Path, store: TrustStore) -> Iterator[Path]:
     """Yield every `.onetool` from here upwards that may be a project's.
 
-    The search stops at the user's home, which has its own, at a mount, and at a folder that everybody can write to,
-    in which anyone could have created one.
+    The search stops at the user's home, which has its own, at a mount, and at a world-writable folder, in which anyone
+    could have created one.
     """
     try:
         end = os.stat(home)

@@ -72,7 +72,7 @@ def toml_snippet(section: str, name: str, entry: dict[str, Any]) -> str:
 
 
 def dump_json(data: Any, unit: str, indent: str = "") -> str:
-    """Format objects over several lines and lists on one, as people write such files."""
+    """Format objects over several lines and lists on one, as in handwritten files."""
     if not isinstance(data, dict):
         return json.dumps(data, ensure_ascii=False)
     deeper = indent + unit

@@ -1,7 +1,7 @@
 """Determines what a project's config would run, connect to and read, and which secrets it names, from its text alone.
 
-Nothing is looked up, filled in or imported. Each item is a line that a person can read, with a digest of everything
-that belongs to it: a server with a changed header is a different server, although its line is the same. A value of an
+Nothing is looked up, filled in or imported. Each item is a human-readable line, with a digest of everything that
+belongs to it: a server with a changed header is a different server, although its line is the same. A value of an
 unexpected type is reported as a whole, so that nothing can be hidden by an unusual notation.
 """
 
@@ -122,7 +122,7 @@ class Reach(msgspec.Struct, frozen=True, kw_only=True):
         return {f"{part}: {line}": digest for part, lines in parts for line, digest in lines.items()}
 
     def seen(self) -> Any:
-        """Return everything that a person sees, as plain data."""
+        """Return everything that is shown to users, as plain data."""
         return msgspec.to_builtins((self.pinned(), self.packs, self.wants, self.programs))
 
     def shown(self, part: str) -> Iterator[str]:
@@ -137,7 +137,10 @@ class Reach(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def readable(line: str) -> str:
-    """Return a line as people read it. The line itself is stored in `trust.json`, so its wording can't change."""
+    """Return a line in the form shown to users.
+
+    The line itself is stored in `trust.json`, so its wording can't change.
+    """
     if line == ACCESS_LINE:
         return "http.token: callers need it"
     name = line.removesuffix(OWN_VALUE)

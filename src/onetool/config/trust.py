@@ -228,7 +228,7 @@ def _store_stamps(folder: Path, store: TrustStore, now: Mapping[str, Any]) -> No
 def new_reach(pin: Mapping[str, Any], reach: "Reach", strict: bool) -> list[str]:
     """Return the lines of the reach that were added since the folder was trusted, and the protections that it has lost.
 
-    The lines are shown to people. The lines in `trust.json` are compared, so their wording can't change.
+    The lines are shown to users. The lines in `trust.json` are compared, so their wording can't change.
     """
     from onetool.config.reach import ACCESS_LINE, AUDIT, NOT_NOTED
 

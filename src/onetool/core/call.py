@@ -1,8 +1,8 @@
-"""ToolCall and ToolResult, the input and the output of the executor, and Caller, the person or program that calls.
+"""ToolCall and ToolResult, the input and the output of the executor, and Caller, the user or program that calls.
 
 All interfaces use these types. If the interface can reach the caller during the call (an MCP client, a terminal), a
-handler may ask questions: to the person, to the client's model, or about the client's folders. This module defines the
-questions; each interface transports them. Time spent waiting for an answer doesn't count towards the call's deadline.
+handler may ask the user, ask the client's model, or request the client's folders. This module defines the questions;
+each interface transports them. Time spent waiting for an answer doesn't count towards the call's deadline.
 """
 
 from collections.abc import Callable, Generator, Mapping
@@ -130,7 +130,7 @@ class ToolResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ServerResult(ToolResult, frozen=True, kw_only=True):
-    """The result or error of an MCP server. `sent` returns the server's original answer, with secrets masked.
+    """A result or error from an MCP server. `sent` returns the server's original answer, with secrets masked.
 
     The MCP interface uses `sent`; all others use the plain result.
     """
@@ -224,7 +224,7 @@ class CannotAsk(ToolFailure):
 
 
 class Declined(ToolFailure):
-    """The person declined or cancelled."""
+    """The user declined or cancelled."""
 
     def __init__(self, action: str) -> None:
         super().__init__(f"the person {'declined' if action == 'decline' else 'cancelled'}", reason="declined")
@@ -303,7 +303,7 @@ current_caller: ContextVar[Caller | None] = ContextVar("onetool_current_caller",
 
 
 def client_name() -> str:
-    """Return the client's name; empty for people, Python code, and clients that sent no name."""
+    """Return the client's name; empty for users of the command line, Python code, and clients that sent no name."""
     caller = current_caller.get()
     return "" if caller is None else getattr(caller, "client_name", "")
 

@@ -12,7 +12,7 @@ OneToolError
     └── HandleNotFoundError, ResultExpiredError …   stored results (services/results)
 
 A tool that fails at run time is not an exception but a failed ToolResult: the executor catches whatever a handler
-raises. Exceptions are for people who define and configure tools.
+raises. Exceptions are for users who define and configure tools.
 """
 
 import os
@@ -65,7 +65,7 @@ class ToolFailure(OneToolError):  # noqa: N818 - a tool that fails is an outcome
     """Raised by a handler to fail with a message that reaches the caller unchanged. `reason` is more specific than the
     error code: timeout, denied, rate_limited, source_unavailable, not_found … `hints` say what the caller can do.
 
-    `needs` lists the hosts and secrets that a person has to allow or set first.
+    `needs` lists the hosts and secrets that the user has to allow or set first.
     """
 
     reason: str | None = None

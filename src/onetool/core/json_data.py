@@ -26,7 +26,7 @@ Block = dict[str, Any]
 
 
 class ServerAnswer(NamedTuple):
-    """The answer of an MCP server: content blocks, and optional structured content, metadata and error."""
+    """The response from an MCP server: content blocks, and optional structured content, metadata and error."""
 
     content: list[Block]
     structured: Any = None
@@ -35,14 +35,14 @@ class ServerAnswer(NamedTuple):
 
 
 class AnsweredValue(msgspec.Struct, frozen=True):
-    """A value with the server's original answer, returned by handlers of MCP servers' tools."""
+    """A value with the server's original response, returned by handlers of MCP servers' tools."""
 
     value: Any
     sent: ServerAnswer
 
 
 class ServerFailure(ToolFailure):
-    """An error answer of an MCP server. `sent` is the original answer."""
+    """An error response from an MCP server. `sent` is the original response."""
 
     def __init__(self, message: str, sent: ServerAnswer) -> None:
         super().__init__(message)
@@ -182,7 +182,7 @@ def _parts(data: bytes) -> int:
 
 
 def _long_number(data: bytes) -> bool:
-    """Return whether a number has too many digits: then two neighbours in a sample of every 500th byte are digits."""
+    """Return whether a number has too many digits: two adjacent samples of every 500th byte are then digits."""
     return _DIGITS_IN_A_ROW.search(data[::_STRIDE]) is not None and _TOO_LONG in data.translate(_ZEROS)
 
 

@@ -326,7 +326,7 @@ class SingleTool:
 
 
 class Prompt(msgspec.Struct, frozen=True, kw_only=True):
-    """A prompt for a model, which a person picks by name. The spec's tool returns the text, or messages."""
+    """A prompt for a model, which a user picks by name. The spec's tool returns the text, or messages."""
 
     name: str
     spec: ToolSpec

@@ -4,8 +4,8 @@ State contains sessions, hashes of tokens and keys: a caller who can read it can
 only state has a file `.onetool-state`, which also protects exports, copies and second mounts. The marker is created
 before the first file. `services/file_access` opens nothing in such a folder.
 
-A folder with both state and other files has no marker. There, each folder of state has one, and state files are
-recognised by their names, if such a folder or another of these files is in the same folder.
+A folder with both state and other files has no marker. There, each state folder has its own marker, and state files are
+recognised by name if the folder contains a state folder or another such file.
 """
 
 import os

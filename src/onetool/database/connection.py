@@ -177,8 +177,8 @@ class LockNumber:
 
 
 class DatabaseError(OneToolError):
-    """An error of the database. The message is shown to callers: it contains neither the address, which may have a
-    password, nor the folder of a file.
+    """A database error. The message is shown to callers: it contains neither the address, which may have a password,
+    nor the folder of a file.
 
     `reason` is the reason of a tool's failure. `is_damaged` means that the content is unreadable, so it may be
     overwritten.

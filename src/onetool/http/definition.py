@@ -81,7 +81,7 @@ class Hmac(CamelStruct, frozen=True, kw_only=True, tag="hmac", tag_field="type")
 class OAuth2(CamelStruct, frozen=True, kw_only=True, tag="oauth2", tag_field="type"):
     """A bearer token fetched from `tokenUrl`, kept until it expires, and fetched again if it is refused.
 
-    With the grant `authorizationCode`, a person logs in at `authorizationUrl` first, with `onetool bundles login`.
+    With the grant `authorizationCode`, the user first logs in at `authorizationUrl`, with `onetool bundles login`.
     """
 
     token_url: Text

@@ -2,8 +2,8 @@
 
     async with browser_login(name, port, say) as callback: answer = await callback(page)
 
-`LoginCallback` listens on this machine for the answer of the authorization server. It accepts a single answer, with
-the `state` of the pending login, because any page in the browser can send requests to it.
+`LoginCallback` listens on this machine for the authorization server's answer. It accepts a single answer, with the
+`state` of the pending login, because any page in the browser can send requests to it.
 
 `LoginStore` keeps the tokens, one private or encrypted document per login. Tokens belong to a URL and a client and
 are never used with others. A refresh token may be valid for one use only, so a process that uses it holds the lock
@@ -169,7 +169,7 @@ def forget(logins: Documents, name: str) -> bool:
 
 @contextmanager
 def _as_auth_error(what: str) -> Iterator[None]:
-    """Turn errors of a database or its lock into AuthError."""
+    """Turn errors from a database or its lock into AuthError."""
     try:
         yield
     except TimeoutError:

@@ -1,4 +1,4 @@
-"""OAuth 2 for HTTP tools: tokens from client credentials, a refresh token, or the login of a person.
+"""OAuth 2 for HTTP tools: tokens from client credentials, a refresh token, or a user's login.
 
 Tokens of the first two stay in memory (`TokenCache`). Tokens of a login (the grant `authorizationCode`) are stored
 like those of MCP servers:
@@ -6,8 +6,8 @@ like those of MCP servers:
     onetool bundles login BUNDLE -> the browser -> a code -> tokens
 
 A login belongs to all tools of one bundle with the same authorization server, client and scope. Its tokens are sent
-only to the origins that these tools had when the person logged in. Calls never prompt: without a valid login they
-fail with the command to run. Every token is registered for masking before its use.
+only to the origins that these tools had when the user logged in. Calls never prompt: without a valid login they fail
+with the command to run. Every token is registered for masking before its use.
 """
 
 import asyncio
@@ -182,7 +182,7 @@ class TokenSigner(Signer):
 
 
 class OAuthAuthenticator(Authenticator):
-    """An authenticator with tokens fetched without a person."""
+    """An authenticator that fetches tokens without user interaction."""
 
     asks_elsewhere = True
 
@@ -237,7 +237,7 @@ class _GrantSigner(TokenSigner):
 
 
 class LoginAuthenticator(Authenticator):
-    """An authenticator with the login of a person. `target` is the URL of requests; None if it depends on the call."""
+    """An authenticator that uses a user's login. `target` is the URL of requests; None if it depends on the call."""
 
     asks_elsewhere = True
 
@@ -433,7 +433,7 @@ async def log_in(
     browse: Say | None = None,
     seconds: float = LOGIN_S,
 ) -> str | None:
-    """Have a person log in, and save the tokens for requests to `origins`. Return the granted scope, if known.
+    """Ask the user to log in, and save the tokens for requests to `origins`. Return the granted scope, if known.
 
     If the login fails, the stored one stays unchanged.
     """

@@ -171,7 +171,7 @@ class _Step(NamedTuple):
 
 
 class HttpTool:
-    """`await tool(city="Kyiv")`. Creating it raises TemplateError, with a pointer into httpImpl, if it can't work."""
+    """The handler of an HTTP tool: `await tool(city="Kyiv")`. Raises TemplateError on creation if it can't work."""
 
     def __init__(
         self,
@@ -182,7 +182,7 @@ class HttpTool:
         bundle: str | None = None,
         on_response: OnResponse | None = None,
     ) -> None:
-        """Create a tool of the bundle with the ID `bundle`: a person's login is for one bundle.
+        """Create a tool of the bundle with the ID `bundle`, to which a user's login belongs.
 
         `on_response` makes this a trial: it receives each response, and no result is stored.
         """

@@ -294,7 +294,7 @@ class Print:
 
 
 class Ok(NamedTuple):
-    """The success of a request without another answer."""
+    """The answer to a successful request that has no other answer."""
 
     data: bytes
     start: int

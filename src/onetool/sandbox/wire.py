@@ -1,4 +1,4 @@
-"""Protobuf, as much as Monty's protocol uses, and plain data encoded in it as a list of nodes.
+"""The part of Protobuf that Monty's protocol uses, and plain data encoded with it as a list of nodes.
 
 Children come before their parents. The readers accept untrusted bytes.
 """

@@ -165,7 +165,7 @@ class Engine:
         gate: Gate | None = None,
         watch: CallWatch | None = None,
     ) -> RunResult:
-        """Run the code in `text`. Never raises for errors of the code, only when cancelled.
+        """Run the code in `text`. Never raises for errors in the code, only when cancelled.
 
         Code run by a tool is part of that tool's call: it has no ID and is not recorded. `variables` are names bound
         before the code begins. Its tool calls have to pass the `gate`, if any, and are reported to the `watch`.

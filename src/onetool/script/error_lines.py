@@ -69,7 +69,8 @@ class TracedCode(msgspec.Struct, frozen=True, kw_only=True):
 def traced_code(scan: CodeScan) -> TracedCode | None:
     """Return the watched code of a scan; None if no error in it loses its line, or the code is too long.
 
-    The sandbox may still refuse the result, because functions can become too large; then the original code is fed.
+    The sandbox may still refuse the result, because functions can become too large. In that case, the original code is
+    fed.
     """
     if scan.tree is None or not scan.loses_lines or len(scan.code) > MAX_NOTED_CODE or "__future__" in scan.code:
         return None

@@ -93,9 +93,9 @@ class FairLimiter:
 
 
 class RunSlot:
-    """The slot of one run. Other runs may use it while this run waits for a person and its code waits for answers.
+    """The slot of one run. Other runs may use it while this run waits for the user and its code waits for answers.
 
-    If the code continues while one of its calls still waits for a person, the run needs the slot again.
+    If the code continues while one of its calls still waits for the user, the run needs the slot again.
     """
 
     def __init__(self, limiter: FairLimiter, caller: str) -> None:
@@ -117,7 +117,7 @@ class RunSlot:
             self._limiter.discard(self._caller, ticket)
 
     def pause(self, is_paused: bool) -> None:
-        """Record whether the run waits for a person."""
+        """Record whether the run waits for the user."""
         with self._lock:
             self._is_paused = is_paused
             if is_paused and self._is_waiting:

@@ -99,7 +99,7 @@ class PrintedOutput:
 
 
 class Pipeline:
-    """The processing of one text, through all steps to a result. Never raises for errors of the code."""
+    """The processing of one text, through all steps to a result. Never raises for errors in the code."""
 
     def __init__(
         self,
@@ -111,9 +111,10 @@ class Pipeline:
         run: str | None = None,
         variables: Mapping[str, Any] | None = None,
     ) -> None:
-        """Set the session's `known` names, which earlier code has defined, and the ID of the `run`, if it is one.
+        """Create a pipeline.
 
-        `variables` are names and values bound before the code begins.
+        `known` are the session's names that earlier code has defined; `run` is the run's ID, if any. `variables` are
+        names and values bound before the code begins.
         """
         self._settings = settings
         self._tools = tools

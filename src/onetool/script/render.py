@@ -1,4 +1,4 @@
-"""Renders the results of runs: a value as text for a model or a person, and the reply with all printed output.
+"""Renders the results of runs: a value as text for a model or a user, and the reply with all printed output.
 
 Text is unchanged, data becomes YAML:
 

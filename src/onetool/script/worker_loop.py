@@ -131,7 +131,10 @@ class WorkerLoop:
         self.feed = ""  # the name of this run's code in the sandbox's tracebacks
 
     async def run(self, session: WorkerSession, prepared: PreparedCode, printed: OnPrint) -> Any:
-        """Return the value of the code's last expression as plain data. Raise LimitError and errors of the sandbox."""
+        """Return the value of the code's last expression as plain data.
+
+        Raise LimitError and errors from the sandbox.
+        """
         with self._lock:
             self._session = session
         self._raise_if_stopped()

@@ -4,8 +4,8 @@ Calls of other tools go through the executor like all calls: they are validated,
 settings and secrets of the called pack. Secrets in the value are not masked until the calling tool returns. In async
 code, await the call; in sync code, it returns the value.
 
-A tool can ask the person or the model at the caller's end, and send messages there. Only async tools can ask. Waiting
-for the answer does not count towards the tool's deadline.
+A tool can ask the caller's user or model, and send messages to the caller. Only async tools can ask. Waiting for the
+answer does not count towards the tool's deadline.
 
 A `LogSpan` is a named piece of work, logged as one structured event at the end:
 
@@ -174,7 +174,7 @@ def _tools() -> Snapshot:
 
 
 async def ask_person(message: str, fields: Mapping[str, Any], *, key: str | None = None) -> dict[str, Any]:
-    """Ask the person to fill in a form, and return the values.
+    """Ask the user to fill in a form, and return the values.
 
     Args:
         message: The question, with the reason for asking.
@@ -183,8 +183,8 @@ async def ask_person(message: str, fields: Mapping[str, Any], *, key: str | None
         key: A name for the question, for tools that ask several times; must be unique.
 
     Raises:
-        Declined: The person declined, or closed the form.
-        CannotAsk: The caller can't ask a person.
+        Declined: The user declined, or closed the form.
+        CannotAsk: The caller can't ask a user.
     """
     from onetool.core.schema import CompiledSchema  # rarely needed
 

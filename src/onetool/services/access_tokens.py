@@ -200,7 +200,7 @@ class TokenStore:
 
     @property
     def place(self) -> str:
-        """Where the tokens are stored, for messages."""
+        """The place where the tokens are stored, for messages."""
         return self._documents.place
 
     # For requests

@@ -170,7 +170,7 @@ class CallPieces:
     """The tool calls of a reply, joined from pieces by index, which many servers set wrongly or not at all."""
 
     def __init__(self, limit: SizeLimit) -> None:
-        """Start empty. `limit` bounds the data kept for the server."""
+        """Create an empty collection. `limit` limits the data kept for the server."""
         self._limit = limit
         self._all: list[_Pieces] = []
         self._last: dict[int | None, _Pieces] = {}  # by index; None: the last of all

@@ -177,7 +177,7 @@ def _json(text: str) -> Any:
 
 
 def as_json(value: Any) -> str:
-    """Return data of a model or session as JSON that every server accepts."""
+    """Return data from a model or session as JSON that every server accepts."""
     try:
         return msgspec.json.encode(value).decode()
     except (TypeError, ValueError, OverflowError, RecursionError):  # a lone surrogate, a key that isn't a string …

@@ -120,7 +120,7 @@ def main() -> NoReturn:
 
 
 def leave_after(command: Callable[[], Any]) -> NoReturn:
-    """Run the command and exit with its code; print errors for people."""
+    """Run the command and exit with its code; print errors for the user."""
     try:
         sys.exit(command())
     except click.ClickException as error:

@@ -6,5 +6,5 @@ app the ASGI app: checks, access log, then the route exchange one request and it
 memory, one large one of a caller at a time rules Host, Origin, Sec-Fetch-Site, token and CORS credentials authenticates
 requests, and ends those whose caller lost access jwt_token responses to a missing or invalid JWT; jwt_verifier: checks
 JWTs request_log the access log, and records of requests in the audit log metrics the route /metrics login the route
-/login login_sessions the sessions of signed-in people mount the same routes inside another web app
+/login login_sessions the sessions of signed-in users mount the same routes inside another web app
 """

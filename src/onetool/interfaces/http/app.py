@@ -302,7 +302,7 @@ class HttpApp:
         return replayed(data, exchange.receive)
 
     async def _has_ended(self, scope: Scope, exchange: Exchange) -> bool:
-        """Return whether the request was cancelled because its caller lost access; then end the response."""
+        """Return whether the request was cancelled because its caller lost access; if so, end the response."""
         admission, task = scope.get("admission"), asyncio.current_task()
         if admission is None or not admission.is_over or task is None:
             return False

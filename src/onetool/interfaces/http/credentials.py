@@ -61,10 +61,11 @@ class Credentials:
         links: "ServedLinks | None" = None,
         local: Role | None = None,
     ) -> None:
-        """Accept http.token and the named `tokens`. Without `sessions` nobody can sign in. `calls_only` caps all roles.
+        """Accept http.token and the named `tokens`. Without `sessions`, users can't sign in.
 
-        `is_reachable` means that other machines can connect, so a credential is always required. `links` open owner
-        sessions. `local` is the role of direct requests from this machine without a credential.
+        `calls_only` caps all roles. `is_reachable` means that other machines can connect, so a credential is always
+        required. `links` open owner sessions. `local` is the role of direct requests from this machine without a
+        credential.
         """
         self.jwt = jwt
         self.sessions = sessions
@@ -163,7 +164,7 @@ class Credentials:
         return self._of_digest(_digest(shown), table)
 
     def find_token(self, shown: bytes) -> Principal | None:
-        """Return the owner of a token. JWTs are ignored: they expire soon, so nobody signs in with one."""
+        """Return the owner of a token. JWTs are ignored: they expire soon, so users don't sign in with them."""
         return self._of_digest(_digest(shown), self._table())
 
     def session(self, shown: bytes) -> LoginSession | None:

@@ -118,7 +118,7 @@ def refusal(http: "HttpConfig", scope: Scope, error: JwtError) -> HttpError:
 
 
 def _part(path: str) -> str:
-    """Return the path of the resource with its own metadata: clients compare `resource` with the called address."""
+    """Return the path of the resource with its own metadata, since clients compare `resource` with their URL."""
     return MCP_PATH if path.rstrip("/") == MCP_PATH else ""
 
 

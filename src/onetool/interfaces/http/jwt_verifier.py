@@ -2,7 +2,7 @@
 
     principal = verifier.known(token) or await verifier.verify(token)
 
-Anybody can send a JWT, so it is not trusted before its signature is checked. Without a key for it, its claims are
+Anyone can send a JWT, so it is not trusted before its signature is checked. Without a key for it, its claims are
 checked nevertheless, because that tells the client more than "unknown key". No message repeats a part of the JWT.
 
 A verified JWT is cached by its hash, until it expires or the issuer no longer publishes its key.

@@ -1,4 +1,4 @@
-"""`LoginSessions` starts, checks and ends the sessions of people who have signed in with a token.
+"""`LoginSessions` starts, checks and ends the sessions of users who have signed in with a token.
 
 A session is signed data held by the client: the name of its token, a keyed digest of that token, an expiry time, and a
 random id. So no session has to be stored, and a changed token invalidates its sessions. If a reload replaces the token,

@@ -162,7 +162,7 @@ class AccessRules:
 
     @property
     def needs_login(self) -> bool:
-        """Whether people have to sign in."""
+        """Whether users have to sign in."""
         return self.credentials.needed
 
     async def authenticate(self, authorization: bytes | None, scope: Scope) -> Principal:

@@ -18,10 +18,8 @@ server in the config: enable, edit, rename, remove server_import adding servers 
 clients checks problems with the config, and trust in a project grants hosts and secrets for tools, and tokens for
 callers events the ASGI apps at /events and /status
 
-ask_app        the ASGI app at /ask
-ask_body       the body of a question, and its error responses
-ask_sessions   stored conversations
-ask_approvals  calls that wait for a person's approval
+ask_app the ASGI app at /ask ask_body the body of a question, and its error responses ask_sessions stored conversations
+ask_approvals calls that wait for a user's approval
 
 openapi          /openapi.json: the document, generated from the routes
 openapi_schemas  the schemas of the document

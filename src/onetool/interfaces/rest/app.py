@@ -1,7 +1,7 @@
 """The ASGI apps of all routes in the table, and of /call, which calls a tool by name.
 
 `RestApp` finds the route of a request, runs its handler, and sends the response or the problem. `POST /call/time.now`
-is for people with curl: the body is the arguments, and the response is the bare value. If a tool ran and failed, the
+is for use with curl: the body is the arguments, and the response is the bare value. If a tool ran and failed, the
 response is a problem with status 424. Everything else, including streams, works as in `invoke`.
 """
 

@@ -5,7 +5,7 @@ admins.
 
 Actions that start code need the role admin. No tool can use these routes: requests of HTTP tools and to MCP servers
 have the header `OneTool-Call`, which only few routes accept (`RestRoute.for_tools`), and `http.token` can't be a secret
-of a tool. This does not restrict code of a pack, which runs in this process, and programs to which a person gave the
+of a tool. This does not restrict code of a pack, which runs in this process, and programs to which a user gave the
 token.
 """
 
@@ -119,7 +119,7 @@ class ServerOffers(msgspec.Struct, frozen=True):
 
 
 class LoginPage(msgspec.Struct, frozen=True):
-    """The page where a person logs in, in a browser on the machine of the server."""
+    """The page where a user logs in, in a browser on the server's machine."""
 
     url: Annotated[str, Meta(description="For a browser on the machine of the server, which then connects again.")]
 
@@ -332,7 +332,7 @@ def changed_error(
 
 
 def sealed_digest(context: RestContext, data: Any, secrets: Mapping[str, str]) -> str:
-    """Return a digest that also covers secrets. It has a key, so that nobody can find them by trying."""
+    """Return a digest that also covers secrets. It is keyed, so that the secrets can't be guessed by trying."""
     text = json.dumps([data, {name: value[:] for name, value in secrets.items()}], sort_keys=True)
     return hmac.new(context.bundles.key(), text.encode(), sha256).hexdigest()[:32]
 

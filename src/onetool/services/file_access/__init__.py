@@ -9,7 +9,7 @@ is walked name by name, each opened relative to its parent without following lin
 The rules for a path:
 - a relative path is opened in the first root in which it exists;
 - an absolute path must begin with a root, as configured or with its links resolved, and is opened from that root;
-- `..` never leads above the root, neither as written nor after following links;
+- `..` never leads above the root, whether as written or after following links;
 - a link may lead anywhere inside its own root, and its target may be relative or absolute;
 - nothing is expanded or decoded (`~`, `$HOME`, `%2e`, `file:`), except the escapes of names that are not UTF-8.
 
@@ -142,7 +142,7 @@ class Root:
             yield top
 
     def reach(self, parts: Parts) -> int:
-        """Return how many names before the last may be existing folders. Stop at the first missing one."""
+        """Return the number of names before the last that may be existing folders. Stop at the first missing one."""
         if b".." in parts:  # `..` may lead back to an existing folder
             return len(parts) - 1
         for end in range(1, len(parts)):

@@ -216,7 +216,7 @@ def similar(lines: TextLines, search: str, count: int, look: OnProgress) -> Iter
 
 
 def _scored(lines: TextLines, search: str, look: OnProgress) -> Iterator[tuple[int, float, str]]:
-    """Yield number, similarity (0 to 100) and text of each line. Very long lines come several times, without text."""
+    """Yield number, similarity (0 to 100) and text of each line. Very long lines occur several times, without text."""
     from rapidfuzz import fuzz
 
     for first, text, is_part in lines.chunks():

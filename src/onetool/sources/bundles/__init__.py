@@ -1,4 +1,4 @@
-"""Bundles: collections of tools that people store in files, switch on and off, version and share.
+"""Bundles: collections of tools that users store in files, enable and disable, version and share.
 
 The model:
 

@@ -55,7 +55,7 @@ class PreProcessor(CamelStruct, frozen=True, kw_only=True, tag="script", tag_fie
 
 
 class ToolExample(CamelStruct, frozen=True, kw_only=True):
-    """Example arguments of a call, for people and models."""
+    """Example arguments of a call, for users and models."""
 
     name: Annotated[str, Meta(min_length=1, max_length=200, description="The title that people see.")]
     args: Annotated[dict[str, Any], Meta(description="The arguments of the call.")]

@@ -345,9 +345,9 @@ class BundleTools:
         return name, self.named.spec_of(name, tool)
 
     def is_unchanged(self, at_once: bool = False) -> bool:
-        """Return whether the tools are known to be current. Never blocks: unknown counts as changed.
+        """Return whether the tools are known to be current. Never blocks; an unknown state counts as changed.
 
-        A recent answer of a store that must be queried counts, unless `at_once`.
+        For a store that must be queried, a recent answer is enough, unless `at_once` is set.
         """
         seen = self._seen
         if seen is None or seen.stamp is None or seen.stamp != self._store.stamp():

@@ -107,7 +107,7 @@ class BundleStore(ABC):
 
     @abstractmethod
     def stamp(self) -> Hashable:
-        """Return a value that differs after each change known without waiting, or None if unknown."""
+        """Return a value that differs after each change that is known without waiting, or None if there is none."""
 
     @property
     def must_ask(self) -> bool:

@@ -92,7 +92,7 @@ class Servers(Source):
             sysconfig.get_config_vars()
 
     def keep_in(self, documents: Documents, logins: Documents) -> None:
-        """Store the servers' state and the logins there. If the place changes, `configure` rebuilds all servers."""
+        """Store the servers' state and logins in these documents. If they change, `configure` rebuilds all servers."""
         if (documents, logins) != (self._documents, self.logins):
             self._documents, self.logins, self._moved = documents, logins, True
 
@@ -256,7 +256,10 @@ class Servers(Source):
         return changed
 
     async def login(self, name: str, say: Callable[[str], None]) -> str | None:
-        """Have a person log in at the address given to `say`. Return the granted scopes, if the server names them."""
+        """Ask the user to log in, at the address passed to `say`.
+
+        Return the granted scopes, if the server names them.
+        """
         from onetool.sources.mcp_servers.oauth import login
 
         url, auth = self._login_settings(name)

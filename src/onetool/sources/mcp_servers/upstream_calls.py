@@ -147,7 +147,7 @@ current_upstream_call: ContextVar[UpstreamCall | None] = ContextVar("onetool_cur
 
 
 class LoginRequiredError(AuthError):
-    """An error for a missing login of a person, raised in the background instead of a prompt."""
+    """An error for a missing user login, raised in the background instead of a prompt."""
 
     def __init__(self, name: str, why: str = "requires a login", scopes: str = "") -> None:
         self.server = name

@@ -80,7 +80,7 @@ def parts_of(path: Path) -> Iterator[PackPart]:
     listed.
 
     Links are followed where importing would follow them: to a pack, and anywhere in a package. Python's bytecode cache
-    is left out: nobody has to review it, because packs are loaded without it (see `take_source`).
+    is left out: it needs no review, because packs are loaded without it (see `take_source`).
     """
     place = os.path.realpath(path)
     if path.is_dir() and not (path / "__init__.py").exists():  # a folder of packs

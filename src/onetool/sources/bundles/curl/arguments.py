@@ -173,7 +173,7 @@ class ArgumentCollector:
 
 
 def shell_text(text: str) -> str:
-    """Return the text for people, with variables as written."""
+    """Return the readable text, with variables as written."""
     return "".join(f"${part}" if is_name else part for part, is_name in pieces(text))
 
 

@@ -1,4 +1,4 @@
-"""Update the contents of a store with the changes in its folder by people, git and other processes.
+"""Update the contents of a store with the changes made to its folder by users, git and other processes.
 
 `find_changes` compares files by their stamps (mtime, size, inode) and reads only changed files, without a lock.
 `apply_changes` applies the changes to the contents. A file that was written just now may be written again with the same

@@ -343,7 +343,7 @@ class Operation(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The name for people, such as `GET /pets/{petId}`."""
+        """The display name, such as `GET /pets/{petId}`."""
         return f"{self.method.upper()} {printable(self.path, 200)}"
 
     @property
