@@ -56,7 +56,7 @@ from onetool.core.registry import Snapshot
 from onetool.http.files import FileContent
 
 MENUS = ("direct", "run")
-USER_SOURCE = "chat"  # the source of calls that a person makes in a session
+USER_SOURCE = "chat"  # the source of calls that a user makes in a session
 MAX_TOOLSETS = 8  # per snapshot, for different allow-lists
 MANY_TOOLS = 50  # tools: rendering them takes long enough to delay other tasks on the event loop
 MAX_DEPTH = 2  # a question asked by a tool that a model calls, and one more inside it

@@ -121,7 +121,7 @@ def noted_command(
     if config.audit.mode == "none":
         yield
         return
-    what = mask_credentials(what)  # a person may have typed a token instead of its name
+    what = mask_credentials(what)  # a user may have typed a token instead of its name
     is_begun = config.audit.mode == "required" and waits
     if is_begun:
         with _opened(config) as log:

@@ -225,7 +225,7 @@ def _result_message(call: Call, given: CallOutcome, backend: ToolBackend) -> Res
 # The loop
 
 
-MAX_CALLS = 64  # per step; more would be an error of the model, and fill its context window
+MAX_CALLS = 64  # per step; more would be the model's error, and fill its context window
 
 
 class AskLoop:

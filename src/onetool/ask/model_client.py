@@ -123,7 +123,7 @@ async def each_stream_value(
             yield event_value(text)
 
 
-# Time-outs: before the answer starts, during it, and after it is complete
+# Timeouts: before the answer starts, during it, and after it is complete
 
 
 SILENCE = 120.0  # seconds without a byte after an answer has started; before that, models may think for long
@@ -260,7 +260,7 @@ class ModelClient:
         except ToolFailure as failure:
             raise self._errors.explained(self._errors.from_http_failure(failure)) from None
 
-    # One try
+    # One attempt
 
     async def _try(
         self, http_request: HttpRequest, request: ProviderRequest, prompt: ModelPrompt, stream: bool, until: float

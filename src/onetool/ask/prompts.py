@@ -35,7 +35,7 @@ A_CALL = 8
 A_PICTURE = 1_500
 MARKS = 24  # tokens of the tags around a result
 MIN_RESULT = 64  # minimum tokens of a shortened result
-MAX_COUNTED = 50_000  # texts with cached counts
+MAX_COUNTED = 50_000  # strings with cached counts
 
 UNKNOWN_WINDOW = 32_768
 # The documented context windows of text models by family, without options that must be requested or cost more.

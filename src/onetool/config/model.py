@@ -363,8 +363,8 @@ class HttpConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     host: Name = "127.0.0.1"
     port: Port = 8765
-    token: Annotated[Secret, Meta(min_length=1)] | None = None  # an empty token would let everybody in
-    tokens: tuple[TokenConfig, ...] = ()  # tokens of people and programs, each with its rights
+    token: Annotated[Secret, Meta(min_length=1)] | None = None  # an empty token would admit everyone
+    tokens: tuple[TokenConfig, ...] = ()  # tokens of users and programs, each with its rights
     jwt: JwtConfig | None = None
     url: Name | None = None  # the server's public address, for example that of a proxy
     hosts: tuple[Name, ...] = ()  # further names of the server, such as a proxy's

@@ -37,7 +37,7 @@ from onetool.core.redaction import mask_credentials, sounds_secret
 from onetool.sources.mcp_servers.program import ServerProgram
 from onetool.sources.packs.importing import parts_of
 
-MAX_FILES = 2_000  # of packs: more than a person writes
+MAX_FILES = 2_000  # of packs: more than a user writes
 PACKS = "packs"  # beside the config
 LINE = "Python of packs in "
 

@@ -46,7 +46,7 @@ INTERNAL_ERROR = -32603
 HEADER_MISMATCH = -32020
 MISSING_CAPABILITY = -32021
 UNSUPPORTED_VERSION = -32022
-PAGE_REQUIRED = -32042  # a person has to open a page first
+PAGE_REQUIRED = -32042  # the user has to open a page first
 RESOURCE_NOT_FOUND = -32002  # in revisions before 2026-07-28
 
 Message = dict[str, Any]

@@ -95,7 +95,7 @@ def _parameters_by_word(order: tuple[str, ...]) -> dict[str, str]:
     return {**{as_identifier(name): name for name in reversed(order)}, **{name: name for name in order}}
 
 
-# A tool's signature in one line, for people and models: `fs.read_file(path: str, maxBytes: int = 204800)`.
+# A tool's signature in one line, for users and models: `fs.read_file(path: str, maxBytes: int = 204800)`.
 
 MAX_DEFAULT = 1_000  # characters; longer defaults are truncated
 

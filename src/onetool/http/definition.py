@@ -210,7 +210,7 @@ class ToolLimits(CamelStruct, frozen=True, kw_only=True):
     max_retries: Annotated[int, Meta(ge=0, le=10)] | None = None
 
 
-# Numbers of tries and timeouts
+# Numbers of attempts and timeouts
 
 IDEMPOTENT = frozenset(("GET", "HEAD", "PUT", "DELETE", "OPTIONS"))
 FIRST_PAUSE = 0.25  # maximum seconds before the second attempt; doubled for each further one …

@@ -93,8 +93,8 @@ def with_message(failure: ToolFailure, message: str, *hints: str) -> ToolFailure
 
 # Text from servers in messages
 
-LOOKED_AT = 48 * 1024  # characters of a text that are read for an excerpt …
-CUT_MARGIN = 32 * 1024  # … except at the end of a cut text, which may contain half of a secret
+LOOKED_AT = 48 * 1024  # characters that are read for an excerpt …
+CUT_MARGIN = 32 * 1024  # … except at the end of cut text, which may contain half of a secret
 
 _UNSEEN = re.compile(r"[\x00-\x1f\x7f-\x9f\s]+")
 

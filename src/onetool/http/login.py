@@ -30,7 +30,7 @@ from onetool.http.errors import AuthError, in_short
 
 T = TypeVar("T")
 
-LOGIN_S = 300.0  # for a person to log in
+LOGIN_S = 300.0  # for a user to log in
 MAX_WAIT_S = 60.0  # for another process that renews the same tokens; longer than such a request may take
 SAVE_TIMEOUT_S = 20.0  # for saving new tokens if the database is unavailable: the old ones may be invalid
 PAUSE_S = 0.5  # between two attempts to save them

@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 
 EXCHANGE_S = 20.0  # for exchanging a code or a refresh token
 MARGIN_S = 30.0  # before its expiry a token is no longer used
-MAX_LIFE_S = 10 * 366 * 86_400  # a longer life is a mistake of the server
+MAX_LIFE_S = 10 * 366 * 86_400  # a longer lifetime is the server's mistake
 MAX_ANSWER = 256 * 1024  # bytes
 KEY_LENGTH = 16  # characters of the login's key in its document name
 SENT_SECRETS = ("refresh_token", "code", "code_verifier")  # form fields that contain secrets
@@ -126,7 +126,7 @@ class TokenEndpoint(NamedTuple):
             check_length(refresh, f"the refresh token of {self.request.url.authority}")
             self.context.mask_also(refresh)
         life = 0.0
-        with suppress(TypeError, ValueError, OverflowError):  # servers send texts, nothing, or 0 for unknown
+        with suppress(TypeError, ValueError, OverflowError):  # servers send strings, nothing, or 0 for unknown
             life = float(fields.get("expires_in"))
         return FetchedToken(access, life if 0 < life < MAX_LIFE_S else None, refresh or None, scope)
 
@@ -233,7 +233,7 @@ class _GrantSigner(TokenSigner):
         return self._tokens.may_fetch(self._key) and super().on_unauthorized()
 
 
-# The login of a person
+# A user's login
 
 
 class LoginAuthenticator(Authenticator):

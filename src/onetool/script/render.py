@@ -310,9 +310,7 @@ class StoreText(Protocol):
 
 
 class RunReply(msgspec.Struct, frozen=True, kw_only=True):
-    """A reply: `text` for models and people, `structured` for clients that accept data (the value, or where it
-    is stored).
-    """
+    """A reply: `text` for reading, `structured` for clients that accept data (the value, or where it is stored)."""
 
     text: str
     structured: Any = None

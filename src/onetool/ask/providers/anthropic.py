@@ -173,7 +173,7 @@ class AnthropicHistory:
                 blocks.append({"type": "tool_use", "id": what.id, "name": name, "input": given})
             elif what is None and isinstance(kept.get("thought"), Mapping):
                 blocks.append(dict(kept["thought"]))
-            elif what and what.strip():  # the API refuses blank texts
+            elif what and what.strip():  # the API refuses blank text
                 blocks.append(text_block(what))
         return blocks
 
