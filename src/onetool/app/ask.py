@@ -320,13 +320,13 @@ class ModelOverview(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class AskModels:
-    """The models of the providers of a service."""
+    """The models that a service can ask, by provider."""
 
     def __init__(self, service: AskService) -> None:
         self._service = service
 
     async def overview(self, within: Collection[str] | None) -> ModelOverview:
-        """Return all providers, and about how many tokens the tools `within` cost; None means all tools."""
+        """Return all providers, and the approximate size in tokens of the tools `within`; None means all tools."""
         service = self._service
         providers = await asyncio.gather(*map(self._provider, PROVIDERS))
         by_name = {one.id: one for one in providers}

@@ -101,7 +101,7 @@ class ObjectFolder:
         self._known: dict[int, ObjectMembers | None] = {}
 
     def spend(self, amount: int) -> None:
-        """Reduce the remaining room, but not below zero: a deficit would reduce the room reserved for later parts."""
+        """Reduce the remaining budget, but not below zero: a deficit would reduce the budget for later parts."""
         self.room = max(0, self.room - amount)
 
     def flat(self, schema: Any, above: frozenset[str] = frozenset()) -> tuple[dict[str, Any], frozenset[str]]:

@@ -228,7 +228,7 @@ class TokenCache:
         return await self._fetch(key, fetch, cached, mine)
 
     def may_fetch(self, key: TokenKey) -> bool:
-        """Return False if the last two tokens came within a second: the server would refuse another one, too."""
+        """Return False if the last two tokens were issued within a second: the server would refuse another one, too."""
         cached = self._tokens.get(key)
         return cached is None or not cached.hurried or self._clock() >= cached.since + MIN_LIFE
 

@@ -182,7 +182,7 @@ class HttpTool:
         bundle: str | None = None,
         on_response: OnResponse | None = None,
     ) -> None:
-        """Create a tool of the bundle with the ID `bundle`, to which a user's login belongs.
+        """Create a tool. `bundle` is the ID of its bundle, to which a user's login belongs.
 
         `on_response` makes this a trial: it receives each response, and no result is stored.
         """

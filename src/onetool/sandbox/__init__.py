@@ -28,7 +28,7 @@ class TraceLine(NamedTuple):
 
 
 class SandboxError(Exception):
-    """An error that kept code from ending with a value."""
+    """An error that prevented code from returning a value."""
 
 
 class CodeError(SandboxError):

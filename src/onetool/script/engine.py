@@ -115,7 +115,7 @@ class SharedWorkers:
         self.sandbox.close()
 
     def usage(self) -> dict[str, int]:
-        """Return the numbers of slots, of running and of waiting runs."""
+        """Return the number of slots, of running runs, and of waiting runs."""
         counted = [one.usage() for one in tuple(self.limiters.values())]
         running, waiting = (sum(numbers) for numbers in zip((0, 0), *counted, strict=True))
         return {"slots": self.limits.workers, "running": running, "waiting": waiting}

@@ -71,7 +71,7 @@ def _has_media(value: Any, levels: int = MAX_NESTING, in_object: bool = False) -
 
 
 def _texts(value: Any) -> list[Block] | None:
-    """Return the blocks of text blocks and strings, at least one of them a block; None for other values."""
+    """Return the blocks of a list of text blocks and strings, at least one of them a block. None for other values."""
     items = list(_items(value))
     if not any(map(is_block, items)) or not all(isinstance(one, str) or is_block(one) for one in items):
         return None

@@ -241,7 +241,7 @@ def _is_text(text: str) -> bool:
 
 
 class KeptSettings(NamedTuple):
-    """The settings of read-only bundles: disabled tools, each with the place of its switch, and disabled sources."""
+    """The settings of read-only bundles: disabled tools, each with the place of its setting, and disabled sources."""
 
     tools: Mapping[str, str] = {}
     sources: frozenset[BundleSource] = frozenset()

@@ -132,7 +132,7 @@ class UniqueSlugs:
         return slug in self._taken
 
     def take(self, slugs: Iterable[str]) -> str:
-        """Return the first slug that isn't taken yet, or the first of all with a number."""
+        """Return the first slug that isn't taken yet, or else the first slug with a number appended."""
         first = ""
         for slug in slugs:
             if slug and slug not in self._taken:

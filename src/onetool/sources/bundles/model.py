@@ -170,7 +170,7 @@ OMITTED_IF_EMPTY = ("parallel", "preProcessors", "examples", "source")  # left o
 
 
 def shown(thing: Bundle | Tool) -> dict[str, Any]:
-    """Return the JSON of files and REST, without keys of other types and without empty `OMITTED_IF_EMPTY`."""
+    """Return the JSON for files and REST, without keys for other types of tools or empty `OMITTED_IF_EMPTY` keys."""
     found: dict[str, Any] = msgspec.to_builtins(thing)
     for key in OMITTED_IF_EMPTY:
         if not found.get(key, True):

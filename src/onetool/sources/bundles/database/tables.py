@@ -88,7 +88,7 @@ def read_followed(work: Transaction, lock: str = "") -> Followed:
 
 
 class TableTransaction(StoreTransaction):
-    """A change of the tables. Places are ids. It locks the revision's row, so changes don't overlap."""
+    """A transaction that changes the tables. Places are ids. It locks the revision's row, so changes don't overlap."""
 
     def __init__(self, work: Transaction, built_in: Collection[str] = ()) -> None:
         """Lock the store. `built_in` are ids of tools outside the tables."""

@@ -195,7 +195,7 @@ def names_in(root: OpenFolder, path: str) -> list[str]:
 
 
 def remove_quietly(root: OpenFolder, path: str) -> None:
-    """Remove a file or folder, in two attempts. Remains are removed later."""
+    """Remove a file or folder, in two attempts. Leftovers are removed later."""
     for _ in range(2):
         with suppress(OSError):
             _remove_tree(root, path)
