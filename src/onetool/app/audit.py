@@ -52,7 +52,7 @@ class AppAudit:
         self._update()
 
     def before_close(self, flush: Callable[[], None]) -> None:
-        """Call `flush` before a log is closed, so that the caller can record what it has only counted."""
+        """Call `flush` before a log is closed, so that the caller can record events that it has only counted."""
         self._before_close.append(flush)
 
     def health(self) -> dict[str, Any] | None:
@@ -166,7 +166,7 @@ def anonymous_clients(config: "Config", since: float) -> list[str]:
 
 
 def audit_mistakes(config: "Config") -> Iterator[Mistake]:
-    """Yield the problems with the log for `onetool check`: it can't be used, or lines were lost in the last days."""
+    """Yield the problems with the log for `onetool check`: it can't be used, or lines were lost recently."""
     if config.audit.mode == "none":
         return
     from time import time

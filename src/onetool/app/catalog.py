@@ -109,7 +109,7 @@ class ToolCatalog:
     # What there is
 
     def tools(self, allowed: Iterable[str] | None = None) -> ToolList:
-        """Return the visible tools, in order; with an allow-list exactly the allowed ones."""
+        """Return the visible tools, in order; with an allow-list, exactly the allowed ones."""
         return ToolList([one for one in self.current_snapshot().listed(allowed).held if is_shown(one)])
 
     def count(self, allowed: Iterable[str] | None = None) -> int:

@@ -1,4 +1,4 @@
-"""The database of the config: opened when first needed, and kept over reloads that don't change it."""
+"""The database of the config: opened when first needed, and kept across reloads that don't change it."""
 
 import logging
 import os

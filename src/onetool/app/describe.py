@@ -131,7 +131,7 @@ def server_instructions(menu: Menu, tools: int, text: str | None = None) -> str:
 
 
 def untrusted_note(untrusted: Untrusted) -> str:
-    """Return a note that tools are missing, and who can enable them. It quotes nothing of the untrusted folder."""
+    """Return a note that tools are missing, and who can enable them. It quotes nothing from the untrusted folder."""
     note = "Tools of this project's own folder are not in use, since nobody has trusted it as it is now"
     return f"{note}: tell the user to run `{untrusted.command}` there."
 

@@ -12,8 +12,8 @@ Only PostgreSQL is encrypted: `state.db` is private to its owner. In a project's
 `state.db`, the same kinds are signed with the random key of the user's own folder. Documents that control access are
 encrypted, too, so that write access to the database alone isn't enough to get in. The key is derived from
 `cluster.key`. Without `cluster.key`, the random key of the user's own folder is used, which is created when first
-needed: the database is then for one machine. After a `cluster.key` was added, that random key still decrypts on its
-machine what it has encrypted, and `onetool db init` there encrypts everything with the new key.
+needed: the database is then for one machine. After a `cluster.key` was added, that random key still decrypts, on its
+machine, the documents that it has encrypted, and `onetool db init` there encrypts everything with the new key.
 """
 
 from pathlib import Path
@@ -77,7 +77,7 @@ def documents_in(
 
 
 def seal_anew(database: Database, config: Config) -> int:
-    """Encrypt documents of older keys with `cluster.key`.
+    """Re-encrypt documents that use older keys with `cluster.key`.
 
     Older keys are `cluster.accepted_keys` and this machine's own key, which other replicas can't read. Returns the
     number of these documents. Does nothing if the key is not set. Raises SealError if a document needs a key that is

@@ -272,7 +272,7 @@ class Reloader:
         return DeclaredTools(config.tools, functions, self._handlers).load()
 
     def _refuse_new_mistakes(self, read: Iterable[Catalogue]) -> None:
-        """Raise ConfigError for mistakes that are new."""
+        """Raise ConfigError if there are new mistakes."""
         known = {(mistake.key, mistake.message) for mistake in self._catalog.mistakes}
         _, mistakes = united([self._own, *read])
         broken = [one for one in mistakes if one.severity == "error" and (one.key, one.message) not in known]

@@ -168,7 +168,7 @@ class Runtime:
 
     @part
     def bare_engine(self) -> "Engine":
-        """Return the engine for code that calls no tools. It shares the workers of `engine`, but none of its caches."""
+        """The engine for code that calls no tools. It shares the workers of `engine`, but none of its caches."""
         from onetool.script.engine import Engine
 
         workers = self.workers

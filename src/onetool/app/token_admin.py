@@ -79,8 +79,9 @@ def add_token(store: TokenStore, token: StoredToken) -> tuple[str, StoredToken]:
 
 
 def closed_clients(config: Config, store: TokenStore) -> list[str] | None:
-    """Return the clients that the first token would lock out: those that called without a credential in the last day,
-    "" for those without a name. None if this token is not the first.
+    """Return the names of clients that the first token would lock out; None if this token is not the first.
+
+    These clients called without a credential in the last day. The name "" stands for clients without a name.
     """
     if needs_credential(config.http, store):
         return None

@@ -2,7 +2,7 @@
 
 A replica counts as gone if its row was not renewed for GONE_S seconds. While the database is unavailable, the members
 stay those of the last heartbeat, and requests to dead members fail. The members are kept for another GRACE_S, because
-the replicas reach the database again one after the other.
+the replicas reconnect to the database one after the other.
 
 A row is valid only with a signature of the cluster's key. Other rows are logged once, and nothing is sent to them.
 """

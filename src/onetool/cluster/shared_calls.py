@@ -287,7 +287,7 @@ class RemoteCaller:
         return answer.value
 
     def end(self) -> None:
-        """Cancel all questions: the call is over."""
+        """Cancel all questions, because the call is over."""
         for waiting in self._own:
             waiting.cancel()
 

@@ -179,7 +179,7 @@ class SharedServers(ServerOwners):
                 self._loop.call_soon_threadsafe(self._read_soon)
 
     def _log_moved(self, leases: dict[str, str]) -> None:
-        """Log servers that another process ran before. A lease without a holder keeps its last one."""
+        """Log servers that another process ran before. A lease without a holder keeps the name of its last one."""
         holders = self._leases.holders()
         for server, lease in leases.items():
             before, now = self._ran_in.get(lease), holders.get(lease)
@@ -347,7 +347,7 @@ async def _lines(pieces: AsyncIterator[bytes]) -> AsyncIterator[Line]:
 
 
 def _take(line: Line, caller: "Caller | None") -> None:
-    """Process a line of the server. Raise if the line ends the request."""
+    """Process a line from the server. Raise if the line ends the request."""
     match line:
         case ProgressLine():
             report_progress(line.done, line.total, line.message)

@@ -38,7 +38,7 @@ class ClusterConfig(msgspec.Struct, frozen=True, kw_only=True, rename={"own_addr
 
     `address` and `key` raise ConfigError if their variable is not set here. `accepted_keys` are further keys that are
     accepted while the replicas change to another key. `connections` limits this replica's connections to the database,
-    without the one that listens. `finish_s` is how long a stopping replica waits for running calls.
+    not counting the one that listens. `finish_s` is how long a stopping replica waits for running calls.
     """
 
     own_address: Annotated[str, Meta(min_length=1)]

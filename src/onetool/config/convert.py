@@ -121,7 +121,7 @@ def describe_value(node: Node, wanted: Any = Any) -> str:
 
 
 def broken_limit(value: Any, limits: tuple[msgspec.Meta, ...]) -> str | None:
-    """Return the limit that a value violates, as the end of "must …", for example "be at least 1"; None without any."""
+    """Return the limit that a value violates, such as "be at least 1"; None if it violates none."""
     for limit in limits:
         if limit.min_length is not None and len(value) < limit.min_length:
             return "not be empty"

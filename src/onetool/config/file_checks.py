@@ -57,7 +57,7 @@ def _links_in(folder: Path) -> list[Path]:
 
 
 def ownership_mistake(path: Path, home: Path, accepted: Accepted) -> Mistake | None:
-    """Return the mistake about a path's owner or mode, with the command that fixes it; None if the path is fine."""
+    """Return the mistake in a path's owner or mode, with the command that fixes it; None if the path is fine."""
     if not HAS_OWNERS:
         return None
     try:

@@ -214,7 +214,7 @@ class _Filler:
         return node
 
     def server(self, node: Node) -> Node:
-        """Fill in secrets in a block of `servers`: what is sent to its URL may contain secrets bound to that host."""
+        """Fill in secrets in a block of `servers`. Values sent to its URL may contain secrets bound to that host."""
         url = node.value.get("url") if isinstance(node.value, dict) else None
         if url is None or not isinstance(url.value, str):
             return self.node(node)

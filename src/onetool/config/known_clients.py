@@ -81,7 +81,7 @@ def dump_json(data: Any, unit: str, indent: str = "") -> str:
 
 
 def _below(*parts: str, moved_by: str | None = None, moved: tuple[str, ...] = ()) -> Callable[[Path, Env], Path]:
-    """Return a function for a file below the user's home, or for `moved` below the folder in a variable."""
+    """Return a function that locates a file below the user's home, or below the folder in a variable if `moved`."""
 
     def file(home: Path, env: Env) -> Path:
         folder = env.get(moved_by) if moved_by else None

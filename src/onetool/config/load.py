@@ -274,7 +274,7 @@ def pack_paths(config: Config) -> list[Path]:
 
 
 def setting_files(config: Config, *, finds: bool) -> list[Path]:
-    """Return the files of the settings: config, prompts and secrets; with `finds`, also where a config would appear."""
+    """Return the files of the settings: config, prompts and secrets; with `finds`, also possible places of a config."""
     beside = _config_folder(config)
     place = beside / NAME if config.path is None and finds else config.path
     named = (place, config.prompts or beside / PROMPTS_FILE, config.secrets.file, *config.secrets.files)

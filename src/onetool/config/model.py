@@ -251,7 +251,10 @@ class Declared(ToolDeclaration, frozen=True):
 
 
 class FsConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """The folders that the `fs` pack may access. Roots are relative to the working folder, and so stored as written."""
+    """The folders that the `fs` pack may access.
+
+    Roots are relative to the working folder, so they are stored as written.
+    """
 
     roots: tuple[Name, ...] = (".",)
 
@@ -439,7 +442,7 @@ class Keys(msgspec.Struct, frozen=True, kw_only=True, rename={"allowed_hosts": "
 
 
 class Config(Keys, frozen=True, kw_only=True):
-    """The current config. `home` is the folder of state: stats, results, bundles."""
+    """The current config. `home` is the state folder: stats, results, bundles."""
 
     path: Path | None = None
     whose: Literal["named", "own", "project"] = "named"

@@ -148,7 +148,7 @@ def readable(line: str) -> str:
 
 
 def reach_of(folder: Path, config: Path | None) -> Reach:
-    """Return what a project's `.onetool` reaches, with its config if there is one. Raises ConfigError for an unreadable
+    """Return the reach of a project's `.onetool`, with its config if there is one. Raises ConfigError for an unreadable
     file.
 
     Stamps are taken before a file is read, so that a concurrent write counts as a change.

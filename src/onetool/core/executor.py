@@ -89,7 +89,7 @@ class Redact(Protocol):
 
 
 class Executor:
-    """Runs calls against a registry. `timeout` and `retries` are defaults for tools that set none.
+    """An executor of calls against a registry. `timeout` and `retries` are defaults for tools that set none.
 
     `retries` applies only to idempotent local tools: a server's claim that its tools are idempotent is not trusted.
     """
@@ -413,7 +413,7 @@ def _invalid(spec: ToolSpec, problems: list[WrongArgument]) -> CallRefused:
 
 
 def _finding(spec: ToolSpec, problems: list[WrongArgument]) -> tuple[str, ...]:
-    """Return a message about wrong arguments and the tool's signature; an empty tuple without problems."""
+    """Return a message about wrong arguments and the tool's signature; an empty tuple if there are none."""
     more = "; and more" if len(problems) >= MAX_PROBLEMS else ""
     listed = "; ".join(map(str, problems))
     return (f"{wrong_arguments(spec.name)} {listed}{more}", signature(spec)) if problems else ()

@@ -1,8 +1,9 @@
-"""JSON data: converting handlers' values to plain data, freezing shared data, and bounding JSON from outside. Parsing a
-little JSON can take long: 4 MiB can hold 1.4 million empty lists, and nothing else in the process runs meanwhile.
+"""JSON data: converting handlers' values to plain data, freezing shared data, and limiting untrusted JSON. Parsing even
+a small amount of JSON can take a long time: 4 MiB can hold 1.4 million empty lists, and nothing else in the process
+runs meanwhile.
 
-Callers that read JSON from outside call `check_json` first. The strict decoder is for hand-written JSON: it refuses
-input that Python's decoder accepts but other programs refuse or read differently.
+Callers that read untrusted JSON call `check_json` first. The strict decoder is for hand-written JSON: it refuses input
+that Python's decoder accepts but other programs refuse or read differently.
 """
 
 import re

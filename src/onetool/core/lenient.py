@@ -70,7 +70,7 @@ def taken(spec: ToolSpec, args: Mapping[str, Any], problems: list[WrongArgument]
 def recorded_call(call: ToolCall, spec: ToolSpec | None) -> ToolCall:
     """Return the record of a failed call, with only the first wrong names, and long ones truncated.
 
-    Large values in such a call are masked: no message shows them, and searching them for secrets takes long.
+    Large values in such a call are masked: no message shows them, and searching them for secrets is slow.
     """
     args = call.args
     if not isinstance(args, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance] - from outside

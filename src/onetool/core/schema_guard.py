@@ -248,7 +248,7 @@ def _cyclic(edges: list[list[int]]) -> bool:
 
 
 def _weight(schema: Schema) -> int:
-    """Return the cost of a sub-schema without its parts: 1 plus the numbers of possible errors and compared values."""
+    """Return the cost of a sub-schema without its parts: 1 plus the number of possible errors and compared values."""
     required, enum = schema.get("required"), schema.get("enum")
     names = len(cast(list[Any], required)) if isinstance(required, list | tuple) else 0
     options = cast(list[Any], enum) if isinstance(enum, list | tuple) else []

@@ -159,7 +159,7 @@ def takes_others(spec: ToolSpec) -> bool:
 
 
 def named_values(key: str, spec: ToolSpec) -> list[str]:
-    """Return the values that the schema lists for an argument, in the form to be typed."""
+    """Return the values that the schema lists for an argument, as typed on the command line."""
     properties: Mapping[str, Any] = spec.input_schema.get("properties") or {}
     field = properties.get(key)
     if not isinstance(field, Mapping):

@@ -257,7 +257,7 @@ def accept(definition: Mapping[str, Any] | ToolSpec, builtins: Handlers, interna
 
 
 def _check_spec(spec: ToolSpec) -> None:
-    """Check a ToolSpec made by hand, whose fields may have any values."""
+    """Check a ToolSpec that was created directly, whose fields may have any values."""
     fields = {
         **{key: getattr(spec, key) for key in ("name", "description", *_FLAGS, "tags", "examples")},
         "read_only": False if spec.read_only is None else spec.read_only,

@@ -28,8 +28,9 @@ def type_name(schema: Any, root: Mapping[str, Any] | None = None) -> str:
 
 
 def type_with_fields(schema: Any, root: Mapping[str, Any]) -> str:
-    """Return the type hint of a schema with the fields of its objects, as deep as MAX_TYPE_TEXT allows; empty without
-    known fields.
+    """Return the type hint of a schema with the fields of its objects; empty if no fields are known.
+
+    Nested objects are included as deep as MAX_TYPE_TEXT allows.
     """
     text = ""
     for objects in range(MAX_OBJECT_DEPTH, 0, -1):
@@ -77,7 +78,7 @@ def types_of(schema: Any, root: Mapping[str, Any], levels: int = MAX_DEPTH) -> s
 class _Namer:
     """A formatter for the types of one schema, with a limit on the inspected nodes.
 
-    With `max_fields`, the form is short: string fields have no type, and objects are cut to so many fields.
+    With `max_fields`, the form is short: string fields have no type, and objects are cut to that many fields.
     """
 
     def __init__(self, root: Mapping[str, Any], max_fields: int | None = None) -> None:

@@ -111,8 +111,9 @@ class Database(Protocol):
         return time() + self.ahead
 
     def stamp(self) -> Hashable:
-        """Return a value that differs after every commit by any process. None if such a value isn't cheap; then use
-        `on_change`.
+        """Return a value that differs after every commit by any process.
+
+        None if no such value is cheap; use `on_change` then.
         """
         return None
 
@@ -139,7 +140,7 @@ class Database(Protocol):
         ...
 
     def pool_usage(self) -> dict[str, int]:
-        """Return the numbers of open and idle connections and of waiting threads; empty if there is no pool."""
+        """Return the number of open and idle connections and of waiting threads; empty if there is no pool."""
         return {}
 
     @property
@@ -180,7 +181,7 @@ class DatabaseError(OneToolError):
     """A database error. The message is shown to callers: it contains neither the address, which may have a password,
     nor the folder of a file.
 
-    `reason` is the reason of a tool's failure. `is_damaged` means that the content is unreadable, so it may be
+    `reason` is the reason for a tool's failure. `is_damaged` means that the content is unreadable, so it may be
     overwritten.
     """
 

@@ -259,14 +259,14 @@ def is_private(host: str) -> bool:
 
 
 def host_need(url: Url, private: bool = False) -> Need:
-    """Return the need to allow this URL's host. `private` means that the host resolves to a private address."""
+    """Return the requirement to allow this URL's host. `private` means that the host resolves to a private address."""
     private = private or is_private(url.host)
     command = f"onetool hosts allow {'--private ' if private else ''}{url.authority}"
     return Need(command=command, host=url.authority, private=private)
 
 
 def secret_need(name: str, bindings: Iterable[str] = (), stored: bool = False) -> Need:
-    """Return the need to set a secret or, if it is `stored`, to bind it to these hosts."""
+    """Return the requirement to set a secret or, if it is `stored`, to bind it to these hosts."""
     bindings = tuple(bindings)
     return Need(command=binding_command(name, bindings), secret=name, hosts=bindings, stored=stored)
 

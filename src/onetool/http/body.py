@@ -175,7 +175,7 @@ class TooDeepError(JsonTooCostlyError):
 
 
 def json_of(text: bytes) -> Any:
-    """Parse JSON. Raise JsonTooCostlyError if that would cost too much, or the error of msgspec."""
+    """Parse JSON. Raise JsonTooCostlyError if that would cost too much, or msgspec's error."""
     check_json(text)
     try:
         value = msgspec.json.decode(text)

@@ -173,7 +173,7 @@ def request_bytes(request: "HttpRequest") -> bytes:
 
 
 class FetchedToken(NamedTuple):
-    """The response of a token endpoint."""
+    """The response from a token endpoint."""
 
     access: str
     life: float | None  # seconds; None: unknown

@@ -1,6 +1,6 @@
 """`httpImpl` and `limits` of a tool as msgspec Structs, with the retries and time limits that follow from them.
 
-Cheap to import: listing tools needs only this module. Also builds JSON pointers into a definition.
+It is cheap to import, because listing tools needs only this module. It also builds JSON pointers into a definition.
 """
 
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -38,7 +38,7 @@ UPSTREAM = "upstream"  # in the `meta` of a result: status, time and size of the
 class CamelStruct(
     msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True, omit_defaults=True
 ):
-    """The base of Structs in user-written files: camelCase keys; unknown keys are errors."""
+    """Base class for Structs in user-written files, with camelCase keys. Unknown keys are errors."""
 
 
 class Bearer(CamelStruct, frozen=True, kw_only=True, tag="bearer", tag_field="type"):

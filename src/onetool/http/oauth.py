@@ -356,7 +356,7 @@ class _LoginSigner(TokenSigner):
         return super().sign(request)
 
     async def _refresh(self) -> StoredLogin:
-        """Return new tokens, or those that another process has got in the meantime."""
+        """Return new tokens, or those that another process has obtained in the meantime."""
         async with self._login.store.locked() as held:
             stored = (await held.load())[1]
             if not stored.tokens or not self._has_expired(stored):
@@ -477,8 +477,9 @@ def _page_url(login: ToolLogin, redirect_uri: str, verifier: str, state: str) ->
 
 
 def _check_issuer(auth: OAuth2, issuer: str | None) -> None:
-    """Raise AuthError if the answer comes from another authorization server than the tool's (RFC 9207). The expected
-    issuer is the tool's `issuer`, or the origin of the login page.
+    """Raise AuthError if the answer comes from an authorization server other than the tool's (RFC 9207).
+
+    The expected issuer is the tool's `issuer`, or the origin of the login page.
     """
     page, sender = urlsplit(auth.authorization_url), None
     with suppress(ValueError):

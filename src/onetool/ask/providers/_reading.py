@@ -35,7 +35,7 @@ LEFT_OUT_TEXT = "(What was said before is left out.)"
 
 
 class SizeLimit:
-    """A limit for the total size of pieces. Raises ModelError when it is exceeded."""
+    """A limit on the total size of pieces. Raises ModelError when it is exceeded."""
 
     def __init__(self, most: int, what: str) -> None:
         self._left = self._most = most

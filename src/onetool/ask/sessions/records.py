@@ -71,7 +71,7 @@ TurnEnd = Literal["answered", "failed", "stopped"]
 
 
 class TurnEnded(msgspec.Struct, frozen=True, kw_only=True, tag="ended"):
-    """The end of a turn. `turns` and `total` are of the session up to here, for lists."""
+    """The end of a turn. `turns` and `total` cover the session so far, for lists."""
 
     at: float = 0.0
     provider: str = ""
@@ -318,7 +318,7 @@ class Transcript(msgspec.Struct, frozen=True, kw_only=True):
     ended: tuple[TurnEnded, ...] = ()
 
     def lacks_answer(self, index: int) -> bool:
-        """Return whether this message is the last after a question without being an answer."""
+        """Return whether the conversation stops at this message without an answer to the question."""
         message, following = self.messages[index], self.messages[index + 1 : index + 2]
         if isinstance(message, UserCall) or (following and not isinstance(following[0], User | UserCall)):
             return False

@@ -136,8 +136,8 @@ class ConfigTarget:
     def rename(self, servers: Servers, name: str, new: str) -> ServerCache:
         """Rename a server. Its approval and its login are kept; tools have the new name after a reload.
 
-        Returns what is stored under the old name, to be deleted after that. Raises SkipServer for an invalid name,
-        ConfigUnchangedError, and DatabaseError.
+        Returns the data stored under the old name, to be deleted after the reload. Raises SkipServer for an invalid
+        name, ConfigUnchangedError, and DatabaseError.
         """
         check_name(new)
         self.block(name)

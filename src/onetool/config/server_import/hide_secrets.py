@@ -1,4 +1,4 @@
-"""Replaces secrets in server blocks by `${NAME}`, and translates the variables of other clients."""
+"""Replaces secrets in server blocks with `${NAME}`, and translates the variables of other clients."""
 
 import os
 import re

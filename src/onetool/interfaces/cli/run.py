@@ -1,6 +1,6 @@
 """`onetool run`: runs code over all tools in the sandbox, once or line by line (`-i`).
 
-The result goes to standard output, what the code prints to standard error. With `-i` variables stay from line to
+The result goes to standard output, what the code prints to standard error. With `-i`, variables persist from line to
 line.
 """
 

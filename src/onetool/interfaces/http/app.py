@@ -127,7 +127,7 @@ class HttpApp:
         rates: PrincipalRates | None = None,
         recorder: Recorder | None = None,
     ) -> None:
-        """Serve the routes. Requests of other replicas of a `cluster` run as the callers that those replicas checked.
+        """Serve the routes. Requests from other replicas of a `cluster` run as the callers that those replicas checked.
 
         `rates` counts requests together with other processes. `recorder` shows each request to its observers.
         """

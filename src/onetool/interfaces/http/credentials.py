@@ -140,7 +140,7 @@ class Credentials:
         return self.capped(await self.jwt.verify(shown))
 
     def current(self, principal: Principal) -> Principal:
-        """Return a principal of another replica with its current rights. Raises HttpError (401) if it lost access."""
+        """Return a principal from another replica with its current rights. Raises HttpError (401) if it lost access."""
         if not principal.name:
             return self.identify(None, is_local=True)  # the other replica checked the address
         table = self._table()

@@ -8,8 +8,8 @@ checked nevertheless, because that tells the client more than "unknown key". No 
 A verified JWT is cached by its hash, until it expires or the issuer no longer publishes its key.
 
 The issuer's public keys, its JWKS, are fetched when the first key is needed, and cached. They are fetched again when
-they are five minutes old, and when none of them matches a JWT: at most once in half a minute. All requests that need
-the keys wait briefly for the same fetch. While the issuer can't be reached, cached keys are used for up to an hour.
+they are five minutes old, and when none of them matches a JWT: at most once in 30 seconds. All requests that need the
+keys wait briefly for the same fetch. While the issuer can't be reached, cached keys are used for up to an hour.
 """
 
 import asyncio

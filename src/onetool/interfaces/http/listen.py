@@ -214,7 +214,7 @@ def claude_command(url: str, header: str | None) -> str:
 
 
 def json_snippet(url: str, header: str | None) -> str:
-    """Return the JSON that most clients take in their config."""
+    """Return the JSON that most clients accept in their config."""
     server: dict[str, object] = {"type": "http", "url": f"{url}/mcp"}
     if header:
         name, _, value = _as_client_variable(header).partition(": ")

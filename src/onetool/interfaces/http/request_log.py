@@ -221,7 +221,7 @@ class RequestAudit:
             self._note(scope, "call", _request_name(scope, route), status, seconds)
 
     async def begin_forwarded(self, scope: Scope, route: str) -> None:
-        """Record that a request of another replica begins, if the log is required. Raises HttpError (503)."""
+        """Record that a request from another replica begins, if the log is required. Raises HttpError (503)."""
         if UNLOGGED in scope["log"]:
             return
         try:

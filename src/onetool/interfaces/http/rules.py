@@ -112,7 +112,7 @@ _PROXY_HEADERS = (b"forwarded", b"via", b"x-real-ip")
 
 
 def is_forwarded(scope: Scope) -> bool:
-    """Return whether a proxy sent this request: then the client's address is unknown."""
+    """Return whether a proxy sent this request; if so, the client's address is unknown."""
     return any(name in _PROXY_HEADERS or name.startswith(b"x-forwarded-") for name, _ in scope["headers"])
 
 

@@ -262,7 +262,7 @@ def _with(answer: Result, structured: Any) -> Result:
 async def _from_server(
     result: ServerResult, inline_bytes: int, runtime: "Runtime", read_on: ReadOn, promise: Promise
 ) -> Result:
-    """Return the response of an MCP server; errors with hints on their cause."""
+    """Return the response from an MCP server; errors with hints on their cause."""
     sent, error = result.sent(), result.error
     answer = await _as_sent(sent, result.data, inline_bytes, runtime, read_on, None if error else promise)
     if error is not None:
@@ -286,7 +286,7 @@ def protocol_error(result: ServerResult) -> JsonRpcError | None:
 async def _as_sent(
     sent: ServerAnswer, value: Any, inline_bytes: int, runtime: "Runtime", read_on: ReadOn, promise: Promise
 ) -> Result:
-    """Return the response of an MCP server unchanged. Stores large parts, unless the tool promises them."""
+    """Return the response from an MCP server unchanged. Stores large parts, unless the tool promises them."""
     content, structured = sent.content, sent.structured
     if promise == "wrapper":
         return {"content": content, "structuredContent": {RESULT: value}}

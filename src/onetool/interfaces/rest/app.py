@@ -80,7 +80,10 @@ class RestApp:
     routes: RouteTable = API_ROUTES
 
     def __init__(self, app: "App", allowed: Offered = None, members: "Members | None" = None) -> None:
-        """Serve the app. `allowed` lists the tools that may be called; None allows all. `members`: see RestContext."""
+        """Serve the app. `allowed` lists the tools that may be called; None allows all.
+
+        For `members`, see RestContext.
+        """
         self._context = RestContext(app, allowed, members)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

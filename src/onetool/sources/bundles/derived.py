@@ -151,7 +151,7 @@ def tool_id(kind: str, name: str) -> str:
 
 
 def slug_of(name: str) -> str:
-    """Replace `_` by `-`. Append a hash if the name has both, has other invalid characters, or is too long."""
+    """Replace `_` with `-`. Append a hash if the name has both, has other invalid characters, or is too long."""
     dashed = name.replace("_", "-")
     is_reversible = not ("_" in name and "-" in name) and unicodedata.is_normalized("NFC", dashed)
     if is_reversible and 0 < len(dashed) <= MAX_SLUG and all(sign == "-" or fits(sign) for sign in dashed):

@@ -142,7 +142,7 @@ NOTICE_AFTER = (8.0, 60.0)  # seconds of silence
 
 
 class SilenceNotice:
-    """A notice when the model sends nothing for a while, except while tools run."""
+    """A notice that is printed when the model sends nothing for a while, except while tools run."""
 
     def __init__(self, say: Callable[[str], None]) -> None:
         self._say = say
