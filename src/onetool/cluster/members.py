@@ -83,7 +83,7 @@ class Members:
 
     @property
     def has_database(self) -> bool:
-        """Whether this process has reached the database in the last seconds. Never blocks."""
+        """Whether this process has reached the database in the last few seconds. Never blocks."""
         return not self._database.is_away and time.monotonic() - self._beat_at < LATE_S
 
     def start(self) -> None:

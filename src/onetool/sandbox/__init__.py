@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 
 class TraceLine(NamedTuple):
-    """One line of a traceback. Lines begin at 1."""
+    """One line of a traceback. Lines are numbered from 1."""
 
     filename: str
     line: int

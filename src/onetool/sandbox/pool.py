@@ -274,7 +274,7 @@ class WorkerSession:
         return self._exchange(messages.resume_futures(answers))
 
     def kill(self) -> None:
-        """End the worker now, unless it was released: then it may serve another session."""
+        """Kill the worker immediately, unless it was released and may serve another session."""
         with self._lock:
             if not self._released:
                 self._worker.kill()
@@ -342,7 +342,7 @@ class WorkerPool:
 
     @contextmanager
     def session(self, stubs: str | None = None) -> Iterator[WorkerSession]:
-        """Open a session in a worker without state of earlier sessions. `stubs` turn type checks on."""
+        """Open a session in a worker without state from earlier sessions. `stubs` turn type checks on."""
         with self._lock:
             self._busy += 1
         try:

@@ -122,7 +122,7 @@ class SharedWorkers:
 
 
 class Engine:
-    """The engine for scripts. Its only state between runs are warm workers."""
+    """The engine for scripts. Its only state between runs is its warm workers."""
 
     def __init__(
         self,

@@ -37,7 +37,7 @@ class FairLimiter:
             slot.release()
 
     def usage(self) -> tuple[int, int]:
-        """Return the numbers of runs that hold a slot, and that wait for one."""
+        """Return the number of runs that hold a slot, and of those that wait for one."""
         with self._lock:
             return self._held.total(), sum(map(len, self._waiting.values()))
 

@@ -157,7 +157,7 @@ def _only(body: str, rest: str) -> str:
 
 
 def _dedented(code: str) -> str:
-    """Dedent code that is indented as a whole. Lines inside strings stay."""
+    """Dedent code that is indented as a whole. Lines inside strings are unchanged."""
     lines = code.split("\n")
     first = next((line for line in lines if line.strip() and not line.lstrip().startswith("#")), "")
     indent = first[: len(first) - len(first.lstrip())]

@@ -118,7 +118,7 @@ def _int(value: int) -> str:
 
 
 def _float(value: float) -> str:
-    """Return a float, always with a point: in YAML 1.1 `1e+16` is text."""
+    """Return a float, always with a decimal point: in YAML 1.1 `1e+16` is text."""
     text = repr(value)
     if "." in text:
         return text
@@ -349,7 +349,7 @@ def run_reply(
 
 
 def sendable(value: Any, size: int, inline_bytes: int) -> Page | None:
-    """Return the part to send of a page of a stored result that has too many bytes.
+    """Return the part of a stored result's page to send, if the page has too many bytes.
 
     None if the page fits, or the value is not a page.
     """

@@ -234,7 +234,7 @@ _WORD = re.compile(r"\w+")
 def visible_snippets(
     snippets: Mapping[str, AnySnippet], names: ScriptNames, allowed: Collection[str] | None
 ) -> Mapping[str, AnySnippet]:
-    """Return the snippets that use only tools of the allow-list. Its callers see no others."""
+    """Return the snippets that use only tools of the allow-list. Its callers see only these."""
     if allowed is None:
         return snippets
     packs = {as_identifier(name.partition(".")[0]) for name in allowed}

@@ -1,6 +1,6 @@
 """`batch_execute`, which calls a function with many items in parallel and returns the outcomes in order.
 
-Failures are outcomes like any other, and items that hang are given up at the call's deadline, so neither loses the
+Failures are outcomes like any other, and items that hang are abandoned at the call's deadline, so neither loses the
 batch.
 """
 

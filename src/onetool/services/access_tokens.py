@@ -372,7 +372,7 @@ def read_tokens(body: bytes | None) -> _TokenState:
 
 
 def count_tokens(body: bytes) -> tuple[int, int]:
-    """Return the numbers of tokens and of revoked tokens in a document. Raises what `read_tokens` raises."""
+    """Return the number of tokens and of revoked tokens in a document. Raises the same errors as `read_tokens`."""
     state = read_tokens(body)
     return len(state.tokens), len(state.revoked)
 

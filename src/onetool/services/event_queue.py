@@ -4,8 +4,8 @@
     queue.put(event, caller)     # only appends to a list, so calls never wait
     queue.flush()                # handle all queued events now, in this thread
 
-Memory is limited. When a queue is full, the caller with the most events loses its newest, so that a flood of
-one caller costs other callers no events. `lost` counts lost events by caller.
+Memory is limited. When a queue is full, the caller with the most events loses its newest, so that a flood from one
+caller costs other callers no events. `lost` counts lost events by caller.
 """
 
 import logging
@@ -194,7 +194,7 @@ class Recorder(EventQueue[tuple[Callable[..., Any], tuple[Any, ...]]]):
         self._write(is_last=True)
 
     def _write(self, is_last: bool = False) -> float | None:
-        """Call each writer, and return the seconds until the next call that one of them wants."""
+        """Call each writer, and return the seconds until one of them wants to be called again."""
         waits = [wait for write in tuple(self.writers) if (wait := write(is_last)) is not None]
         return min(waits, default=None)
 

@@ -199,7 +199,7 @@ class Secrets:
         return value
 
     def get_stored(self, name: str) -> str | None:
-        """Return a secret as `get` does, but not from the environment: the tool may be written by others.
+        """Return a secret as `get` does, but not from the environment: the tool may be third-party code.
 
         Hosts are not checked: callers check `hosts` when they know the destination.
         """
@@ -239,7 +239,7 @@ class Secrets:
         return [name for name, value in self._values.items() if is_too_short(value)]
 
     def names(self) -> list[str]:
-        """Return the names in the file or mapping, without the environment, which is mostly not secret."""
+        """Return the names in the file or mapping, without the environment, most of which is not secret."""
         return sorted(self._values)
 
     def redact(self, text: str) -> str:

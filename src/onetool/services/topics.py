@@ -57,7 +57,7 @@ class Topics:
         self._checked: dict[tuple[int, int], int] = {}  # (device, inode) of a file -> checked size
 
     def publish(self, topic: str, message: str) -> str:
-        """Append the message to the file of its topic. Return the file's name, or that there is none."""
+        """Append the message to the file of its topic. Return the file's name, or a note that there is none."""
         if len(topic) > MAX_TOPIC_LENGTH:
             raise BadArguments(
                 f"The topic has {len(topic):,} characters; at most {MAX_TOPIC_LENGTH} are allowed.",

@@ -89,8 +89,9 @@ def check_media_type(scope: Scope, route: Route, head: Mapping[bytes, bytes]) ->
 
 
 class LazyRoute:
-    """A route whose app is imported and created at its first request: many servers have only MCP clients, and REST
-    takes megabytes. A thread does this, so that other requests are not delayed.
+    """A route whose app is imported and created at its first request, in a thread.
+
+    Many servers have only MCP clients, and REST takes megabytes of memory. The thread keeps other requests from waiting.
     """
 
     def __init__(self, load: Callable[[], Asgi]) -> None:

@@ -232,12 +232,12 @@ class HttpSessions:
         return id in self._sessions
 
     def used_since(self, seconds: float) -> list[HttpSession]:
-        """Return the sessions that were used in the last seconds, or whose client listens."""
+        """Return the sessions that were used in the last `seconds`, or whose client listens."""
         since = self._now() - seconds
         return [one for one in self._sessions.values() if one.used >= since or one.news.response is not None]
 
     def unused(self, id: str, seconds: float) -> HttpSession | None:
-        """Return the session if it was not used in the last seconds."""
+        """Return the session if it was not used in the last `seconds`."""
         session = self._sessions.get(id)
         return session if session is not None and session.used <= self._now() - seconds else None
 

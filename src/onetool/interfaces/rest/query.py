@@ -141,7 +141,7 @@ def _boolean(text: str) -> bool:
 
 
 def _recommended(text: str) -> int:
-    """Read a number; one above the maximum means the maximum."""
+    """Read a number. Values above the maximum count as the maximum."""
     if not _NUMBER.fullmatch(text):
         raise ValueError("must be a whole number from 1 on")
     return min(int(text[:9]), MAX_PER_PAGE)

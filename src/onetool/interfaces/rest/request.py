@@ -210,7 +210,7 @@ def share(limit: int) -> int:
 
 
 class RestContext:
-    """The app as handlers use it, on behalf of the caller of the current request."""
+    """The parts of the app that handlers use, on behalf of the current request's caller."""
 
     def __init__(self, app: "App", allowed: Offered, members: "Members | None" = None) -> None:
         """Use the app. `allowed` lists the tools that the server offers.
@@ -275,7 +275,7 @@ class RestContext:
         return result
 
     async def visibility(self) -> Visibility:
-        """Return what the caller may see: everything with the role edit, otherwise only tools it may call."""
+        """Return the visibility rule for the caller: everything with the role edit, else only the tools it may call."""
         allowed = self.allowed
         return EVERYTHING if allowed is None or self.may_change else await self.bundles.visibility(allowed)
 

@@ -4,9 +4,9 @@ The command or URL of a server is for the role edit. Its log, which may contain 
 admins.
 
 Actions that start code need the role admin. No tool can use these routes: requests of HTTP tools and to MCP servers
-have the header `OneTool-Call`, which only few routes accept (`RestRoute.for_tools`), and `http.token` can't be a secret
-of a tool. This does not restrict code of a pack, which runs in this process, and programs to which a user gave the
-token.
+have the header `OneTool-Call`, which only a few routes accept (`RestRoute.for_tools`), and `http.token` can't be a
+secret of a tool. This does not restrict code of a pack, which runs in this process, and programs to which a user gave
+the token.
 """
 
 import asyncio
@@ -180,7 +180,7 @@ def read_server_log(request: RestRequest) -> RestResponse:
 
 @server_action("/servers/{server}/reconnect")
 async def reconnect_server(request: RestRequest, _: NoOptions) -> RestResponse:
-    """Connect a server again."""
+    """Reconnect a server."""
     servers, status = await asyncio.to_thread(_enabled, request.context, request.path[0])
     try:
         await servers.reconnect(status.name)

@@ -5,7 +5,7 @@ SIGHUP            the workers reload one after the other; if one fails, the othe
 
 The first worker is started before the others, which only read what it writes at its start. A worker that dies is
 replaced at once; if it dies repeatedly, after a growing pause. The supervisor keeps trying while other workers serve;
-when no worker serves, it gives up after some tries.
+when no worker serves, it gives up after some attempts.
 """
 
 import asyncio
@@ -227,7 +227,7 @@ class Supervisor:
             self._launch(number)
 
     def _forget(self, worker: ServingProcess) -> None:
-        """Tell the other workers at once that this worker is gone; else they find out after some seconds."""
+        """Tell the other workers at once that this worker is gone; otherwise, they notice after some seconds."""
         try:
             forget_replica(self._database, f"{UNIX}{worker.order.socket}")
         except DatabaseError as error:

@@ -299,7 +299,7 @@ class Roots:
 
 
 def _raise_unless_missing(refused: PathRefusedError) -> None:
-    """Raise the error unless the path is just missing here: another root may have it."""
+    """Raise the error unless the path is only missing here: another root may have it."""
     if refused.reason not in ("not_found", "root_missing", "root_outside"):
         raise refused
 

@@ -398,7 +398,7 @@ def _is_too_much(size: int, max_bytes: int, line: str, count: int) -> bool:
 
 
 def written(line: str) -> int:
-    """Return the maximum bytes of a line on a page, where it is a quoted string on its own line."""
+    """Return the maximum number of bytes of a line on a page, where it is a quoted string on its own line."""
     if line.isascii() and line.isprintable():
         return len(line) + line.count('"') + line.count("\\") + _AROUND
     plain = sum(map(str.isprintable, line))  # other characters are escaped

@@ -195,7 +195,7 @@ class ToolMeanings:
     """
 
     def __init__(self, *, background: bool = False, cache: Path | None = None) -> None:
-        """Start empty. `cache` is the file for vectors of many tools."""
+        """Start without vectors. `cache` is the file for vectors of many tools."""
         self._background, self._cache = background, cache
         self._pending: dict[str, ToolSpec | LazyTool | None] = {}  # vectors to make (tool) or to remove (None)
         self._vectors = np.zeros((0, DIMENSIONS), np.float32)  # whole blocks, with spare room
@@ -223,7 +223,7 @@ class ToolMeanings:
         return Similarities(np.append(table.products(vectors, tokens.rows), np.float32(0))[rows], tokens.has_word)
 
     def load(self) -> None:
-        """Start to make pending vectors in a thread."""
+        """Start making pending vectors in a thread."""
         if self._thread is None or not self._thread.is_alive():
             self._thread = Thread(target=self._make, name="onetool-meanings", daemon=True)
             self._thread.start()

@@ -6,7 +6,7 @@ are sorted by group, imported groups last. The tiers and their scores:
 
     0  an own name of the tool begins with the query         the fewer remaining characters, the better
     1  every query word is a whole word                      of own names (the shorter, the better); of names, tags and
-                                                             group; of all texts
+                                                             group; of all fields
     2  every query word is similar to a word                 the sum of the distances: see `_near`
     3  the query is empty                                    newest first, as always within a group
 """

@@ -146,7 +146,7 @@ class UsageStats:
         return self._read(lambda one: summarize(one, PERIODS[period], only, self._now(), inline, caller), strict=True)
 
     def usage(self, names: Collection[str], days: int, caller: str | None = None) -> "ToolUsage":
-        """Return the usage of the last days, for a tool that was recorded under these names. Raises UnreadableError."""
+        """Return the recent usage of a tool that was recorded under these names. Raises UnreadableError."""
         from onetool.services.stats.usage import tool_usage
 
         counted = [_name(name, _MAX_NAME_LENGTH) for name in names]
@@ -154,7 +154,7 @@ class UsageStats:
         return self._read(lambda reader: tool_usage(reader, counted, days, self._now(), caller), strict=True)
 
     def overview(self, wanted: "StatsFilter") -> "StatsOverview":
-        """Return the usage of the last days, for the selected calls. Raises UnreadableError."""
+        """Return the recent usage by the selected calls. Raises UnreadableError."""
         from onetool.services.stats.usage import stats_overview
 
         wanted = msgspec.structs.replace(wanted, tool=self._filter(wanted.tool), caller=_wanted(wanted.caller))
@@ -164,7 +164,7 @@ class UsageStats:
         return None if tool is None else _name(tool, _MAX_NAME_LENGTH)
 
     def health(self) -> dict[str, Any] | None:
-        """Return the problem, and the numbers of waiting and dropped rows; None if all is well."""
+        """Return the problem, and the number of waiting and dropped rows; None if all is well."""
         writer = self._writer
         if writer.problem is None and not writer.dropped:
             return None

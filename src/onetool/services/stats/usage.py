@@ -89,7 +89,7 @@ class StatsOverview(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class StatsFilter(msgspec.Struct, frozen=True, kw_only=True):
-    """A filter for the calls of the last days, by tool, interface, client, caller and allowed tools."""
+    """A filter for recent calls, by tool, interface, client, caller and allowed tools."""
 
     days: int = 30
     tool: str | None = None

@@ -272,7 +272,7 @@ def kept_settings(bundles: Iterable[tuple[Bundle, Sequence[Tool]]]) -> KeptSetti
 
 
 class ReadOnlyBundles:
-    """The built-in and derived bundles, with the settings of users."""
+    """The built-in and derived bundles, with users' settings."""
 
     def __init__(self, built_in: BuiltIn, derived: DerivedSet, overlay: Overlay) -> None:
         self.derived, self.overlay = derived, overlay

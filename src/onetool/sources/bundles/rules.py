@@ -111,7 +111,7 @@ class BundleStore(ABC):
 
     @property
     def must_ask(self) -> bool:
-        """Whether changes of other processes are only seen by querying `state`."""
+        """Whether changes by other processes are only seen by querying `state`."""
         return False
 
     @abstractmethod

@@ -231,7 +231,7 @@ def _document(bundle: _SearchedBundle, tool: Tool) -> Document:
 
 
 def age_of(modified_at: str) -> int:
-    """Return minus the milliseconds since 1970, so that newer tools come first. Invalid times come last."""
+    """Return the negated milliseconds since 1970, so that newer tools come first. Invalid times come last."""
     try:
         return -round(datetime.fromisoformat(modified_at).timestamp() * 1000)
     except (ValueError, OverflowError, OSError):

@@ -254,7 +254,10 @@ class BundleService:
         return self.shown_tools(page), last
 
     def _listed(self, include_disabled: bool, visibility: Visibility) -> Callable[[Tool], bool]:
-        """Return a filter for lists. Tools without their function count as disabled, which the store doesn't know."""
+        """Return a filter for lists.
+
+        Tools whose function is missing count as disabled, which the store doesn't know.
+        """
         return lambda tool: visibility.tool(tool) and (include_disabled or self._why_disabled(tool) is None)
 
     def versions(self, bundle_id: str, slug: str, visibility: Visibility = EVERYTHING) -> list[Shown]:
@@ -276,7 +279,7 @@ class BundleService:
         ]
 
     async def keep_in_step(self) -> None:
-        """Apply recent changes of switches before the next write."""
+        """Apply recently changed switches before the next write."""
         await self._runtime.refresh()
 
     async def visibility(self, allowed: Collection[str]) -> Visibility:

@@ -121,7 +121,7 @@ class BundleRuntime(Protocol):
 
     @property
     def default_retries(self) -> int:
-        """Return the retries of HTTP tools without a number of their own. Only safe requests are repeated."""
+        """The number of retries for HTTP tools that don't set it. Only safe requests are repeated."""
         ...
 
 

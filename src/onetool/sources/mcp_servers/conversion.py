@@ -233,7 +233,7 @@ def answer_of(result: "CallToolResult", store_result: StoreBlob, pack: str, wrap
 
 
 def is_light(result: "CallToolResult") -> bool:
-    """Return whether nothing of a result has to be stored."""
+    """Return whether no part of a result has to be stored."""
     return result.structured_content is not None or all(block.type == "text" for block in result.content)
 
 

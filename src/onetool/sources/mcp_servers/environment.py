@@ -1,4 +1,4 @@
-"""The environment of a server's process: basic variables, network settings of a company, and the server's `env`."""
+"""The environment of a server's process: basic variables, a company's network settings, and the server's `env`."""
 
 import os
 import re

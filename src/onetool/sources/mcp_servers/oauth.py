@@ -137,7 +137,7 @@ class ClientMetadata(OAuthClientMetadata):
 
 
 class StoredAuth(OAuthClientProvider):
-    """The base of both OAuth kinds: loads stored tokens and sends each request with them."""
+    """Base class for both kinds of OAuth, which loads stored tokens and sends each request with them."""
 
     unasked: str | None = None  # the error text if the config doesn't mention a login
     _login: StoredLogin
@@ -209,7 +209,7 @@ class StoredAuth(OAuthClientProvider):
     async def _obtained(
         self, request: httpx2.Request, response: httpx2.Response | None, refused: str | None
     ) -> Exchange:
-        """Get new tokens by the SDK's flow, which starts from a 401 response."""
+        """Get new tokens with the SDK's flow, which starts from a 401 response."""
         if response is None or not self._may_obtain:
             return
         async with self._obtaining:

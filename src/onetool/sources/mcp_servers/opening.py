@@ -154,7 +154,7 @@ class ProcessReadStream(_ProcessStream):
 
 
 class CompletedReadStream(_WrappedStream):
-    """Messages of any transport, with fields added that modern servers may omit and the SDK requires."""
+    """Messages from any transport, with fields added that modern servers may omit and the SDK requires."""
 
     def __init__(self, stream: Any, connection: UpstreamConnection, unanswered: asyncio.Semaphore) -> None:
         super().__init__(stream, unanswered)

@@ -139,7 +139,7 @@ class ServerProcess(asyncio.SubprocessProtocol):
         pipe.write(data)
 
     async def end(self) -> None:
-        """Close standard input and wait; then SIGTERM; then SIGKILL to the process group."""
+        """Close standard input and wait, then send SIGTERM, then SIGKILL to the process group."""
         from anyio import CancelScope
 
         if self._is_closed and not self._exited.is_set():

@@ -35,7 +35,7 @@ def find_program(command: str, search_path: str | None, folder: str) -> str | No
 
 
 def canonical_path(path: str, project: str) -> str:
-    """Return a path that doesn't depend on symbolic links to the project. Links inside the project stay."""
+    """Return a path that doesn't depend on symbolic links to the project. Links inside the project are kept."""
     path, real = os.path.normpath(path), os.path.realpath(project)
     for root in (os.path.normpath(project), real):
         if _is_below(path, root):

@@ -469,7 +469,7 @@ class Servers(Source):
             self._on_change()
 
     def reread_approvals(self) -> None:
-        """Reload the approvals of other processes."""
+        """Reload the approvals made by other processes."""
         for proxy in self._proxies.values():
             proxy.restore()
         changed = [proxy.reread_approvals() for proxy in self._proxies.values() if proxy.changes]

@@ -102,7 +102,7 @@ class UpstreamCall:
         self.run_in_context(report_progress, done, total, message)  # masks secrets
 
     def begin_span(self, name: str) -> Span | None:
-        """Begin a span for a request of the caller. Return None if no spans are exported."""
+        """Begin a span for a request from the caller. Return None if no spans are exported."""
         return self._context.copy().run(begin_span, name)
 
     def run_in_context(self, notify: Callable[..., None], *args: Any) -> None:

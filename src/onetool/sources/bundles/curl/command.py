@@ -1,8 +1,8 @@
-"""Parse a curl command, first into words like bash, then into the request of curl. Nothing is run or looked up.
+"""Parse a curl command, first into words like bash, then into the request that curl would send.
 
-Shell variables (`$TOKEN`, `${CITY}`) are kept as marks in the words. Documentation also has variables in single quotes,
-where bash would not expand them: there only `${NAME}` and names in capitals count, because `$ref` is JSON. Options that
-matter only to curl itself are ignored.
+Nothing is run or looked up. Shell variables (`$TOKEN`, `${CITY}`) are kept as marks in the words. Documentation also
+has variables in single quotes, where bash would not expand them: there only `${NAME}` and names in capitals count,
+because `$ref` is JSON. Options that matter only to curl itself are ignored.
 """
 
 import re

@@ -174,7 +174,7 @@ class DatabaseStore(BundleStore):
         return [] if self._database.is_away else super().reap()
 
     def _follow_changes(self) -> None:
-        """Check for changes by one statement, and read them. Raises DatabaseError."""
+        """Check for changes with one statement, and read them. Raises DatabaseError."""
         ((born, revision),) = self._database.read(lambda work: work.execute("SELECT born, revision FROM bundle_store"))
         if Followed(born, revision) != self._seen:
             self._follow()

@@ -251,7 +251,7 @@ def followed(note: str) -> Followed | None:
 
 
 def apply_changes(change: ContentsChange, changes: TableChanges) -> None:
-    """Apply changes of the tables to the contents of a replica."""
+    """Apply changes to the tables to a replica's contents."""
     if changes.is_whole:
         present = {_path(row.id, True) for row in changes.bundles} | {_path(row.id, False) for row in changes.tools}
         for path in [path for folder in change.files.values() for path in folder if path != SWITCHES]:

@@ -200,7 +200,7 @@ def apply_changes(folder: Path, change: ContentsChange, changes: FolderChanges) 
 
 
 def _put_all(change: ContentsChange, reads: list[ReadFile]) -> None:
-    """Put all files, in two passes: two files may have swapped their contents."""
+    """Store all files, in two passes: two files may have swapped their contents."""
     reads = sorted(reads, key=lambda read: (not _has_usual_name(read), read.path))
     refused = [(read, taken) for read in reads if (taken := _put(change, read)) is not None]
     if all(_stays_refused(change, read, taken) for read, taken in refused):
@@ -214,7 +214,7 @@ def _put_all(change: ContentsChange, reads: list[ReadFile]) -> None:
 
 
 def _stays_refused(change: ContentsChange, read: ReadFile, taken: PathTakenError) -> bool:
-    """Return whether the file was refused for the same reason before, and then record the refusal again."""
+    """Return whether the file was refused for the same reason before; if so, record the refusal again."""
     known, reason = change.file(read.path), _clash_reason(read, taken)
     if known is None or known.reason != reason:
         return False

@@ -198,7 +198,7 @@ class BadDocumentError(InvalidError):
 
 
 class OperationHead(msgspec.Struct):
-    """The members of an operation that choose and name its tool."""
+    """The members of an operation that select and name its tool."""
 
     operationId: Any = None  # noqa: N815 - the name in documents
     summary: Any = None

@@ -1,7 +1,7 @@
 """Convert an operation of a document into a tool: its server, authentication, arguments and response.
 
 The only strings of a document in placeholders are names of secrets, which begin with the bundle's name, so that a
-document can't use the secrets of others.
+document can't use other secrets.
 """
 
 import re
