@@ -446,7 +446,10 @@ class App:
         return LoopThread()
 
     def _watch_mode(self) -> WatchMode | None:
-        """Return what to watch. Only the first of several workers watches everything; the others follow its reloads."""
+        """Return the watch mode.
+
+        Only the first of several workers watches everything; the others follow its reloads.
+        """
         if self._watches_all or self.config.watch:
             return "everything" if worker_share().is_first else None
         return "settings" if self._follows_settings and self.config.watch is None else None

@@ -94,7 +94,8 @@ def seal_anew(database: Database, config: Config) -> int:
 def secrets_of(config: Config) -> list[bytes]:
     """Return the secrets from which keys are derived. The first one is used to encrypt. Raises SealError.
 
-    A `cluster.key` that is not set on this machine is an error: no replica could read what another key encrypts.
+    A `cluster.key` that is not set on this machine is an error: other replicas couldn't read documents encrypted with
+    another key.
     """
     try:
         shared = [] if config.cluster is None else config.cluster.keys

@@ -50,7 +50,7 @@ class LearnedShapes:
     def track(self, spec: "ToolSpec", definition: Callable[[], bytes] | None = None) -> None:
         """Start learning the return shape of a tool without an output schema.
 
-        `definition` returns further text that the shape depends on.
+        `definition` returns additional text that the shape depends on.
         """
         schema = spec.output_schema
         if (

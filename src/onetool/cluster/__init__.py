@@ -11,8 +11,8 @@ shared_servers    stdio servers that run in one process; shared_calls: how other
 drift             replicas with other packs, settings or tools
 report            the report on replicas in commands
 
-No interface is imported here: `interfaces/http/serve.py` passes what is needed. Processes outside a cluster do not load
-this package.
+No interface is imported here: `interfaces/http/serve.py` passes the necessary objects. Processes outside a cluster do
+not load this package.
 
 This module has the shared definitions: the settings, a `Replica`, and the signature of its row. A row decides where
 requests go, with their callers and bodies. So write access to the database must not be enough to add, change or restore

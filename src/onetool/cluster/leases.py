@@ -152,7 +152,7 @@ def forget_replica(database: Database, address: str) -> None:
 def is_shared(settings: ServerSettings) -> bool:
     """Return whether only one process may run the server: a stdio server keeps its state in its process.
 
-    Servers over HTTP are connected to by every process.
+    Every process connects to HTTP servers.
     """
     return settings.enabled and settings.transport == "stdio" and not settings.replicate
 

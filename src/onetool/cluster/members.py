@@ -148,7 +148,7 @@ class Members:
     def now(self) -> float:
         """Return the seconds since 1970 by the database's clock, which all replicas share.
 
-        Changes of this machine's clock have no effect, unless the database runs on the same machine.
+        Changes to this machine's clock have no effect, unless the database runs on the same machine.
         """
         if (offset := self._offset) is None or not self._database.is_shared:
             return self._database.now()

@@ -115,7 +115,7 @@ def failure_of(line: FailureLine) -> ToolFailure:
 
 
 def answer_of(error: ToolFailure) -> CallerAnswer:
-    """Return the answer for a caller that raised this error."""
+    """Convert an error raised by the caller to an answer."""
     if isinstance(error, Declined):
         return CallerAnswer(declined=error.action)
     if isinstance(error, CannotAsk):

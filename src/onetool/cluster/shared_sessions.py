@@ -1,8 +1,8 @@
 """Sessions that several replicas serve: rows in the database, cached here.
 
-A change of a session is written to its row, and the other replicas are notified before the client gets its response.
-A replica that was not reached sees the change within a minute, when it renews the rows of the sessions it serves. Rows
-of sessions that were idle for longer are read when the session is used again.
+A change to a session is written to its row, and the other replicas are notified before the client gets its response. A
+replica that was not reached sees the change within a minute, when it renews the rows of the sessions it serves. Rows of
+sessions that were idle for longer are read when the session is used again.
 
 IDs of questions to the client, and of events, begin with the ID of their replica.
 """

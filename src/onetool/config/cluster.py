@@ -36,9 +36,9 @@ class UnsetSecret(Secret):
 class ClusterConfig(msgspec.Struct, frozen=True, kw_only=True, rename={"own_address": "address", "shared": "key"}):
     """Settings of a replica, for a config with a `database`.
 
-    `address` and `key` raise ConfigError if their variable is not set here. `accepted_keys` are further keys that are
-    accepted while the replicas change to another key. `connections` limits this replica's connections to the database,
-    not counting the one that listens. `finish_s` is how long a stopping replica waits for running calls.
+    `address` and `key` raise ConfigError if their variable is not set here. `accepted_keys` are additional keys that
+    are accepted while the replicas change to another key. `connections` limits this replica's connections to the
+    database, not counting the one that listens. `finish_s` is how long a stopping replica waits for running calls.
     """
 
     own_address: Annotated[str, Meta(min_length=1)]

@@ -86,7 +86,7 @@ def load_config(at: Found | Path | None, *, env: Mapping[str, str] = os.environ)
 
 
 def add_servers(config: Config, servers: Mapping[str, ServerSettings]) -> Config:
-    """Return the config with further servers. Raises ConfigError if it already has a server of that name."""
+    """Return the config with additional servers. Raises ConfigError if it already has a server of that name."""
     for name in servers.keys() & config.servers.keys():
         message, hint = f"the config already has a server {name}", "choose another name for yours: --name NAME"
         raise ConfigError([Mistake(message=message, file=str(config.path), key=f"servers.{name}", hint=hint)])
@@ -237,7 +237,7 @@ def _with_folders(servers: Any, written: Node | None, config: Path, trusted: Tru
 
 
 def _check_state(home: Path, env: Mapping[str, str]) -> None:
-    """Check the owner of the state folder and its parts; only of the parts if the folder is shared with a project."""
+    """Check the owner of the state folder and its parts, or only of the parts if a project shares the folder."""
     is_ours_alone = home.name == FOLDER or bool(env.get("ONETOOL_HOME"))
     require_no_links(home, is_ours_alone)
     parts = [home / part for part in STATE]

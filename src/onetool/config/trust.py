@@ -259,7 +259,7 @@ def trust_folder(
 ) -> None:
     """Trust a folder with its current reach.
 
-    `packs` trusts later packs, too; `names` are further secrets that it may use.
+    `packs` trusts later packs, too; `names` are additional secrets that it may use.
     """
     from datetime import UTC, datetime
 

@@ -34,7 +34,7 @@ LAST = ("islast", "islastpage", "last")
 
 
 class PagingError(ValueError):
-    """A tool whose pages can't be followed. The message shows the evidence."""
+    """An error for a tool whose pages can't be followed. The message shows why."""
 
 
 class Paginator:

@@ -44,7 +44,7 @@ class Transaction(Protocol):
         return True
 
     def allow(self, seconds: int) -> None:
-        """Set the time limit for each further statement of this transaction. The default is ten seconds."""
+        """Set the time limit for each later statement of this transaction. The default is ten seconds."""
         ...
 
     def notify(self, topic: str, detail: str = "") -> None:
@@ -152,7 +152,7 @@ class Database(Protocol):
         """Record that missing content was restored, or won't be, so that `onetool check` stops warning."""
 
     def describe(self) -> str:
-        """Return a name of the database for messages, without its address."""
+        """Return the name of the database for messages, without its address."""
         ...
 
     def spare_bytes(self) -> int:

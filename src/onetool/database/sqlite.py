@@ -465,7 +465,7 @@ class SqliteDatabase(Database):
 
 
 class _ImmutableConnection(sqlite3.Connection):
-    """A connection that does not notice changes of its file. Used once."""
+    """A connection that does not notice changes to its file. It is used once."""
 
 
 def _is_busy(error: sqlite3.OperationalError | ReplacedDatabaseError) -> bool:

@@ -203,7 +203,7 @@ class SkipServer(Exception):  # noqa: N818 - an answer, not a fault
 def translated(
     raw: Any, variables: Variables, folder: Path, *, old_url: bool = False
 ) -> tuple[dict[str, Any], list[str]]:
-    """Return the block for our config, and notes on what was dropped.
+    """Return the block for our config, and notes on the dropped parts.
 
     `old_url` means that `url` stands for the SSE transport.
     """

@@ -128,7 +128,7 @@ def noted(
 ) -> Callable[[F], F]:
     """Record a command in the audit log, with its argument `name`, and whether it was refused.
 
-    For commands that change or copy state; changes of files, by a command or an editor, aren't recorded. `waits` is
+    For commands that change or copy state; changes to files, by a command or an editor, aren't recorded. `waits` is
     passed to `noted_command`. With the option `unless`, the command changes nothing. `prepare` is called first.
     """
 

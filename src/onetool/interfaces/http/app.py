@@ -91,7 +91,7 @@ def check_media_type(scope: Scope, route: Route, head: Mapping[bytes, bytes]) ->
 class LazyRoute:
     """A route whose app is imported and created at its first request, in a thread.
 
-    Many servers have only MCP clients, and REST takes megabytes of memory. The thread keeps other requests from waiting.
+    Many servers have only MCP clients, and REST takes megabytes of memory. The thread keeps other requests going.
     """
 
     def __init__(self, load: Callable[[], Asgi]) -> None:

@@ -42,7 +42,7 @@ _encode = msgspec.json.Encoder(enc_hook=str).encode
 
 
 class LoggedRequest(RequestEvent, frozen=True, kw_only=True):
-    """A finished request, with further fields for its line in the access log."""
+    """A finished request, with additional fields for its line in the access log."""
 
     path: str
     size: int  # of the response, in bytes

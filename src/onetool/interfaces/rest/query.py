@@ -34,7 +34,7 @@ _TRUTH = {"true": True, "1": True, "false": False, "0": False}
 
 
 class QueryType(NamedTuple):
-    """A parser of parameter values and its JSON schema. `read` raises ValueError with what was expected."""
+    """A parser of parameter values and its JSON schema. `read` raises ValueError with the expected form."""
 
     read: Callable[[str], Any]
     schema: Mapping[str, Any]

@@ -144,7 +144,7 @@ def list_servers(request: RestRequest) -> RestResponse:
 
 @RestRoute("GET", "/servers/{server}", "Servers", gives=ServerEntry, errors=(404,))
 def get_server(request: RestRequest) -> RestResponse:
-    """Get a server, with the changes of its tools."""
+    """Get a server, with the changes to its tools."""
     return server_response(request.context, request.path[0])
 
 

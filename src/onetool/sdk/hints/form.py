@@ -67,7 +67,7 @@ def hint_text(hint: Any) -> str:
 
 
 def constructor_form(build: Callable[..., Any], expected: str) -> Convert:
-    """Return a conversion that uses a built-in constructor, and `expected` instead of the constructor's messages."""
+    """Return a conversion that uses a built-in constructor, and reports `expected` instead of its messages."""
 
     def convert(value: Any) -> Any:
         try:

@@ -303,7 +303,7 @@ def read_line(line: str) -> AuditRecord | None:
 
 
 def read_moment(text: str, now: float) -> float | None:
-    """Read a time span before now (30m, 2h, 7d) or an ISO 8601 date, by default in UTC. Return None for others."""
+    """Return the time that is a span before now (30m, 2h, 7d), or an ISO 8601 date in UTC; None if invalid."""
     span = read_span(text)
     return read_time(text) if span is None else now - span
 

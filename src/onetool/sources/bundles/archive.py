@@ -1,4 +1,4 @@
-"""Bundles as ZIP archives: `pack` and `unpack` archives, and `plan` the changes of an import.
+"""Bundles as ZIP archives: `pack` and `unpack` archives, and `plan` the changes made by an import.
 
 An archive contains `bundle.json` and `tools/<name>.json`, as in the folder of bundles. The same bundle gives the same
 bytes. Archives are untrusted: their headers are not trusted, entries are read in chunks with limits, and nothing is

@@ -112,7 +112,10 @@ class NamedTools:
         shadowed: Mapping[str, Mistake],
         off: "Off",
     ) -> None:
-        """Create the snapshot. `owners` are the ids of bundles that have their names, `shadowed` the ids of others."""
+        """Create the snapshot.
+
+        `owners` are the ids of bundles that have their names, `shadowed` the ids of the other bundles.
+        """
         self.packs = packs
         self.shadowed = shadowed
         self.owners = owners

@@ -1,4 +1,4 @@
-"""`StoreTransaction`, a change of a store: the current bundles and tools, and the methods that change them.
+"""`StoreTransaction`, a change to a store: the current bundles and tools, and the methods that change them.
 
 Places of bundles and tools are opaque to callers. A store in files uses paths.
 """
@@ -29,8 +29,10 @@ def refuse_closed(bundle: Bundle) -> None:
 
 
 class StoreTransaction(ABC):
-    """A change of a store. Set `result`, the return value of `BundleStore.change`, before the first write: a failure
-    after that write doesn't undo the change.
+    """A change to a store.
+
+    Set `result`, the return value of `BundleStore.change`, before the first write: a failure after that write doesn't
+    undo the change.
     """
 
     def __init__(self) -> None:

@@ -64,7 +64,7 @@ class ServerSet(Protocol):
 
 
 class _Known(msgspec.Struct, frozen=True):
-    """An immutable snapshot of what is known about a server. Replacing it as a whole keeps its parts consistent."""
+    """An immutable snapshot of a server's known state. Replacing it as a whole keeps its parts consistent."""
 
     cached: CachedServer
     changes: Mapping[str, list[str]]
@@ -88,7 +88,7 @@ class ServerProxy:
         store_result: StoreBlob,
         documents: Documents,
     ) -> None:
-        """Build the proxy from `documents`, which store what is known about the server. `folder` contains its log."""
+        """Build the proxy from `documents`, which store its state. `folder` contains its log."""
         self.name = name
         self.settings = settings
         self.pack = pack_name(name, settings)

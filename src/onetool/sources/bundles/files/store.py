@@ -68,7 +68,7 @@ class OutOfDate(Exception):  # noqa: N818 - not an error: a scan resolves it
 
 
 class FileTransaction(StoreTransaction):
-    """A change of files and contents.
+    """A change to files and contents.
 
     `is_done` means that the files are durable; later errors don't prevent returning `result`. `is_known` means that the
     contents contain the change, too.
