@@ -1,19 +1,19 @@
 """Small documents in the state database, by kind:
 
-    servers         what MCP servers offer, and what of that was approved; encrypted
-    logins          the logins of people and programs; encrypted
-    own_examples    examples of tools that callers keep for themselves
+    servers the tools that MCP servers offer, and which of them are approved; encrypted
+    logins the logins of users and programs; encrypted
+    own_examples callers' private examples of tools
     tokens          the tokens of `onetool tokens add`, by their hashes, and the revoked ones; encrypted
     page_sessions   the key of the page's sessions, and the ended ones; encrypted
-    shapes          what results of tools look like: names and types of fields, pack by pack; never copied
+    shapes names and types of fields in tools' results, pack by pack; never copied
     page_links      links that open the page as its owner, and the running servers; encrypted, and never copied
 
 Only PostgreSQL is encrypted: `state.db` is private to its owner. In a project's folder, which may have come with a
-`state.db`, the same kinds are signed with the random key of the user's own folder. Documents that decide about access
-are encrypted, too, so that write access to the database alone lets nobody in. The key is derived from `cluster.key`.
-Without `cluster.key`, the random key of the user's own folder is used, which is created when first needed: the database
-is then for one machine. After a `cluster.key` was added, that random key still decrypts on its machine what it has
-encrypted, and `onetool db init` there encrypts everything with the new key.
+`state.db`, the same kinds are signed with the random key of the user's own folder. Documents that control access are
+encrypted, too, so that write access to the database alone isn't enough to get in. The key is derived from
+`cluster.key`. Without `cluster.key`, the random key of the user's own folder is used, which is created when first
+needed: the database is then for one machine. After a `cluster.key` was added, that random key still decrypts, on its
+machine, the documents that it has encrypted, and `onetool db init` there encrypts everything with the new key.
 """
 
 from pathlib import Path
@@ -35,7 +35,7 @@ DocumentKind = Literal["servers", "logins", "own_examples", "tokens", "page_sess
 
 
 class Keeping(NamedTuple):
-    """How documents of a kind are stored in a database."""
+    """The storage options of one kind of document."""
 
     is_sealed: bool = False
     follow: Following = "later"
@@ -62,8 +62,9 @@ def documents_in(
     *,
     is_source: bool = False,
 ) -> Documents:
-    """Return the documents of a kind. `follow` overrides the default of the kind. `is_source` means that they are
-    copied from here, perhaps from a copy of a project's `state.db`.
+    """Return the documents of a kind. `follow` overrides the default of the kind.
+
+    With `is_source`, the documents are to be copied from this database, which may be a copy of a project's `state.db`.
     """
     keeping, seal = KINDS[kind], None
     if keeping.is_sealed and database.is_shared:
@@ -76,9 +77,11 @@ def documents_in(
 
 
 def seal_anew(database: Database, config: Config) -> int:
-    """Encrypt with `cluster.key` what one of `cluster.accepted_keys`, or this machine's own key, has encrypted, so that
-    every replica can read it. Returns the number of these documents. Does nothing if the key is not set. Raises
-    SealError if a document needs a key that is not in the config.
+    """Re-encrypt documents that use older keys with `cluster.key`.
+
+    Older keys are `cluster.accepted_keys` and this machine's own key, which other replicas can't read. Returns the
+    number of these documents. Does nothing if the key is not set. Raises SealError if a document needs a key that is
+    not in the config.
     """
     if config.cluster is None or not config.cluster.has_key:
         return 0
@@ -89,9 +92,10 @@ def seal_anew(database: Database, config: Config) -> int:
 
 
 def secrets_of(config: Config) -> list[bytes]:
-    """Return the secrets that keys are derived from; the first encrypts. Raises SealError.
+    """Return the secrets from which keys are derived. The first one is used to encrypt. Raises SealError.
 
-    A `cluster.key` that is not set on this machine is an error: no replica could read what another key encrypts.
+    A `cluster.key` that is not set on this machine is an error: other replicas couldn't read documents encrypted with
+    another key.
     """
     try:
         shared = [] if config.cluster is None else config.cluster.keys

@@ -1,5 +1,5 @@
-"""Imports state files of older versions: tokens, sessions of the page, own examples, and what was stored about MCP
-servers and their logins. Only this module reads those files.
+"""Imports state files of older versions: tokens, sessions of the page, callers' examples, and the tools and logins of
+MCP servers. Only this module reads those files.
 
 All of them are stored in `state.db` in one transaction, and then renamed. A damaged file, or a file that other users
 could have written, stays in place, and every start logs it. While the file of tokens exists, no stored token is valid.
@@ -49,7 +49,7 @@ class OldFile(NamedTuple):
 
 
 class OldFileError(OneToolError):
-    """An old file can't be imported."""
+    """An old file that can't be imported."""
 
 
 def old_files(home: Path) -> list[OldFile]:

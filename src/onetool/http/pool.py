@@ -178,7 +178,7 @@ class ConnectionPool:
             yield
         finally:
             self.close()
-            await asyncio.sleep(0)  # transports report their end in the next turn
+            await asyncio.sleep(0)  # transports report their end in the next iteration
 
     def acquire_idle(self, key: Hashable) -> Connection | None:
         """Return the idle connection used last, which is the least likely to be closed soon."""

@@ -157,7 +157,7 @@ class CallLog:
 
 
 def _made(outcomes: Mapping[str, tuple[Iterable[str], int]]) -> Made:
-    """Return, for each outcome with calls, the texts that fit, and the number of the others."""
+    """Return, for each outcome with calls, the lines that fit and the number of the others."""
     made: Made = {}
     for outcome, (texts, count) in outcomes.items():
         shown: list[str] = []

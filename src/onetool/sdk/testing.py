@@ -49,7 +49,7 @@ class Tools:
         return self.result(name, **args).value()
 
     def result(self, name: str, /, **args: Any) -> ToolResult:
-        """Call a tool and return the whole result, also for failures."""
+        """Call a tool and return the whole result, even for failures."""
         import asyncio
 
         try:

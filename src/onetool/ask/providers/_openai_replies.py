@@ -170,7 +170,7 @@ class CallPieces:
     """The tool calls of a reply, joined from pieces by index, which many servers set wrongly or not at all."""
 
     def __init__(self, limit: SizeLimit) -> None:
-        """Start empty. `limit` bounds the data kept for the server."""
+        """Create an empty collection. `limit` limits the data kept for the server."""
         self._limit = limit
         self._all: list[_Pieces] = []
         self._last: dict[int | None, _Pieces] = {}  # by index; None: the last of all
@@ -250,7 +250,7 @@ class _Pieces:
 
 
 class JsonBalance:
-    """A check whether JSON text in pieces is complete, by counting brackets."""
+    """A counter of brackets, which tells whether JSON received in pieces is complete."""
 
     def __init__(self) -> None:
         self._depth = 0
@@ -416,7 +416,7 @@ class ReplySoFar:
 
 
 def _content(content: Any) -> Iterator[Delta]:
-    """Yield the deltas of a text, or of a list of parts, as sent by Mistral's reasoning models."""
+    """Yield the deltas of a string, or of a list of parts, as sent by Mistral's reasoning models."""
     if not isinstance(content, list):
         if text := a_text(content, "content"):
             yield TextDelta(text)

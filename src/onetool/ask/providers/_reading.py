@@ -35,7 +35,7 @@ LEFT_OUT_TEXT = "(What was said before is left out.)"
 
 
 class SizeLimit:
-    """A limit for the total size of pieces. Raises ModelError when it is exceeded."""
+    """A limit on the total size of pieces. Raises ModelError when it is exceeded."""
 
     def __init__(self, most: int, what: str) -> None:
         self._left = self._most = most
@@ -153,7 +153,7 @@ def a_count(value: Any) -> int:
 
 
 def arguments(value: Any) -> tuple[dict[str, Any], str | None]:
-    """Return the arguments of a call, and their text if it isn't an object. An empty text means no arguments."""
+    """Return the arguments of a call, and their text if it isn't an object. An empty string means no arguments."""
     text = value if isinstance(value, str) else "" if value is None else as_json(value)
     arguments_limit().take(text)
     if isinstance(value, dict):
@@ -177,7 +177,7 @@ def _json(text: str) -> Any:
 
 
 def as_json(value: Any) -> str:
-    """Return data of a model or session as JSON that every server accepts."""
+    """Return data from a model or session as JSON that every server accepts."""
     try:
         return msgspec.json.encode(value).decode()
     except (TypeError, ValueError, OverflowError, RecursionError):  # a lone surrogate, a key that isn't a string …
@@ -185,7 +185,7 @@ def as_json(value: Any) -> str:
 
 
 def with_files(user: User) -> str:
-    """Return the text of a user message, with the texts of its files and the names of its pictures.
+    """Return the text of a user message, with the text of its files and the names of its pictures.
 
     Tools that send files refer to an attached file by name.
     """
@@ -213,7 +213,7 @@ def is_too_long(message: str) -> bool:
 
 
 def window_in(message: str) -> int | None:
-    """Return the context window in tokens, if a refusal has it."""
+    """Return the context window in tokens, if a refusal states it."""
     found = re.search(_WINDOW, message)
     return int((found[1] or found[2]).replace(",", "")[:12]) or None if found else None
 

@@ -196,7 +196,10 @@ def _message(message: Message, prompt: ModelPrompt) -> dict[str, Any]:
 
 
 def _window(prompt: ModelPrompt, messages: list[dict[str, Any]]) -> int:
-    """Return the window to request, since Ollama truncates silently. A power of two: each change reloads the model."""
+    """Return the window to request, since Ollama truncates silently.
+
+    It is a power of two, because each change reloads the model.
+    """
     needed = prompt.tokens
     if needed is None:
         needed = count_tokens(as_json(messages)) + prompt.tools.tokens(NAME)

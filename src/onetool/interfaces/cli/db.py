@@ -282,7 +282,7 @@ def _state(database: Database, config: Config) -> dict[str, Any]:
 
 
 def _print_file(config: Config, as_json: bool, *, makes: bool = False) -> None:
-    """Report the state of `state.db`; opening it creates its tables. `makes`: create the file, and settle a loss."""
+    """Report the state of `state.db`; opening it creates its tables. `makes` creates the file and settles a loss."""
     with _reached(config) as database:
         if makes:
             database.write(lambda work: None)

@@ -249,7 +249,7 @@ def _cells(row: dict[str, Any]) -> list[str]:
 @config_option
 @noted(waits=False)
 def revoke(ctx: click.Context, name: str) -> None:
-    """Revoke a token at once, also in running servers."""
+    """Revoke a token immediately, including in running servers."""
     config = _config(ctx)
     store = ctx.with_resource(open_token_store(config))
     places = revoke_token(name, config, store)

@@ -29,7 +29,7 @@ def trust(path: Path | None, yes: bool, lists: bool, revoke: bool, owner: bool, 
     """Trust a project's folder: PATH, or the current one.
 
     OneTool uses the config, packs, bundles and servers of a project only if you trust it. This shows what the folder
-    would run, connect to and read, and which secrets it names. If it reaches further later, you are asked again. Your
+    would run, connect to and read, and which secrets it names. If its reach grows later, you are asked again. Your
     answers are kept in ~/.onetool/trust.json.
     """
     store = trust_store()

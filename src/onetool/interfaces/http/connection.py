@@ -1,4 +1,4 @@
-"""One client's connection: uvicorn's protocol with limits, so that slow, silent or endless clients harm nobody else.
+"""One client's connection: uvicorn's protocol with limits, so that slow, silent or endless clients don't harm others.
 
 uvicorn reads a head of any size without a timeout, keeps silent connections forever, and waits forever for clients that
 don't read. Here all of this is limited. Every refusal is JSON and has its line in the access log. If there are too many

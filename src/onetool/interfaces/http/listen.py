@@ -1,6 +1,6 @@
-"""Resolves the host, binds the sockets, and writes the welcome texts with instructions for clients.
+"""Resolves the host, binds the sockets, and writes the welcome text with instructions for clients.
 
-An unusable host or port raises an error of one line. The texts are printed at start, and served at `/` to clients such
+An unusable host or port raises an error of one line. The text is printed at startup, and served at `/` to clients such
 as curl.
 """
 
@@ -189,7 +189,7 @@ TOKENS = "http.token in its config, or a token made by `onetool tokens add`"
 
 
 class ServerFacts(NamedTuple):
-    """The facts about a server in the welcome texts."""
+    """The facts about a server in the welcome text."""
 
     listens: str  # the address in words
     own_url: str  # the URL for this machine
@@ -214,7 +214,7 @@ def claude_command(url: str, header: str | None) -> str:
 
 
 def json_snippet(url: str, header: str | None) -> str:
-    """Return the JSON that most clients take in their config."""
+    """Return the JSON that most clients accept in their config."""
     server: dict[str, object] = {"type": "http", "url": f"{url}/mcp"}
     if header:
         name, _, value = _as_client_variable(header).partition(": ")

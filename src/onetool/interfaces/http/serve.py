@@ -117,8 +117,10 @@ def credentials_for(
     address: BoundAddress | None = None,
     links: "ServedLinks | None" = None,
 ) -> Credentials:
-    """Return the credentials of the current config. With an allow-list the server is calls-only, unless http.admin is
-    set. Keeps what the credentials `before` know: the keys of the same issuer and the memory of tokens.
+    """Return the credentials of the current config.
+
+    With an allow-list the server is calls-only, unless http.admin is set. Keeps state of the credentials `before`: the
+    keys of the same issuer and the memory of tokens.
     """
     http = app.config.http
     calls_only = http.admin is False or (is_limited and http.admin is None)
@@ -375,9 +377,9 @@ def serve_app(
 ) -> int:
     """Serve until a signal stops the server; return the signal.
 
-    `cluster` makes it one of several replicas; default: the config's `database` and `cluster`. `drain_s` is how long
-    requests are still accepted after SIGTERM; None: some seconds behind a balancer. A reload requested by a signal runs
-    within `on_reload()`.
+    `cluster` makes it one of several replicas; the default is the config's `database` and `cluster`. `drain_s` is how
+    long requests are still accepted after SIGTERM; None means some seconds behind a balancer. A reload requested by a
+    signal runs within `on_reload()`.
     """
     if is_loopback(address.addresses):
         app.follow_settings()
@@ -451,7 +453,7 @@ def _warm_bundles(app: "App") -> None:
 
 
 def _cluster(app: "App", settings: "ClusterSettings | None") -> "tuple[Cluster, SharedRequests] | tuple[None, None]":
-    """Make this process one of several, by these settings or the config. The database has the tables already."""
+    """Make this process a member of a cluster, with these settings or those of the config. The tables exist already."""
     if settings is None:
         if (config := app.config.cluster) is None or (database := app.database) is None:
             return None, None

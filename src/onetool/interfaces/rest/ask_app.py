@@ -165,7 +165,7 @@ async def stream_answer(request: RestRequest, context: AskContext, asked: AskQue
 
 
 class CodeResults:
-    """A sender of results: of the calls of code that a person has approved or refused. Works in any thread."""
+    """A sender of the results of code's calls that a user has approved or refused. Works in any thread."""
 
     def __init__(self, context: AskContext, question: OpenQuestion, response: PacedResponseStream) -> None:
         self._app = context.app
@@ -184,7 +184,7 @@ class CodeResults:
         self._loop.call_soon_threadsafe(self._response.push_event, _encoded_event(ended))
 
     def _shown(self, result: "ToolResult") -> "ToolResult":
-        """Return the result without secrets. Code reads all of a large value; people see only its beginning."""
+        """Return the result without secrets. Code reads all of a large value; users see only its beginning."""
         clean = result.cleaned(self._app.runtime.redact)
         clean = clean.plain() if isinstance(clean, ServerResult) else clean
         data = encode(clean.data)

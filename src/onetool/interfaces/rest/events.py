@@ -10,7 +10,7 @@
 Readers get their own calls, admins all calls; and only calls of tools that lists show to them.
 
 While there are readers, a task looks for changes and turns calls into events. A thread looks up the bundle of a call.
-/status also has what the client may do.
+/status also reports the client's permissions.
 """
 
 import asyncio
@@ -63,7 +63,7 @@ _HEADERS = [
 
 
 class EndedCall(NamedTuple):
-    """A call that has ended, without its arguments and its value."""
+    """A finished call, without its arguments and its value."""
 
     spec: ToolSpec
     ok: bool

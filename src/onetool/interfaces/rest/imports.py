@@ -285,7 +285,7 @@ def _refuse_place(app: "App", home: Mapping[str, Any] | None, tool: Tool) -> Non
 
 
 def reloaded(reload: Callable[[], None]) -> list[dict[str, str]]:
-    """Reload after a change of the config or its secrets. Returns warnings if the new config can't be used."""
+    """Reload after a change to the config or its secrets. Returns warnings if the new config can't be used."""
     try:
         reload()
     except ConfigError as error:

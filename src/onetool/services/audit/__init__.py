@@ -75,7 +75,7 @@ class AuditLog:
 
     @property
     def problem(self) -> str | None:
-        """Why lines can't be written at the moment."""
+        """The reason why lines can't be written at the moment."""
         return self._writer.problem
 
     @property

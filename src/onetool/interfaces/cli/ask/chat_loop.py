@@ -63,7 +63,10 @@ NOT_TEXT = "That is not UTF-8."
 
 
 class Turn(NamedTuple):
-    """One input of the user. `is_quoted`: in three quotes, and so a question, however it begins."""
+    """One input of the user.
+
+    `is_quoted` means that the text was in three quotes: it is a question, however it begins.
+    """
 
     text: str
     is_quoted: bool = False
@@ -93,7 +96,7 @@ class TurnReader:
         self._editor.save()
 
     def _turn(self) -> Turn | None:
-        """Read a turn; None at the end. Ctrl-C at a terminal discards what was typed."""
+        """Read a turn. Return None at the end. Ctrl-C at a terminal discards what was typed."""
         lines: list[str] = []
         try:
             while True:

@@ -59,7 +59,7 @@ SHORT_KEYS = ("slug", "version", "displayName", "description", "type", "isEnable
 @click.option("--all", "everything", is_flag=True, help="Include disabled and deleted bundles.")
 @data_options
 def list_bundles(ctx: click.Context, everything: bool, as_json: bool) -> None:
-    """List the bundles and their numbers of tools."""
+    """List the bundles, each with its number of tools."""
     bundles = open_app(ctx, imports=False).bundles
     counts = Counter(tool["bundleID"] for tool in all_tools(bundles))
     chosen = [
