@@ -24,7 +24,7 @@ PARSERS = [yaml.SafeLoader, *([yaml.CSafeLoader] if yaml.__with_libyaml__ else [
     [
         ("a:\n\tb: 1\n", 2, "a tab can't stand here, in column 1", "indent with spaces"),
         ("a:\n  b: 1\n\tc: 2\n", 3, "a tab can't stand here", "indent with spaces"),
-        ("a: @x\n", 1, "'@' can't begin a text, in column 4", "quote"),
+        ("a: @x\n", 1, "'@' can't begin a string, in column 4", "quote"),
         ("a: b: c\n", 1, "a ':' where no key can stand, in column 5", "quote"),
         ("a: 1\n b: 2\n", 2, "a ':' where no key can stand", "indentation"),
         ('a: 1\nb: "x\nc: 2\n', 3, "the quoted text of line 2 is never closed, at the end of the file", "quote"),

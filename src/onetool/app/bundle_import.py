@@ -103,7 +103,9 @@ def _from_archive(app: App, data: bytes, options: ImportOptions) -> BundleImport
     is_invalid = bool(wrong or unpacked.mistakes)
     is_renamed = here is not None and here.soft_deleted_at is None and here.slug != planned.bundle.slug
     if (planned.is_new or is_renamed) and (other := live_bundle(app.bundles, planned.bundle.slug)):
-        wrong.append(f"there is a bundle {other['slug']} already ({other['id']}); give it another name: --as SLUG")
+        wrong.append(
+            f"a bundle {other['slug']} already exists ({other['id']}); import it under another name: --as SLUG"
+        )
     notes = [] if here is None or here.soft_deleted_at is None else _restored_remarks(app, planned.bundle)
     return BundleImport(planned._replace(refused=[*planned.refused, *wrong]), unpacked.tools, [], notes, is_invalid)
 

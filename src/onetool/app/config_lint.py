@@ -87,7 +87,7 @@ class _Linter(NamedTuple):
 
             if is_behind_proxy(http):
                 message = f"Everyone who reaches {http.url} has the role edit: this server has no tokens"
-                hint = "make a token with `onetool tokens add NAME`, unless the proxy signs people in"
+                hint = "create a token with `onetool tokens add NAME`, unless the proxy signs people in"
                 yield self.warning("http.url", message, hint)
 
     def folders(self) -> Iterator[Mistake]:

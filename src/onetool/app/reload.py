@@ -195,11 +195,11 @@ class Reloader:
             settings = snapshot(self._setting_files())
             found, config, obstacle = None, self._config, None
             if config.path is not None and not (config.path.is_file() and config.path.stat().st_size):
-                obstacle = "it is gone or empty"
+                obstacle = "the file is missing or empty"
             else:
                 found, config = self._read_config()
                 if found is not None and (found.whose, found.folder) != (self._config.whose, self._config.folder):
-                    obstacle = "new: it will replace the config in force"
+                    obstacle = "new: it will replace the current config"
                 elif has_other_includes(config, self._config, changed_files(code, snapshot(code))):
                     obstacle = "its includes have changed, so none of it is reloaded"
             if obstacle is not None:
@@ -352,7 +352,7 @@ class ConfigWatcher:
                         "Settings were reloaded, because something was missing: %d tools", len(self._registry)
                     )
             except ConfigError as error:
-                watch_log.error("Not reloaded, what was in force stays: %s", error)
+                watch_log.error("Not reloaded, the previous config stays in effect: %s", error)
             finally:
                 self._looked_at = monotonic()
 
@@ -375,7 +375,7 @@ class ConfigWatcher:
                 if one not in before or count != self._reloader.count:
                     watch_log.warning("Not loaded: %s", one)
         except ConfigError as error:
-            watch_log.error("Not reloaded, what was in force stays: %s", error)
+            watch_log.error("Not reloaded, the previous config stays in effect: %s", error)
         if self._watcher is not None and self._mode() is None:
             self._watcher.close()
             self._watcher = None

@@ -199,7 +199,7 @@ async def _run_call(call: Call, spec: ToolSpec | None, backend: ToolBackend, ses
             code="invalid_args",
             message=f"the arguments of {call.name} are not a JSON object: {excerpt}",
             reason="malformed",
-            hints=("send one complete JSON object with the arguments by name, and escape quotes in texts",),
+            hints=("send one complete JSON object with the arguments by name, and escape quotes in strings",),
         )
         result = ToolResult(ok=False, error=error, meta=meta)
     elif value is not UNSET:

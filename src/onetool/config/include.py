@@ -394,7 +394,7 @@ def _secrets_in(node: Node, findings: Findings, env: Mapping[str, str], file: Pa
     findings.add(node.mistakes)
     if not isinstance(node.value, dict):
         if node.value is not BROKEN:
-            findings.error(node, "expected a mapping of names to texts", "write NAME: value")
+            findings.error(node, "expected a mapping of names to strings", "write NAME: value")
         return None
     values: dict[str, str] = {}
     hosts: dict[str, tuple[str, ...]] = {}
@@ -411,7 +411,7 @@ def _secrets_in(node: Node, findings: Findings, env: Mapping[str, str], file: Pa
             except SecretFileError as error:
                 findings.error(entry, str(error), error.hint)
         elif entry.value is not BROKEN and not isinstance(entry.value, dict):
-            findings.error(entry, "a secret must be a text", "quote it")
+            findings.error(entry, "a secret must be a string", "quote it")
     if len(values) != len(node.value):
         return None
     return Secrets(values, env=env, file=file, hosts=hosts, files=secrets.files)

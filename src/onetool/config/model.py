@@ -199,7 +199,7 @@ class PromptTexts(msgspec.Struct, frozen=True, kw_only=True):
         given += [("packs", f"packs.{name}", of.instructions) for name, of in self.packs.items()]
         for field, key, text in given:
             if text is not None and not text.strip():
-                yield field, f"{key} is empty", "write a text, or remove the key"
+                yield field, f"{key} is empty", "write a value, or remove the key"
             elif text is not None and count_tokens(text) > PROMPT_TOKENS[field]:
                 most = PROMPT_TOKENS[field]
                 message = (

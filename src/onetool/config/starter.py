@@ -44,7 +44,7 @@ tools:
 # Where `onetool serve` listens. Any host but this machine needs a token.
 #http: {host: 127.0.0.1, port: 8765, token: "${ONETOOL_TOKEN}", hosts: [tools.example.com],
 #       origins: ["https://app.example.com"], max_body_mb: 4, access_log: true, admin: true,
-#       url: "https://tools.example.com",  # where others reach it. Tokens by name are made by `onetool tokens add`:
+#       url: "https://tools.example.com",  # where others reach it. Named tokens, as created by `onetool tokens add`:
 #       tokens: [{name: ci, tools: [time.*], role: call, rate: 600/min, expires: 2099-01-01, whole: true,
 #                 hash: "sha256:0000000000000000000000000000000000000000000000000000000000000000"}],
 #       jwt: {issuer: "https://id.example.com", audience: onetool, jwks: "https://id.example.com/jwks.json",

@@ -166,14 +166,16 @@ def tagged_value(text: str, tag: str) -> Scalar:
     try:
         value = plain_value(text)
     except ValueError:
-        raise ConfigFileError(f"a number of {len(text)} digits is too long", hint="quote it if text is meant") from None
+        raise ConfigFileError(
+            f"a number of {len(text)} digits is too long", hint="quote it to make it a string"
+        ) from None
     if tag in _TYPES and type(value) not in _TYPES[tag]:
         raise ConfigFileError(f"the value does not match its tag !!{tag.rpartition(':')[2]}", hint="remove the tag")
     return value
 
 
 def unknown_tag() -> ConfigFileError:
-    return ConfigFileError("unknown tag after '!'", hint="remove the tag, or quote a text that begins with '!'")
+    return ConfigFileError("unknown tag after '!'", hint="remove the tag, or quote a string that begins with '!'")
 
 
 def plain_value(text: str) -> Scalar:
@@ -215,23 +217,23 @@ REPAIR_BUDGET = 8 * 1024 * 1024  # characters that repairs may parse again
 # which may contain secrets, and a password may begin with '*' or '!'.
 _MESSAGES = [
     ("tab character", "a tab can't stand here", "indent with spaces"),
-    ("cannot start any token", "{char} can't begin a text", "quote the text"),
+    ("cannot start any token", "{char} can't begin a string", "quote the text"),
     ("mapping values are not allowed", "a ':' where no key can stand", "check the indentation, or quote the text"),
     ("quoted scalar|end of stream", "the quoted text of line {begin} is never closed", "add the closing quote"),
     ("flow|end of the file", "the bracket of line {begin} is never closed", "add the closing bracket"),
-    ("',' or '}'", "expected ',' or '}}'", "quote a text that has brackets, braces or commas in it"),
-    ("',' or ']'", "expected ',' or ']'", "quote a text that has brackets, braces or commas in it"),
+    ("',' or '}'", "expected ',' or '}}'", "quote a string that has brackets, braces or commas in it"),
+    ("',' or ']'", "expected ',' or ']'", "quote a string that has brackets, braces or commas in it"),
     ("expected ':'", "a key without a ':'", "write key: value"),
     ("expected key", "the line does not fit the lines above it", "check the indentation"),
     ("<block end>", "the line does not fit the lines above it", "check the indentation"),
     ("'-' indicator", "the line does not fit the list above it", "begin it with '-', or check the indentation"),
-    ("undefined alias", "'*' refers to an anchor that does not exist", "quote a text that begins with '*'"),
+    ("undefined alias", "'*' refers to an anchor that does not exist", "quote a string that begins with '*'"),
     ("duplicate anchor", "the anchor of line {begin} is used again", "give it another name"),
     ("another document", "a second document begins here", "a config is one document: remove the ---"),
     ("escape", "an unknown escape", r"in double quotes write \\ for a backslash, or use single quotes"),
     ("node content", "{char} can't stand here", "quote the text"),
     ("<document start>", "{char} can't stand here", "check the brackets before it"),
-    ("tag", "unknown tag after '!'", "remove the tag, or quote a text that begins with '!'"),
+    ("tag", "unknown tag after '!'", "remove the tag, or quote a string that begins with '!'"),
 ]
 
 

@@ -75,7 +75,7 @@ class LoginStore:
     def __init__(self, logins: Documents, name: str, url: str, key: str) -> None:
         self.name = name
         self.empty = StoredLogin(url=url, key=key)
-        self.save_error = f"the login can't be kept in {logins.describe(name)}"
+        self.save_error = f"the login can't be stored in {logins.describe(name)}"
         self._logins = logins
 
     def version(self) -> Version:

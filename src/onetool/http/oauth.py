@@ -267,7 +267,7 @@ class LoginAuthenticator(Authenticator):
     def login(self, secret: Lookup, context: "HttpContext") -> "ToolLogin":
         """Return the login that the tool needs, with the current secrets."""
         if context.logins is None or self._bundle is None:
-            raise ToolFailure("there is nowhere to keep a login: only tools of bundles have one", reason="denied")
+            raise ToolFailure("there is no place to store a login: only tools of bundles have one", reason="denied")
         for names, url in self.destinations(None):
             for name in names:
                 context.check_secret(name, url)
@@ -351,7 +351,7 @@ class _LoginSigner(TokenSigner):
         if (origin := origin_of(request.url)) not in self._origins:
             raise RequestRefusedError(
                 f"the login is only for requests to {', '.join(self._origins)}, and this one goes to {origin}",
-                [f"if that is meant, log in again: {login_command()}"],
+                [f"if this is intended, log in again: {login_command()}"],
             )
         return super().sign(request)
 
@@ -487,4 +487,4 @@ def _check_issuer(auth: OAuth2, issuer: str | None) -> None:
     if issuer is not None and not (issuer == auth.issuer if auth.issuer else is_same):
         known = auth.issuer or f"{page.scheme}://{page.netloc}"
         answered = in_short(issuer, MAX_QUOTED)
-        raise AuthError(f"the answer to the login is from {answered}, not from {known} (`issuer` in the tool's auth)")
+        raise AuthError(f"the response to the login is from {answered}, not from {known} (`issuer` in the tool's auth)")

@@ -148,7 +148,7 @@ class StepNames(NamedTuple):
         if name in self.before:
             return None
         known = did_you_mean(name, self.before) or (
-            f"there are {', '.join(self.before)}" if self.before else "there is none before this one"
+            f"earlier steps: {', '.join(self.before)}" if self.before else "this is the first step"
         )
         if name in self.others:
             return f"the step `{name}` has no value yet: only steps before this one have; {known}"
@@ -231,7 +231,7 @@ def gather(placeholders: Iterable[Placeholder], args: Mapping[str, Any], secret:
             need = secret_need(name)
             unset = UnmetNeedError(
                 f"the secret {name} is not set, and the tool's request needs it",
-                [f"run: {need.command}", f"if an argument is meant, add `{name}` to the tool's argSchema"],
+                [f"run: {need.command}", f"for an argument, add `{name}` to the tool's argSchema"],
                 [need],
             )
             unset.reason = "secret_missing"
@@ -254,5 +254,5 @@ def as_text(placeholder: Placeholder, value: Any) -> str:
             raise placeholder.bad("is a number with too many digits") from None
     if isinstance(value, float) and isfinite(value):
         return float.__repr__(value)
-    kind = {list: "a list", tuple: "a list", dict: "an object", float: "not a number"}.get(type(value), "not a text")
-    raise placeholder.bad(f"is {kind}: here it can only be a text, a number, true or false")
+    kind = {list: "a list", tuple: "a list", dict: "an object", float: "not a number"}.get(type(value), "not a string")
+    raise placeholder.bad(f"is {kind}: only a string, a number, true or false is allowed here")

@@ -671,7 +671,7 @@ def test_state_lives_beside_the_config_in_force(configured, tmp_path):
 def test_a_state_folder_that_cannot_be_written_fails_no_call(configured):
     done = cli("tools", "invoke", "weather", cwd=configured, env={"ONETOOL_HOME": "/proc/nowhere"})
     assert done.returncode == 0
-    assert "stats are not kept" in done.stderr
+    assert "stats can't be stored" in done.stderr
 
 
 # Completion

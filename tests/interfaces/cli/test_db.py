@@ -124,7 +124,7 @@ def test_rows_that_no_replica_has_written_are_not_shown(folder, database_url):
 
 def test_a_person_sees_tables_and_replicas(folder, database_url):
     shown, code = on_a_terminal(folder, "db", "init")
-    assert (code, "Made: documents" in shown, "tables of OneTool" in shown) == (0, True, True)
+    assert (code, "Created: documents" in shown, "tables of OneTool" in shown) == (0, True, True)
     with psycopg.connect(database_url) as connection:
         sql = "INSERT INTO replicas VALUES (%s, '10.0.0.7:8765', '0.1.0', 0, extract(epoch from now()) + %s, false)"
         connection.execute(sql, ("alive", 4))

@@ -178,7 +178,7 @@ def test_print_stores_nothing_and_its_line_is_for_the_config(folder):
     text, line = done.stdout.splitlines()
     assert not (folder / "state.db").exists()
     assert "Nothing was stored" in done.stderr
-    assert "everything but make tokens" in done.stderr
+    assert "everything except create tokens" in done.stderr
     (folder / "onetool.yaml").write_text(f"http:\n  tokens:\n{line}\n")
     (token,) = load_config(folder / "onetool.yaml").http.tokens
     assert (token.name, token.hash, token.tools) == ("on", token_hash(text), ("time.*", "*"))

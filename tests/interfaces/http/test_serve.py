@@ -462,7 +462,7 @@ def test_a_reload_never_opens_what_others_can_reach(serve):
     server = serve("--host", "0.0.0.0", config={"http": {"token": TOKEN}})
     (server.folder / "onetool.yaml").write_text("{}")
     server.process.send_signal(signal.SIGHUP)
-    server.log(wait_for="the old rules stay in force")
+    server.log(wait_for="the previous rules stay in effect")
     assert server.ask("/mcp").status == 401
 
 

@@ -433,7 +433,7 @@ class TestBackground:
         authority.expire_everything()
         lock_of(folder).unlink()
         lock_of(folder).mkdir()
-        with pytest.raises(AuthError, match=r"the login can't be kept in logins/vault in .*: Is a directory"):
+        with pytest.raises(AuthError, match=r"the login can't be stored in logins/vault in .*: Is a directory"):
             asyncio.run(peek(authority, folder))
 
 

@@ -74,7 +74,7 @@ MAX_EXAMINED = 16 * 1024
 
 # Patterns of refusals are compiled when needed, to keep the import fast.
 _TAG = r"(?is)<(style|script)\b.*?</\1\s*>|<[^<>]*>"
-_TYPES = {dict: "an object", list: "a list", str: "a text", bool: "true or false", int: "a number", float: "a number"}
+_TYPES = {dict: "an object", list: "a list", str: "a string", bool: "true or false", int: "a number", float: "a number"}
 _REASONS: dict[int, Reason] = {
     401: "unauthorized",
     402: "quota",
@@ -108,7 +108,7 @@ _NO_TOOLS = (
 def garbled_error(what: str) -> ModelError:
     """Return the error for an unreadable answer. `what` is a sentence without a full stop."""
     hint = "is base_url the URL of this provider's API?"
-    return ModelError(f"the answer of the model's API can't be read: {what}", "garbled", [hint])
+    return ModelError(f"the response of the model's API can't be read: {what}", "garbled", [hint])
 
 
 def an_object(value: Any, where: str) -> dict[str, Any]:

@@ -97,7 +97,7 @@ def _message_lines(message: SessionMessage, at: float, number: int, calls: dict[
 def _how(result: Result | UserCall) -> str:
     if result.ok:
         return "ok"
-    return "under way" if result.content == UNDER_WAY else "failed"
+    return "running" if result.content == UNDER_WAY else "failed"
 
 
 def _json(args: Mapping[str, Any]) -> str:

@@ -172,10 +172,10 @@ def short_title(words: str) -> str:
 
 
 INTERRUPTED = (
-    "This call was interrupted before its result was kept: its outcome is unknown. "
+    "This call was interrupted before its result was stored: its outcome is unknown. "
     "It may have done all, part or none of its work; look before it is called again."
 )
-UNDER_WAY = "This call is under way: there is no result yet."
+UNDER_WAY = "This call is still running: there is no result yet."
 
 
 class TimedMessage(NamedTuple):

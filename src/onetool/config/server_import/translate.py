@@ -309,7 +309,7 @@ def _text(value: Any, key: str) -> str:
         return str(value).lower()
     if isinstance(value, str | int | float):
         return str(value)
-    raise SkipServer(f"its {key} must contain only texts")
+    raise SkipServer(f"its {key} must contain only strings")
 
 
 def _texts(value: Any, key: str) -> list[str]:

@@ -58,7 +58,7 @@ def check(ctx: click.Context, as_json: bool) -> None:
 def _summary(app: "App | None", mistakes: tuple[Mistake, ...]) -> str:
     if app is None:
         return "The config can't be used."
-    place = app.config.path or "no config file: the defaults are in force"
+    place = app.config.path or "no config file: the defaults are used"
     database = ""
     if is_reached(app.config, mistakes):
         with suppress(DatabaseError):  # lost since the check

@@ -109,7 +109,7 @@ def init(ctx: click.Context, as_json: bool) -> None:
         more = {} if warning is None else {"warning": warning}
         print_json({"server": state.server, "tables": state.tables, "done": done, "sealed": sealed, **more})
         return
-    made = f"Made: {', '.join(done)}." if done else "All of them exist already."
+    made = f"Created: {', '.join(done)}." if done else "All of them already exist."
     echo(f"PostgreSQL {state.server} is reached, and has {counted(state.tables, 'table')} of OneTool.\n{made}")
     if sealed:
         echo(f"{counted(sealed, 'document')} that only this machine could read: encrypted with cluster.key now.")

@@ -206,9 +206,7 @@ class LoginApp:
             if refused is None:
                 rules.credentials.require_current()
             await self._wrong.add_async(address)
-        message = (
-            "This is not a token of this server. Use http.token of its config, or one made by `onetool tokens add`."
-        )
+        message = "This is not a token of this server. Use http.token of its config, or one created with `onetool tokens add`."
         raise refused or HttpError(401, "unauthorized", message, [CHALLENGE, NO_STORE])
 
     async def _sign_out(self, rules: AccessRules, authorization: bytes | None, scope: Scope, send: Send) -> None:

@@ -244,7 +244,9 @@ def follow_config(
         lacks = missing_token(http, known_tokens(app, before.memory))
         if lacks and not is_loopback(address.addresses):
             how = "set http.token, or: onetool tokens add"
-            log.error("others can reach this server, which needs %s (%s): the old rules stay in force", lacks, how)
+            log.error(
+                "others can reach this server, which needs %s (%s): the previous rules stay in effect", lacks, how
+            )
             return
         request_log.enable_access_log(http.access_log)
         credentials = credentials_for(app, before.sessions, allowed is not None, before, address)

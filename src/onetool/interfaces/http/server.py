@@ -178,7 +178,7 @@ class _Server(uvicorn.Server):
         await super().shutdown(sockets)
         if tasks := self.server_state.tasks:  # they were cancelled and may still send a response
             timeout = self.config.timeout_graceful_shutdown
-            log.warning("Stopped with %d requests still under way after %d s", len(tasks), timeout)
+            log.warning("Stopped with %d requests still in progress after %d s", len(tasks), timeout)
             await asyncio.wait(tasks, timeout=1)
 
     async def _take_last(self, listening: list[socket.socket]) -> None:
@@ -225,7 +225,7 @@ class _Server(uvicorn.Server):
     async def _finish(self) -> None:
         await asyncio.sleep(self._drain_s)
         if self._finish_s and not await self._http_app.finish(self._finish_s):
-            log.warning("Stopping with work under way after %g s (cluster.finish_s)", self._finish_s)
+            log.warning("Stopping with work still in progress after %g s (cluster.finish_s)", self._finish_s)
             self.config.timeout_graceful_shutdown = LATE_S
         self._end()
 
@@ -245,7 +245,7 @@ class _Server(uvicorn.Server):
             if isawaitable(done):
                 await done
         except OneToolError as error:
-            log.error("Not reloaded, the old config stays in force: %s", error)
+            log.error("Not reloaded, the previous config stays in effect: %s", error)
         except Exception as error:  # noqa: BLE001 - a failed reload must not stop the server
             log.error("Not reloaded: %s: %s", type(error).__name__, error)
 

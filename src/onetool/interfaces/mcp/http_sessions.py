@@ -314,7 +314,7 @@ async def serve_stream(session: HttpSession, head: Head, receive: Receive, send:
     """Serve the session's stream of notifications, or the rest of a broken stream (Last-Event-ID)."""
     accepted = head.get(b"accept", b"*/*")
     if b"text/event-stream" not in accepted and b"*/*" not in accepted:
-        raise HttpError(406, "not_acceptable", "a stream is text/event-stream, which the header accept does not allow")
+        raise HttpError(406, "not_acceptable", "the Accept header must allow text/event-stream")
     found, after = session.news, None
     if LAST_EVENT in head:
         last = header(head, LAST_EVENT)

@@ -255,7 +255,7 @@ async def complete(service: "Service", request: McpRequest) -> dict[str, Any]:
     ref, argument = request.param("ref", dict), request.param("argument", dict)
     name, begun = argument.get("name"), argument.get("value")
     if not isinstance(name, str) or not isinstance(begun, str):
-        raise JsonRpcError(INVALID_PARAMS, "params.argument: expected a name and a value, both texts")
+        raise JsonRpcError(INVALID_PARAMS, "params.argument: expected a name and a value, both strings")
     if ref.get("type") == "ref/prompt":
         words = _of_prompt(service, str(ref.get("name")), name)
     elif ref.get("type") == "ref/resource":

@@ -90,7 +90,7 @@ def parse_json(data: bytes, whole: bool = False) -> Any:
     except UnicodeDecodeError as error:
         raise _not_json(f"byte {error.start} is not UTF-8") from None
     except UnicodeEncodeError:
-        raise _not_json("a text has half of a surrogate pair") from None
+        raise _not_json("a string has half of a surrogate pair") from None
     except RecursionError:
         raise _not_json("it is nested too deep") from None
     except JsonTooCostlyError as error:

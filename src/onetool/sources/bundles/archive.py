@@ -186,7 +186,7 @@ def _bundle(text: bytes) -> Bundle:
     if data.get("isBuiltIn") is True:
         raise InvalidError("/isBuiltIn: an archive can't contain a built-in bundle")
     if data.get("id") is None:
-        raise InvalidError("/id is missing: it tells whether the bundle exists already")
+        raise InvalidError("/id is missing: it tells whether the bundle already exists")
     bundle = read_bundle_file(text, "", 0)
     if bundle.soft_deleted_at is not None:
         raise InvalidError("/softDeletedAt: the bundle was deleted; restore it before exporting")

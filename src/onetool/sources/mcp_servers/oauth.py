@@ -348,7 +348,11 @@ class StoredAuth(OAuthClientProvider):
 
     def _safe_text(self, error: Exception) -> str:
         """Return the SDK's message without quoted parts of a response, which may be a token."""
-        text = str(error) if isinstance(error, OAuthFlowError) else "its authorization server's answer can't be read"
+        text = (
+            str(error)
+            if isinstance(error, OAuthFlowError)
+            else "the response of its authorization server can't be read"
+        )
         if text.startswith("Registration failed: 404"):
             return "it offers no login with client registration; if you have a client_id for it, set it in `auth`"
         for start in ("Invalid token response", "Invalid registration response", "State parameter mismatch"):

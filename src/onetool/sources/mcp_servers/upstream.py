@@ -88,7 +88,7 @@ class Upstream:
                             return await work(connection, call)
                 except TimeoutError:
                     raise ToolFailure(
-                        f"{self.name}.{what} gave no answer within {self.settings.timeout:g} s",
+                        f"{self.name}.{what} did not respond within {self.settings.timeout:g} s",
                         reason="timeout",
                         hints=[f"servers.{self.name}.timeout in the config gives it more"],
                     ) from None

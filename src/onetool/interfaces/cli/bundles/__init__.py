@@ -48,9 +48,7 @@ def bundles() -> None:
     """
 
 
-NO_BUNDLES = (
-    "There are no bundles but the built-in ones. Make one: onetool bundles create SLUG, or onetool bundles import FILE"
-)
+NO_BUNDLES = "Only the built-in bundles exist. Create one: onetool bundles create SLUG, or onetool bundles import FILE"
 SHORT_KEYS = ("slug", "version", "displayName", "description", "type", "isEnabled", "disabledReason", "modifiedAt",
          "callCount", "lastCalledAt", "id")  # fmt: skip
 

@@ -108,7 +108,9 @@ def find_bundle(bundles: BundleService, name: str, deleted: bool = False, otherw
     if len(found) == 1:
         return found[0]
     if found:
-        lines = [f"  {one['id']}  {origin(one) or 'made ' + one['createdAt']}  {one['displayName']}" for one in found]
+        lines = [
+            f"  {one['id']}  {origin(one) or 'created ' + one['createdAt']}  {one['displayName']}" for one in found
+        ]
         message = "\n".join([f"There are {len(found)} bundles {name}; choose one by its id:", *lines])
         raise click.ClickException(message)
     if own and deleted:
@@ -185,7 +187,7 @@ def _in_version(versions: list[Shown], place: ToolReference) -> Shown:
         if one["version"] == place.version:
             return one
     known = ", ".join(one["version"] for one in versions)
-    message = f"{place.bundle}/{place.tool} has no version {place.version}; there is {known}"
+    message = f"{place.bundle}/{place.tool} has no version {place.version}; it has {known}"
     raise click.ClickException(message)
 
 

@@ -104,7 +104,7 @@ _BUNDLE_KEYS = ("slug", "displayName", "description", "isEnabled", "id", "create
 _FIRST = ("slug", "version", "type", "displayName", "description", "tags", "isEnabled", "parallel")
 _SCHEMAS = ("argSchema", "outputSchema")
 _IMPLS = ("httpImpl", "pythonImpl", "goImpl", "scriptImpl")
-_LOSSY = "it contains values that JSON can't express: NaN, infinity, tuples, or keys other than texts"
+_LOSSY = "it contains values that JSON can't express: NaN, infinity, tuples, or keys other than strings"
 _TOOL_KEYS = (*_FIRST, *_SCHEMAS, "preProcessors", *_IMPLS, "limits", "examples", "id", "createdAt", "modifiedAt")
 # Changes of these keys are not structural.
 _UNDIGESTED = ("isEnabled", "examples", "id", "createdAt", "modifiedAt", "softDeletedAt")
@@ -251,7 +251,7 @@ def _name(data: Mapping[str, Any], key: str) -> str:
     if name is None:
         raise InvalidError(f"/{key} is missing: a tool's file has its slug and its version", f"/{key}")
     if not isinstance(name, str):
-        raise InvalidError(f'/{key}: expected a text; put quotes around it: "{name}"', f"/{key}")
+        raise InvalidError(f'/{key}: expected a string; put quotes around it: "{name}"', f"/{key}")
     return name
 
 
@@ -260,7 +260,7 @@ def _id(data: Mapping[str, Any], otherwise: str) -> str:
     if id is None:
         return derived_id(otherwise)
     if not isinstance(id, str):
-        raise InvalidError("/id: expected a text", "/id")
+        raise InvalidError("/id: expected a string", "/id")
     return check_id(id)
 
 
