@@ -478,8 +478,8 @@ def test_who_serves_keeps_its_database_and_its_cluster(place):
     with pytest.raises(ConfigError) as refused:
         place.app.reload()
     assert [(one.key, one.message) for one in refused.value.mistakes] == [
-        ("database", "database can't change while OneTool serves: it needs a restart"),
-        ("cluster", "cluster can't change while OneTool serves: it needs a restart"),
+        ("database", "database can't change while the server runs: restart it"),
+        ("cluster", "cluster can't change while the server runs: restart it"),
     ]
     assert place.state() == before
     assert place.app.reload_error is refused.value

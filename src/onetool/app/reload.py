@@ -245,7 +245,7 @@ class Reloader:
         changed = [key for key in self.kept if getattr(config, key) != getattr(self._config, key)]
         if changed:
             file = str(config.path) if config.path else None
-            message = "{} can't change while OneTool serves: it needs a restart"
+            message = "{} can't change while the server runs: restart it"
             raise ConfigError([Mistake(message=message.format(key), file=file, key=key) for key in changed])
         return found, config
 
@@ -349,7 +349,7 @@ class ConfigWatcher:
             try:
                 if self._reloader.reload_settings():
                     watch_log.info(
-                        "Settings were reloaded, because something was missing: %d tools", len(self._registry)
+                        "Settings were reloaded, because something was not found: %d tools", len(self._registry)
                     )
             except ConfigError as error:
                 watch_log.error("Not reloaded, the previous config stays in effect: %s", error)
@@ -366,9 +366,9 @@ class ConfigWatcher:
         try:
             if self._mode() == "everything":
                 self._reloader.reload()
-                watch_log.info("Reloaded, because files have changed: %d tools", len(self._registry))
+                watch_log.info("Reloaded, because files changed: %d tools", len(self._registry))
             elif self._reloader.reload_settings():
-                watch_log.info("Settings were reloaded, because files have changed: %d tools", len(self._registry))
+                watch_log.info("Settings were reloaded, because files changed: %d tools", len(self._registry))
             (count, before), now = self._logged, self._reloader.pending_changes()
             self._logged = self._reloader.count, now
             for one in now:  # each is logged once until the next reload

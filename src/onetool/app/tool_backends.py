@@ -270,9 +270,9 @@ class Approval:
                 self.denied.append(spec.name)
                 self.not_run.add(call.id)
         if is_denied:
-            why = f"the person did not allow this call of {spec.name}"
+            why = f"the person did not approve this call of {spec.name}"
             if self._approve == "never":
-                why = f"{spec.name} may change things, and nobody has allowed that here"
+                why = f"{spec.name} may change data, and such calls are not approved here"
             return ToolFailure(why, reason="denied", hints=[GO_ON])
         await self._catalog.refresh(at_once=True)  # the tool may have been disabled while waiting for approval
         now = self._catalog.registry.get(spec.name)

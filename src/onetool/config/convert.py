@@ -215,7 +215,7 @@ def unknown_key(node: Node, key: str, struct: type[msgspec.Struct], findings: Fi
     if getattr(struct, "lenient", False):
         findings.warn(node, f"unknown key {key!r}; it is ignored", hint)
     else:
-        findings.error(node, f"the key {key!r} is not known", hint)
+        findings.error(node, f"unknown key {key!r}", hint)
 
 
 def report_mismatch(node: Node, wanted: Any, findings: Findings) -> None:

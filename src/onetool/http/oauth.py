@@ -253,7 +253,7 @@ class LoginAuthenticator(Authenticator):
             name = min(self._texts.arguments)
             raise TemplateError(f"a login can't depend on an argument, and `{name}` is one", AUTH_POINTER)
         if target is None:
-            raise TemplateError("with a login the host has to be written out", "/request/urlTemplate")
+            raise TemplateError("with a login the host can't have placeholders", "/request/urlTemplate")
         self.origin = origin_of(target)
         self._seen: tuple[str, Version, StoredLogin] | None = None  # key, version and content
 
@@ -341,7 +341,7 @@ class _LoginSigner(TokenSigner):
         except AuthError as error:
             raise ToolFailure(str(error), reason="source_unavailable") from None
         if not stored.tokens:
-            raise _needs_login("it needs a login")
+            raise _needs_login("it requires a login")
         if refresh := stored.tokens.get("refresh_token"):
             self._endpoint.context.mask_also(refresh)
         self._origins = stored.origins

@@ -105,7 +105,7 @@ class TemplateText:
         filled = self.fill(values, escape)
         if filled is None:
             absent = next(placeholder for placeholder in self.placeholders if values.get(placeholder.name) is None)
-            raise absent.bad(f"is needed: it is part of {whole}")
+            raise absent.bad(f"is required: it is part of {whole}")
         return filled
 
 
@@ -171,7 +171,7 @@ def _placeholder(name: str, arguments: Collection[str], pointer: str) -> Placeho
             raise TemplateError(f"`${{{name}}}`: write a number between dots, as in `${{steps.list.0.id}}`", pointer)
         if not step or not all(path):
             how = "write `${steps.STEP}`, or a part, `${steps.STEP.id}`"
-            raise TemplateError(f"`${{{name}}}` names no value: {how}", pointer)
+            raise TemplateError(f"`${{{name}}}` has no value: {how}", pointer)
         if why := steps.why_unknown(step):
             raise TemplateError(f"`${{{name}}}`: {why}", pointer)
         return Placeholder(name, is_secret=False, step=step)
@@ -243,7 +243,7 @@ def as_text(placeholder: Placeholder, value: Any) -> str:
     """Return a value as text: as in JSON, without quotes."""
     if isinstance(value, str):
         if not value.isascii() and any("\ud800" <= char <= "\udfff" for char in value):
-            raise placeholder.bad("contains half of a character (a lone surrogate), which can't be sent")
+            raise placeholder.bad("contains a lone surrogate, which can't be sent")
         return value
     if isinstance(value, bool):
         return "true" if value else "false"

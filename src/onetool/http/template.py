@@ -223,7 +223,7 @@ def _fill_value(template: Any, values: Values) -> Any:
             return _ABSENT if filled is None else filled
         value = values.get(alone.name, _ABSENT)
         if isinstance(value, float) and not isfinite(value):
-            raise alone.bad("is not a number that JSON has")
+            raise alone.bad("is not a valid JSON number")
         return value
     if isinstance(template, _ListTemplate):
         return [item for inner in template if (item := _fill_value(inner, values)) is not _ABSENT]

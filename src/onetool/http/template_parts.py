@@ -68,7 +68,7 @@ class PathTemplate:
 
 def _not_empty(placeholder: Placeholder, value: str) -> str:
     if not value:
-        raise placeholder.bad("is empty: the URL would be another one")
+        raise placeholder.bad("is empty, which would change the path of the URL")
     return escaped(placeholder, value)
 
 

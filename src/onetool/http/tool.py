@@ -53,10 +53,12 @@ def step_names(steps: Sequence[RequestStep], arg_schema: Any) -> list[StepNames]
         if not name.isidentifier():
             raise TemplateError(f"{name!r} is not a name: that is letters, digits and `_`, and no digit first", pointer)
         if name in names[:number]:
-            raise TemplateError(f"there are two steps `{name}`: give each a name of its own", pointer)
+            raise TemplateError(f"two steps are called `{name}`: give each its own name", pointer)
     for name in sorted(argument_names(arg_schema)):
         if name.partition(".")[0] == STEPS:
-            what = f"argSchema has an argument {name!r}, and `${{{STEPS}.…}}` stands for what earlier requests gave"
+            what = (
+                f"argSchema has an argument {name!r}, and `${{{STEPS}.…}}` stands for the results of earlier requests"
+            )
             raise TemplateError(f"{what}: give the argument another name, like `step_list`", "/requests")
     return [StepNames(names[:number], names[number:]) for number in range(len(names))]
 

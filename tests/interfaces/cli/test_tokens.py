@@ -192,7 +192,7 @@ def test_mistakes_are_told_before_anything_is_stored(folder):
         (["ci", "--expires", "soon"], "2027-01-01"),
         (["ci", "--role", "root"], "'call', 'edit', 'admin'"),
         (["ci", "--tools", " , "], "Must not be empty"),
-        (["ci", "--tools", "a b"], "is neither the name of a tool"),
+        (["ci", "--tools", "a b"], "is neither a tool name"),
     ):
         done = tokens(folder, "add", *args)
         assert (done.returncode, words in done.stderr) == (2, True), done.stderr

@@ -41,7 +41,7 @@ def test_it_says_where_it_is_and_what_to_try(serve):
     assert f"claude mcp add --transport http onetool {url}/mcp\n" in server.greeting
     assert f'{{"mcpServers": {{"onetool": {{"type": "http", "url": "{url}/mcp"}}}}}}' in server.greeting
     assert f"  {url}/openapi.json\n" in server.greeting
-    assert f"The page for people:\n  {url}/\n" in server.greeting
+    assert f"Open the page in a browser:\n  {url}/\n" in server.greeting
     assert server.ask("/healthz").json["status"] == "ok"
 
 
@@ -96,7 +96,7 @@ def test_where_time_may_not_be_asked_for_the_first_call_is_another_one_that_work
 
 def first_call(server):
     """All that the server says after its last heading: one line."""
-    (line,) = server.greeting.split("The first call to try:\n")[1].strip().split("\n")
+    (line,) = server.greeting.split("Try a first call:\n")[1].strip().split("\n")
     return line
 
 
@@ -211,7 +211,7 @@ def test_without_a_token_only_this_machine_is_served(host, tmp_path):
     assert code == 2
     assert "http.token" in said
     assert "onetool tokens add NAME" in said
-    assert "needs a token" in said
+    assert "requires a token" in said
 
 
 def test_the_config_can_ask_for_the_same_and_is_refused_by_name(tmp_path):

@@ -43,7 +43,7 @@ def test_what_is_meant(auth, meant):
         ({"type": "basic"}, "auth.type must be one of"),
         ({"type": "bearer"}, "auth.token is missing"),
         ({"type": "bearer", "token": None}, "auth.token must be a token: one word of ASCII"),
-        ({"type": "oauth", "scope": "a"}, "the key auth.scope is not known; did you mean scopes?"),
+        ({"type": "oauth", "scope": "a"}, "unknown key auth.scope; did you mean scopes?"),
         ({"type": "oauth", "scopes": ""}, "auth.scopes must be a string with spaces between the scopes"),
         ({"type": "oauth", "scopes": [1]}, "auth.scopes must be a string with spaces between the scopes"),
         ({"type": "oauth", "redirect_port": 0}, "auth.redirect_port must be a port: 1 to 65535"),

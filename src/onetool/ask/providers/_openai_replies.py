@@ -87,7 +87,7 @@ def error_from_body(data: dict[str, Any]) -> ModelError | None:
         status = 429
     else:
         status = 500 if "server" in words or "overloaded" in words else 400
-    message = error_text.message or "(no words)"
+    message = error_text.message or "(no message)"
     return _error(status, error_text, f"the model's API reported an error in the middle of its response: {message}")
 
 

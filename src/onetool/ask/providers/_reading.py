@@ -30,7 +30,7 @@ MAX_TOOL_NAME = 1024  # characters
 
 NO_TOOLS_HINTS = ("choose a model that can call tools (--model)", "or ask without tools: --with-tools=false")
 
-LEFT_OUT_TEXT = "(What was said before is left out.)"
+LEFT_OUT_TEXT = "(Earlier messages are left out.)"
 """The first message of a conversation that would begin with the model: both APIs require a user message there."""
 
 

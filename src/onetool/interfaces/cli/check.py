@@ -62,5 +62,5 @@ def _summary(app: "App | None", mistakes: tuple[Mistake, ...]) -> str:
     database = ""
     if is_reached(app.config, mistakes):
         with suppress(DatabaseError):  # lost since the check
-            database = f"\nDatabase: PostgreSQL {read_state(app.config).server}, reached"
+            database = f"\nDatabase: PostgreSQL {read_state(app.config).server}, connected"
     return f"Config: {place}\nTools: {len(app.catalog.registry)}{database}"

@@ -172,7 +172,7 @@ def tell_running_servers(file: "Path", *, is_code: bool = False) -> None:
 def print_mistakes(summary: str, mistakes: Sequence[Mistake]) -> None:
     echo(summary)
     if not mistakes:
-        echo(click.style("Nothing is wrong.", fg="green"))
+        echo(click.style("No problems found.", fg="green"))
         return
     for mistake in mistakes:
         colour = "red" if mistake.severity == "error" else "yellow"

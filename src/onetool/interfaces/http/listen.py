@@ -256,21 +256,21 @@ def greeting(facts: ServerFacts) -> str:
     local = [f"http.local: programs on this machine need no token, and have the role {facts.local}."]
     owner = ["  onetool page prints a link that opens it as its owner, with the role admin."] if facts.has_links else []
     lines = [
-        f"OneTool listens on {facts.listens} with {facts.tools}, by {facts.config}. Ctrl-C stops it.",
+        f"OneTool listens on {facts.listens} with {facts.tools}, from {facts.config}. Ctrl-C stops it.",
         *reached,
         *(local if facts.local else []),
         "",
-        "The page for people:",
+        "Open the page in a browser:",
         f"  {url}/",
         *owner,
         "Connect a client:",
         f"  {claude_command(url, header)}",
-        "or, in the config of most others:",
+        "or, in the config of most other clients:",
         f"  {json_snippet(url, header)}",
         "Or use the REST API, which is described at:",
         f"  {url}/openapi.json",
         "",
-        "The first call to try:",
+        "Try a first call:",
         f"  {first_call(url, header, facts.first)}",
         "",
     ]
@@ -280,14 +280,14 @@ def greeting(facts: ServerFacts) -> str:
 def connect_text(url: str, needs_token: bool) -> str:
     """Return the public text, which reveals nothing about the tools and the config."""
     header = bearer_header() if needs_token else None
-    token = [f"All of it needs a token of this server: {TOKENS}."] if needs_token else []
+    token = [f"Everything here requires a token of this server: {TOKENS}."] if needs_token else []
     lines = [
-        "OneTool runs here. A browser shows the page at this address.",
+        "This is OneTool. Open this address in a browser to see the page.",
         *token,
         "",
         "Connect a client:",
         f"  {claude_command(url, header)}",
-        "or, in the config of most others:",
+        "or, in the config of most other clients:",
         f"  {json_snippet(url, header)}",
         "The REST API is described at:",
         f"  {url}/openapi.json",

@@ -116,7 +116,7 @@ class MetricsApp:
             ]
         if self._cluster is not None:
             alive = len(self._cluster.members.alive())
-            found.append(gauge("onetool_replicas", "Replicas or workers that serve now.", alive))
+            found.append(gauge("onetool_replicas", "Replicas or workers that serve requests.", alive))
         if app.config.database is not None and (database := app.database) is not None:
             found += [
                 gauge(

@@ -203,7 +203,7 @@ def _snippet(name: str, snippet: "Snippet", args: Mapping[str, Any]) -> dict[str
         code = render_snippet(snippet, args, name)
     except SnippetError as error:
         raise JsonRpcError(INVALID_PARAMS, str(error)) from None
-    words = f"Run this code with the tool `run`, and tell me what comes of it:\n\n```python\n{code.strip()}\n```"
+    words = f"Run this code with the tool `run`, and tell me the result:\n\n```python\n{code.strip()}\n```"
     return {"description": snippet.description, "messages": [{"role": "user", "content": text_block(words)}]}
 
 

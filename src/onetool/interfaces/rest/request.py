@@ -152,9 +152,9 @@ class Conditions(NamedTuple):
                 raise
             now = None
         if self.seen and (now is None or not _is_among(now, self.seen)):
-            raise OutdatedError("It no longer has the ETag of If-Match. Get it again, and repeat your change.")
+            raise OutdatedError("The item no longer has the ETag of If-Match. Get it again, and repeat your change.")
         if now is not None and _is_among(now, self.known):
-            raise OutdatedError("It exists, and its ETag matches If-None-Match.")
+            raise OutdatedError("The item exists, and its ETag matches If-None-Match.")
         return (ANY if ANY in self.seen else now) if self.seen else None
 
 

@@ -78,7 +78,7 @@ def why(error: BaseException) -> str:
     if isinstance(cause, OneToolError):
         return message_of(cause)
     if isinstance(cause, MCPError):
-        return f"it refuses: {cause.message}"
+        return f"it rejects the request: {cause.message}"
     if isinstance(cause, ValidationError):
         return f"its response is not MCP: {_first_fault(cause)}"
     return describe_error(cause)

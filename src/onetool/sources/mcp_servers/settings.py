@@ -249,7 +249,7 @@ def auth_problems(auth: AuthValue) -> Iterator[AuthProblem]:
             if key == "type" or (value is None and key in known and key not in needed):
                 continue
             if key not in known:
-                yield AUTH_KEY, f"the key auth.{key} is not known{or_rather(key, known)}", shape
+                yield AUTH_KEY, f"unknown key auth.{key}{or_rather(key, known)}", shape
             elif not _KEYS[key].fits(value):
                 yield AUTH_KEY, f"auth.{key} must be {_KEYS[key].expected}", None
         for key in needed:

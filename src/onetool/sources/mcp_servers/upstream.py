@@ -90,7 +90,7 @@ class Upstream:
                     raise ToolFailure(
                         f"{self.name}.{what} did not respond within {self.settings.timeout:g} s",
                         reason="timeout",
-                        hints=[f"servers.{self.name}.timeout in the config gives it more"],
+                        hints=[f"servers.{self.name}.timeout in the config raises this limit"],
                     ) from None
                 except Exception as error:  # noqa: BLE001 - the SDK raises many types
                     was_not_received = connection.was_not_received(error, call)

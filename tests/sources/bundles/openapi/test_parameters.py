@@ -70,7 +70,7 @@ def test_what_has_no_form_is_left_out_or_skips_the_operation():
     assert set(found.tools[0][2]["argSchema"]["properties"]) == {"n"}
     assert "its optional parameter 'q' is left out" in found.notes[0].why
     why = skipped(parameters(parameter("q", "header", POINT, required=True)))
-    assert why == "its parameter 'q': an object has no form in the header"
+    assert why == "its parameter 'q': an object can't be sent in the header"
 
 
 def test_a_parameter_with_content_is_a_text_of_json():

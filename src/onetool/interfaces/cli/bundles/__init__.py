@@ -249,7 +249,7 @@ def login(ctx: click.Context, place: ToolReference) -> None:
             raise click.ClickException(f"{bundle['slug']}: {app.runtime.redact(str(error))}") from None
         rights = f" ({scope})" if scope else ""
         tools = ", ".join(sorted(one.tools))
-        print_note(f"Logged in for {bundle['slug']}{rights}. It is for {tools}.")
+        print_note(f"Logged in for {bundle['slug']}{rights}. It applies to {tools}.")
 
 
 @click.command()
@@ -270,7 +270,7 @@ def logout(ctx: click.Context, place: ToolReference) -> None:
         names = [one.login.store.name for one in needed]
     if not [name for name in names if forget(logins, name)]:
         raise click.ClickException(f"There is no login for {place}.")
-    click.echo(f"The login for {bundle['slug']} is forgotten.", err=True)
+    click.echo(f"Deleted the login for {bundle['slug']}.", err=True)
 
 
 def _logins(app: "App", place: ToolReference) -> "tuple[Shown, list[BundleLogin]]":

@@ -103,7 +103,7 @@ def restore(ctx: click.Context, place: ToolReference, as_json: bool) -> None:
     found = find_bundle(bundles, place.bundle, deleted=True)
     content = {key: found[key] for key in ("slug", "displayName", "description", "isEnabled")}
     bundle, *_ = bundles.put_bundle(found["id"], content)
-    print_outcome(bundle, f"The bundle {bundle['slug']} is restored.", as_json)
+    print_outcome(bundle, f"Restored the bundle {bundle['slug']}.", as_json)
 
 
 def make_bundle(app: App, content: dict[str, Any]) -> Shown:
@@ -166,7 +166,7 @@ def _read_changes(_ctx: click.Context, _param: click.Parameter, given: tuple[str
         for name in above:
             inside = inside.setdefault(name, {})
             if not isinstance(inside, dict):
-                raise click.BadParameter(f"{key}: {name} is set to a value already.")
+                raise click.BadParameter(f"{key}: {name} is already set to a value.")
         try:
             inside[last] = json.loads(text)
         except ValueError:

@@ -179,7 +179,7 @@ def logout(ctx: click.Context, name: str) -> None:
     """Forget the login to a server."""
     if not _named(open_app(ctx, imports=False), name).logout(name):
         raise click.ClickException(f"There is no login to {name}.")
-    click.echo(f"The login to {name} is forgotten.", err=True)
+    click.echo(f"Deleted the login to {name}.", err=True)
 
 
 # Helpers
@@ -191,7 +191,7 @@ def _connected_now(ctx: click.Context, name: str) -> "Servers":
     _run(known.wait_connected([name]))
     status = _status(known, name)
     if status.state not in ("connected", "disabled") and not status.changed:
-        raise click.ClickException(f"{name} can't be reached, so there is nothing to look at: {status.error}")
+        raise click.ClickException(f"{name} can't be reached, so its changes can't be shown: {status.error}")
     return known
 
 

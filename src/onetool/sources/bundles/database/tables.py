@@ -233,14 +233,14 @@ class TableTransaction(StoreTransaction):
 
 
 def _unreadable(what: str, error: Exception) -> ConflictError:
-    return ConflictError(f"{what} can't be read here: {error}; a newer OneTool may have written it", "broken")
+    return ConflictError(f"{what} can't be read here: {error}; it may have been written by a newer OneTool", "broken")
 
 
 # Taking changes into the contents of a replica
 
 
 SWITCHES = "switches of built-in bundles"
-NEWER = "a newer OneTool may have written it: update this one"
+NEWER = "it may have been written by a newer OneTool: update this one"
 
 
 def followed(note: str) -> Followed | None:

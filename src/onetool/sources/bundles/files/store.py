@@ -452,7 +452,7 @@ class FileStore(BundleStore):
         except OSError as error:
             why = os.strerror(error.errno) if error.errno else str(error)
             raise UnavailableError(f"{self._folder} can't be written: {why}; nothing has changed") from error
-        raise ConflictError(f"files in {self._folder} are being changed all the time; try again", "unsteady")
+        raise ConflictError(f"files in {self._folder} keep changing; try again", "unsteady")
 
     def _try(self, job: Callable[[StoreTransaction], None], root: OpenFolder) -> FileTransaction:
         assert self._contents is not None  # noqa: S101 - `change` has loaded the contents

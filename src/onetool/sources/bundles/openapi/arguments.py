@@ -207,7 +207,7 @@ class ParameterConverter:
             self._note(f"{parameter.name[:60]} is passed as one string, with commas between its values")
             return self._described(parameter, _ANY_TEXT, "Several are separated by commas.")
         if kind == "object":
-            raise UnresolvedError(f"an object has no form in the {parameter.place}")
+            raise UnresolvedError(f"an object can't be sent in the {parameter.place}")
         return self._described(parameter, self._schemas.read(parameter.data.get("schema", parameter.schema), "in"))
 
     def _described(self, parameter: Parameter, definition: Definition, more: str = "") -> Definition:

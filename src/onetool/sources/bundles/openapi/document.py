@@ -167,7 +167,7 @@ def _yaml_error(event: Any, message: str) -> InvalidError:
 def _not_yaml(error: Exception) -> InvalidError:
     mark = getattr(error, "problem_mark", None)
     place = f"line {mark.line + 1}: " if mark else ""
-    what = getattr(error, "problem", None) or "a character that can't stand in a document"
+    what = getattr(error, "problem", None) or "a character that is not allowed in YAML"
     return InvalidError(f"{place}not YAML: {what}")
 
 
@@ -299,7 +299,7 @@ class OpenApiDocument:
             if not isinstance(ref, str):
                 return value
             value = self.at(ref)
-        raise UnresolvedError("its references go round in a circle")
+        raise UnresolvedError("its references are circular")
 
     def _decode_rest(self, node: Any, level: int = 1) -> None:
         """Decode the rest of a node near the root."""
