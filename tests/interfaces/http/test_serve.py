@@ -339,7 +339,7 @@ def lets_nobody_in(server):
     return False
 
 
-FOR_EVER = {"patience_s": 10**6}  # who waits for requests under way waits for ever
+FOR_EVER = {"shutdown_timeout_s": 10**6}  # who waits for requests under way waits for ever
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
@@ -373,7 +373,7 @@ def test_streams_are_told_to_end(serve):
 
 
 def test_what_takes_too_long_is_told_that_the_server_stops(serve):
-    server = serve(limits={"patience_s": 0.3})
+    server = serve(limits={"shutdown_timeout_s": 0.3})
     with asked(server, "/mcp?file=never") as client:
         assert stopped(server) == 0
         reply = server.read(client)
@@ -391,7 +391,7 @@ def test_who_asks_twice_does_not_have_to_wait(serve, number):
 
 
 def test_a_client_that_does_not_read_does_not_keep_it_from_stopping(serve):
-    server = serve(limits={"patience_s": 0.3})
+    server = serve(limits={"shutdown_timeout_s": 0.3})
     with asked(server, "/mcp?flood"):
         assert stopped(server) == 0
 
