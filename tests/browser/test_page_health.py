@@ -29,14 +29,14 @@ def test_nothing_is_wrong_until_something_is(browser, tmp_path, token):
         (served.server.folder / "packs" / "broken.py").write_text("def one(:\n")
         person.click("Check again", role="button")
         if token:
-            person.see("Error", "broken.py", "1 thing to look at")
+            person.see("Error", "broken.py", "1 finding")
             (served.server.folder / "packs" / "broken.py").write_text("def one():\n    return 1\n")
             person.reload()
             person.see("Not loaded: new")
             person.click("Load it", role="button")
             person.see("Nothing is wrong")
         else:  # only an admin has the files read again
-            person.see("Not loaded: new", "1 thing to look at")
+            person.see("Not loaded: new", "1 finding")
         assert person.faults() == []
 
 
@@ -131,7 +131,7 @@ def test_a_folder_that_is_not_trusted_is_not_fine(browser, project):
     with browser.page(width=1280, height=800) as page:
         person = Person(page, f"http://127.0.0.1:{server.port}/")
         page.ask("Page.addScriptToEvaluateOnNewDocument", source=NO_FINDINGS)
-        person.open("#/health").see("Not trusted").see_no("thing to look at")
+        person.open("#/health").see("Not trusted").see_no("finding")
         assert "Nothing is wrong" not in person.text()
 
 

@@ -66,7 +66,7 @@ class Files:
             self.findings.error(entry, f"circular include: {circle}", "remove one of the includes")
         elif entry and len(trail) > MAX_DEPTH:
             self.findings.error(
-                entry, f"includes are nested more than {MAX_DEPTH} files deep", "include the file further up"
+                entry, f"includes are nested more than {MAX_DEPTH} files deep", "include the file directly"
             )
         elif identity not in self._identities and self._may_read(path):
             self._identities.add(identity)

@@ -370,4 +370,4 @@ def _host(text: TemplateText, values: Values) -> str:
     try:
         return normal_host(filled)
     except RequestRefusedError:
-        raise text.placeholders[0].bad("does not make a valid host") from None
+        raise text.placeholders[0].bad("is not part of a valid host") from None

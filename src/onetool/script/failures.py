@@ -173,7 +173,7 @@ def _short(text: str) -> str:
 NO_FILES = "code here has no files; use the fs tools: fs.read_file(path=…), fs.list_dir(path=…)"
 NO_PROGRAMS = "code here can't start programs; call a tool that does"
 NO_NETWORK = "code here has no network; call a tool that has access"
-SIDE_BY_SIDE = "await asyncio.gather(…) runs tool calls side by side; asyncio here has gather, run and sleep"
+SIDE_BY_SIDE = "await asyncio.gather(…) runs tool calls concurrently; asyncio here has gather, run and sleep"
 COMMON_MODULES = (
     "there are collections, csv, datetime, functools, itertools, json, math, random, re, statistics, string, textwrap, "
     "urllib.parse and some more"

@@ -196,7 +196,7 @@ def test_a_table_on_a_terminal(configured):
     assert code == 0
     assert "\x1b[" in shown
     text = re.sub(r"\x1b\[[0-9;]*m", "", shown)
-    assert "what it does" in text
+    assert "description" in text
     assert "fs.read_file" in text
     assert "Says [bold]what[/bold] the �[31mweather is like." in text  # shown, not obeyed
 

@@ -47,7 +47,7 @@ def check(ctx: click.Context, as_json: bool) -> None:
         ]
         if rows:
             echo()
-            print_table("What tools need", ("tool", "needs", "status", "version", "install"), rows)
+            print_table("Requirements of tools", ("tool", "needs", "status", "version", "install"), rows)
         if replicas:
             from onetool.interfaces.cli.db import print_replicas
 

@@ -186,7 +186,7 @@ def print_mistakes(summary: str, mistakes: Sequence[Mistake]) -> None:
         for line in (f"{mistake.key}: {mistake.message}" if mistake.key else mistake.message, mistake.hint):
             if line:
                 echo(f"  {printable(line)}")
-    echo(f"\n{counted(len(mistakes), 'thing')} to look at.")
+    echo(f"\n{counted(len(mistakes), 'finding')}.")
 
 
 # Progress

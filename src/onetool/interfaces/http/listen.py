@@ -150,7 +150,7 @@ def _reason(error: OSError, host: str, port: int) -> str:
     if error.errno == errno.EADDRINUSE:
         return f"{place} is in use by another program; choose another port: --port N (0: the system chooses)"
     if error.errno == errno.EACCES:
-        return f"this user may not listen on {place}; ports from 1024 up are for everybody: --port N"
+        return f"this user may not listen on {place}; ports from 1024 need no privileges: --port N"
     if error.errno in NOT_HERE:
         return f"this machine has no address {host}; see --host and http.host"
     return f"can't listen on {place}: {error.strerror or error}"

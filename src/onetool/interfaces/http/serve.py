@@ -358,7 +358,7 @@ def _readiness(app: "App", site: Callable[[], HttpApp], cluster: "Cluster | None
 
 _RANDOM_VALUE_HINT = (
     "set http: {token: ${ONETOOL_TOKEN}} and keep a long random value: "
-    "openssl rand -hex 32 | onetool auth set ONETOOL_TOKEN; or give everybody a token of their own: "
+    "openssl rand -hex 32 | onetool auth set ONETOOL_TOKEN; or create a token for each user: "
     "onetool tokens add NAME"
 )
 WARM_AFTER_S = 0.2  # clients waiting for the address come first

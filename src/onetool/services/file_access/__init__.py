@@ -307,7 +307,7 @@ def _raise_unless_missing(refused: PathRefusedError) -> None:
 # Messages
 
 MESSAGE_BY_REASON = {
-    "bad_path": "{path} can't be a path: {detail}.",
+    "bad_path": "{path} is not a valid path: {detail}.",
     "busy": "{path} is locked by other writers. Try again.",
     "closed": "{path} is closed to tools, regardless of the allowed folders: it contains keys or system files.",
     "denied": "{path} is outside the folders that may be written to ({allowed}).",

@@ -278,7 +278,7 @@ class Upstream:
 
             cause = why(error)
         last = self.server_log.last_lines()
-        text = f"{cause}; it said: {last}" if last and last not in cause else cause
+        text = f"{cause}; last output: {last}" if last and last not in cause else cause
         text = cut(mask_values(text, self.server_log.masked), MAX_ERROR)
         if self.state == "connected":
             return text
@@ -295,7 +295,7 @@ class Upstream:
         if connection.has_ended:
             await connection.wait_ended()
         last = self.server_log.last_lines()
-        output = f"; it said: {last}" if last else ""
+        output = f"; last output: {last}" if last else ""
         why = f"the MCP server {self.name} ended in the middle of {what}: {connection.why_ended(call)}{output}"
         hints = ["the call may or may not have had an effect", f"onetool servers logs {self.name}"]
         return ToolFailure(cut(why, MAX_ERROR), reason="source_unavailable", hints=hints)

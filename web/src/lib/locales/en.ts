@@ -590,7 +590,7 @@ export const en = {
   "check.again": "Check again",
   "check.error": "Error",
   "check.fine": "Nothing is wrong: the config and every tool are fine.",
-  "check.found": "{n} thing to look at|{n} things to look at",
+  "check.found": "{n} finding|{n} things to look at",
   "check.hint": "Hint",
   "check.load": "Load it",
   "check.warning": "Warning",

@@ -226,7 +226,7 @@ def print_requirements(app: App, needs: Requirements) -> None:
     if entries := needs.closed():
         # Without a config, name the one next to the bundles: with another config they are not seen.
         file = app.config.path or f"{user_config()} (a new file)"
-        print_note(f"To let the tools call their host{'s' if len(entries) > 1 else ''}, write in {file}:")
+        print_note(f"To let the tools call their host{'s' if len(entries) > 1 else ''}, add to {file}:")
         print_note(f"  {hosts_line(app, entries)}")
         print_note(f"or run: onetool hosts allow {' '.join(one.host for one in needs.hosts if one.entry)}")
     if unset := needs.unset():

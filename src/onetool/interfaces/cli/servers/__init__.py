@@ -66,9 +66,7 @@ def list_servers(ctx: click.Context, no_connect: bool, as_json: bool) -> None:
         (one.name, "refused" if one.refused else one.state, one.transport, one.tools, one.version, _problem_lines(one))
         for one in statuses
     ]
-    print_table(
-        counted(len(rows), "server"), ("server", "state", "transport", "tools", "version", "what is wrong"), rows
-    )
+    print_table(counted(len(rows), "server"), ("server", "state", "transport", "tools", "version", "problem"), rows)
     for name, replica in holders.items():
         if name in app.servers.names():
             echo(printable(f"{name} runs once, for all replicas: in {replica.id}, at {replica.address}."))
@@ -100,7 +98,7 @@ def test(ctx: click.Context, name: str | None, as_json: bool) -> None:
                 echo(f"  | {printable(line)}")
             if result["tools"]:
                 rows = [(tool["name"], tool["description"]) for tool in result["tools"]]
-                print_table(counted(len(rows), "tool"), ("tool", "what it does"), rows)
+                print_table(counted(len(rows), "tool"), ("tool", "description"), rows)
     wanted = [one for one in found if name is not None or one["state"] != "disabled"]
     ctx.exit(0 if all(one["ok"] for one in wanted) else 1)
 

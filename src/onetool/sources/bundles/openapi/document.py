@@ -220,12 +220,12 @@ class OpenApiDocument:
             self.member(root, name)
         if "swagger" in root:
             raise InvalidError(
-                "a Swagger 2.0 document, and only OpenAPI 3.0 and 3.1 are read; convert it first (swagger2openapi does)"
+                "Swagger 2.0 is not supported, only OpenAPI 3.0 and 3.1; convert it first (with swagger2openapi)"
             )
         if "openapi" not in root:
             raise InvalidError("not an OpenAPI document: it has no key `openapi`")
         if not _VERSION.match(str(root["openapi"])):
-            raise InvalidError(f"openapi: only 3.0 and 3.1 are read, this is {str(root['openapi'])[:20]!r}")
+            raise InvalidError(f"openapi: only 3.0 and 3.1 are supported, got {str(root['openapi'])[:20]!r}")
         self.version = (3, 1) if str(root["openapi"]).startswith("3.1") else (3, 0)
 
     def check_time(self) -> None:
@@ -319,7 +319,7 @@ def read_document(data: bytes | str, is_part: bool = False) -> OpenApiDocument:
         if is_json and is_part:
             raise InvalidError(f"{size}: remove paths that you don't need from it")
         advice = IMPORT_A_PART if is_json else "convert it to JSON, and " + IMPORT_A_PART
-        raise InvalidError(f"{size}: {advice}. Up to {MAX_INPUT_BYTES // 1024**2} MiB of JSON are read then")
+        raise InvalidError(f"{size}: {advice}. Up to {MAX_INPUT_BYTES // 1024**2} MiB of JSON are supported")
     # Every value except the first follows a bracket or a comma.
     if is_json and data.count(b"[") + data.count(b"{") + data.count(b",") > MAX_JSON_VALUES:
         raise InvalidError(f"the document has more than {MAX_JSON_VALUES:,} values: remove parts that you don't need")
