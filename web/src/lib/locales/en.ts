@@ -602,7 +602,8 @@ export const en = {
   "results.deleted": "Result deleted",
   "results.find": "Find lines (a regular expression)",
   "results.gone": "This result is gone",
-  "results.gone.text": "It was deleted, has expired, or was removed to make room for newer results. Run the call again.",
+  "results.gone.text":
+    "It was deleted, has expired, or was removed to make room for newer results. Run the call again.",
   "results.lines": "{n} line|{n} lines",
   "results.more": "More results",
   "results.none": "No result is stored",

@@ -1,4 +1,4 @@
-/** 简体中文: errors by `code` and `reason`, and findings of Health by `reason`. What the server says follows it. */
+/** 简体中文: errors by `code` and `reason`, and findings of Health by `reason`. The server's message follows the translation. */
 
 /** By `code/reason`, then by `reason`, then by `code`: the first that is here. */
 export const FAILURES: Readonly<Record<string, string>> = {
