@@ -380,7 +380,7 @@ class ToolCatalog:
             try:
                 tell()
             except Exception:
-                log.exception("a listener for changed tools failed; the others are called")
+                log.exception("a listener for changed tools failed; the others are still called")
 
     # Why something is missing
 
@@ -394,7 +394,7 @@ class ToolCatalog:
         for mistake in self.mistakes:
             of_its_pack = mistake.key == "packs" and Path(mistake.file or "").stem == pack
             if of_its_pack or mistake.key == name or (mistake.key or "").endswith(f" ({name})"):
-                return ToolFailure(f"it was refused: {self._current.redact(str(mistake))}", reason="refused")
+                return ToolFailure(f"it is invalid: {self._current.redact(str(mistake))}", reason="refused")
         if self.untrusted is not None and pack not in self.registry.packs():  # untrusted files aren't read to find out
             return ToolFailure(self.untrusted.short)
         return self._not_loaded()

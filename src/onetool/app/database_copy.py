@@ -39,7 +39,7 @@ from onetool.sources.mcp_servers.server_cache import count_approved
 Tell = Callable[[str, int, int], None]  # the store, the number of copied items, the total
 MAX_LOCK_S = 10.0  # seconds to wait for replicas that change the same document
 OLD = (
-    "an older version has written this file, and it is not copied: run `ONETOOL_HOME={0} onetool db` once, with a "
+    "this file was written by an older version and is not copied: run `ONETOOL_HOME={0} onetool db` once, with a "
     "config that has no `database`, to move it into {0}/state.db; then import again"
 )
 OTHER = "the target has different content under this name"

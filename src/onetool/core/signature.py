@@ -74,7 +74,7 @@ def arguments_by_name(spec: ToolSpec, args: Sequence[Any], named: Mapping[str, A
     """
     given = dict(zip(spec.order, args, strict=False))
     if len(args) > len(given):
-        raise TypeError(f"{spec.name} takes {len(spec.order)} arguments at most, got {len(args)}")
+        raise TypeError(f"{spec.name} takes at most {len(spec.order)} arguments, got {len(args)}")
     by_word = _parameters_by_word(spec.order)
     for word, value in named.items():
         name = by_word.get(word, word)

@@ -77,7 +77,7 @@ def tool(
         raise ValueError(f'task: expected "optional" or "required", got {task!r}')
     for texts, option in ((tags, "tags"), (examples, "examples")):
         if isinstance(texts, str) or not all(isinstance(text, str) for text in texts):
-            raise TypeError(f"{option}: expected a list of texts, got {texts!r}")
+            raise TypeError(f"{option}: expected a list of strings, got {texts!r}")
     marks = ToolMarks(
         name=name,
         pure=pure,

@@ -40,7 +40,7 @@ log = logging.getLogger("onetool.serve")
 
 DOCUMENT = "tokens"
 MARKER = ".has-tokens"  # in the state folder
-LOSS_FIX = "restore a backup with `onetool db import FILE`, or make new tokens: `onetool tokens add NAME`"
+LOSS_FIX = "restore a backup with `onetool db import FILE`, or create new tokens: `onetool tokens add NAME`"
 PREFIX = "ot_"
 HASH = "sha256:"
 RANDOM_BYTES = 32

@@ -327,7 +327,7 @@ def test_how_the_answer_is_read(command, encoding):
         ("curl -F 'a=@x;type=no type' https://x.example", "contentType"),
         ("curl https://x.example -H 'Content-Type: multipart/form-data; boundary=x' --data-raw 'x'", "multipart"),
         ("curl -d @body.json https://x.example", "a file is not read"),
-        ("curl -b cookies.txt https://x.example", "a file of cookies"),
+        ("curl -b cookies.txt https://x.example", "files of cookies"),
         ('curl ^"https://x.example^"', "Windows"),
         ("curl https://x.example ^\n -X POST", "Windows"),
         ("curl https://x.example `\n -X POST", "PowerShell"),

@@ -87,8 +87,8 @@ def error_from_body(data: dict[str, Any]) -> ModelError | None:
         status = 429
     else:
         status = 500 if "server" in words or "overloaded" in words else 400
-    message = error_text.message or "(no words)"
-    return _error(status, error_text, f"the model's API broke off with an error: {message}")
+    message = error_text.message or "(no message)"
+    return _error(status, error_text, f"the model's API reported an error in the middle of its response: {message}")
 
 
 def _read(body: Any) -> _ErrorText:

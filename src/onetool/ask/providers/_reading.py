@@ -30,7 +30,7 @@ MAX_TOOL_NAME = 1024  # characters
 
 NO_TOOLS_HINTS = ("choose a model that can call tools (--model)", "or ask without tools: --with-tools=false")
 
-LEFT_OUT_TEXT = "(What was said before is left out.)"
+LEFT_OUT_TEXT = "(Earlier messages are left out.)"
 """The first message of a conversation that would begin with the model: both APIs require a user message there."""
 
 
@@ -74,7 +74,7 @@ MAX_EXAMINED = 16 * 1024
 
 # Patterns of refusals are compiled when needed, to keep the import fast.
 _TAG = r"(?is)<(style|script)\b.*?</\1\s*>|<[^<>]*>"
-_TYPES = {dict: "an object", list: "a list", str: "a text", bool: "true or false", int: "a number", float: "a number"}
+_TYPES = {dict: "an object", list: "a list", str: "a string", bool: "true or false", int: "a number", float: "a number"}
 _REASONS: dict[int, Reason] = {
     401: "unauthorized",
     402: "quota",
@@ -108,7 +108,7 @@ _NO_TOOLS = (
 def garbled_error(what: str) -> ModelError:
     """Return the error for an unreadable answer. `what` is a sentence without a full stop."""
     hint = "is base_url the URL of this provider's API?"
-    return ModelError(f"the answer of the model's API can't be read: {what}", "garbled", [hint])
+    return ModelError(f"the response of the model's API can't be read: {what}", "garbled", [hint])
 
 
 def an_object(value: Any, where: str) -> dict[str, Any]:

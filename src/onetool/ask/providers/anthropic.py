@@ -82,7 +82,7 @@ def error_from_status(status: int, body: Any) -> ModelError:
 
 def error_from_body(body: dict[str, Any]) -> ModelError:
     """Return the error that was sent instead of an answer or during it."""
-    return _error(None, body, "the model's API broke off with an error")
+    return _error(None, body, "the model's API reported an error in the middle of its response")
 
 
 def _error(status: int | None, body: Any, begins: str) -> ModelError:

@@ -151,7 +151,7 @@ class GeminiStreamReader:
     def feed(self, event: Any) -> Iterable[Delta]:
         event = an_object(only_item(event), "an answer")
         if "error" in event:
-            raise _error(None, event, "the model's API broke off with an error")
+            raise _error(None, event, "the model's API reported an error in the middle of its response")
         feedback = an_object(event.get("promptFeedback"), "promptFeedback")
         if feedback.get("blockReason"):
             parts = (feedback["blockReason"], feedback.get("blockReasonMessage"))

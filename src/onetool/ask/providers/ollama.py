@@ -125,7 +125,11 @@ class LineReader:
         if line.get("error"):
             error_text = _error_text(line)
             status = line.get("status_code")  # from Ollama's cloud
-            raise _refusal(a_count(status) or 500, error_text, f"Ollama broke off with an error: {error_text}")
+            raise _refusal(
+                a_count(status) or 500,
+                error_text,
+                f"Ollama reported an error in the middle of its response: {error_text}",
+            )
         message = an_object(line.get("message"), "message")
         self.is_empty = self.is_empty and not message
         deltas = list(self._read_message(message))

@@ -105,7 +105,7 @@ def warn_unmatched(option: str, app: App, names: Iterable[str]) -> None:
     registry = app.catalog.registry
     for name in registry.unmatched(names):
         known = [f"{pack}.*" for pack in registry.packs()] if is_pattern(name) else registry.names()
-        message = f"warning: {option} names no tool: {printable(name)}{or_rather(name, known)}"
+        message = f"warning: {option} matches no tool: {printable(name)}{or_rather(name, known)}"
         click.echo(message, err=True)
 
 

@@ -172,7 +172,7 @@ def tell_running_servers(file: "Path", *, is_code: bool = False) -> None:
 def print_mistakes(summary: str, mistakes: Sequence[Mistake]) -> None:
     echo(summary)
     if not mistakes:
-        echo(click.style("Nothing is wrong.", fg="green"))
+        echo(click.style("No problems found.", fg="green"))
         return
     for mistake in mistakes:
         colour = "red" if mistake.severity == "error" else "yellow"
@@ -186,7 +186,7 @@ def print_mistakes(summary: str, mistakes: Sequence[Mistake]) -> None:
         for line in (f"{mistake.key}: {mistake.message}" if mistake.key else mistake.message, mistake.hint):
             if line:
                 echo(f"  {printable(line)}")
-    echo(f"\n{counted(len(mistakes), 'thing')} to look at.")
+    echo(f"\n{counted(len(mistakes), 'finding')}.")
 
 
 # Progress

@@ -43,13 +43,13 @@ from onetool.services.access_tokens import (
     token_hash,
 )
 
-NONE = "There are no named tokens. Make one: onetool tokens add NAME"
+NONE = "There are no named tokens. Create one: onetool tokens add NAME"
 COLUMNS = ("name", "role", "tools", "rate", "expires", "where", "")
 UNNAMED = "clients without a name"
 MAY = {
     "call": "call tools, run code and ask",
     "edit": "call tools, run code, ask, and change bundles and examples",
-    "admin": "do everything but make tokens",
+    "admin": "do everything except create tokens",
 }
 
 

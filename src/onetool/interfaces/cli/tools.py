@@ -62,7 +62,7 @@ def list_tools(ctx: click.Context, allowed: list[str] | None, as_json: bool) -> 
     for spec in specs:
         effect = f" [{spec.effect}]" if spec.effect else ""
         rows.append((spec.name, f"{first_line(spec.description)}\n{signature(spec).removeprefix(spec.name)}{effect}"))
-    print_table(counted(len(specs), "tool"), ("tool", "what it does"), rows)
+    print_table(counted(len(specs), "tool"), ("tool", "description"), rows)
 
 
 @tools.command()
@@ -143,7 +143,7 @@ def search(ctx: click.Context, query: tuple[str, ...], limit: int, allowed: list
         echo("Nothing found. Try other words, or: onetool tools list")
         return
     rows = ((spec.name, first_line(spec.description), f"{score:.2f}") for spec, score in found)
-    print_table(f"{len(found)} found", ("tool", "what it does", "score"), rows)
+    print_table(f"{len(found)} found", ("tool", "description", "score"), rows)
 
 
 @tools.command()

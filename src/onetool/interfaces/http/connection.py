@@ -274,7 +274,7 @@ class HttpConnection(HttpToolsProtocol):
         oldest = next(iter(self._idle))  # at least this connection
         del self._idle[oldest]
         if oldest is self:
-            self._end(HttpError(503, "too_many", "Too many connections are busy here; try again."))
+            self._end(HttpError(503, "too_many", "Too many connections are in use; try again later."))
         else:
             oldest.transport.close()
 

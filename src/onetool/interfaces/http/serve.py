@@ -246,7 +246,9 @@ def follow_config(
         lacks = missing_token(http, known_tokens(app, before.memory))
         if lacks and not is_loopback(address.addresses):
             how = "set http.token, or: onetool tokens add"
-            log.error("others can reach this server, which needs %s (%s): the old rules stay in force", lacks, how)
+            log.error(
+                "others can reach this server, which needs %s (%s): the previous rules stay in effect", lacks, how
+            )
             return
         request_log.enable_access_log(http.access_log)
         credentials = credentials_for(app, before.sessions, allowed is not None, before, address)
@@ -358,7 +360,7 @@ def _readiness(app: "App", site: Callable[[], HttpApp], cluster: "Cluster | None
 
 _RANDOM_VALUE_HINT = (
     "set http: {token: ${ONETOOL_TOKEN}} and keep a long random value: "
-    "openssl rand -hex 32 | onetool auth set ONETOOL_TOKEN; or give everybody a token of their own: "
+    "openssl rand -hex 32 | onetool auth set ONETOOL_TOKEN; or create a token for each user: "
     "onetool tokens add NAME"
 )
 WARM_AFTER_S = 0.2  # clients waiting for the address come first

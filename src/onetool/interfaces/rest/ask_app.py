@@ -110,7 +110,7 @@ class AskTurn:
         if not unknown:
             return answer
         known = self._app.catalog.registry.names()
-        hints = [f"toolAllow names no tool: {name[:100]}{or_rather(name, known)}" for name in unknown[:MAX_HINTS]]
+        hints = [f"toolAllow matches no tool: {name[:100]}{or_rather(name, known)}" for name in unknown[:MAX_HINTS]]
         if further := len(unknown) - len(hints):
             hints.append(f"toolAllow names {further:,} more unknown tools")
         return msgspec.structs.replace(answer, hints=(*answer.hints, *hints))
@@ -203,7 +203,7 @@ def _encoded_event(one: Event, **further: str) -> bytes:
 
 MAX_AT_ONCE = 16  # questions; each takes long and costs money
 RETRY_S = 5  # sent as Retry-After
-TOO_MANY = f"{MAX_AT_ONCE} questions are being answered here: try again when one of them is done."
+TOO_MANY = f"{MAX_AT_ONCE} questions are being answered: try again when one of them is done."
 NEEDS_STREAM = 'approve "ask" needs a stream: send `Accept: text/event-stream`, or use approve "never".'
 
 

@@ -149,7 +149,7 @@ class EventsApp(RestApp):
         principal = self._context.principal
         own = sum(reader.principal.name == principal.name for reader in self._readers) if principal.name else 0
         if len(self._readers) >= MAX_READERS or own >= share(MAX_READERS):
-            message = f"{MAX_READERS} clients are reading events already: close a page, or try again later."
+            message = f"{MAX_READERS} clients are reading events already: close another page, or try again later."
             raise RestError(503, "too_many_readers", message, headers=[(b"retry-after", b"%d" % RETRY_SECONDS)])
         reader, watch = Reader(principal), DisconnectWatch(receive)
         reader.push(sse_event("hello", encode({"version": __version__, "instance": self._instance})))

@@ -281,7 +281,7 @@ def _refuse_place(app: "App", home: Mapping[str, Any] | None, tool: Tool) -> Non
             f"the bundle {home['slug']} is disabled or deleted: no tool can be added to it", "disabled"
         )
     if app.bundles.store.tool(home["id"], tool.slug, tool.version) is not None:
-        raise ConflictError(f"{name} exists already and was not changed: choose another version", "exists")
+        raise ConflictError(f"{name} already exists and was not changed: choose another version", "exists")
 
 
 def reloaded(reload: Callable[[], None]) -> list[dict[str, str]]:

@@ -93,7 +93,7 @@ def parse_json(data: bytes, whole: bool = False) -> Any:
     except UnicodeDecodeError as error:
         raise _not_json(f"byte {error.start} is not UTF-8") from None
     except UnicodeEncodeError:
-        raise _not_json("a text has half of a surrogate pair") from None
+        raise _not_json("a string has half of a surrogate pair") from None
     except RecursionError:
         raise _not_json("it is nested too deep") from None
     except JsonTooCostlyError as error:
@@ -158,9 +158,9 @@ class Conditions(NamedTuple):
                 raise
             now = None
         if self.seen and (now is None or not _is_among(now, self.seen)):
-            raise OutdatedError("It no longer has the ETag of If-Match. Get it again, and repeat your change.")
+            raise OutdatedError("The item no longer has the ETag of If-Match. Get it again, and repeat your change.")
         if now is not None and _is_among(now, self.known):
-            raise OutdatedError("It exists, and its ETag matches If-None-Match.")
+            raise OutdatedError("The item exists, and its ETag matches If-None-Match.")
         return (ANY if ANY in self.seen else now) if self.seen else None
 
 

@@ -58,8 +58,8 @@ class ServerEntry(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omi
     tools: int
     transport: str
     changed: Annotated[int, Meta(description="Number of its tools that have changed since their approval.")]
-    needs_login: Annotated[bool, Meta(description="Whether a person has to log in: POST `login`.")]
-    refused: Annotated[bool, Meta(description="Whether its tools can't be called because of that.")]
+    needs_login: Annotated[bool, Meta(description="Whether it requires a login: see `POST …/login`.")]
+    refused: Annotated[bool, Meta(description="Whether its tools can't be called until it is logged in.")]
     since: Annotated[str | None, Meta(description="The time of the last change of its state.")]
     version: str | UnsetType = UNSET
     error: str | UnsetType = UNSET

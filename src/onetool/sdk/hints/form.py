@@ -42,7 +42,7 @@ class UnsupportedHintError(TypeError):
         self.hint = hint
         self.advice = advice
         where = f"parameter {parameter!r}: " if parameter else ""
-        super().__init__(f"{where}{hint_text(hint)} has no form in JSON: {advice}")
+        super().__init__(f"{where}{hint_text(hint)} can't be represented in JSON: {advice}")
 
 
 class HintMismatchError(Exception):

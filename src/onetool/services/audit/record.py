@@ -204,7 +204,7 @@ def run_entry(event: RunEvent, at: float, hasher: AuditHasher) -> AuditEntry:
         address=event.address,
         outcome=OK if error is None else error.code,
         reason=None if error is None else error.reason,
-        via=event.door,
+        via=event.source,
         client=event.client,
         ms=event.duration_ms,
         args=hasher.of({"code": event.code}),

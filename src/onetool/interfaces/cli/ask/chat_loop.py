@@ -294,7 +294,7 @@ class ChatCommands:
         word, *words = text.split()
         command = self._commands.get(word)
         if command is None:
-            rather = did_you_mean(word, self._commands) or f"there are {', '.join(self._commands)}."
+            rather = did_you_mean(word, self._commands) or f"the commands are {', '.join(self._commands)}."
             raise CommandError(f"there is no {word}; {rather}", A_QUESTION)
         command(words)
 
@@ -386,7 +386,7 @@ class ChatCommands:
                 name = read.id
             else:
                 others = store.similar_ids(name)
-                text = f"{name}: a new session{f'; there is {others[0]}' if others else ''}"
+                text = f"{name}: a new session{f'; did you mean {others[0]}?' if others else ''}"
         except SessionError as error:
             raise CommandError(str(error), *error.hints) from None
         self._options.update(session=name, new_session=False)

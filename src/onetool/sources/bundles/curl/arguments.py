@@ -301,7 +301,7 @@ def body_of(
             (pairs.add if kind == "pair" else pairs.add_query)(text)
         return pairs.template(), FORM
     if media.startswith("multipart/"):
-        raise InvalidError("a multipart body is not read; write its fields with -F name=text or -F name=@path")
+        raise InvalidError("multipart bodies are not supported; write the fields with -F name=text or -F name=@path")
     if looks_secret(joined):
         raise InvalidError("the body has a secret in it, and is neither JSON nor a form; put $NAME in its place")
     return arguments.template(joined, required=True), None
