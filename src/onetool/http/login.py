@@ -18,6 +18,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from http import HTTPStatus
 from secrets import compare_digest
+from threading import Thread
 from typing import Any, TypeVar
 from urllib.parse import parse_qs, urlsplit
 
@@ -264,7 +265,6 @@ def open_browser(url: str) -> None:
     if not has_window() and not os.environ.get("BROWSER"):
         return
     import webbrowser
-    from threading import Thread
 
     def show() -> None:
         with suppress(OSError, webbrowser.Error):  # the address of the page is on the terminal, too

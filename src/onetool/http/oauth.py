@@ -426,12 +426,7 @@ def _endpoint_url(text: str, key: str) -> Url:
 
 
 async def log_in(
-    login: ToolLogin,
-    name: str,
-    origins: Iterable[str],
-    say: Say,
-    browse: Say | None = None,
-    seconds: float = LOGIN_S,
+    login: ToolLogin, name: str, origins: Iterable[str], say: Say, browse: Say | None = None, seconds: float = LOGIN_S
 ) -> str | None:
     """Ask the user to log in, and save the tokens for requests to `origins`. Return the granted scope, if known.
 

@@ -278,11 +278,7 @@ class RequestTemplate:
     """The template of a request. Raises TemplateError if it can never work. `steps` are the tool's steps, if any."""
 
     def __init__(
-        self,
-        request: Request,
-        arg_schema: Any,
-        steps: StepNames | None = None,
-        max_bytes: int = DEFAULT_REQUEST_BYTES,
+        self, request: Request, arg_schema: Any, steps: StepNames | None = None, max_bytes: int = DEFAULT_REQUEST_BYTES
     ) -> None:
         arguments = KnownNames(arg_schema, steps)
         self.method = request.method

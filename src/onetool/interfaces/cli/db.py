@@ -3,6 +3,7 @@
 No tools are loaded. Progress goes to standard error.
 """
 
+import logging
 import os
 import sys
 from collections.abc import Generator, Iterable
@@ -321,8 +322,6 @@ class UnreachedError(click.ClickException):
 @contextmanager
 def _reached(config: Config) -> Generator[Database]:
     """Open the config's database, without creating tables, or `state.db`. Raises UnreachedError."""
-    import logging
-
     logging.getLogger("onetool.database").setLevel(logging.CRITICAL)  # it would repeat the error
     database = open_state_file(config) if config.database is None else open_database(config)
     try:

@@ -1,5 +1,6 @@
 """Options that commands share, their checks, and the app that commands open."""
 
+import logging
 from collections.abc import Callable, Iterable, Mapping
 from functools import wraps
 from pathlib import Path
@@ -81,8 +82,6 @@ def open_app(
     Without `imports`, no pack is run: for commands that call no tool. `makes_tables` is for servers only. `servers` are
     added to the config's.
     """
-    import logging
-
     trust_log = logging.getLogger("onetool.trust")
     found = find_here(ctx)
     claim_stdout()
@@ -137,8 +136,6 @@ def noted(
         def run(ctx: click.Context, **params: Any) -> None:
             if params.get(unless):
                 return command(ctx, **params)
-            import logging
-
             what = " ".join([*ctx.command_path.split()[1:], params.get("name", "")]).strip()
             config = load_config(find_here(ctx))
             prepare(config)

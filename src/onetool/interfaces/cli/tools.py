@@ -5,6 +5,7 @@ Listing tools must start fast: modules that only a call needs are imported by th
 
 import sys
 from collections.abc import Collection, Iterable, Mapping
+from json import JSONDecodeError
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -29,14 +30,7 @@ from onetool.interfaces.cli.options import (
     open_app,
     positive,
 )
-from onetool.interfaces.cli.output import (
-    counted,
-    echo,
-    print_json,
-    print_table,
-    show_progress,
-    wants_json,
-)
+from onetool.interfaces.cli.output import counted, echo, print_json, print_table, show_progress, wants_json
 from onetool.sources.packs import BuiltinFunctions
 
 
@@ -249,8 +243,6 @@ def _wrong(message: str) -> click.BadParameter:
 
 def read_args(text: str) -> dict[str, Any]:
     """Parse --args: JSON itself, `@file`, or `-` for standard input."""
-    from json import JSONDecodeError
-
     from onetool.interfaces.cli.inputs import STDIN, read_input, shown_name
 
     def wrong(message: str) -> click.BadParameter:

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -84,8 +85,6 @@ def _shown(folder: Path, config: Path | None, store: TrustStore, *, err: bool = 
 
 def _accept_owner(path: Path | None, store: TrustStore, revoke: bool, yes: bool) -> None:
     """Accept a path's owner and mode, like git's safe.directory."""
-    from datetime import UTC, datetime
-
     if path is None:
         raise click.UsageError("--owner needs a path: onetool trust --owner PATH.")
     real = os.path.realpath(path)

@@ -12,12 +12,7 @@ import asyncio
 from functools import partial
 from typing import Any, NamedTuple
 
-from uvicorn.protocols.http.httptools_impl import (
-    HEADER_VALUE_RE,
-    STATUS_LINE,
-    HttpToolsProtocol,
-    RequestResponseCycle,
-)
+from uvicorn.protocols.http.httptools_impl import HEADER_VALUE_RE, STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 from onetool.core.system import has_unread
 from onetool.http.asgi import CLOSE, HEAD, MAX_HEAD, SEND_WHOLE, HttpError, read_head

@@ -243,12 +243,7 @@ async def _status(rules: AccessRules, authorization: bytes | None, scope: Scope)
 
 def _who(principal: Principal) -> dict[str, Any]:
     """Return the caller and its rights."""
-    return {
-        "name": principal.name,
-        "role": principal.role,
-        "tools": principal.tools,
-        "isCapped": principal.is_capped,
-    }
+    return {"name": principal.name, "role": principal.role, "tools": principal.tools, "isCapped": principal.is_capped}
 
 
 def _session(rules: AccessRules, authorization: bytes | None) -> LoginSession | None:

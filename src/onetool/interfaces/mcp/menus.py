@@ -234,12 +234,7 @@ def _search(app: "App", allowed: Collection[str] | None) -> MenuEntry:
 
 
 def _call(app: "App", allowed: Collection[str] | None) -> MenuEntry:
-    listing = {
-        "name": "call",
-        "title": "Call a tool",
-        "description": call_description(),
-        "inputSchema": CALL_SCHEMA,
-    }
+    listing = {"name": "call", "title": "Call a tool", "description": call_description(), "inputSchema": CALL_SCHEMA}
     check = ArgumentCheck(listing)
 
     async def call(args: Mapping[str, Any], caller: ClientCaller) -> dict[str, Any]:

@@ -284,11 +284,7 @@ class StatusApp(RestApp):
     """The ASGI app of /status."""
 
     def __init__(
-        self,
-        app: App,
-        url: Callable[[Scope], str],
-        needs_token: Callable[[], bool],
-        allowed: Offered = None,
+        self, app: App, url: Callable[[Scope], str], needs_token: Callable[[], bool], allowed: Offered = None
     ) -> None:
         """Report on the app. `url` returns the address at which a client reaches the server."""
         super().__init__(app, allowed)

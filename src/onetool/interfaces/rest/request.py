@@ -303,6 +303,18 @@ class RestRequest(NamedTuple):
     receive: Receive
     send: Send
 
+    def expected_tag(self, may_be_new: bool = False) -> str | None:
+        """Return the ETag that the path's bundle or tool must have, if any. Raises OutdatedError if it has another."""
+        bundles = self.context.bundles
+        get = bundles.get_bundle if len(self.path) == 1 else bundles.get_tool
+        return conditions(self.headers).expected_tag(lambda: get(*self.path, visibility=EVERYTHING)[1], may_be_new)
+
+    def tagged_response(self, thing: dict[str, Any], tag: str) -> "RestResponse":
+        """Return the response with a bundle or a tool, or 304 if the client has it."""
+        if is_known(self.headers, tag):
+            return RestResponse(304, headers=(etag(tag),))
+        return with_etag(self.context.clean_examples(thing), tag)
+
 
 class RestResponse(NamedTuple):
     """A response with a body (JSON unless `kind` says otherwise) or without."""

@@ -302,10 +302,8 @@ async def approve_server(request: RestRequest, seen: SeenDigest) -> RestResponse
     """
     from onetool.sources.mcp_servers.proxy import ChangedSinceSeenError
 
-    (name,), servers = request.path, request.context.app.catalog.servers
-    known = [] if servers is None else servers.names()
-    if servers is None or name not in known:
-        raise RestError(404, "not_found", f"There is no server {name[:100]!r}{or_rather(name, known) or '.'}")
+    (name,) = request.path
+    servers, _ = found_server(request.context, name)
     await servers.wait_connected([name])
     status = next(one for one in servers.statuses() if one.name == name)
     if status.state not in ("connected", "disabled") and not status.changed:
