@@ -244,7 +244,7 @@ class ModelClient:
             tries += 1
 
     async def names(self, seconds: float = LISTING) -> list[str]:
-        body = await self.fetch(self._adapter.models_request(), seconds)
+        body = await self.fetch(ProviderRequest(self._adapter.models_path), seconds)
         with self._reading():
             return self._adapter.models(body)
 
