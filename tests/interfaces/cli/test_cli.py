@@ -188,6 +188,15 @@ def test_your_own_tools_are_listed_first(configured):
     assert [tool["name"] for tool in json.loads(chosen.stdout)] == ["time.now", "login"]
 
 
+def test_descriptions_in_a_table_are_whole_sentences(tmp_path):
+    text = "def roll() -> int:\n    'Roll a die, which has as many sides\\n    as dice have. Not more.'\n    return 4\n"
+    (tmp_path / "dice.py").write_text(text)
+    (tmp_path / "onetool.yaml").write_text("packs: [dice.py]\n")
+    for command in (["list"], ["search", "roll"]):
+        _, shown = on_a_terminal("tools", *command, "--config", "onetool.yaml", cwd=tmp_path)
+        assert "Roll a die, which has as many sides as dice have." in " ".join(shown.split())
+
+
 # On a terminal: tables and colour
 
 
@@ -198,6 +207,9 @@ def test_a_table_on_a_terminal(configured):
     text = re.sub(r"\x1b\[[0-9;]*m", "", shown)
     assert "what it does" in text
     assert "fs.read_file" in text
+    assert "ot.search" not in text
+    assert text.index("weather") < text.index("time.now") < text.index("18 tools for code and models")
+    assert "ot.search" in on_a_terminal("tools", "list", "--tool-allow", "ot.*", cwd=configured)[1]
     assert "Says [bold]what[/bold] the �[31mweather is like." in text  # shown, not obeyed
 
 
