@@ -272,11 +272,12 @@ def test_arguments_as_pairs_are_texts_where_the_schema_says_so_else_json(tmp_pat
 @pytest.mark.parametrize(
     ("args", "told"),
     [
-        (["wrod=x"], "did you mean word"),
+        (["wrod=x"], "did you mean word?\n"),
         (["word=x", "word=y"], "twice"),
         (["word"], "KEY=VALUE"),
         (["=x"], "KEY=VALUE"),
-        (["word=x", "count=three"], "count: expected JSON"),
+        (["word=x", "count=three"], "count: expected integer, got 'three'.\n"),
+        (["word=x", "more={a: 1}"], "more: expected null or object, got '{a: 1}', which is not JSON (Expecting prop"),
         (["word=x", "count=NaN"], "NaN"),
         (["word=x", "--args", "{}"], "not both"),
         (["--args", '{"word": "x"}', "count=1"], "not both"),

@@ -17,7 +17,7 @@ from onetool.core.call import ToolCall, ToolResult
 from onetool.core.json_data import StrictJsonError, strict_decoder
 from onetool.core.model_providers import PROVIDERS
 from onetool.core.redaction import mask_arguments
-from onetool.core.signature import is_text, signature, takes_others
+from onetool.core.signature import is_text, kinds_of, signature, takes_others
 from onetool.core.spec import ToolSpec
 from onetool.core.text import MAX_NAME, did_you_mean, or_rather
 from onetool.interfaces.cli.options import (
@@ -240,8 +240,8 @@ def read_pairs(given: Mapping[str, str], spec: ToolSpec | None) -> dict[str, Any
     args: dict[str, Any] = {}
     for key, value in given.items():
         if key not in properties and not takes_others(spec) and not spec.lenient:
-            known = did_you_mean(key, properties) or f"it takes {', '.join(spec.order) or 'none'}"
-            raise _wrong(f"{spec.name} has no argument {key[:MAX_NAME]!r}; {known}.")
+            known = did_you_mean(key, properties) or f"it takes {', '.join(spec.order) or 'none'}."
+            raise _wrong(f"{spec.name} has no argument {key[:MAX_NAME]!r}; {known}")
         wants_text = is_text(key, spec)
         args[key] = value
         if not wants_text:
@@ -249,7 +249,9 @@ def read_pairs(given: Mapping[str, str], spec: ToolSpec | None) -> dict[str, Any
                 args[key] = strict_decoder().decode(value)
             except ValueError as error:
                 if wants_text is False and spec.prepare is None and not spec.lenient:
-                    raise _wrong(f"{key}: expected JSON, got {value[:60]!r} ({error}).") from None
+                    kinds = sorted(kinds_of(key, spec) or ())
+                    why = f", which is not JSON ({error})" if "array" in kinds or "object" in kinds else ""
+                    raise _wrong(f"{key}: expected {' or '.join(kinds)}, got {value[:60]!r}{why}.") from None
     return args
 
 
