@@ -249,11 +249,12 @@ def restore_modules(modules: dict[str, ModuleType]) -> None:
 def import_mistake(candidate: PackCandidate, error: BaseException) -> Mistake:
     """Return the error as a mistake with the last line of the pack's own file that led to it."""
     file = candidate.file
-    own = error if isinstance(error, SyntaxError) and error.filename == str(file) else None  # not of a part of the pack
+    source = os.path.abspath(file) if file else None
+    own = error if isinstance(error, SyntaxError) and error.filename == source else None  # not of a part of the pack
     line = own.lineno if own else None
     trace = None if own else error.__traceback__
     while trace is not None:
-        if trace.tb_frame.f_code.co_filename == str(file):
+        if trace.tb_frame.f_code.co_filename == source:
             line = trace.tb_lineno
         trace = trace.tb_next
     where = str(file) if file else candidate.origin
