@@ -114,6 +114,10 @@ def test_check_says_what_would_fail(tmp_path, text, told):
             "def odd(n: 'Nonsense'): 'Odd.'\n",
             "bad.py:1: bad.odd: parameter 'n': Nonsense is not defined: import or define",
         ),
+        (
+            "from onetool.sdk import tool\n@tool(read_onyl=True)\ndef odd(n): 'Odd.'\n",
+            "bad.py:2: packs: TypeError: @tool has no option read_onyl; did you mean read_only?",
+        ),
         ("x = 1\ndef odd(:\n", "bad.py:2: packs: SyntaxError: invalid syntax"),
         ("x = 1\ny = x / 0\n", "bad.py:2: packs: ZeroDivisionError: division by zero"),
     ],
