@@ -665,6 +665,7 @@ def test_the_config_is_found_in_a_parent_folder(configured):
 def test_init_writes_a_config_that_works(tmp_path):
     done = cli("init", cwd=tmp_path)
     assert done.returncode == 0
+    assert done.stdout.startswith("Wrote .onetool/onetool.yaml, the config of this folder and of those below it.\n")
     assert (tmp_path / ".onetool" / "onetool.yaml").exists()
     assert {"secrets.yaml", "results/", "sessions/"} < {*(tmp_path / ".onetool" / ".gitignore").read_text().split()}
     assert json.loads(cli("check", cwd=tmp_path).stdout) == []
