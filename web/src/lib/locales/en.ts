@@ -593,6 +593,7 @@ export const en = {
   "check.found": "{n} thing to look at|{n} things to look at",
   "check.hint": "Hint",
   "check.load": "Load it",
+  "check.waits": "{n} change waits to be loaded|{n} changes wait to be loaded",
   "check.warning": "Warning",
   "load.failed": "Could not be read",
   "results.after": "Next",

@@ -583,6 +583,7 @@ export const zhCN: Messages = {
   "check.found": "{n} 项需要查看",
   "check.hint": "提示",
   "check.load": "加载",
+  "check.waits": "{n} 项更改等待加载",
   "check.warning": "警告",
   "load.failed": "无法读取",
   "results.after": "下一页",
