@@ -702,6 +702,7 @@ export const en = {
   "stats.none.text": "Call a tool from anywhere: it is counted here at once.",
   "stats.rate": "Succeeded",
   "stats.saved": "Tokens saved",
+  "stats.saved.none": "none yet",
   "stats.sources": "By source",
   "stats.tool": "Tool",
   "stats.top": "Most called",

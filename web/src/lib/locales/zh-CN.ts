@@ -691,6 +691,7 @@ export const zhCN: Messages = {
   "stats.none.text": "从任何地方调用一个工具，这里会立即计数。",
   "stats.rate": "成功率",
   "stats.saved": "节省的 token 数",
+  "stats.saved.none": "暂无",
   "stats.sources": "按来源",
   "stats.tool": "工具",
   "stats.top": "调用最多",
