@@ -143,7 +143,7 @@ class Reloader:
         named = {*broken, *(one.file for one in pending), str(trust_store().file)}
         changed = {file: word for file, word in self._changed_files().items() if file not in named}
         pending += [Mistake(message=word, file=file, severity="warning") for file, word in changed.items()]
-        hint = f"load it: {load_command()}"
+        hint = f"load it: {load_command()}; a server started with --watch loads changes by itself"
         for file, one in broken.items():
             if one.line is not None:  # the mistake is in the text of the file
                 broken[file] = replace(one, message=f"can't be read: {one.message}")
@@ -327,6 +327,12 @@ class ConfigWatcher:
         if found is None or not self._is_started or self._mode() == "everything":
             return found
         return replace(found, then=load_command())
+
+    @property
+    def pending_count(self) -> int:
+        """The number of changes that were noticed and wait for a reload."""
+        count, pending = self._logged
+        return len(pending) if count == self._reloader.count else 0
 
     def start(self) -> None:
         self._is_started = True

@@ -140,6 +140,11 @@ def test_logins(options, auth, secrets):
     assert made.secrets == secrets
 
 
+def test_a_secret_of_a_host_without_a_name_says_api_once():
+    assert from_curl("curl http://127.0.0.1:8090/ -H 'X-Api-Key: abc'").secrets == {"API_KEY": "abc"}
+    assert from_curl("curl http://127.0.0.1:8090/ -H 'Authorization: Bearer abc'").secrets == {"API_TOKEN": "abc"}
+
+
 @each(
     "command",
     [

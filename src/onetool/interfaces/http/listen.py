@@ -148,7 +148,8 @@ def listen_unix(path: str) -> socket.socket:
 def _reason(error: OSError, host: str, port: int) -> str:
     place = authority(host, port)
     if error.errno == errno.EADDRINUSE:
-        return f"{place} is in use by another program; choose another port: --port N (0: the system chooses)"
+        what = "another program, perhaps `onetool serve` in another folder"
+        return f"{place} is in use by {what}; choose another port: --port N (0: the system chooses)"
     if error.errno == errno.EACCES:
         return f"this user may not listen on {place}; ports from 1024 need no privileges: --port N"
     if error.errno in NOT_HERE:

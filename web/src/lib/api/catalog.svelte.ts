@@ -89,6 +89,8 @@ class Catalog {
   error: unknown = $state.raw(null);
   /** The total number of tools while a long list is loaded for the first time; 0 if unknown. */
   total = $state(0);
+  /** The number of changed files that wait for a reload. */
+  pending = $state(0);
   isLive = $state(false);
   /** Keys of the rows that another client has just changed. */
   flashed: ReadonlySet<string> = $state.raw(new Set());
@@ -166,6 +168,10 @@ class Catalog {
     const isFirst = this.rows.length === 0;
     const began = (this.#began = performance.now());
     if (isFirst) this.state = "loading";
+    void get<{ pending: number }>("status").then(
+      ({ pending }) => (this.pending = pending),
+      () => {},
+    );
     try {
       const bundles = this.#pages<BundleRow>("tools/bundles", "bundles", () => ({
         includeDisabled: true,

@@ -73,7 +73,7 @@ class CommandSecrets:
             return self.variable(names[0])
         # Documentation has stand-ins such as `YOUR_API_KEY`, `<token>` and `xxx`.
         text = None if names or _STAND_IN.fullmatch(value.strip()) else value
-        base = name = f"{self._prefix}_{word}"
+        base = name = word if word.startswith(f"{self._prefix}_") else f"{self._prefix}_{word}"
         number = 1
         while name in taken or self.found.get(name, text) != text:
             number += 1
