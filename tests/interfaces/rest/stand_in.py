@@ -46,7 +46,9 @@ def main(options):
     place = listen("127.0.0.1", 0, resolve("127.0.0.1"))
     asgi_client = RestApp(app, allowed=options.get("allowed"))
     routes = [
-        Route("/tools", asgi_client, below=True, write_error=problem_body, error_type=PROBLEM_TYPE, check=API_ROUTES.check),
+        Route(
+            "/tools", asgi_client, below=True, write_error=problem_body, error_type=PROBLEM_TYPE, check=API_ROUTES.check
+        ),
         Route("/openapi.json", openapi(app), methods=READ),
     ]
     credentials = Credentials(app.config.http, calls_only=options.get("allowed") is not None)

@@ -114,8 +114,13 @@ class AuditEntry(msgspec.Struct, kw_only=True):
     run: str | None = None
     made: str = ""
     trace: RequestTrace | None = None
+    text: str = ""  # the line, once it was made
 
     def line(self) -> str:
+        self.text = self.text or self._line()
+        return self.text
+
+    def _line(self) -> str:
         who, owner = distinct_name(self.principal.name), distinct_name(self.principal.owner)
         has_owner = owner != who and not self.principal.shares_local_state  # http.token: derived from the token
         record = AuditRecord(
