@@ -143,7 +143,7 @@ def test_what_pydantic_expects_is_said_without_its_jargon():
         spec_of(Address).handler(x={"street": "a", "since": "soon"})
 
 
-@pytest.mark.parametrize(
+@each(
     ("field", "schema"),
     [
         (Field(description="how many"), {"description": "how many"}),

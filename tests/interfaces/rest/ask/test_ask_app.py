@@ -122,7 +122,7 @@ def test_every_key_arrives():
     }
 
 
-@pytest.mark.parametrize(
+@each(
     ("servers", "clients", "allowed"),
     [
         (None, None, None),
