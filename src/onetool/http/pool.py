@@ -127,7 +127,9 @@ def _unreachable(url: Url, error: Exception) -> UnreachableError:
     if verify := getattr(error, "verify_message", None):
         return UnreachableError(f"the certificate of {where} is not accepted: {verify}", again=False)
     if reason := getattr(error, "reason", None):  # of TLS
-        return UnreachableError(f"no TLS with {where}: {str(reason).lower().replace('_', ' ')}", again=False)
+        return UnreachableError(
+            f"the TLS handshake failed with {where}: {str(reason).lower().replace('_', ' ')}", again=False
+        )
     number = getattr(error, "errno", None)  # asyncio's own message does not name the reason
     return UnreachableError(f"no connection to {where}: {os.strerror(number) if number else error}")
 
@@ -175,7 +177,7 @@ class ConnectionPool:
             yield
         finally:
             self.close()
-            await asyncio.sleep(0)  # transports report their end in the next turn
+            await asyncio.sleep(0)  # transports report their end in the next iteration
 
     def acquire_idle(self, key: Hashable) -> Connection | None:
         """Return the idle connection used last, which is the least likely to be closed soon."""

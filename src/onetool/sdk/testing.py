@@ -50,7 +50,7 @@ class Tools:
         return self.result(name, **args).value()
 
     def result(self, name: str, /, **args: Any) -> ToolResult:
-        """Call a tool and return the whole result, also for failures."""
+        """Call a tool and return the whole result, even for failures."""
         try:
             asyncio.get_running_loop()
         except RuntimeError:

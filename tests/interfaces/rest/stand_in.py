@@ -47,7 +47,7 @@ def main(options):
     asgi_client = RestApp(app, allowed=options.get("allowed"))
     routes = [
         Route(
-            "/tools", asgi_client, below=True, check=API_ROUTES.check, write_error=problem_body, error_type=PROBLEM_TYPE
+            "/tools", asgi_client, below=True, write_error=problem_body, error_type=PROBLEM_TYPE, check=API_ROUTES.check
         ),
         Route("/openapi.json", openapi(app), methods=READ),
     ]

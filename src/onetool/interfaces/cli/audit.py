@@ -167,7 +167,7 @@ class Printer:
             self._has_head = True
 
     def end(self, log: AuditTable) -> None:
-        """Report skipped lines, an empty result and further lines."""
+        """Report skipped lines, an empty result, or that there are more lines."""
         if self.skipped:
             were = "was" if self.skipped == 1 else "were"
             click.echo(f"{counted(self.skipped, 'line')} can't be read and {were} skipped.", err=True)

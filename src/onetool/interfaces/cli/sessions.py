@@ -241,7 +241,7 @@ def _print(message: SessionMessage, at: float, model: str) -> None:
         echo(readable(message.text))
     elif isinstance(message, Assistant):
         if message.text:
-            ending = " (broken off)" if message.broken_off else ""
+            ending = " (interrupted)" if message.broken_off else ""
             echo(styled(printable(f"\n{model}{ending}"), bold=True))
             echo(readable(message.text))
         for call in message.calls:

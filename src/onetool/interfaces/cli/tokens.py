@@ -38,13 +38,13 @@ from onetool.interfaces.cli.options import (
 from onetool.interfaces.cli.output import echo, print_json, print_note, print_table, wants_json
 from onetool.services.access_tokens import LOSS_FIX, StoredToken, TokenNameRevokedError, new_token, token_hash
 
-NONE = "There are no named tokens. Make one: onetool tokens add NAME"
+NONE = "There are no named tokens. Create one: onetool tokens add NAME"
 COLUMNS = ("name", "role", "tools", "rate", "expires", "where", "")
 UNNAMED = "clients without a name"
 MAY = {
     "call": "call tools, run code and ask",
     "edit": "call tools, run code, ask, and change bundles and examples",
-    "admin": "do everything but make tokens",
+    "admin": "do everything except create tokens",
 }
 
 
@@ -238,7 +238,7 @@ def _cells(row: dict[str, Any]) -> list[str]:
 @config_option
 @noted(waits=False)
 def revoke(ctx: click.Context, name: str) -> None:
-    """Revoke a token at once, also in running servers."""
+    """Revoke a token immediately, including in running servers."""
     config = _config(ctx)
     store = ctx.with_resource(open_token_store(config))
     places = revoke_token(name, config, store)

@@ -119,8 +119,10 @@ def credentials_for(
     address: BoundAddress | None = None,
     links: "ServedLinks | None" = None,
 ) -> Credentials:
-    """Return the credentials of the current config. With an allow-list the server is calls-only, unless http.admin is
-    set. Keeps what the credentials `before` know: the keys of the same issuer and the memory of tokens.
+    """Return the credentials of the current config.
+
+    With an allow-list the server is calls-only, unless http.admin is set. Keeps state of the credentials `before`: the
+    keys of the same issuer and the memory of tokens.
     """
     http = app.config.http
     calls_only = http.admin is False or (is_limited and http.admin is None)
@@ -252,7 +254,9 @@ def follow_config(
         lacks = missing_token(http, known_tokens(app, before.memory))
         if lacks and not is_loopback(address.addresses):
             how = "set http.token, or: onetool tokens add"
-            log.error("others can reach this server, which needs %s (%s): the old rules stay in force", lacks, how)
+            log.error(
+                "others can reach this server, which needs %s (%s): the previous rules stay in effect", lacks, how
+            )
             return
         request_log.enable_access_log(http.access_log)
         credentials = credentials_for(app, before.sessions, allowed is not None, before, address)
@@ -310,7 +314,7 @@ def _readiness(app: "App", site: Callable[[], HttpApp], cluster: "Cluster | None
 
 _RANDOM_VALUE_HINT = (
     "set http: {token: ${ONETOOL_TOKEN}} and keep a long random value: "
-    "openssl rand -hex 32 | onetool auth set ONETOOL_TOKEN; or give everybody a token of their own: "
+    "openssl rand -hex 32 | onetool auth set ONETOOL_TOKEN; or create a token for each user: "
     "onetool tokens add NAME"
 )
 WARM_AFTER_S = 0.2  # clients waiting for the address come first
@@ -329,9 +333,9 @@ def serve_app(
 ) -> int:
     """Serve until a signal stops the server; return the signal.
 
-    `cluster` makes it one of several replicas; default: the config's `database` and `cluster`. `drain_s` is how long
-    requests are still accepted after SIGTERM; None: some seconds behind a balancer. A reload requested by a signal runs
-    within `on_reload()`.
+    `cluster` makes it one of several replicas; the default is the config's `database` and `cluster`. `drain_s` is how
+    long requests are still accepted after SIGTERM; None means some seconds behind a balancer. A reload requested by a
+    signal runs within `on_reload()`.
     """
     if is_loopback(address.addresses):
         app.follow_settings()
@@ -405,7 +409,7 @@ def _warm_bundles(app: "App") -> None:
 
 
 def _cluster(app: "App", settings: "ClusterSettings | None") -> "tuple[Cluster, SharedRequests] | tuple[None, None]":
-    """Make this process one of several, by these settings or the config. The database has the tables already."""
+    """Make this process a member of a cluster, with these settings or those of the config. The tables exist already."""
     if settings is None:
         if (config := app.config.cluster) is None or (database := app.database) is None:
             return None, None

@@ -60,12 +60,12 @@ def serve(
     address: BoundAddress,
     *,
     limits: ConnectionLimits | None = None,
-    patience_s: int = STOP_TIMEOUT_S,
+    shutdown_timeout_s: int = STOP_TIMEOUT_S,
     **options: Any,
 ) -> int:
     """Serve until a signal stops the server; return the signal. `options` are fields of ServeOptions.
 
-    `patience_s` is the timeout of current requests when the server stops.
+    `shutdown_timeout_s` is the timeout of current requests when the server stops.
     """
     limits = limits or ConnectionLimits(connections=min(ConnectionLimits().connections, _raise_file_limit() * 3 // 4))
     logging.getLogger("uvicorn").setLevel(logging.CRITICAL)  # the app does the logging
@@ -82,7 +82,7 @@ def serve(
         proxy_headers=False,  # anybody can set these headers
         server_header=False,
         timeout_keep_alive=limits.idle_s,
-        timeout_graceful_shutdown=patience_s,
+        timeout_graceful_shutdown=shutdown_timeout_s,
     )
     server = _Server(config, http_app, ServeOptions(**options))
     try:
@@ -162,7 +162,7 @@ class _Server(uvicorn.Server):
         await super().shutdown(sockets)
         if tasks := self.server_state.tasks:  # they were cancelled and may still send a response
             timeout = self.config.timeout_graceful_shutdown
-            log.warning("Stopped with %d requests still under way after %d s", len(tasks), timeout)
+            log.warning("Stopped with %d requests still in progress after %d s", len(tasks), timeout)
             await asyncio.wait(tasks, timeout=1)
 
     async def _take_last(self, listening: list[socket.socket]) -> None:
@@ -209,7 +209,7 @@ class _Server(uvicorn.Server):
     async def _finish(self) -> None:
         await asyncio.sleep(self._options.drain_s)
         if self._options.finish_s and not await self._http_app.finish(self._options.finish_s):
-            log.warning("Stopping with work under way after %g s (cluster.finish_s)", self._options.finish_s)
+            log.warning("Stopping with work still in progress after %g s (cluster.finish_s)", self._options.finish_s)
             self.config.timeout_graceful_shutdown = LATE_S
         self._end()
 
@@ -229,7 +229,7 @@ class _Server(uvicorn.Server):
             if isawaitable(done):
                 await done
         except OneToolError as error:
-            log.error("Not reloaded, the old config stays in force: %s", error)
+            log.error("Not reloaded, the previous config stays in effect: %s", error)
         except Exception as error:  # noqa: BLE001 - a failed reload must not stop the server
             log.error("Not reloaded: %s: %s", type(error).__name__, error)
 

@@ -1,8 +1,8 @@
 """The ASGI apps of all routes in the table, and of /call, which calls a tool by name.
 
 `RestApp` finds the route of a request, runs its handler, and sends the response or the problem. `POST /call/time.now`
-is for people with curl: the body is the arguments, and the response is the bare value. A tool that ran and failed gives
-a problem with status 424. Everything else, streams included, is as in `invoke`.
+is for use with curl: the body is the arguments, and the response is the bare value. If a tool ran and failed, the
+response is a problem with status 424. Everything else, including streams, works as in `invoke`.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -81,7 +81,10 @@ class RestApp:
     write_problem = staticmethod(problem_body)
 
     def __init__(self, app: "App", allowed: Offered = None, members: "Members | None" = None) -> None:
-        """Serve the app. `allowed` lists the tools that may be called; None allows all. `members`: see RestContext."""
+        """Serve the app. `allowed` lists the tools that may be called; None allows all.
+
+        For `members`, see RestContext.
+        """
         self._context = RestContext(app, allowed, members)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -98,7 +98,7 @@ class AskTurn:
         if not unknown:
             return answer
         known = self._app.catalog.registry.names()
-        hints = [f"toolAllow names no tool: {name[:100]}{or_rather(name, known)}" for name in unknown[:MAX_HINTS]]
+        hints = [f"toolAllow matches no tool: {name[:100]}{or_rather(name, known)}" for name in unknown[:MAX_HINTS]]
         if further := len(unknown) - len(hints):
             hints.append(f"toolAllow names {further:,} more unknown tools")
         return msgspec.structs.replace(answer, hints=(*answer.hints, *hints))
@@ -150,7 +150,7 @@ async def stream_answer(request: RestRequest, context: AskContext, asked: AskQue
 
 
 class CodeResults:
-    """A sender of results: of the calls of code that a person has approved or refused. Works in any thread."""
+    """A sender of the results of code's calls that a user has approved or refused. Works in any thread."""
 
     def __init__(self, context: AskContext, question: OpenQuestion, response: PacedResponseStream) -> None:
         self._app = context.app
@@ -169,7 +169,7 @@ class CodeResults:
         self._loop.call_soon_threadsafe(self._response.push_event, _encoded_event(ended))
 
     def _shown(self, result: "ToolResult") -> "ToolResult":
-        """Return the result without secrets. Code reads all of a large value; people see only its beginning."""
+        """Return the result without secrets. Code reads all of a large value; users see only its beginning."""
         clean = result.cleaned(self._app.runtime.redact)
         clean = clean.plain() if isinstance(clean, ServerResult) else clean
         data = encode(clean.data)
@@ -188,7 +188,7 @@ def _encoded_event(one: Event, **further: str) -> bytes:
 
 MAX_AT_ONCE = 16  # questions; each takes long and costs money
 RETRY_S = 5  # sent as Retry-After
-TOO_MANY = f"{MAX_AT_ONCE} questions are being answered here: try again when one of them is done."
+TOO_MANY = f"{MAX_AT_ONCE} questions are being answered: try again when one of them is done."
 NEEDS_STREAM = 'approve "ask" needs a stream: send `Accept: text/event-stream`, or use approve "never".'
 
 

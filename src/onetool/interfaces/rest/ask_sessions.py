@@ -85,7 +85,7 @@ class SessionCall(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class SessionEntry(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A message of a conversation. Calls in a message of the user were made by that person."""
+    """A message of a conversation. Calls in a user message were made by the user."""
 
     role: Literal["user", "assistant"]
     at: str | None
@@ -109,7 +109,7 @@ class SessionDocument(SessionListItem, frozen=True, kw_only=True, rename="camel"
 
 
 class UserCallResult(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """The result of a tool that a person called."""
+    """The result of a tool that the user called."""
 
     session_id: Annotated[str, Meta(description="The session, for the next call or question.")]
     ok: bool
@@ -172,7 +172,7 @@ def _end_fields(end: TurnEnded | None) -> dict[str, Any]:
 
 
 def _ends(transcript: Transcript) -> dict[int, TurnEnded]:
-    """Return the ends of turns by the index of the message before."""
+    """Return the ends of turns by the index of the preceding message."""
     ends: dict[int, TurnEnded] = {}
     index = -1
     for end in transcript.ended:

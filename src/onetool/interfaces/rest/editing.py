@@ -130,9 +130,9 @@ def put_examples(request: RestRequest, data: Any) -> RestResponse:
     """Replace the examples of a tool.
 
     Works for read-only tools, too. A caller with a name (a named token, a JWT) replaces their own examples, which
-    nobody else sees; the tool's examples don't change, even if the list contains them. Help shows examples to people
-    and models. An example has at most 16 KiB, a unique name, and no argument that the schema marks as secret. The
-    tool's version and `modifiedAt` don't change.
+    nobody else sees; the tool's examples don't change, even if the list contains them. Help shows examples to users and
+    models. An example has at most 16 KiB, a unique name, and no argument that the schema marks as secret. The tool's
+    version and `modifiedAt` don't change.
     """
     service, (bundle_id, slug, version) = request.context.bundles, request.path
     if whose := lasting_owner():

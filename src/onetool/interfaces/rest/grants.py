@@ -37,7 +37,7 @@ from onetool.sources.bundles.validation import converted
 
 
 class HostGrant(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Options for a host. `private`: the host may resolve to an address of this machine or its network."""
+    """Options for a host. `private` allows the host to resolve to an address of this machine or its network."""
 
     private: Annotated[bool, Meta(description="Always true for private names and addresses.")] = False
 

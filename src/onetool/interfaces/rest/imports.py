@@ -276,11 +276,11 @@ def _refuse_place(app: "App", home: Mapping[str, Any] | None, tool: Tool) -> Non
             f"the bundle {home['slug']} is disabled or deleted: no tool can be added to it", "disabled"
         )
     if app.bundles.store.tool(home["id"], tool.slug, tool.version) is not None:
-        raise ConflictError(f"{name} exists already and was not changed: choose another version", "exists")
+        raise ConflictError(f"{name} already exists and was not changed: choose another version", "exists")
 
 
 def reloaded(reload: Callable[[], None]) -> list[dict[str, str]]:
-    """Reload after a change of the config or its secrets. Returns warnings if the new config can't be used."""
+    """Reload after a change to the config or its secrets. Returns warnings if the new config can't be used."""
     try:
         reload()
     except ConfigError as error:

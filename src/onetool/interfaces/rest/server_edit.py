@@ -173,7 +173,7 @@ def check_digest(given: str | None, now: str) -> None:
 def config_target(app: App) -> ConfigTarget:
     """Return the config to change: the one in use, or the user's own. Raises ConfigUnchangedError, ConfigError.
 
-    A project's config is looked up again, because the project may no longer be trusted; then it is not changed.
+    A project's config is looked up again, because the project may no longer be trusted; if so, it is not changed.
     """
     file = app.config.path
     named = None if file is None or app.config.whose == "project" else str(file)

@@ -127,7 +127,7 @@ def import_found_servers(request: RestRequest, ticked: TickedServers) -> RestRes
 
 
 def _client_files() -> Iterator[tuple[str, str, Path, ClientServers | str]]:
-    """Yield the user's own files: client, its title, the file, and its servers or why it can't be read."""
+    """Yield the user's own files: client, its title, the file, and its servers or the reason why it can't be read."""
     home = user_home(os.environ)
     for spot in existing_files(home, home, os.environ):
         if not spot.in_project:
@@ -141,7 +141,7 @@ def _client_files() -> Iterator[tuple[str, str, Path, ClientServers | str]]:
 def _shown(
     context: RestContext, target: ConfigTarget, found: ClientServers, name: str
 ) -> "tuple[FoundServer, ClientServers]":
-    """Return one server of a file for display and for import. Its id does not depend on other servers."""
+    """Return one server from a file, for display and for import. Its id does not depend on other servers."""
     one = msgspec.structs.replace(found, servers={name: found.servers[name]})
     plan = _plan(target, one)
     draft = _drafts(target, one, plan)[0]
