@@ -132,7 +132,7 @@ class Database(Protocol):
         ...
 
     def process_name(self) -> str:
-        """Return a name of this process for `find_process`. Raises DatabaseError."""
+        """Return the name of this process for `find_process`. Raises DatabaseError."""
         ...
 
     def find_process(self, name: str) -> str | None:

@@ -99,7 +99,7 @@ RUN = ToolSpec(name="run", description="Run code over all tools.", hidden=True)
 class SharedWorkers:
     """The workers, threads and concurrency limits shared by engines; they survive a reload.
 
-    Otherwise callers that can trigger reloads could get more workers with each new engine.
+    Otherwise, callers that can trigger reloads could get more workers with each new engine.
     """
 
     def __init__(self, limits: RunLimits) -> None:

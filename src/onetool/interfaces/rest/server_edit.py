@@ -383,8 +383,8 @@ def remove_server(request: RestRequest) -> RestResponse:
 def restore_server(request: RestRequest, asked: UndoRequest) -> RestResponse:
     """Restore a removed server.
 
-    The block returns unchanged, with the secrets in it. Only the caller who removed the server can restore it, within
-    ten minutes.
+    The block is restored unchanged, with the secrets in it. Only the caller who removed the server can restore it,
+    within ten minutes.
     """
     context, (name,) = request.context, request.path
     found = context.removals.get(asked.undo)
