@@ -174,8 +174,8 @@ class App:
         method.
 
         `tools` are tools that the caller has already looked up. `runtime` is the one that the enclosing call or run
-        started with. `for_tool` means that a function of a pack calls: its result isn't masked. If the tool is missing
-        because it was refused, the error says why. Raises BundleError for a `version` that can't be called.
+        started with. With `for_tool`, the caller is a function of a pack, and the result isn't masked. If the tool is
+        missing because it was refused, the error says why. Raises BundleError for a `version` that can't be called.
         """
         if isinstance(call.version, tuple):
             tools = await self.catalog.find_version(call.version)
@@ -422,7 +422,7 @@ class App:
         return self._database.get()
 
     def require_state(self) -> None:
-        """Raise DatabaseError if `state.db` can't be used. Used by servers, to fail at start."""
+        """Raise DatabaseError if `state.db` can't be used. Servers use this to fail at startup."""
         self._database.require_file()
 
     def keep_database(self) -> None:

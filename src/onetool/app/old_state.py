@@ -151,7 +151,7 @@ def _body(one: OldFile, config: "Config") -> tuple[str, bytes]:
 
 
 def _unsealed(file: Path, body: bytes, config: "Config") -> bytes:
-    """Return tokens without the signature of a project's folder. Raises OldFileError, UnsafeFileError."""
+    """Remove the signature of a project's folder from tokens. Raises OldFileError, UnsafeFileError."""
     import hmac  # loads OpenSSL, which commands without old files don't need
 
     seal, _, rest = body.partition(b"\n")

@@ -318,7 +318,7 @@ def edit_server(request: RestRequest, asked: ServerEdit) -> RestResponse:
 def rename_server(request: RestRequest, asked: NewName) -> RestResponse:
     """Rename a server in the config.
 
-    Its tools get the new name. Approvals and the login of the server stay.
+    Its tools get the new name. The server's approvals and login are kept.
     """
     context, (name,), new = request.context, request.path, asked.name
     servers, _ = found_server(context, name)

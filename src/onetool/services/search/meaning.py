@@ -191,7 +191,7 @@ class ToolMeanings:
     """The vectors of tools by key. All methods are thread-safe.
 
     A vector is made once, when first needed. With `background`, a thread makes them unless they are few, and until it
-    has finished there are no similarities. Otherwise callers wait.
+    has finished there are no similarities. Otherwise, callers wait.
     """
 
     def __init__(self, *, background: bool = False, cache: Path | None = None) -> None:
