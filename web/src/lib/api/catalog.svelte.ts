@@ -104,8 +104,8 @@ class Catalog {
     keys: new Map(),
     names: new Map(),
   };
-  #began = 0; // when the list that is shown began to be read
-  #own = new Map<string, Switched>(); // switches of ours, until a list that began after them has come
+  #began = 0; // when the request for the list shown began
+  #own = new Map<string, Switched>(); // the user's switches, until a list requested after them has arrived
 
   /** Load everything and follow changes. Return a function that stops. */
   start(onCall: (call: Record<string, unknown>) => void = () => {}): () => void {

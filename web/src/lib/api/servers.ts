@@ -30,7 +30,7 @@ export interface SideBySide {
 /** The changes side by side, with surrounding lines. */
 export function sideBySide(lines: readonly string[]): SideBySide[] {
   const rows: SideBySide[] = [];
-  let open: SideBySide[] = []; // lines that are gone, to which none that came belongs yet
+  let open: SideBySide[] = []; // removed lines without a matching added line yet
   for (const line of lines) {
     const text = line.slice(1);
     const other = line.startsWith("+") ? open.shift() : undefined;

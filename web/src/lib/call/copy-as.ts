@@ -109,7 +109,7 @@ function literal(value: Json): string {
     return `{${Object.entries(value)
       .map(([key, one]) => `${literal(key)}: ${literal(one)}`)
       .join(", ")}}`;
-  // Of numbers and texts, Python reads what JSON writes, but for pairs of surrogates.
+  // Python reads JSON's numbers and strings, except for surrogate pairs.
   return writeJson(value).replace(UNSEEN_OR_JOINER, (sign) =>
     sign.length === 1 ? escaped(sign) : `\\U${hex(sign.codePointAt(0) ?? 0, 8)}`,
   );

@@ -47,7 +47,7 @@ export interface Offer {
 }
 
 export interface Offers {
-  word: string; // what is there of it
+  word: string; // what is already typed
   offers: Offer[];
 }
 

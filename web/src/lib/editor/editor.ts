@@ -156,7 +156,7 @@ function jsonProblems(doc: Text): Problem[] {
   } catch (error) {
     if (!(error instanceof JsonTextError)) throw error;
     const row = doc.line(Math.min(error.line, doc.lines));
-    const to = Math.min(row.from + error.column, row.to); // at the end of a line it is the sign before it
+    const to = Math.min(row.from + error.column, row.to); // at the end of a line, mark the character before it
     return [
       {
         from: Math.max(to - 1, row.from),

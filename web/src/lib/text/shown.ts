@@ -1,9 +1,9 @@
 /**
  * Untrusted text, made safe to show.
  *
- * Svelte shows markup as text by itself. What is left are characters that can't be seen, or that turn the order of
- * others around: a name could look like another. They are shown by their number. Joiners (U+200C, U+200D) inside of
- * emoji and between letters of scripts that join them belong to the writing, and stay.
+ * Svelte escapes markup. That leaves characters that are invisible or reverse the order of others, which can make one
+ * name look like another: these are shown as their code points. Joiners (U+200C, U+200D) within emoji, and between
+ * letters of scripts that join them, are part of the text and stay.
  */
 
 // Controls (but tab and line ends), soft hyphen, Arabic letter mark, zero width, bidi marks and isolates, fillers, tags.
