@@ -94,7 +94,7 @@ def test_who_was_faster_is_shown_beside_and_a_deleted_tool_comes_back(person, se
     served.put_tool(METEO, "note", {**TOOL, "description": "Of somebody else."}, version="2")
     person.forgive("409")
     person.press("Control+s")
-    person.see("Version 2 was made elsewhere", "Of somebody else.", "differs")
+    person.see("Version 2 was created elsewhere", "Of somebody else.", "differs")
     person.click("Keep mine")
     person.see("Saved: note 3")
     assert tool(served, METEO, "note", "2")["description"] == "Of somebody else."
@@ -271,7 +271,7 @@ def _import_servers(person, served):
     person.see("MCP servers", f"till\t{block['url']}\tnew", "Secrets that go into the secrets file")
     assert token not in person.value("document.querySelector('[role=region]').innerText")
     person.click("Import this")
-    person.see("Imported: 1 item", "1 server", "till", "Not reached")  # with why, as soon as it is known
+    person.see("Imported: 1 item", "1 server", "till", "Unreachable")  # with why, as soon as it is known
     folder = served.server.folder
     assert token not in (folder / "onetool.yaml").read_text(encoding="utf-8")
     assert [one.name for one in folder.rglob("*") if one.is_file() and token.encode() in one.read_bytes()] == [

@@ -12,7 +12,6 @@ from urllib.parse import urlsplit
 
 from onetool.app.database import open_state
 from onetool.app.documents import documents_in
-from onetool.app.old_state import tokens_problem
 from onetool.config.model import TokenConfig, read_rate
 from onetool.core.principal import Principal, Role
 from onetool.core.text import read_time, utc_text
@@ -128,17 +127,10 @@ class KnownTokens:
 
 
 def token_store(config: "Config", documents: "Documents", memory: TokenMemory | None = None) -> TokenStore:
-    """Return the stored tokens.
-
-    The store is closed for a server of a `cluster`, because anyone who can write to its database could delete all
-    tokens; and for a server whose state folder still has tokens from before the config had a `database`, which are not
-    accepted.
+    """Return the stored tokens. The store is closed for a server of a `cluster`, because anyone who can write to its
+    database could delete all tokens.
     """
-    problem = tokens_problem(config)
-    if config.database is None:
-        return TokenStore(documents, home=config.home, problem=problem, memory=memory)
-    is_closed = config.cluster is not None or problem is not None
-    return TokenStore(documents, home=config.home, is_closed=is_closed, memory=memory)
+    return TokenStore(documents, home=config.home, is_closed=config.cluster is not None, memory=memory)
 
 
 @contextmanager

@@ -399,6 +399,11 @@ class App:
         """Return the file changes that are not loaded yet, each with a hint on how to load it."""
         return self._reloader.pending_changes()
 
+    @property
+    def pending_count(self) -> int:
+        """The number of file changes that were noticed and wait for a reload. Quicker than `pending_changes`."""
+        return self._watcher.pending_count
+
     def follow_settings(self) -> None:
         """Let `connect` watch settings, unless the config has `watch`.
 

@@ -243,7 +243,7 @@ class PendingAnswer:
     async def _events(self) -> AsyncGenerator[Event, None]:
         service, options = self._service, self._options
         if ask_depth.get() >= MAX_DEPTH:
-            raise AskError("a tool that a model called asks a model whose tool asks a model: no further", "bad_request")
+            raise AskError(f"questions to models are nested more than {MAX_DEPTH} levels deep", "bad_request")
         wanted, runtime = service.model_choice(options), service.runtime
         try:
             model = await choose_model(wanted, keys_for(runtime.config, wanted), runtime.client)
@@ -304,7 +304,7 @@ class KnownProvider(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     id: str
     models: Annotated[tuple[str, ...], Meta(description="The known models; others can be named as well.")]
-    is_configured: Annotated[bool, Meta(description="Whether it can be asked: its key is set, or its server answers.")]
+    is_configured: Annotated[bool, Meta(description="Whether it can be used: its key is set, or its server responds.")]
     missing: Annotated[str | UnsetType, Meta(description="The secret or setting that is missing.")] = UNSET
     needs: Annotated[tuple[Need, ...] | UnsetType, Meta(description="Its key, if that is missing.")] = UNSET
     error: Annotated[str | UnsetType, Meta(description="Why its list of models could not be read.")] = UNSET

@@ -64,6 +64,8 @@ NO_TOOL = lazy_pattern(
     r"AttributeError: (?:module )?'(\w+)'(?: object)? has no attribute|ImportError: cannot import name .* from '(\w+)'|"
     r"(\w+)\.\w+: there is no such tool|there is no tool '(\w+)\."
 )
+NO_SUCH_TOOL = lazy_pattern(r"\b(\w+\.\w+): there is no such tool")
+NO_PACK = lazy_pattern(r"there is no pack (\w+)")
 NO_NAME = lazy_pattern(r"there is no (?:pack|tool) |is not defined")
 
 
@@ -380,7 +382,7 @@ class ToolCatalog:
             try:
                 tell()
             except Exception:
-                log.exception("a listener for changed tools failed; the others are called")
+                log.exception("a listener for changed tools failed; the others are still called")
 
     # Why something is missing
 
@@ -391,13 +393,22 @@ class ToolCatalog:
         pack = name.partition(".")[0]
         if self.servers is not None and (why := self.servers.missing(pack)):
             return why
-        for mistake in self.mistakes:
-            of_its_pack = mistake.key == "packs" and Path(mistake.file or "").stem == pack
-            if of_its_pack or mistake.key == name or (mistake.key or "").endswith(f" ({name})"):
-                return ToolFailure(f"it was refused: {self._current.redact(str(mistake))}", reason="refused")
+        if (refused := self._refused(name)) is not None:
+            return refused
         if self.untrusted is not None and pack not in self.registry.packs():  # untrusted files aren't read to find out
             return ToolFailure(self.untrusted.short)
         return self._not_loaded()
+
+    def _refused(self, name: str) -> ToolFailure | None:
+        """Explain a missing tool or pack by a mistake in its definition."""
+        pack = name.partition(".")[0]
+        for mistake in self.mistakes:
+            file, key = Path(mistake.file or ""), mistake.key or ""
+            of_its_pack = key == "packs" and file.stem == pack
+            of_its_tool = name == pack and file.suffix == ".py" and key.startswith(f"{pack}.")
+            if of_its_pack or of_its_tool or key == name or key.endswith(f" ({name})"):
+                return ToolFailure(f"it is invalid: {self._current.redact(str(mistake))}", reason="refused")
+        return None
 
     def explain_call(self, result: "ToolResult", name: str) -> "ToolResult":
         """Return the result, with the reason added to an error about a missing tool."""
@@ -413,7 +424,8 @@ class ToolCatalog:
         servers, named = self.servers, dict.fromkeys(WORD.findall(error.message))
         both = () if servers is None else (one for one in words if one in named and one not in self.registry.packs())
         aliases = (self._missing_alias_target(word) for word in named if word in self._config.aliases)
-        why = next(filter(None, chain(map(servers.missing, both) if servers else (), aliases)), None)
+        refused = map(self._refused, [*NO_SUCH_TOOL.findall(error.message), *NO_PACK.findall(error.message)])
+        why = next(filter(None, chain(map(servers.missing, both) if servers else (), aliases, refused)), None)
         if why is None and self.untrusted is not None and NO_NAME.search(error.message):
             why = ToolFailure(self.untrusted.short)
         if why is None and self.servers is not None and (found := NO_TOOL.search(error.message)):

@@ -132,7 +132,7 @@ def server_instructions(menu: Menu, tools: int, text: str | None = None) -> str:
 
 def untrusted_note(untrusted: Untrusted) -> str:
     """Return a note that tools are missing, and who can enable them. It quotes nothing from the untrusted folder."""
-    note = "Tools of this project's own folder are not in use, since nobody has trusted it as it is now"
+    note = "Tools from this project's folder are disabled, because its current content is not trusted"
     return f"{note}: tell the user to run `{untrusted.command}` there."
 
 

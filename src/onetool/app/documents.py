@@ -1,19 +1,19 @@
 """Small documents in the state database, by kind:
 
-    servers the tools that MCP servers offer, and which of them are approved; encrypted
-    logins the logins of users and programs; encrypted
-    own_examples callers' private examples of tools
+    servers         what MCP servers offer, and what of that was approved; encrypted
+    logins          the logins of people and programs; encrypted
+    own_examples    examples of tools that callers keep for themselves
     tokens          the tokens of `onetool tokens add`, by their hashes, and the revoked ones; encrypted
     page_sessions   the key of the page's sessions, and the ended ones; encrypted
-    shapes names and types of fields in tools' results, pack by pack; never copied
+    shapes          what results of tools look like: names and types of fields, pack by pack; never copied
     page_links      links that open the page as its owner, and the running servers; encrypted, and never copied
 
 Only PostgreSQL is encrypted: `state.db` is private to its owner. In a project's folder, which may have come with a
-`state.db`, the same kinds are signed with the random key of the user's own folder. Documents that control access are
-encrypted, too, so that write access to the database alone isn't enough to get in. The key is derived from
-`cluster.key`. Without `cluster.key`, the random key of the user's own folder is used, which is created when first
-needed: the database is then for one machine. After a `cluster.key` was added, that random key still decrypts, on its
-machine, the documents that it has encrypted, and `onetool db init` there encrypts everything with the new key.
+`state.db`, the same kinds are signed with the random key of the user's own folder. Documents that decide about access
+are encrypted, too, so that write access to the database alone lets nobody in. The key is derived from `cluster.key`.
+Without `cluster.key`, the random key of the user's own folder is used, which is created when first needed: the database
+is then for one machine. After a `cluster.key` was added, that random key still decrypts on its machine what it has
+encrypted, and `onetool db init` there encrypts everything with the new key.
 """
 
 from pathlib import Path

@@ -143,7 +143,7 @@ class Reloader:
         named = {*broken, *(one.file for one in pending), str(trust_store().file)}
         changed = {file: word for file, word in self._changed_files().items() if file not in named}
         pending += [Mistake(message=word, file=file, severity="warning") for file, word in changed.items()]
-        hint = f"load it: {load_command()}"
+        hint = f"load it: {load_command()}; a server started with --watch loads changes by itself"
         for file, one in broken.items():
             if one.line is not None:  # the mistake is in the text of the file
                 broken[file] = replace(one, message=f"can't be read: {one.message}")
@@ -198,11 +198,11 @@ class Reloader:
             settings = snapshot(self._setting_files())
             found, config, obstacle = None, self._config, None
             if config.path is not None and not (config.path.is_file() and config.path.stat().st_size):
-                obstacle = "it is gone or empty"
+                obstacle = "the file is missing or empty"
             else:
                 found, config = self._read_config()
                 if found is not None and (found.whose, found.folder) != (self._config.whose, self._config.folder):
-                    obstacle = "new: it will replace the config in force"
+                    obstacle = "new: it will replace the current config"
                 elif has_other_includes(config, self._config, changed_files(code, snapshot(code))):
                     obstacle = "its includes have changed, so none of it is reloaded"
             if obstacle is not None:
@@ -248,7 +248,7 @@ class Reloader:
         changed = [key for key in self.kept if getattr(config, key) != getattr(self._config, key)]
         if changed:
             file = str(config.path) if config.path else None
-            message = "{} can't change while OneTool serves: it needs a restart"
+            message = "{} can't change while the server runs: restart it"
             raise ConfigError([Mistake(message=message.format(key), file=file, key=key) for key in changed])
         return found, config
 
@@ -328,6 +328,12 @@ class ConfigWatcher:
             return found
         return replace(found, then=load_command())
 
+    @property
+    def pending_count(self) -> int:
+        """The number of changes that were noticed and wait for a reload."""
+        count, pending = self._logged
+        return len(pending) if count == self._reloader.count else 0
+
     def start(self) -> None:
         self._is_started = True
         if self._watcher is None and self._mode() is not None:
@@ -352,10 +358,10 @@ class ConfigWatcher:
             try:
                 if self._reloader.reload_settings():
                     watch_log.info(
-                        "Settings were reloaded, because something was missing: %d tools", len(self._registry)
+                        "Settings were reloaded, because something was not found: %d tools", len(self._registry)
                     )
             except ConfigError as error:
-                watch_log.error("Not reloaded, what was in force stays: %s", error)
+                watch_log.error("Not reloaded, the previous config stays in effect: %s", error)
             finally:
                 self._looked_at = monotonic()
 
@@ -369,16 +375,16 @@ class ConfigWatcher:
         try:
             if self._mode() == "everything":
                 self._reloader.reload()
-                watch_log.info("Reloaded, because files have changed: %d tools", len(self._registry))
+                watch_log.info("Reloaded, because files changed: %d tools", len(self._registry))
             elif self._reloader.reload_settings():
-                watch_log.info("Settings were reloaded, because files have changed: %d tools", len(self._registry))
+                watch_log.info("Settings were reloaded, because files changed: %d tools", len(self._registry))
             (count, before), now = self._logged, self._reloader.pending_changes()
             self._logged = self._reloader.count, now
             for one in now:  # each is logged once until the next reload
                 if one not in before or count != self._reloader.count:
                     watch_log.warning("Not loaded: %s", one)
         except ConfigError as error:
-            watch_log.error("Not reloaded, what was in force stays: %s", error)
+            watch_log.error("Not reloaded, the previous config stays in effect: %s", error)
         if self._watcher is not None and self._mode() is None:
             self._watcher.close()
             self._watcher = None

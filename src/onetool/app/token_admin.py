@@ -66,8 +66,8 @@ def check_name(name: str, config: Config, store: TokenStore, only_print: bool, a
     revoked = [one.at for one in store.revoked().values() if one.name == name]
     if revoked and not again:
         raise TokenNameRevokedError(
-            f"a token called {name} was revoked on {shown_time(max(revoked))}, and a new token of this name gets what "
-            f"is stored for it: results, sessions and examples."
+            f"a token called {name} was revoked on {shown_time(max(revoked))}, and a new token of this name "
+            f"gets the data stored for it: results, sessions and examples."
         )
     return place
 

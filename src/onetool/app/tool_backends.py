@@ -156,7 +156,7 @@ class DirectBackend(_Backend):
 
     def _read_on(self, handle: str, offset: int) -> str:
         if OT_RESULT not in self._specs:
-            return "nothing here: ot.result is not among your tools; ask for less"
+            return "ot.result is not among your tools; request less data"
         return f'the tool {OT_RESULT}, with {{"handle": "{handle}", "offset": {offset}}}'
 
 
@@ -260,7 +260,9 @@ class Approval:
         if spec.name == OT_CALL:  # a nested ot.call would hide the tool that it names
             return ToolFailure("ot.call can't call ot.call: name the tool itself", reason="denied")
         if spec.name == "ot.all":  # the user would not be asked about its calls
-            return ToolFailure("ot.all is for code: call the tool itself, page by page", reason="denied", hints=[GO_ON])
+            return ToolFailure(
+                "ot.all can only be used in code: call the tool itself, page by page", reason="denied", hints=[GO_ON]
+            )
         try:
             if self._approve != "never":
                 answer = self._approve(call, spec)
@@ -270,9 +272,9 @@ class Approval:
                 self.denied.append(spec.name)
                 self.not_run.add(call.id)
         if is_denied:
-            why = f"the person did not allow this call of {spec.name}"
+            why = f"the person did not approve this call of {spec.name}"
             if self._approve == "never":
-                why = f"{spec.name} may change things, and nobody has allowed that here"
+                why = f"{spec.name} may change data, and such calls are not approved here"
             return ToolFailure(why, reason="denied", hints=[GO_ON])
         await self._catalog.refresh(at_once=True)  # the tool may have been disabled while waiting for approval
         now = self._catalog.registry.get(spec.name)

@@ -104,7 +104,7 @@ class AppView:
             self._reload()
         except ConfigError as error:
             wrong = "; ".join(map(str, error.mistakes))
-            raise ToolFailure(f"not reloaded, what was in force stays: {wrong}", reason="config") from None
+            raise ToolFailure(f"not reloaded, the previous config stays in effect: {wrong}", reason="config") from None
 
     def stats(self, period: str, tool: str | None, allowed: Collection[str] | None) -> "Summary":
         runtime = self._current.runtime

@@ -109,7 +109,7 @@ class ProviderErrors:
         """Return the ModelError for a failure of our HTTP client."""
         where = self._endpoint.authority
         if isinstance(failure, ResponseTooLargeError):
-            return ModelError(f"the answer of {where} is too large", "garbled")
+            return ModelError(f"the response of {where} is too large", "garbled")
         if isinstance(failure, RequestTimeoutError) and not isinstance(failure, ConnectTimeoutError):
             return ModelError(str(failure), "timeout")
         reason = "garbled" if isinstance(failure, InvalidResponseError) else "unreachable"
@@ -144,7 +144,7 @@ class ProviderErrors:
         """Return the error with the number of attempts, hints and a masked key."""
         text = str(error)
         if was_cut_off:
-            text = f"the answer broke off: {text}"
+            text = f"the response was interrupted: {text}"
         if tries > 1:
             text += f" (tried {tries} times)"
         hints = error.hints if was_cut_off else dict.fromkeys((*error.hints, *self._hints(error, list(models))))

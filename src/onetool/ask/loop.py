@@ -53,7 +53,7 @@ SOURCE = "ask"
 MAX_CACHED_BYTES = 16 * 1024  # bytes of a value that is stored for reuse
 MAX_EXCERPT = 200  # characters of invalid JSON
 STOPPED = "The call was stopped before it ended. What it has done is not known."
-NOT_STARTED = "The call was not made: the person stopped before."
+NOT_STARTED = "The call was not made: the user had stopped the answer."
 
 _ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
@@ -199,7 +199,7 @@ async def _run_call(call: Call, spec: ToolSpec | None, backend: ToolBackend, ses
             code="invalid_args",
             message=f"the arguments of {call.name} are not a JSON object: {excerpt}",
             reason="malformed",
-            hints=("send one complete JSON object with the arguments by name, and escape quotes in texts",),
+            hints=("send one complete JSON object with the arguments by name, and escape quotes in strings",),
         )
         result = ToolResult(ok=False, error=error, meta=meta)
     elif value is not UNSET:

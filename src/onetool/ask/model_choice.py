@@ -139,7 +139,7 @@ def _known_provider(name: str) -> str:
 def _no_provider_error(base_url: str) -> NoModelError:
     first, *others = ranked_providers()
     return NoModelError(
-        f"there is no model to ask: no key for {', '.join([first, *others])}, and no Ollama answers at {base_url}",
+        f"no model to ask: no key for {', '.join([first, *others])}, and Ollama does not respond at {base_url}",
         "no_provider",
         [
             f"store a key: `onetool auth set {first}` (or {', '.join(others)})",

@@ -106,7 +106,7 @@ async def each_stream_value(
         async with aclosing(aiter(pieces)) as coming:
             while True:
                 seconds = timeouts.seconds()
-                silent = StreamStalledError(f"{host} did not continue its answer", max(seconds or 0, 0))
+                silent = StreamStalledError(f"{host} did not continue its response", max(seconds or 0, 0))
                 if seconds is not None and seconds <= 0:
                     raise silent
                 try:
@@ -244,7 +244,7 @@ class ModelClient:
             tries += 1
 
     async def names(self, seconds: float = LISTING) -> list[str]:
-        body = await self.fetch(self._adapter.models_request(), seconds)
+        body = await self.fetch(ProviderRequest(self._adapter.models_path), seconds)
         with self._reading():
             return self._adapter.models(body)
 
@@ -307,7 +307,7 @@ class ModelClient:
                 async for value in coming:
                     number += 1
                     if timeouts.is_over:
-                        late = f"{self._endpoint.authority} did not finish its answer"
+                        late = f"{self._endpoint.authority} did not finish its response"
                         raise RequestTimeoutError(late, self._timeout)
                     if number > MAX_EVENTS:
                         raise InvalidResponseError(f"{self._endpoint.authority} sent more than {MAX_EVENTS:,} events")
@@ -322,7 +322,12 @@ class ModelClient:
             if not reader.is_complete:
                 raise
         if not reader.is_complete:
-            raise ModelError(f"{self._endpoint.authority} broke off its answer", "unreachable", status=200, again=True)
+            raise ModelError(
+                f"{self._endpoint.authority} closed the connection in the middle of its response",
+                "unreachable",
+                status=200,
+                again=True,
+            )
         with self._reading():
             reply = reader.reply()
         yield reply
@@ -369,7 +374,7 @@ class ModelClient:
             raise
         except Exception as error:
             raise ModelError(
-                f"{self._endpoint.authority} sent an unreadable answer ({type(error).__name__}: {error})", "garbled"
+                f"{self._endpoint.authority} sent an unreadable response ({type(error).__name__}: {error})", "garbled"
             ) from error
 
     def _http_request(self, request: ProviderRequest, stream: bool = False) -> HttpRequest:

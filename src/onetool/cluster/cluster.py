@@ -53,7 +53,7 @@ class Cluster:
             "further": further,
             "drain_s": 0.0 if unix else DRAIN_S,  # workers of one machine share their sockets, without a balancer
             "finish_s": self.settings.finish_s,
-            "patience_s": REQUESTS_TIMEOUT_S,
+            "shutdown_timeout_s": REQUESTS_TIMEOUT_S,
             "parting_s": PARTING_S,
             "is_last": self.settings.is_last,
         }

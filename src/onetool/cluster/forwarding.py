@@ -90,7 +90,7 @@ _RETURNED = frozenset(
 GONE = "the replica responsible for this is gone; whether it did anything is not known"
 SAME_ADDRESS = f"Another replica has the same address as this one: {OWN_ADDRESS}. The log names it."
 NOT_PROVEN = (
-    "The answer of another replica was rejected: it does not prove that it comes from a holder of cluster.key. "
+    "The response of another replica was rejected: it does not prove that the sender has cluster.key. "
     "Whether the request had an effect there is not known; the log of this replica names the address."
 )
 HEAD_TOO_LARGE = (
@@ -230,7 +230,7 @@ class Forwarder:
         try:
             proof = response.headers.get(ANSWERED_HEADER.decode(), "").encode("utf-8", "replace")
             if not hmac.compare_digest(self._seal.proof(request.seal, response.status), proof):
-                problem = "the answer from replica %s at %s (status %d) does not prove that it has our cluster.key: %s"
+                problem = "the response of replica %s at %s (status %d) does not prove that it has our cluster.key: %s"
                 log.error(problem, replica.id, replica.address, response.status, SAME_KEY)
                 raise ReplicaRefusedError(502, "answer_not_proven", NOT_PROVEN)
             if response.status == OTHER_REPLICA:

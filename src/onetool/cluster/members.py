@@ -106,7 +106,7 @@ class Members:
             try:
                 self._database.write(lambda work: work.execute("DELETE FROM replicas WHERE id = %s", (self.id,)))
             except DatabaseError as error:
-                log.warning("the row of this replica stays until it is forgotten: %s", error)
+                log.warning("the row of this replica stays until it expires: %s", error)
 
     def alive(self) -> list[Replica]:
         """Return the members as of the last heartbeat, including this process. Never blocks."""

@@ -115,5 +115,5 @@ def _mistakes(
         settings = config.servers.get(name)
         if settings is not None and is_shared(settings) and block_digest(settings) != digest:
             message = f"the server {name} is configured differently on the replica {replica.id} at {replica.address}"
-            hint = "give all replicas the same command, args, cwd and names of env: only then they share the server"
+            hint = "give all replicas the same command, args, cwd and names of env: only then do they share the server"
             yield config_mistake(config, message, hint, "warning", f"servers.{name}")

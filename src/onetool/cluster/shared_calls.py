@@ -178,7 +178,7 @@ class SharedCalls:
             case ["answers", id]:
                 answer, waiting = _decoded(body, CallerAnswer), self._questions.get(id)
                 if waiting is None or waiting.done():
-                    raise HttpError(404, "not_found", "The call that asked this question is over.")
+                    raise HttpError(404, "not_found", "The call that asked this question has ended.")
                 waiting.set_result(answer)
                 await respond(send, 200, b"{}")
             case _:

@@ -249,7 +249,7 @@ class SharedServers(ServerOwners):
                 again = error.was_not_reached or may_again
                 may_again = may_again and error.was_not_reached
             except ReplicaRefusedError as error:
-                raise ToolFailure(f"{server} runs in another process, which refuses: {error}") from None
+                raise ToolFailure(f"{server} runs in another process, which refused the call: {error}") from None
             if not again or monotonic() > began + FIND_S:
                 raise ToolFailure(
                     f"the process that ran {server} is gone; try again",

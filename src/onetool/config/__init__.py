@@ -1,15 +1,21 @@
 """The config: found, read from YAML, checked and converted to one `Config`.
 
-find which config file applies, and who owns it file_checks who owns a file, and who can write to it trust whether a
-project's folder may be used, and the trusted folders reach the commands, addresses and files of a project's config
-(reach_servers: its servers and programs) yaml_nodes YAML text -> nodes, each with its file and line (node: the class
-itself) include several files -> one root node; the key `secrets`, and `${NAME}` in other values convert node + type ->
-value, or mistakes model every key with its type and default cluster the key `cluster`: the address of a replica, and
-the secret that replicas share load all of these in order: a file -> Config; and the files and folders that it was read
-from code_changes tells changes of code from changes of settings edit adds servers and hosts to the text of a config
-file and removes them client_files reads and changes the config files of MCP clients known_clients the known MCP
-clients, and the places of their files server_import servers of other clients -> servers of the config starter the
-config that `onetool init` writes
+find           which file is in force, and whose it is
+file_checks    who owns a file, and who can write to it
+trust          whether a project's folder may be used, and which folders are trusted
+reach          what a project's config would run, call and read (reach_servers: its servers and their programs)
+yaml_nodes     YAML text -> nodes, each with its file and line (node: the class itself)
+include        several files -> one root node; the key `secrets`, and `${NAME}` in other values
+convert        node + type -> value, or mistakes
+model          every key with its type and default
+cluster        the key `cluster`: the address of a replica, and the secret that replicas share
+load           all of these in order: a file -> Config; and the files and folders that it was read from
+code_changes   which changes of a config are code, and which are settings
+edit           adds servers and hosts to the text of a config file and removes them
+client_files   reads and changes the config files of MCP clients
+known_clients  the known MCP clients, and the places of their files
+server_import  servers of other clients -> servers of the config
+starter        the config that `onetool init` writes
 """
 
 from onetool.config.find import Found, find, find_config, nearest_folder

@@ -42,8 +42,8 @@ _TAKES: dict[Any, set[str]] = {
     NoneType: {"nothing"},
 }
 _WORDS: dict[Any, str] = {
-    str: "a text",
-    Secret: "a text",
+    str: "a string",
+    Secret: "a string",
     Path: "a path",
     int: "a whole number",
     float: "a number",
@@ -114,7 +114,7 @@ def describe_value(node: Node, wanted: Any = Any) -> str:
     kind = kind_of(node.value)
     hidden = any(choice.type is Secret for choice in choices_of(wanted))
     if kind == "text":
-        return "a text" if hidden else f"the text {_shortened(node.value)!r}"
+        return "a string" if hidden else f"the string {_shortened(node.value)!r}"
     if kind in ("whole", "fraction"):
         return "a number" if hidden else f"the number {_shortened(str(node.value))}"
     return {"bool": str(node.value).lower(), "nothing": "nothing", "list": "a list", "mapping": "a mapping"}[kind]
@@ -178,8 +178,8 @@ def plain(node: Node, findings: Findings) -> Any:
     """Return the node as plain data, with a warning where YAML 1.1 would have read another value."""
     findings.add(node.mistakes)
     if node.trap:
-        hint = f'{node.trap}, or quote it if text is meant: "{node.value}"'
-        findings.warn(node, f"read as the text {node.value!r}", hint)
+        hint = f'{node.trap}, or quote it to make it a string: "{node.value}"'
+        findings.warn(node, f"read as the string {node.value!r}", hint)
     if isinstance(node.value, list):
         return [plain(item, findings) for item in node.value]
     if isinstance(node.value, dict):
@@ -215,7 +215,7 @@ def unknown_key(node: Node, key: str, struct: type[msgspec.Struct], findings: Fi
     if getattr(struct, "lenient", False):
         findings.warn(node, f"unknown key {key!r}; it is ignored", hint)
     else:
-        findings.error(node, f"the key {key!r} is not known", hint)
+        findings.error(node, f"unknown key {key!r}", hint)
 
 
 def report_mismatch(node: Node, wanted: Any, findings: Findings) -> None:

@@ -66,7 +66,7 @@ class Files:
             self.findings.error(entry, f"circular include: {circle}", "remove one of the includes")
         elif entry and len(trail) > MAX_DEPTH:
             self.findings.error(
-                entry, f"includes are nested more than {MAX_DEPTH} files deep", "include the file further up"
+                entry, f"includes are nested more than {MAX_DEPTH} files deep", "include the file directly"
             )
         elif identity not in self._identities and self._may_read(path):
             self._identities.add(identity)
@@ -397,7 +397,7 @@ def _secrets_in(node: Node, findings: Findings, env: Mapping[str, str], file: Pa
     findings.add(node.mistakes)
     if not isinstance(node.value, dict):
         if node.value is not BROKEN:
-            findings.error(node, "expected a mapping of names to texts", "write NAME: value")
+            findings.error(node, "expected a mapping of names to strings", "write NAME: value")
         return None
     values: dict[str, str] = {}
     hosts: dict[str, tuple[str, ...]] = {}
@@ -414,7 +414,7 @@ def _secrets_in(node: Node, findings: Findings, env: Mapping[str, str], file: Pa
             except SecretFileError as error:
                 findings.error(entry, str(error), error.hint)
         elif entry.value is not BROKEN and not isinstance(entry.value, dict):
-            findings.error(entry, "a secret must be a text", "quote it")
+            findings.error(entry, "a secret must be a string", "quote it")
     if len(values) != len(node.value):
         return None
     return Secrets(values, env=env, file=file, hosts=hosts, files=secrets.files)

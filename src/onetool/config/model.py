@@ -124,7 +124,7 @@ class JwtConfig(msgspec.Struct, frozen=True, kw_only=True):
         for field, url in (("issuer", self.issuer), ("jwks", self.jwks)):
             here = r"http://(localhost|127\.0\.0\.1|\[::1\])(:[0-9]{1,5})?(/|$)"
             if url is not None and not url.startswith("https://") and not re.match(here, url):
-                yield field, f"{url!r} must begin with https://", "http:// is for this machine only"
+                yield field, f"{url!r} must begin with https://", "http:// is only allowed for this machine"
         if "|" in self.issuer:
             yield "issuer", f"{self.issuer!r} contains |, which separates issuer and subject in names", None
         if not self.algorithms:
@@ -168,7 +168,7 @@ class OtelConfig(msgspec.Struct, frozen=True, kw_only=True):
 def _limit_problems(tools: tuple[str, ...] | None, rate: str | None) -> Iterator[Problem]:
     for one in tools or ():
         if not _PATTERN.fullmatch(one):
-            yield "tools", f"{one!r} is neither the name of a tool nor a pattern", "write time.now, or time.*"
+            yield "tools", f"{one!r} is neither a tool name nor a pattern", "write time.now, or time.*"
     if rate is not None and read_rate(rate) is None:
         yield "rate", f"{rate!r} is not a rate", "write a number and a time: 600/min, 10/s, 5000/day"
 
@@ -199,13 +199,14 @@ class PromptTexts(msgspec.Struct, frozen=True, kw_only=True):
         given += [("packs", f"packs.{name}", of.instructions) for name, of in self.packs.items()]
         for field, key, text in given:
             if text is not None and not text.strip():
-                yield field, f"{key} is empty", "write a text, or remove the key"
+                yield field, f"{key} is empty", "write a value, or remove the key"
             elif text is not None and count_tokens(text) > PROMPT_TOKENS[field]:
                 most = PROMPT_TOKENS[field]
                 message = (
-                    f"{key} has about {count_tokens(text):,} tokens; the limit is {most:,}, about {4 * most:,} letters"
+                    f"{key} has about {count_tokens(text):,} tokens; "
+                    f"the limit is {most:,}, about {4 * most:,} characters"
                 )
-                yield field, message, "shorten it: models read it again and again"
+                yield field, message, "shorten it: models read it with every request"
 
 
 def read_prompts(path: Path | None, beside: Path, findings: Findings) -> tuple[Path | None, PromptTexts]:
@@ -379,7 +380,11 @@ class HttpConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     def problems(self) -> Iterator[tuple[str, str, str | None]]:
         if self.token and not all("!" <= char <= "~" for char in self.token):
-            yield "token", "must consist of ASCII letters, digits and signs without spaces, to fit into a header", None
+            yield (
+                "token",
+                "must consist of ASCII letters, digits and punctuation, without spaces, to fit into a header",
+                None,
+            )
         names = [one.name for one in self.tokens]
         for name in sorted({name for name in names if names.count(name) > 1}):
             yield "tokens", f"two tokens have the name {name!r}", "rename one: stored data belongs to a name"

@@ -136,13 +136,18 @@ class Reach(msgspec.Struct, frozen=True, kw_only=True):
         return {*(line.partition(" ")[0] for line in self.secrets), *self.wants}
 
 
-def readable(line: str) -> str:
-    """Return a line in the form shown to users.
+_READABLE = {
+    ACCESS_LINE: "http.token: callers need it",
+    SHARED["database"]: "database: a PostgreSQL database that stores bundles, tokens, logins and results",
+    SHARED["cluster"]: "cluster: other machines that may send requests of any user to this machine",
+    SHARED["metrics"]: "metrics.token: callers with it can read how often each tool is called",
+}
 
-    The line itself is stored in `trust.json`, so its wording can't change.
-    """
-    if line == ACCESS_LINE:
-        return "http.token: callers need it"
+
+def readable(line: str) -> str:
+    """Return a line as people read it. The line itself is stored in `trust.json`, so its wording can't change."""
+    if line in _READABLE:
+        return _READABLE[line]
     name = line.removesuffix(OWN_VALUE)
     return line if name == line or " " in name else f"{name}: the project's own value is used"
 

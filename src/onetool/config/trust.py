@@ -121,7 +121,10 @@ class Untrusted(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def state(self) -> str:
         """The state in words: not trusted yet, or what is new since it was trusted."""
-        shown = "; ".join(self.new[:MAX_SHOWN])
+        dials = "dials: "  # as in `trust.json`
+        shown = "; ".join(
+            f"connects to: {one.removeprefix(dials)}" if one.startswith(dials) else one for one in self.new[:MAX_SHOWN]
+        )
         more = f" and {len(self.new) - MAX_SHOWN} more" if len(self.new) > MAX_SHOWN else ""
         return f"{self._verdict} ({shown}{more})" if self.new else self._verdict
 

@@ -75,7 +75,7 @@ class WrongArgument(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 class ToolError(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The failure of a call. `reason` may be more specific than `code`."""
 
-    code: Annotated[Code, Meta(description="The kind of failure. `reason` may give a finer cause.")]
+    code: Annotated[Code, Meta(description="The kind of failure. `reason` may have a more specific cause.")]
     message: str
     reason: Annotated[str | None, Meta(description="timeout, denied, rate_limited … or the tool's own.")] = None
     hints: Annotated[tuple[str, ...], Meta(description="What the caller can do.")] = ()

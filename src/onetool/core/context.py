@@ -220,7 +220,7 @@ class RunEvent(msgspec.Struct, frozen=True, kw_only=True):
     """A finished run. Each of its calls has an event of its own, with the run's ID."""
 
     id: str
-    door: str
+    source: str
     client: str = ""
     duration_ms: float
     code_bytes: int  # of the code as sent

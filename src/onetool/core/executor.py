@@ -430,7 +430,7 @@ async def _ask_gate(gate: Gate, context: CallContext) -> ToolFailure | None:
 
 def _text(value: Any) -> str | None:
     if value is None or isinstance(value, str):
-        return value
+        return None if value is None else str.__str__(value)  # exactly a str: msgspec encodes no class made from it
     try:
         return repr(value)
     except Exception:  # noqa: BLE001 - a handler may give anything

@@ -236,7 +236,7 @@ def _convert_unknown(value: Any) -> Any:
         return fspath(value)  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
     if hasattr(type(value), "model_dump"):  # pyright: ignore[reportUnknownArgumentType] - ask the class: a mock has every attribute
         return value.model_dump(mode="json")
-    raise TypeError(f"{type(value).__name__} has no form in JSON; return text, numbers, lists or dicts")
+    raise TypeError(f"{type(value).__name__} can't be converted to JSON; return text, numbers, lists or dicts")
 
 
 def _is_endless(value: Any) -> bool:

@@ -129,10 +129,10 @@ def check_message(message: Any) -> Message:
     if found.get("jsonrpc") != "2.0":
         raise JsonRpcError(INVALID_REQUEST, 'expected "jsonrpc": "2.0"')
     if "id" in found and not is_id(found["id"]) and not (found["id"] is None and "error" in found):
-        raise JsonRpcError(INVALID_REQUEST, f"id: expected a text or a whole number, got {_json_type(found['id'])}")
+        raise JsonRpcError(INVALID_REQUEST, f"id: expected a string or an integer, got {_json_type(found['id'])}")
     if "method" in found:
         if not isinstance(found["method"], str):
-            raise JsonRpcError(INVALID_REQUEST, f"method: expected a text, got {_json_type(found['method'])}")
+            raise JsonRpcError(INVALID_REQUEST, f"method: expected a string, got {_json_type(found['method'])}")
         if not isinstance(found.get("params", {}), dict):
             raise JsonRpcError(INVALID_PARAMS, f"params: expected an object, got {_json_type(found['params'])}")
     elif "id" not in found or not ("result" in found or "error" in found):
@@ -172,5 +172,5 @@ def notification(method: str, params: Any = None) -> Message:
 
 
 def _json_type(value: Any) -> str:
-    names: dict[Any, str] = {dict: "an object", list: "a list", str: "a text", bool: "a boolean", type(None): "null"}
+    names: dict[Any, str] = {dict: "an object", list: "a list", str: "a string", bool: "a boolean", type(None): "null"}
     return names.get(type(value), "a number")

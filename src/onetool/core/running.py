@@ -213,7 +213,7 @@ async def _contained(work: Coroutine[Any, Any, Any]) -> Any:
 
 
 def _too_late(context: CallContext) -> Outcome:
-    message = f"{context.spec.name} gave no answer within {context.seconds:g} s"
+    message = f"{context.spec.name} did not respond within {context.seconds:g} s"
     hints = ["the tool's author can raise the limit: @tool(timeout=…), or timeout in its definition"]
     if isinstance(context.call.timeout, int | float):  # the caller set this limit
         hints = []

@@ -74,7 +74,7 @@ def arguments_by_name(spec: ToolSpec, args: Sequence[Any], named: Mapping[str, A
     """
     given = dict(zip(spec.order, args, strict=False))
     if len(args) > len(given):
-        raise TypeError(f"{spec.name} takes {len(spec.order)} arguments at most, got {len(args)}")
+        raise TypeError(f"{spec.name} takes at most {len(spec.order)} arguments, got {len(args)}")
     by_word = _parameters_by_word(spec.order)
     for word, value in named.items():
         name = by_word.get(word, word)
@@ -141,12 +141,17 @@ MAX_REFERENCES = 10  # references in a schema that are followed
 
 def is_text(key: str, spec: ToolSpec) -> bool | None:
     """Return whether an argument is a string; None if the schema allows other types as well, so that both are tried."""
-    properties: Mapping[str, Any] = spec.input_schema.get("properties") or {}
-    kinds = _kinds(properties.get(key), spec.input_schema, MAX_REFERENCES)
+    kinds = kinds_of(key, spec)
     if kinds is None:
         return None
     kinds -= {"null"}
     return "string" in kinds if len(kinds) == 1 or "string" not in kinds else None
+
+
+def kinds_of(key: str, spec: ToolSpec) -> set[str] | None:
+    """Return the JSON types that the schema allows for an argument; None if it allows any."""
+    properties: Mapping[str, Any] = spec.input_schema.get("properties") or {}
+    return _kinds(properties.get(key), spec.input_schema, MAX_REFERENCES)
 
 
 def takes_others(spec: ToolSpec) -> bool:

@@ -319,7 +319,7 @@ def from_definition(definition: Any, builtins: Handlers, internals: Handlers) ->
 
 def _text_errors(fields: Mapping[str, Any]) -> list[str]:
     errors = [
-        f"{key}: expected text, got {_kind(fields[key])}"
+        f"{key}: expected a string, got {_kind(fields[key])}"
         for key in ("name", "description", "handler")
         if key in fields and not (isinstance(fields[key], str) and fields[key].strip())
     ]
@@ -352,7 +352,7 @@ def _option_errors(fields: Mapping[str, Any]) -> list[str]:
     for key in ("tags", "examples"):
         value = fields.get(key, [])
         if not (isinstance(value, list | tuple) and all(isinstance(item, str) for item in cast(list[Any], value))):
-            errors.append(f"{key}: expected a list of texts, got {_kind(value)}")
+            errors.append(f"{key}: expected a list of strings, got {_kind(value)}")
     timeout = fields.get("timeout", 1)
     if not is_seconds(timeout) or timeout == float("inf"):
         errors.append(f"timeout: expected a number of seconds above 0, got {_kind(timeout)}")
@@ -402,7 +402,7 @@ def _unknown(key: str, known: tuple[str, ...], prefix: str = "") -> str:
 
 def _kind(value: Any) -> str:
     if isinstance(value, str):
-        return repr(value) if value.strip() else "an empty text"
+        return repr(value) if value.strip() else "an empty string"
     if value is None or isinstance(value, bool | int | float):
         return "null" if value is None else str(value).lower()
     if isinstance(value, Mapping):

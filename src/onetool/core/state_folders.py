@@ -23,8 +23,11 @@ IGNORED = (
     "open-page.html\nsecrets.yaml\n.secrets.yaml.*\n.*.lock\n__pycache__/\n"
 )
 
-OLD_FOLDERS = ("access_tokens", "page_sessions", "own_examples", "servers")  # from before there was a database
-STATE_FOLDERS = ("results", "sessions", *OLD_FOLDERS, "audit", "database", "bundles/.state")
+# Some of these names only protect the state of versions before 0.1.0.
+STATE_FOLDERS = (
+    *("results", "sessions", "access_tokens", "page_sessions", "own_examples", "servers", "audit", "database"),
+    "bundles/.state",
+)
 STATE_FILE = "state.db"
 PAGE_FILE = "open-page.html"  # opens the web page in a browser, with the key of a link
 STATE_FILES = (STATE_FILE, ".has-tokens", "stats.db", "run_history", "chat_history", PAGE_FILE)

@@ -16,7 +16,7 @@ from onetool.database.moving import LeftBehind, Moved, Progress
 from onetool.database.sqlite import read_empty
 
 BATCH_ROWS = 500
-OTHER = "this key exists with other content"
+OTHER = "this key already exists with different content"
 DAMAGED = "it is damaged"
 TYPES: dict[str, tuple[type, ...]] = {
     "boolean": (bool,),

@@ -134,7 +134,6 @@ class SqliteDatabase(Database):
         self._listeners = PollingListeners(self.stamp)
         self._process = os.urandom(8).hex()
         self._alive: SqliteLock | None = None  # held until this process ends
-        self.is_incomplete = False  # some state of the previous version could not be imported
 
     def read(self, job: Callable[[Transaction], T], *, snapshot: bool = False) -> T:
         if self._is_absent():
@@ -200,8 +199,8 @@ class SqliteDatabase(Database):
 
     @property
     def has_lost(self) -> bool:
-        """Whether this file replaces a lost one, or lacks state of the previous version."""
-        return self.is_incomplete or self.loss != "none"
+        """Whether this file replaces a lost one."""
+        return self.loss != "none"
 
     @property
     def loss(self) -> Loss:

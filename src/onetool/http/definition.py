@@ -133,8 +133,8 @@ class Request(CamelStruct, frozen=True, kw_only=True):
     body_file: Annotated[Text | None, Meta(description="`${name}`: the body is the file it names.")] = None
     body_encoding: Annotated[dict[str, Encoding], Meta(description="Encodings of form or `multipart` fields.")] = {}
     auth: Auth | None = None
-    timeout_ms: Annotated[Milliseconds, Meta(description="Limit of each try.")] = 10_000
-    retries: Annotated[int, Meta(ge=0, le=10, description="Further tries after a network error, 429 or 5xx.")] = 0
+    timeout_ms: Annotated[Milliseconds, Meta(description="The limit of each attempt.")] = 10_000
+    retries: Annotated[int, Meta(ge=0, le=10, description="Retries after a network error, 429 or 5xx.")] = 0
     idempotent: Annotated[bool | None, Meta(description="Whether it may be retried. Default: by method.")] = None
     follow_redirects: bool = False
 
@@ -172,7 +172,7 @@ class RequestStep(CamelStruct, frozen=True, kw_only=True):
 
 
 Steps = Annotated[
-    tuple[RequestStep, ...], Meta(min_length=1, max_length=20, description="The last one gives the tool's value.")
+    tuple[RequestStep, ...], Meta(min_length=1, max_length=20, description="The last one returns the tool's value.")
 ]
 
 

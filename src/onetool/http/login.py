@@ -18,6 +18,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from http import HTTPStatus
 from secrets import compare_digest
+from threading import Thread
 from typing import Any, TypeVar
 from urllib.parse import parse_qs, urlsplit
 
@@ -75,7 +76,7 @@ class LoginStore:
     def __init__(self, logins: Documents, name: str, url: str, key: str) -> None:
         self.name = name
         self.empty = StoredLogin(url=url, key=key)
-        self.save_error = f"the login can't be kept in {logins.describe(name)}"
+        self.save_error = f"the login can't be stored in {logins.describe(name)}"
         self._logins = logins
 
     def version(self) -> Version:
@@ -173,7 +174,7 @@ def _as_auth_error(what: str) -> Iterator[None]:
     try:
         yield
     except TimeoutError:
-        why = f"another process holds it for more than {MAX_WAIT_S:.0f} s; end it, and try again"
+        why = f"another process has locked it for more than {MAX_WAIT_S:.0f} s; stop that process and try again"
         raise AuthError(f"{what}: {why}") from None
     except (OSError, DatabaseError) as error:
         raise AuthError(f"{what}: {getattr(error, 'strerror', None) or error}") from None
@@ -189,7 +190,7 @@ async def browser_login(
         server = await asyncio.start_server(callback.serve, CALLBACK_HOST, port or 0, limit=MAX_REQUEST)
     except OSError as error:
         place = f"{CALLBACK_HOST}:{port or 'any port'}"
-        raise AuthError(f"can't listen at {place} for the end of the login: {error.strerror}") from None
+        raise AuthError(f"can't listen on {place} for the redirect of the login: {error.strerror}") from None
     callback.redirect_uri = f"http://{CALLBACK_HOST}:{server.sockets[0].getsockname()[1]}{CALLBACK_PATH}"
     try:
         async with asyncio.timeout(seconds):
@@ -240,7 +241,7 @@ class LoginCallback:
         except ValueError:
             target = urlsplit("")
         if target.path != CALLBACK_PATH or method != "GET":
-            return _page(HTTPStatus.NOT_FOUND, "Nothing here", "This address is for the end of a login only.")
+            return _page(HTTPStatus.NOT_FOUND, "Not found", "This address is only used to complete a login.")
         answer = {key: values[0] for key, values in parse_qs(target.query).items()}
         if not self._is_ours(answer) or self._answer.done():
             text = "It does not belong to the current login. Please start again from the terminal."
@@ -264,7 +265,6 @@ def open_browser(url: str) -> None:
     if not has_window() and not os.environ.get("BROWSER"):
         return
     import webbrowser
-    from threading import Thread
 
     def show() -> None:
         with suppress(OSError, webbrowser.Error):  # the address of the page is on the terminal, too

@@ -253,7 +253,7 @@ class LoginAuthenticator(Authenticator):
             name = min(self._texts.arguments)
             raise TemplateError(f"a login can't depend on an argument, and `{name}` is one", AUTH_POINTER)
         if target is None:
-            raise TemplateError("with a login the host has to be written out", "/request/urlTemplate")
+            raise TemplateError("with a login the host can't have placeholders", "/request/urlTemplate")
         self.origin = origin_of(target)
         self._seen: tuple[str, Version, StoredLogin] | None = None  # key, version and content
 
@@ -267,7 +267,7 @@ class LoginAuthenticator(Authenticator):
     def login(self, secret: Lookup, context: "HttpContext") -> "ToolLogin":
         """Return the login that the tool needs, with the current secrets."""
         if context.logins is None or self._bundle is None:
-            raise ToolFailure("there is nowhere to keep a login: only tools of bundles have one", reason="denied")
+            raise ToolFailure("there is no place to store a login: only tools of bundles have one", reason="denied")
         for names, url in self.destinations(None):
             for name in names:
                 context.check_secret(name, url)
@@ -341,7 +341,7 @@ class _LoginSigner(TokenSigner):
         except AuthError as error:
             raise ToolFailure(str(error), reason="source_unavailable") from None
         if not stored.tokens:
-            raise _needs_login("it needs a login")
+            raise _needs_login("it requires a login")
         if refresh := stored.tokens.get("refresh_token"):
             self._endpoint.context.mask_also(refresh)
         self._origins = stored.origins
@@ -351,7 +351,7 @@ class _LoginSigner(TokenSigner):
         if (origin := origin_of(request.url)) not in self._origins:
             raise RequestRefusedError(
                 f"the login is only for requests to {', '.join(self._origins)}, and this one goes to {origin}",
-                [f"if that is meant, log in again: {login_command()}"],
+                [f"if this is intended, log in again: {login_command()}"],
             )
         return super().sign(request)
 
@@ -426,12 +426,7 @@ def _endpoint_url(text: str, key: str) -> Url:
 
 
 async def log_in(
-    login: ToolLogin,
-    name: str,
-    origins: Iterable[str],
-    say: Say,
-    browse: Say | None = None,
-    seconds: float = LOGIN_S,
+    login: ToolLogin, name: str, origins: Iterable[str], say: Say, browse: Say | None = None, seconds: float = LOGIN_S
 ) -> str | None:
     """Ask the user to log in, and save the tokens for requests to `origins`. Return the granted scope, if known.
 
@@ -488,4 +483,4 @@ def _check_issuer(auth: OAuth2, issuer: str | None) -> None:
     if issuer is not None and not (issuer == auth.issuer if auth.issuer else is_same):
         known = auth.issuer or f"{page.scheme}://{page.netloc}"
         answered = in_short(issuer, MAX_QUOTED)
-        raise AuthError(f"the answer to the login is from {answered}, not from {known} (`issuer` in the tool's auth)")
+        raise AuthError(f"the response to the login is from {answered}, not from {known} (`issuer` in the tool's auth)")

@@ -105,7 +105,7 @@ class TemplateText:
         filled = self.fill(values, escape)
         if filled is None:
             absent = next(placeholder for placeholder in self.placeholders if values.get(placeholder.name) is None)
-            raise absent.bad(f"is needed: it is part of {whole}")
+            raise absent.bad(f"is required: it is part of {whole}")
         return filled
 
 
@@ -148,7 +148,7 @@ class StepNames(NamedTuple):
         if name in self.before:
             return None
         known = did_you_mean(name, self.before) or (
-            f"there are {', '.join(self.before)}" if self.before else "there is none before this one"
+            f"earlier steps: {', '.join(self.before)}" if self.before else "this is the first step"
         )
         if name in self.others:
             return f"the step `{name}` has no value yet: only steps before this one have; {known}"
@@ -171,7 +171,7 @@ def _placeholder(name: str, arguments: Collection[str], pointer: str) -> Placeho
             raise TemplateError(f"`${{{name}}}`: write a number between dots, as in `${{steps.list.0.id}}`", pointer)
         if not step or not all(path):
             how = "write `${steps.STEP}`, or a part, `${steps.STEP.id}`"
-            raise TemplateError(f"`${{{name}}}` names no value: {how}", pointer)
+            raise TemplateError(f"`${{{name}}}` has no value: {how}", pointer)
         if why := steps.why_unknown(step):
             raise TemplateError(f"`${{{name}}}`: {why}", pointer)
         return Placeholder(name, is_secret=False, step=step)
@@ -231,7 +231,7 @@ def gather(placeholders: Iterable[Placeholder], args: Mapping[str, Any], secret:
             need = secret_need(name)
             unset = UnmetNeedError(
                 f"the secret {name} is not set, and the tool's request needs it",
-                [f"run: {need.command}", f"if an argument is meant, add `{name}` to the tool's argSchema"],
+                [f"run: {need.command}", f"for an argument, add `{name}` to the tool's argSchema"],
                 [need],
             )
             unset.reason = "secret_missing"
@@ -243,7 +243,7 @@ def as_text(placeholder: Placeholder, value: Any) -> str:
     """Return a value as text: as in JSON, without quotes."""
     if isinstance(value, str):
         if not value.isascii() and any("\ud800" <= char <= "\udfff" for char in value):
-            raise placeholder.bad("contains half of a character (a lone surrogate), which can't be sent")
+            raise placeholder.bad("contains a lone surrogate, which can't be sent")
         return value
     if isinstance(value, bool):
         return "true" if value else "false"
@@ -254,5 +254,5 @@ def as_text(placeholder: Placeholder, value: Any) -> str:
             raise placeholder.bad("is a number with too many digits") from None
     if isinstance(value, float) and isfinite(value):
         return float.__repr__(value)
-    kind = {list: "a list", tuple: "a list", dict: "an object", float: "not a number"}.get(type(value), "not a text")
-    raise placeholder.bad(f"is {kind}: here it can only be a text, a number, true or false")
+    kind = {list: "a list", tuple: "a list", dict: "an object", float: "not a number"}.get(type(value), "not a string")
+    raise placeholder.bad(f"is {kind}: only a string, a number, true or false is allowed here")

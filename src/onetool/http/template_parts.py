@@ -68,7 +68,7 @@ class PathTemplate:
 
 def _not_empty(placeholder: Placeholder, value: str) -> str:
     if not value:
-        raise placeholder.bad("is empty: the URL would be another one")
+        raise placeholder.bad("is empty, which would change the path of the URL")
     return escaped(placeholder, value)
 
 
@@ -272,7 +272,7 @@ def pair_value(value: Any, arguments: Collection[str], pointer: str, escape: Cal
     if isinstance(value, str):
         return parse_text(value, arguments, pointer).changed(escape)
     if isinstance(value, dict | list | tuple):
-        raise TemplateError("has to be a text, a number, true, false, or a list of them", pointer)
+        raise TemplateError("must be a string, a number, true, false, or a list of these", pointer)
     return TemplateText([escape(as_text(Placeholder("", is_secret=False), value))])
 
 

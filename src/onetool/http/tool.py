@@ -53,10 +53,12 @@ def step_names(steps: Sequence[RequestStep], arg_schema: Any) -> list[StepNames]
         if not name.isidentifier():
             raise TemplateError(f"{name!r} is not a name: that is letters, digits and `_`, and no digit first", pointer)
         if name in names[:number]:
-            raise TemplateError(f"there are two steps `{name}`: give each a name of its own", pointer)
+            raise TemplateError(f"two steps are called `{name}`: give each its own name", pointer)
     for name in sorted(argument_names(arg_schema)):
         if name.partition(".")[0] == STEPS:
-            what = f"argSchema has an argument {name!r}, and `${{{STEPS}.…}}` stands for what earlier requests gave"
+            what = (
+                f"argSchema has an argument {name!r}, and `${{{STEPS}.…}}` stands for the results of earlier requests"
+            )
             raise TemplateError(f"{what}: give the argument another name, like `step_list`", "/requests")
     return [StepNames(names[:number], names[number:]) for number in range(len(names))]
 
@@ -159,7 +161,7 @@ def _check_root(path: tuple[str, ...], arg_schema: Mapping[str, Any], steps: Ste
         raise TemplateError(why, "/when")
     known = argument_names(arg_schema)
     if first == ARGS and rest and rest[0] not in known and not arg_schema.get("additionalProperties"):
-        hint = did_you_mean(rest[0], known) or f"there are {', '.join(sorted(known)) or 'none'}"
+        hint = did_you_mean(rest[0], known) or f"known: {', '.join(sorted(known)) or 'none'}"
         raise TemplateError(f"there is no argument {rest[0]!r}; {hint}", "/when")
 
 
@@ -209,7 +211,7 @@ class HttpTool:
         texts = frozenset[str]().union(*(step.request.texts for step in self._steps))
         if name := min(files & texts, default=None):
             pointer = "/requests" if impl.request is None else "/request"
-            raise TemplateError(f"`${{{name}}}` is a file, so it can't be part of a text", pointer)
+            raise TemplateError(f"`${{{name}}}` is a file, so it can't be part of a string", pointer)
         self._files = sorted(files)
         self._max_request_bytes = limits.max_request_bytes
 

@@ -36,8 +36,8 @@ while True:
 if os.getppid() != pid:
     sys.exit()
 os.kill(pid, signal.SIGKILL)
-told = f"onetool (process {pid}) answered nobody for {seconds:g} s and was ended. Something blocked its event loop: "
-told += f"an async tool that does not await, or a hostile value. {sys.argv[3]}=0 lets it be.\\n"
+told = f"onetool (process {pid}) did not respond for {seconds:g} s and was killed: its event loop was blocked by "
+told += f"an async tool that does not await, or by a hostile value. {sys.argv[3]}=0 turns this check off.\\n"
 os.write(2, told.encode())
 """
 

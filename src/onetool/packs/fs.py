@@ -145,7 +145,7 @@ def _allowed_roots(path: str) -> Iterator["Roots"]:
 
 def _bytes_error(path: str, decoded: str) -> BadArguments:
     """Return the error for a path that looks like bytes. A file with such a name can be read as ./b'a'."""
-    return BadArguments(f"path: expected a text, got {_quoted(path)}, which looks like bytes; use {_quoted(decoded)}")
+    return BadArguments(f"path: expected a string, got {_quoted(path)}, which looks like bytes; use {_quoted(decoded)}")
 
 
 def _failure(refused: "PathRefusedError", path: str, roots: "Roots | None") -> ToolFailure:

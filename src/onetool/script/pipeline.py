@@ -264,11 +264,11 @@ class Pipeline:
             parent = trace.span_id if (outer := current_call.get()) is None else outer.span
         return Span("sandbox", trace, trace.record_span, parent, context.span, is_client=False)
 
-    def event(self, run: str, door: str, error: ToolError | None) -> RunEvent:
+    def event(self, run: str, source: str, error: ToolError | None) -> RunEvent:
         """Return the event for recorders after the end of the run."""
         return RunEvent(
             id=run,
-            door=door,
+            source=source,
             client=client_name(),
             duration_ms=self._elapsed_ms(),
             code_bytes=len(self._sent.encode("utf-8", "replace")),

@@ -94,7 +94,7 @@ def as_parameter_type(value: Any, type: str) -> Any:
     if isinstance(value, float) and value.is_integer() and type == "integer":
         value = int(value)
     if not _has_type(value, type):
-        raise WrongValueError(f"is to be {EXPECTED[type]}, not {value_shown(value)}")
+        raise WrongValueError(f"must be {EXPECTED[type]}, not {value_shown(value)}")
     _check_value(value)
     return value
 
@@ -118,7 +118,7 @@ def _value(text: str, at: int, type: str, several: bool) -> tuple[Any, int]:
             value, value_end = json.JSONDecoder(parse_constant=no_constant).raw_decode(text, at)
             if ALONE.match(text, value_end):
                 return value, value_end
-        raise WrongValueError(f"is to be {EXPECTED[type]}, not {value_shown(text[at:end])}")
+        raise WrongValueError(f"must be {EXPECTED[type]}, not {value_shown(text[at:end])}")
     if several and text.startswith(("'", '"'), at):
         raise WrongValueError("has text right after its closing quote" if quoted else "has a quote that is not closed")
     if several and (following := NEXT.search(text, at, end)):
@@ -169,7 +169,7 @@ def _check_value(value: Any, depth: int = 0) -> None:
             raise WrongValueError("contains a lone surrogate, which is not a character")
     elif isinstance(value, int):
         if abs(value) >= WHOLE:
-            raise WrongValueError("is too large a number; give it as a text")
+            raise WrongValueError("is too large for a number; write it as a string")
     elif isinstance(value, Mapping):
         for key, part in value.items():
             _check_value(key, depth + 1)
@@ -178,7 +178,7 @@ def _check_value(value: Any, depth: int = 0) -> None:
         for part in value:
             _check_value(part, depth + 1)
     elif value is not None and not isinstance(value, float):
-        raise WrongValueError("is to be plain data")
+        raise WrongValueError("must be plain data")
 
 
 def past_space(text: str, at: int) -> int:
@@ -277,7 +277,7 @@ def expand(text: str, snippets: Mapping[str, SnippetLike]) -> str:
             raise SnippetError(f"there is no snippet ${name}, did you mean {names}?")
         listed = ", ".join(f"${known}" for known in list(snippets)[:LISTED])
         more = " …" if len(snippets) > LISTED else ""
-        raise SnippetError(f"there is no snippet ${name}; there are {listed}{more}")
+        raise SnippetError(f"there is no snippet ${name}; known: {listed}{more}")
     rest = text[head.end() :]
     if rest and not rest[0].isspace():
         _refuse(name, snippet, [f"{value_shown(rest.splitlines()[0])} can't follow the name"])

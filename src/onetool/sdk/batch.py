@@ -4,6 +4,7 @@ Failures are outcomes like any other, and items that hang are abandoned at the c
 batch.
 """
 
+import json
 import sys
 from collections.abc import Callable, Coroutine, Iterable
 from contextlib import suppress
@@ -11,7 +12,7 @@ from contextvars import copy_context
 from functools import cache, partial
 from inspect import iscoroutine, iscoroutinefunction
 from itertools import count
-from threading import TIMEOUT_MAX
+from threading import TIMEOUT_MAX, Thread
 from time import monotonic
 from typing import Any, TypeVar
 
@@ -102,7 +103,6 @@ def _in_own_loop(work: Coroutine[Any, Any, T]) -> T:
     """
     import asyncio
     from concurrent.futures import Future
-    from threading import Thread
 
     done: Future[T] = Future()
 
@@ -164,8 +164,6 @@ def _text(value: Any, error: BaseException | None) -> str:
     if isinstance(value, str):
         return value
     if error is None:
-        import json
-
         try:
             return json.dumps(plain(value), indent=2, ensure_ascii=False)
         except ToolFailure as failure:

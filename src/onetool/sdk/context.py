@@ -24,16 +24,7 @@ from inspect import iscoroutinefunction
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Self, TypeVar, cast, get_args
 
-from onetool.core.call import (
-    Caller,
-    CannotAsk,
-    ForModel,
-    ForPerson,
-    ForRoots,
-    Level,
-    ToolCall,
-    current_caller,
-)
+from onetool.core.call import Caller, CannotAsk, ForModel, ForPerson, ForRoots, Level, ToolCall, current_caller
 from onetool.core.context import current_call
 from onetool.core.json_data import plain
 from onetool.core.redaction import mask_arguments

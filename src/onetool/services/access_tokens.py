@@ -40,7 +40,7 @@ log = logging.getLogger("onetool.serve")
 
 DOCUMENT = "tokens"
 MARKER = ".has-tokens"  # in the state folder
-LOSS_FIX = "restore a backup with `onetool db import FILE`, or make new tokens: `onetool tokens add NAME`"
+LOSS_FIX = "restore a backup with `onetool db import FILE`, or create new tokens: `onetool tokens add NAME`"
 PREFIX = "ot_"
 HASH = "sha256:"
 RANDOM_BYTES = 32
@@ -179,19 +179,17 @@ class TokenStore:
         *,
         home: Path | None = None,
         is_closed: bool = False,
-        problem: str | None = None,
         memory: TokenMemory | None = None,
     ) -> None:
         """Open the tokens of a state folder. `home` is that folder, where the marker is.
 
-        With `is_closed`, servers require a token even if none is stored. With a `problem`, no stored token is accepted.
-        After a reload, `memory` is the memory of the previous store.
+        With `is_closed`, servers require a token even if none is stored. After a reload, `memory` is the memory of the
+        previous store.
         """
         self._documents = documents
         self._clock = clock
         self._home = home
         self._is_closed = is_closed
-        self._problem = problem
         self.memory = memory or TokenMemory()
         if home is not None and os.path.lexists(home / MARKER):
             self.memory.has_guarded = True
@@ -290,8 +288,6 @@ class TokenStore:
 
     def view(self) -> TokenView:
         """Return the current tokens. The document is read only if it has changed."""
-        if self._problem is not None:
-            return _refused(None, self._problem)
         try:
             version = self._documents.version(DOCUMENT)
         except DatabaseError as error:
@@ -337,8 +333,6 @@ class TokenStore:
 
     def _change(self, change: Callable[[_TokenState], _TokenState]) -> None:
         """Change the document under its lock. Errors leave it unchanged, except perhaps ChangeUnknownError."""
-        if self._problem is not None:
-            raise TokenStoreError(self._problem)
         try:
             with self._lock, self._documents.locked(DOCUMENT, MAX_WAIT_S) as held:
                 before = read_tokens(held.load().body)
@@ -375,11 +369,6 @@ def count_tokens(body: bytes) -> tuple[int, int]:
     """Return the number of tokens and of revoked tokens in a document. Raises the same errors as `read_tokens`."""
     state = read_tokens(body)
     return len(state.tokens), len(state.revoked)
-
-
-def join_revoked(body: bytes, other: bytes) -> bytes:
-    """Return the document with the revocations of another document added."""
-    return msgspec.json.encode(read_tokens(body).joining_revoked(read_tokens(other)))
 
 
 def join_tokens(body: bytes | None, other: bytes, *, force: bool = False) -> tuple[bytes, list[str]]:

@@ -100,13 +100,20 @@ class EventQueue(Generic[E]):
         finally:
             if last is not None and events:
                 events.pop()
-            with self._lock:
-                for event, (_, caller, size) in zip(reversed(events), reversed(taken), strict=False):
-                    self.waiting.appendleft((event, caller, size))
-                    self._bytes += size
-                self._weights = None
+            if events:
+                self._put_back(events, taken[len(taken) - len(events) :])
             self._handling_thread = None
             self._handling.release()
+
+    def _put_back(self, events: deque[E], taken: list[tuple[E, str, int]]) -> None:
+        """Put events that could not be handled before those that came meanwhile, of which some may be too many now."""
+        with self._lock:
+            newer = [*self.waiting]
+            self.waiting.clear()
+            self.waiting.extend((event, caller, size) for event, (_, caller, size) in zip(events, taken, strict=True))
+            self._bytes, self._weights = sum(size for _, _, size in taken), None
+            for one in newer:
+                self.put(*one)
 
     def close(self) -> None:
         """Handle the queued events, and end the thread. The garbage collector may call this, even in that thread."""
@@ -195,8 +202,14 @@ class Recorder(EventQueue[tuple[Callable[..., Any], tuple[Any, ...]]]):
 
     def _write(self, is_last: bool = False) -> float | None:
         """Call each writer, and return the seconds until one of them wants to be called again."""
-        waits = [wait for write in tuple(self.writers) if (wait := write(is_last)) is not None]
-        return min(waits, default=None)
+        waits: list[float | None] = []
+        for write in tuple(self.writers):
+            try:
+                waits.append(write(is_last))
+            except Exception:
+                log.exception("events could not be written")
+                waits.append(RETRY_S)
+        return min((wait for wait in waits if wait is not None), default=None)
 
 
 def _call_all(events: deque[tuple[Callable[..., Any], tuple[Any, ...]]]) -> None:
@@ -204,5 +217,5 @@ def _call_all(events: deque[tuple[Callable[..., Any], tuple[Any, ...]]]) -> None
         handle, args = events.popleft()
         try:
             handle(*args)
-        except Exception:
+        except (Exception, SystemExit):  # objects of a pack may raise anything, and must not end this thread
             log.exception("an event could not be recorded; the call is not affected")

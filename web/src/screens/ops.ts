@@ -1,4 +1,4 @@
-/** Rarely used screens in one chunk, which is smaller than a chunk for each. */
+/** Rarely used screens, in one bundle: together they are smaller than one by one. */
 
 export { default as Audit } from "./Audit.svelte";
 export { default as Health } from "./Health.svelte";

@@ -33,8 +33,8 @@ def check_id(id: str) -> str:
         return id
     shown = id if len(id) <= 64 else f"{id[:64]}…"
     raise SessionError(
-        f"{shown!r} can't be the name of a session: 1 to 64 of A-Z, a-z, 0-9, '.', '_' and '-', "
-        "and a letter or a digit first",
+        f"{shown!r} can't be the name of a session: use 1 to 64 of A-Z, a-z, 0-9, '.', '_' and '-', "
+        "beginning with a letter or a digit",
         "session",
     )
 
@@ -172,10 +172,10 @@ def short_title(words: str) -> str:
 
 
 INTERRUPTED = (
-    "This call was interrupted before its result was kept: its outcome is unknown. "
-    "It may have done all, part or none of its work; look before it is called again."
+    "This call was interrupted before its result was stored: its outcome is unknown. "
+    "It may have done all, part or none of its work; check before calling it again."
 )
-UNDER_WAY = "This call is under way: there is no result yet."
+UNDER_WAY = "This call is still running: there is no result yet."
 
 
 class TimedMessage(NamedTuple):
@@ -261,7 +261,7 @@ def read_session(id: str, data: bytes, goes_on: bool = False) -> SessionContent:
             case (SessionHeader() as first, _):
                 if first.version > VERSION:
                     versions = f"format {first.version}; this version supports {VERSION}"
-                    problem = f"the session {id} was written by a later OneTool ({versions})"
+                    problem = f"the session {id} was written by a later version of OneTool ({versions})"
                     hints = ["update OneTool", "or start another session with --new-session"]
                     raise SessionError(problem, "session", hints)
                 header = header or first

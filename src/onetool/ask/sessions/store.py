@@ -319,7 +319,7 @@ class SessionStore:
 
 def _exists_error(id: str) -> SessionError:
     hints = ["choose another name", "or omit --new-session"]
-    return SessionError(f"there is a session {id!r} already", "exists", hints)
+    return SessionError(f"a session {id!r} already exists", "exists", hints)
 
 
 def _close(session: ChatSession | None) -> None:

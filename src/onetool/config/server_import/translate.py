@@ -241,7 +241,7 @@ def _renamed(raw: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
     if any(key in unknown for key in EXCLUDE_KEYS) and "tools" not in found:
         notes.append("all its tools are offered: list the tools that you want in `tools`")
     if "envFile" in unknown:
-        notes.append("the variables of its envFile are not read: list those that it needs in `env`")
+        notes.append("envFile is not supported: list the variables that it needs in `env`")
     return found, notes
 
 
@@ -312,7 +312,7 @@ def _text(value: Any, key: str) -> str:
         return str(value).lower()
     if isinstance(value, str | int | float):
         return str(value)
-    raise SkipServer(f"its {key} must contain only texts")
+    raise SkipServer(f"its {key} must contain only strings")
 
 
 def _texts(value: Any, key: str) -> list[str]:

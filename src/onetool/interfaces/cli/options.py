@@ -1,5 +1,6 @@
 """Options that commands share, their checks, and the app that commands open."""
 
+import logging
 from collections.abc import Callable, Iterable, Mapping
 from functools import wraps
 from pathlib import Path
@@ -81,8 +82,6 @@ def open_app(
     Without `imports`, no pack is run: for commands that call no tool. `makes_tables` is for servers only. `servers` are
     added to the config's.
     """
-    import logging
-
     trust_log = logging.getLogger("onetool.trust")
     found = find_here(ctx)
     claim_stdout()
@@ -105,7 +104,7 @@ def warn_unmatched(option: str, app: App, names: Iterable[str]) -> None:
     registry = app.catalog.registry
     for name in registry.unmatched(names):
         known = [f"{pack}.*" for pack in registry.packs()] if is_pattern(name) else registry.names()
-        message = f"warning: {option} names no tool: {printable(name)}{or_rather(name, known)}"
+        message = f"warning: {option} matches no tool: {printable(name)}{or_rather(name, known)}"
         click.echo(message, err=True)
 
 
@@ -137,8 +136,6 @@ def noted(
         def run(ctx: click.Context, **params: Any) -> None:
             if params.get(unless):
                 return command(ctx, **params)
-            import logging
-
             what = " ".join([*ctx.command_path.split()[1:], params.get("name", "")]).strip()
             config = load_config(find_here(ctx))
             prepare(config)

@@ -1,6 +1,7 @@
 """Prints results: tables, colours and highlighted JSON at a terminal, plain JSON for a program."""
 
 import codecs
+import json
 import os
 import sys
 from collections.abc import Iterable, Sequence
@@ -106,15 +107,12 @@ def to_json(data: Any) -> str:
     try:
         return msgspec.json.format(msgspec.json.encode(data), indent=2).decode()
     except (TypeError, ValueError, OverflowError):
-        import json
-
         sys.set_int_max_str_digits(0)  # numbers may have any length
         return json.dumps(data, indent=2, default=str)
 
 
 def print_text(text: str) -> None:
     """Print JSON or text for a program. Characters that the output's encoding lacks are escaped as in JSON."""
-    import json
 
     def escape(error: UnicodeError) -> tuple[str, int]:
         if not isinstance(error, UnicodeEncodeError):
@@ -172,7 +170,7 @@ def tell_running_servers(file: "Path", *, is_code: bool = False) -> None:
 def print_mistakes(summary: str, mistakes: Sequence[Mistake]) -> None:
     echo(summary)
     if not mistakes:
-        echo(click.style("Nothing is wrong.", fg="green"))
+        echo(click.style("No problems found.", fg="green"))
         return
     for mistake in mistakes:
         colour = "red" if mistake.severity == "error" else "yellow"
@@ -186,7 +184,7 @@ def print_mistakes(summary: str, mistakes: Sequence[Mistake]) -> None:
         for line in (f"{mistake.key}: {mistake.message}" if mistake.key else mistake.message, mistake.hint):
             if line:
                 echo(f"  {printable(line)}")
-    echo(f"\n{counted(len(mistakes), 'thing')} to look at.")
+    echo(f"\n{counted(len(mistakes), 'finding')}.")
 
 
 # Progress

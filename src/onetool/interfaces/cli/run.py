@@ -153,9 +153,9 @@ def _code(code: str | None, file: str | None) -> str:
 
 # `onetool run -i`: line by line, with history and completion.
 
-WELCOME = "Code over your tools, in the sandbox. Tab completes, Ctrl-C stops the running code, exit or Ctrl-D leaves."
+WELCOME = "Code here runs in the sandbox and can call your tools. Tab completes, Ctrl-C stops the code, Ctrl-D leaves."
 LEAVING = ("exit", "quit", "exit()", "quit()")
-GONE = "All variables are gone: the session was restarted."
+GONE = "All variables are lost: the session was restarted."
 INDENT = "    "
 DELIMITERS = " \t\n()[]{},=+-*/%:;<>!&|^~@\"'"
 

@@ -1,10 +1,17 @@
 """The HTTP server behind `onetool serve`: raw ASGI on uvicorn, without a web framework, to keep each call cheap.
 
-serve starts a server from a config; the routes of an app listen resolves the host, binds the sockets, and writes the
-welcome text server uvicorn, signals and a clean stop connection limits for one client's connection: time, size, number
-app the ASGI app: checks, access log, then the route exchange one request and its response; limits for bodies: size,
-memory, one large one of a caller at a time rules Host, Origin, Sec-Fetch-Site, token and CORS credentials authenticates
-requests, and ends those whose caller lost access jwt_token responses to a missing or invalid JWT; jwt_verifier: checks
-JWTs request_log the access log, and records of requests in the audit log metrics the route /metrics login the route
-/login login_sessions the sessions of signed-in users mount the same routes inside another web app
+serve           starts a server from a config; the routes of an app
+listen          resolves the host, binds the sockets, and writes the welcome texts
+server          uvicorn, signals and a clean stop
+connection      limits for one client's connection: time, size, number
+app             the ASGI app: checks, access log, then the route
+exchange        one request and its response; limits for bodies: size, memory, one large one of a caller at a time
+rules           Host, Origin, Sec-Fetch-Site, token and CORS
+credentials     authenticates requests, and ends those whose caller lost access
+jwt_token       responses to a missing or invalid JWT; jwt_verifier: checks JWTs
+request_log     the access log, and records of requests in the audit log
+metrics         the route /metrics
+login           the route /login
+login_sessions  the sessions of signed-in people
+mount           the same routes inside another web app
 """

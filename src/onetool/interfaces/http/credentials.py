@@ -253,12 +253,12 @@ def unauthorized_error(authorization: bytes | None, http: "HttpConfig") -> HttpE
     if shown is not None and shown.startswith(_SESSION):
         message = "This session has ended or belongs to another server: sign in again with POST /login."
     else:
-        what = "This server needs a token" if authorization is None else "This is not a token of this server"
-        where = "http.token in its config, or made by `onetool tokens add`"  # possible at any time
+        what = "This server requires a token" if authorization is None else "Invalid token"
+        where = "http.token in its config, or created with `onetool tokens add`"  # possible at any time
         if http.jwt is not None:
             own = "http.token in its config, " if http.token else ""
-            where = f"a JWT of {http.jwt.issuer}, {own}or made by `onetool tokens add`"
-        message = f"{what}: send one as `Authorization: Bearer …`; it is {where}."
+            where = f"a JWT of {http.jwt.issuer}, {own}or created with `onetool tokens add`"
+        message = f"{what}: send one as `Authorization: Bearer …`, {where}."
     return HttpError(401, "unauthorized", message, [CHALLENGE])
 
 

@@ -97,7 +97,7 @@ class BodiesFullError(RequestBodyError):
 
     def __init__(self) -> None:
         message = (
-            f"Too many request bodies are being read here; try again in {RETRY_AFTER_S} s, with fewer at the same time."
+            f"Too many request bodies are being read; try again in {RETRY_AFTER_S} s, with fewer at the same time."
         )
         super().__init__(503, "too_many_bodies", message, [CLOSE, (b"retry-after", b"%d" % RETRY_AFTER_S)])
 

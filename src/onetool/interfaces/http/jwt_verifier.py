@@ -374,7 +374,7 @@ def json_fetcher(client: "HttpClient", config: "JwtConfig") -> Fetch:
             request = HttpRequest("GET", url, [("Accept", "application/json, application/jwk-set+json")], b"")
             answer = await client.send(request, hosts, timeout=FETCH_S, max_bytes=MAX_JWKS)
         except RequestRefusedError as refusal:
-            hint = "if that is meant, name it in http.jwt.jwks"
+            hint = "if this is intended, set it in http.jwt.jwks"
             why = f"{address} is not a URL, or leads to this machine or its network ({refusal}); {hint}"
             raise ValueError(why) from None
         if answer.status != 200:

@@ -206,9 +206,7 @@ class LoginApp:
             if refused is None:
                 rules.credentials.require_current()
             await self._wrong.add_async(address)
-        message = (
-            "This is not a token of this server. Use http.token of its config, or one made by `onetool tokens add`."
-        )
+        message = "Invalid token. Use http.token of the server's config, or a token created with `onetool tokens add`."
         raise refused or HttpError(401, "unauthorized", message, [CHALLENGE, NO_STORE])
 
     async def _sign_out(self, rules: AccessRules, authorization: bytes | None, scope: Scope, send: Send) -> None:
@@ -223,8 +221,8 @@ class LoginApp:
                 await asyncio.to_thread(self._sessions.end, session)
             except SessionNotEndedError:
                 message = (
-                    "The session has ended on this server, but its file of sessions can't be written now: until it "
-                    "can, other servers of the same state folder, and this one after a restart, still take it."
+                    "The session has ended on this server, but the file of sessions can't be written now: until it "
+                    "can, this server after a restart, and other servers with the same state, still accept it."
                 )
                 raise HttpError(503, "not_ended", message, [NO_STORE]) from None
         await send({"type": "http.response.start", "status": 204, "headers": [NO_STORE]})
@@ -245,12 +243,7 @@ async def _status(rules: AccessRules, authorization: bytes | None, scope: Scope)
 
 def _who(principal: Principal) -> dict[str, Any]:
     """Return the caller and its rights."""
-    return {
-        "name": principal.name,
-        "role": principal.role,
-        "tools": principal.tools,
-        "isCapped": principal.is_capped,
-    }
+    return {"name": principal.name, "role": principal.role, "tools": principal.tools, "isCapped": principal.is_capped}
 
 
 def _session(rules: AccessRules, authorization: bytes | None) -> LoginSession | None:

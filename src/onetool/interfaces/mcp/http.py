@@ -147,7 +147,7 @@ class McpHttpApp:
                 check_single(head)
             if scope["method"] == "POST":
                 if ACCEPTS_REPLY.search(head.get(b"accept", b"*/*")) is None:
-                    text = "an answer is application/json or text/event-stream, which the header accept does not allow"
+                    text = "the Accept header must allow application/json or text/event-stream"
                     raise HttpError(406, "not_acceptable", text)
                 posted = await receive()  # the whole body: `Exchange` reads it
                 if posted["type"] == "http.disconnect":

@@ -307,14 +307,14 @@ def check_batch(session: HttpSession, messages: list[Any]) -> None:
     if session.client.revision != BATCH_REVISION or not messages:
         raise JsonRpcError(INVALID_REQUEST, "expected one JSON-RPC message: this revision has no batches")
     if len(messages) > MAX_IN_BATCH:
-        raise JsonRpcError(INVALID_REQUEST, f"a batch may have {MAX_IN_BATCH} messages")
+        raise JsonRpcError(INVALID_REQUEST, f"a batch may have at most {MAX_IN_BATCH} messages")
 
 
 async def serve_stream(session: HttpSession, head: Head, receive: Receive, send: Send) -> None:
     """Serve the session's stream of notifications, or the rest of a broken stream (Last-Event-ID)."""
     accepted = head.get(b"accept", b"*/*")
     if b"text/event-stream" not in accepted and b"*/*" not in accepted:
-        raise HttpError(406, "not_acceptable", "a stream is text/event-stream, which the header accept does not allow")
+        raise HttpError(406, "not_acceptable", "the Accept header must allow text/event-stream")
     found, after = session.news, None
     if LAST_EVENT in head:
         last = header(head, LAST_EVENT)

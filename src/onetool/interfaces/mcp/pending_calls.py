@@ -300,7 +300,7 @@ class PendingCalls:
     def task(self, id: Any, client: RemoteClient) -> PendingCall:
         pending = self._by_id.get(id) if isinstance(id, str) and id in self._tasks else None
         if pending is None or pending.caller.owner != client.owner:
-            raise JsonRpcError(INVALID_PARAMS, "taskId: there is no such task, or its time is up")
+            raise JsonRpcError(INVALID_PARAMS, "taskId: unknown or expired task")
         pending.renew(client.principal)
         return pending
 

@@ -11,15 +11,23 @@ request        bodies, ETags, the caller, lists
 undo           removed config blocks that can be restored
 problem        errors as application/problem+json
 
-handlers bundles and tools; lists in pages invoke calling a tool, with one response or a stream of events editing
-copies, names, examples, drafts imports import of ZIP, curl and OpenAPI; export as ZIP run running and checking code
-insight usage counts, the audit log, stored results servers MCP servers: state, log, approval server_edit changing a
-server in the config: enable, edit, rename, remove server_import adding servers to the config, including those of other
-clients checks problems with the config, and trust in a project grants hosts and secrets for tools, and tokens for
-callers events the ASGI apps at /events and /status
+handlers       bundles and tools; lists in pages
+invoke         calling a tool, also as a stream of events
+editing        copies, names, examples, drafts
+imports        import of ZIP, curl and OpenAPI; export as ZIP
+run            running and checking code
+insight        usage counts, the audit log, stored results
+servers        MCP servers: state, log, approval
+server_edit    changing a server in the config: enable, edit, rename, remove
+server_import  adding servers to the config, also from other clients
+checks         problems of the config, and trust in a project
+grants         hosts and secrets for tools, and tokens for callers
+events         the ASGI apps at /events and /status
 
-ask_app the ASGI app at /ask ask_body the body of a question, and its error responses ask_sessions stored conversations
-ask_approvals calls that wait for a user's approval
+ask_app        the ASGI app at /ask
+ask_body       the body of a question, and its error responses
+ask_sessions   stored conversations
+ask_approvals  calls that wait for a person's approval
 
 openapi          /openapi.json: the document, generated from the routes
 openapi_schemas  the schemas of the document

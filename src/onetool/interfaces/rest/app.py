@@ -78,6 +78,7 @@ class RestApp:
     """The ASGI app of one route table: /tools and everything below, /run, /servers and all other roots."""
 
     routes: RouteTable = API_ROUTES
+    write_problem = staticmethod(problem_body)
 
     def __init__(self, app: "App", allowed: Offered = None, members: "Members | None" = None) -> None:
         """Serve the app. `allowed` lists the tools that may be called; None allows all.
@@ -130,7 +131,7 @@ class RestApp:
     async def _refuse(self, scope: Scope, refused: HttpError, send: Send) -> None:
         if (log := scope.get("log")) is not None:
             log["error"] = refused.code
-        body = problem_body(refused, lambda text: self._context.clean(text, sent_texts(scope)))
+        body = self.write_problem(refused, lambda value: self._context.clean(value, sent_texts(scope)))
         await respond(send, refused.status, body, PROBLEM_TYPE, refused.headers)
 
 

@@ -93,9 +93,11 @@ class OpenQuestion:
         if answer is not None and not answer.done():
             answer.set_result(approve)
         elif call in self._announced:
-            raise RestError(409, "decided", "This call no longer waits: it was decided, or nobody answered in time.")
+            raise RestError(
+                409, "decided", "This call is no longer waiting: it was decided, or the time for an answer has passed."
+            )
         else:
-            raise RestError(404, "not_found", "No such call waits for an answer.")
+            raise RestError(404, "not_found", "No such call is waiting for approval.")
 
     def cancel(self) -> None:
         """Cancel the question, as if its client had disconnected. The stream reports this and ends."""

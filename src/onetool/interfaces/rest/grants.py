@@ -14,13 +14,7 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from onetool.app.access import accepts_any, as_stored
-from onetool.app.grants import (
-    GrantValueError,
-    SecretRow,
-    allow_host,
-    secrets_in_use,
-    store_secret,
-)
+from onetool.app.grants import GrantValueError, SecretRow, allow_host, secrets_in_use, store_secret
 from onetool.app.own_server import ClientEntry, client_entries
 from onetool.app.token_admin import (
     add_token,

@@ -111,7 +111,7 @@ def role_error(principal: Principal, role: Role, method: str = "GET") -> RestErr
     if not principal.name:
         message = (
             f"This needs the role {role}, which nobody has here without a token: open the page with a link of `onetool "
-            f"page`; or send http.token, or a token made by `onetool tokens add NAME --role {role}`, as "
+            f"page`; or send http.token, or a token created with `onetool tokens add NAME --role {role}`, as "
             "`Authorization: Bearer …`; or do this on the command line."
         )
         return RestError(403, "token_needed", message)

@@ -250,8 +250,7 @@ _TEXTS = QueryType(_one_text, _array(type="string", minLength=1, maxLength=MAX_S
 _IDS = QueryType(_ids, _array(type="string", pattern="^{0}(,{0})*$".format(ID_SCHEMA["pattern"][1:-1])), many=True)
 _URL = QueryType(_url, {"type": "string", "pattern": "^[hH][tT][tT][pP][sS]?://", "maxLength": MAX_URL})
 _MOMENT = QueryType(
-    _moment,
-    {"type": "string", "pattern": "^([0-9]{1,6}[smhdw]|20[0-9]{2}-(0[1-9]|1[0-2])-(0[1-9]|1[0-9]|2[0-8]))$"},
+    _moment, {"type": "string", "pattern": "^([0-9]{1,6}[smhdw]|20[0-9]{2}-(0[1-9]|1[0-2])-(0[1-9]|1[0-9]|2[0-8]))$"}
 )
 _TOKEN = QueryType(str, {"type": "string", "pattern": "^[A-Za-z0-9_-]+$"})
 

@@ -93,7 +93,7 @@ def parse_json(data: bytes, whole: bool = False) -> Any:
     except UnicodeDecodeError as error:
         raise _not_json(f"byte {error.start} is not UTF-8") from None
     except UnicodeEncodeError:
-        raise _not_json("a text has half of a surrogate pair") from None
+        raise _not_json("a string has half of a surrogate pair") from None
     except RecursionError:
         raise _not_json("it is nested too deep") from None
     except JsonTooCostlyError as error:
@@ -158,9 +158,9 @@ class Conditions(NamedTuple):
                 raise
             now = None
         if self.seen and (now is None or not _is_among(now, self.seen)):
-            raise OutdatedError("It no longer has the ETag of If-Match. Get it again, and repeat your change.")
+            raise OutdatedError("The item no longer has the ETag of If-Match. Get it again, and repeat your change.")
         if now is not None and _is_among(now, self.known):
-            raise OutdatedError("It exists, and its ETag matches If-None-Match.")
+            raise OutdatedError("The item exists, and its ETag matches If-None-Match.")
         return (ANY if ANY in self.seen else now) if self.seen else None
 
 
@@ -302,6 +302,18 @@ class RestRequest(NamedTuple):
     scope: Scope
     receive: Receive
     send: Send
+
+    def expected_tag(self, may_be_new: bool = False) -> str | None:
+        """Return the ETag that the path's bundle or tool must have, if any. Raises OutdatedError if it has another."""
+        bundles = self.context.bundles
+        get = bundles.get_bundle if len(self.path) == 1 else bundles.get_tool
+        return conditions(self.headers).expected_tag(lambda: get(*self.path, visibility=EVERYTHING)[1], may_be_new)
+
+    def tagged_response(self, thing: dict[str, Any], tag: str) -> "RestResponse":
+        """Return the response with a bundle or a tool, or 304 if the client has it."""
+        if is_known(self.headers, tag):
+            return RestResponse(304, headers=(etag(tag),))
+        return with_etag(self.context.clean_examples(thing), tag)
 
 
 class RestResponse(NamedTuple):

@@ -73,7 +73,7 @@ class RunFault(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_d
     code: Annotated[str, Meta(description="One of three codes; `reason` has the exact cause.")]
     reason: Annotated[str | None, Meta(description="check, syntax, timeout, memory …")] = None
     hints: tuple[str, ...] = ()
-    calls: Annotated[int | UnsetType, Meta(description="The number of calls made until then.")] = UNSET
+    calls: Annotated[int | UnsetType, Meta(description="The number of calls so far.")] = UNSET
     line: Annotated[int | UnsetType, Meta(description="The line in the code, from 1.")] = UNSET
     column: int | UnsetType = UNSET
     end_line: int | UnsetType = UNSET

@@ -30,7 +30,6 @@ from onetool.interfaces.rest.server_edit import (
     check_digest,
     config_target,
     draft_of,
-    drafts_response,
     file_digests,
 )
 from onetool.interfaces.rest.servers import changed_error, sealed_digest
@@ -216,7 +215,7 @@ def add_servers(request: RestRequest, asked: NewServers) -> RestResponse:
         target.write(partial(put_servers, servers=plan.servers), plan.secrets)
         log.info("Added over REST to %s: the servers %s", target.file, ", ".join(plan.servers))
         load_written(request.context.app, target.file)
-    return drafts_response(request, drafts, digest, dry_run)
+    return request.context.response(ServerDrafts(dry_run=dry_run, servers=drafts, digest=digest))
 
 
 def _requested_servers(asked: NewServers, folder: Path) -> ClientServers:

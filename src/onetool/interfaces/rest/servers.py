@@ -58,8 +58,8 @@ class ServerEntry(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omi
     tools: int
     transport: str
     changed: Annotated[int, Meta(description="Number of its tools that have changed since their approval.")]
-    needs_login: Annotated[bool, Meta(description="Whether a person has to log in: POST `login`.")]
-    refused: Annotated[bool, Meta(description="Whether its tools can't be called because of that.")]
+    needs_login: Annotated[bool, Meta(description="Whether it requires a login: see `POST …/login`.")]
+    refused: Annotated[bool, Meta(description="Whether its tools can't be called until it is logged in.")]
     since: Annotated[str | None, Meta(description="The time of the last change of its state.")]
     version: str | UnsetType = UNSET
     error: str | UnsetType = UNSET
@@ -302,10 +302,8 @@ async def approve_server(request: RestRequest, seen: SeenDigest) -> RestResponse
     """
     from onetool.sources.mcp_servers.proxy import ChangedSinceSeenError
 
-    (name,), servers = request.path, request.context.app.catalog.servers
-    known = [] if servers is None else servers.names()
-    if servers is None or name not in known:
-        raise RestError(404, "not_found", f"There is no server {name[:100]!r}{or_rather(name, known) or '.'}")
+    (name,) = request.path
+    servers, _ = found_server(request.context, name)
     await servers.wait_connected([name])
     status = next(one for one in servers.statuses() if one.name == name)
     if status.state not in ("connected", "disabled") and not status.changed:

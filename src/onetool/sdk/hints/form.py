@@ -7,6 +7,8 @@ from typing import Any, Protocol, Self, get_type_hints
 
 import msgspec
 
+from onetool.core.errors import OneToolError
+
 Schema = dict[str, Any]
 Convert = Callable[[Any], Any]
 
@@ -35,14 +37,18 @@ class HintForms(Protocol):
     def named(self, hint: Any, name: str, read: Callable[[], JsonForm]) -> JsonForm: ...
 
 
-class UnsupportedHintError(TypeError):
-    """A hint without a JSON form, with advice on what to use instead. Callers add the parameter."""
+NO_FORM = "can't be represented in JSON"
 
-    def __init__(self, hint: Any, advice: str, parameter: str = "") -> None:
+
+class UnsupportedHintError(OneToolError, TypeError):
+    """A hint that can't be used, with advice on what to use instead. Callers add the parameter."""
+
+    def __init__(self, hint: Any, advice: str, parameter: str = "", problem: str = NO_FORM) -> None:
         self.hint = hint
         self.advice = advice
+        self.problem = problem
         where = f"parameter {parameter!r}: " if parameter else ""
-        super().__init__(f"{where}{hint_text(hint)} has no form in JSON: {advice}")
+        super().__init__(f"{where}{hint_text(hint)} {problem}: {advice}")
 
 
 class HintMismatchError(Exception):

@@ -86,7 +86,7 @@ def mapping_form(hints: HintForms, hint: Any) -> JsonForm:
     key_hint, item_hint = (*args, int) if len(args) == 1 else args or (str, Any)  # a Counter's values are ints
     keys, items = hints.form(key_hint), hints.form(item_hint)
     if keys.schema.get("type") in ("array", "object", "null", "boolean") or "$ref" in keys.schema:
-        raise UnsupportedHintError(hint, "keys in JSON are texts: use str, int, an Enum, a date … as keys")
+        raise UnsupportedHintError(hint, "keys in JSON are strings: use str, int, an Enum, a date … as keys")
     schema: Schema = {"type": "object"}
     if keys.schema.get("type") == "integer" and "enum" not in keys.schema:
         schema["propertyNames"] = {"pattern": r"^-?\d+$"}

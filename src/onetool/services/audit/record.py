@@ -114,8 +114,13 @@ class AuditEntry(msgspec.Struct, kw_only=True):
     run: str | None = None
     made: str = ""
     trace: RequestTrace | None = None
+    text: str = ""  # the line, once it was made
 
     def line(self) -> str:
+        self.text = self.text or self._line()
+        return self.text
+
+    def _line(self) -> str:
         who, owner = distinct_name(self.principal.name), distinct_name(self.principal.owner)
         has_owner = owner != who and not self.principal.shares_local_state  # http.token: derived from the token
         record = AuditRecord(
@@ -204,7 +209,7 @@ def run_entry(event: RunEvent, at: float, hasher: AuditHasher) -> AuditEntry:
         address=event.address,
         outcome=OK if error is None else error.code,
         reason=None if error is None else error.reason,
-        via=event.door,
+        via=event.source,
         client=event.client,
         ms=event.duration_ms,
         args=hasher.of({"code": event.code}),

@@ -307,9 +307,9 @@ def _raise_unless_missing(refused: PathRefusedError) -> None:
 # Messages
 
 MESSAGE_BY_REASON = {
-    "bad_path": "{path} can't be a path: {detail}.",
+    "bad_path": "{path} is not a valid path: {detail}.",
     "busy": "{path} is locked by other writers. Try again.",
-    "closed": "{path} is closed to tools, whatever the allowed folders are: it holds keys or system files.",
+    "closed": "{path} is closed to tools, regardless of the allowed folders: it contains keys or system files.",
     "denied": "{path} is outside the folders that may be written to ({allowed}).",
     "hidden": "{path} is below a folder whose name begins with a dot; such folders can't be written to.",
     "is_a_directory": "{path} is a directory, not a file.",
@@ -324,7 +324,7 @@ MESSAGE_BY_REASON = {
     "private": "{path} belongs to OneTool and can't be written by tools.",
     "root_missing": "The allowed folder {detail!r} can't be opened.",
     "root_outside": "The folder {detail!r} is outside the project whose config allows it.",
-    "state": "{path} is closed to tools: it holds OneTool's state, as the marker .onetool-state shows.",
+    "state": "{path} is closed to tools: it contains OneTool's state (see its file .onetool-state).",
 }
 OTHER_MESSAGE = "{path} could not be written: {detail}."
 

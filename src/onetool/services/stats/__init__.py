@@ -104,18 +104,18 @@ class UsageStats:
     def record_run(self, event: RunEvent) -> None:
         error = event.error
         code = None if error is None else error.code
-        door, client = _name(event.door), _name(event.client)
+        source, client = _name(event.source), _name(event.client)
         measured = (event.duration_ms, event.calls, event.code_bytes)
         caller = distinct_name(event.principal.lasting_owner)
-        self._add(RUNS, event.id, door, client, int(error is None), code, *measured, caller)
+        self._add(RUNS, event.id, source, client, int(error is None), code, *measured, caller)
 
     def record_reply(self, run: str, size: int) -> None:
         """Record the size of the reply to a run, in bytes."""
         self._add(REPLIES, run, size)
 
-    def record_menu(self, client: str, door: str, full_bytes: int, sent_bytes: int, owner: str = "") -> None:
+    def record_menu(self, client: str, source: str, full_bytes: int, sent_bytes: int, owner: str = "") -> None:
         """Record that a client was sent a menu; `full_bytes` is the size of a list of all tools."""
-        self._add(MENUS, _name(client), _name(door), full_bytes, sent_bytes, distinct_name(owner))
+        self._add(MENUS, _name(client), _name(source), full_bytes, sent_bytes, distinct_name(owner))
 
     def record_gap(self, client: str, seconds: float, owner: str = "") -> None:
         """Record the seconds from our answer to the client's next call. Long gaps are ignored: the client was idle."""

@@ -198,7 +198,7 @@ class CallFilter(msgspec.Struct, frozen=True):
     since: float | None = None
     tool: str | None = None
     caller: str | None = None
-    door: str | None = None
+    interface: str | None = None
     client: str | None = None
     names: str | None = None
     failed: bool = False
@@ -210,7 +210,7 @@ class CallFilter(msgspec.Struct, frozen=True):
             "at >= :since": self.since is not None,
             "tool = :tool": self.tool is not None,
             "caller = :caller": self.caller is not None,
-            "door = :door": self.door is not None,
+            "door = :interface": self.interface is not None,
             "client = :client": self.client is not None,
             "tool IN ({names})": self.names is not None,
             "ok = 0": self.failed,

@@ -205,9 +205,14 @@ def tool_usage(
         ),
         recent=tuple(
             UsageCall(
-                at=iso(at), ok=bool(ok), duration_ms=duration, source=door, client=client or None, caller=caller or None
+                at=iso(at),
+                ok=bool(ok),
+                duration_ms=duration,
+                source=source,
+                client=client or None,
+                caller=caller or None,
             )
-            for at, ok, duration, door, client, caller in selected.query(
+            for at, ok, duration, source, client, caller in selected.query(
                 reader, "at, ok, duration_ms, door, client, caller", latest, limit=MAX_LAST
             )
         ),

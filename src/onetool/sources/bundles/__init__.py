@@ -1,4 +1,4 @@
-"""Bundles: collections of tools that users store in files, enable and disable, version and share.
+"""Bundles: collections of tools that people store in files, switch on and off, version and share.
 
 The model:
 
@@ -9,11 +9,16 @@ errors        the errors of a store
 
 Storage:
 
-rules BundleStore: reading and changing any store, by the same rules transaction a change to a store contents all
-bundles and tools of a store in memory, and a cache file for the next start store queries and their results, and the
-visibility of bundles and tools files/ the store in a folder database/ the store in the database that replicas share
-row_facts additional fields of tools in lists searching the search index of a store's tools in memory usage the number
-of calls and the last call of each tool transfer copying everything between two stores
+rules         BundleStore: reading and changing any store, by the same rules
+transaction   a change of a store
+contents      all bundles and tools of a store in memory, and a cache file for the next start
+store         queries and their results, and the visibility of bundles and tools
+files/        the store in a folder
+database/     the store in the database that replicas share
+row_facts     additional fields of tools in lists
+searching     the search index of a store's tools in memory
+usage         the number of calls and the last call of each tool
+transfer      copying everything between two stores
 
 Operations:
 

@@ -121,11 +121,11 @@ def _checked_keys(data: Any, known: tuple[str, ...]) -> dict[str, Any]:
     checked: dict[str, Any] = {}
     for key, value in data.items():
         if key not in known:
-            near = did_you_mean(key, known) or f"there are {', '.join(known)}"
+            near = did_you_mean(key, known) or f"known: {', '.join(known)}"
             raise InvalidError(f"{below('', key)}: there is no such key; {near}", below("", key))
         if (check := _CHECKS.get(key)) is not None:
             if not isinstance(value, str):
-                raise InvalidError(f"/{key}: expected a text", f"/{key}")
+                raise InvalidError(f"/{key}: expected a string", f"/{key}")
             checked[key] = check(value, f"/{key}")
         else:
             checked[key] = value

@@ -226,7 +226,7 @@ class BundleStore(ABC):
             old, place = stored
             refuse_stale(old, match)
             if create_only and old.soft_deleted_at is None:
-                raise ConflictError(f"there is a bundle {id} already", "exists")
+                raise ConflictError(f"a bundle {id} already exists", "exists")
             bundle = self._changed_bundle(old, content)
             self._keep_bundle(work, old, bundle, place, (bundle, False))
 
@@ -281,7 +281,7 @@ class BundleStore(ABC):
 
         def job(work: StoreTransaction) -> None:
             if work.bundle(bundle.id) is not None:
-                raise ConflictError(f"there is a bundle {bundle.id} already", "exists")
+                raise ConflictError(f"a bundle {bundle.id} already exists", "exists")
             work.refuse_ids(tools)
             self.refuse_more(work, len(tools))
             work.add_bundle(bundle, tools, texts)

@@ -94,7 +94,7 @@ def _restore(store: BundleStore, bundle: Bundle, tools: Sequence[Tool], replaced
             return
         old, place = stored
         if old != bundle and replaced is None:
-            raise ConflictError(f"there is another bundle {bundle.slug} with the id {bundle.id} already", "exists")
+            raise ConflictError(f"another bundle {bundle.slug} already exists, with the id {bundle.id}", "exists")
         if old != bundle or new:
             work.result = True
             work.change_bundle(place, None if old == bundle else bundle, *added)
@@ -109,7 +109,7 @@ def _is_stored(work: StoreTransaction, bundle: tuple[Bundle, str], tool: Tool) -
         return False
     if old != tool:
         name = f"{bundle[0].slug}/{tool.slug}@{tool.version}"
-        raise ConflictError(f"there is another {name} already: remove one of them, or rename it", "exists")
+        raise ConflictError(f"another {name} already exists: remove one of them, or rename it", "exists")
     return True
 
 

@@ -232,7 +232,7 @@ class _BoundedStream(httpx2.AsyncByteStream):
 
     def _refused(self, what: str) -> "_RefusedResponseError":
         self._failure.refused(what)
-        return _RefusedResponseError(f"its answer {what}")
+        return _RefusedResponseError(f"its response {what}")
 
 
 class _BoundedEvents(_BoundedStream):

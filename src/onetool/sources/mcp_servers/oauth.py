@@ -124,7 +124,7 @@ class BearerAuth(httpx2.Auth):
         request.headers["Authorization"] = f"Bearer {self._token}"
         response = yield request
         if response.status_code == httpx2.codes.UNAUTHORIZED:
-            raise AuthError(f"the server {self._name} does not take the token in its `auth`: put in one that is valid")
+            raise AuthError(f"the server {self._name} does not accept the token in its `auth`: set a valid token")
 
 
 class ClientMetadata(OAuthClientMetadata):
@@ -348,7 +348,11 @@ class StoredAuth(OAuthClientProvider):
 
     def _safe_text(self, error: Exception) -> str:
         """Return the SDK's message without quoted parts of a response, which may be a token."""
-        text = str(error) if isinstance(error, OAuthFlowError) else "its authorization server's answer can't be read"
+        text = (
+            str(error)
+            if isinstance(error, OAuthFlowError)
+            else "the response of its authorization server can't be read"
+        )
         if text.startswith("Registration failed: 404"):
             return "it offers no login with client registration; if you have a client_id for it, set it in `auth`"
         for start in ("Invalid token response", "Invalid registration response", "State parameter mismatch"):
@@ -428,12 +432,12 @@ class PersonAuth(StoredAuth):
         server = self.context.oauth_metadata
         methods = server and server.code_challenge_methods_supported
         if methods is not None and "S256" not in methods:
-            raise AuthError(f"the login of the server {self._name} does not take PKCE's S256: refused")
+            raise AuthError(f"the login of the server {self._name} does not support PKCE's S256: refused")
         self._page = url
 
     async def _answer(self) -> AuthorizationCodeResult:
         page, tokens = urlsplit(self._page).netloc, urlsplit(self._get_token_endpoint()).netloc
-        note = "" if page == tokens else f"The rights that you grant there go to {tokens}."  # may be another site
+        note = "" if page == tokens else f"The rights that you grant there apply to {tokens}."  # may be another site
         answer = await self._callback(self._page, note) if self._callback else {}
         return AuthorizationCodeResult(code=answer.get("code", ""), state=answer.get("state"), iss=answer.get("iss"))
 

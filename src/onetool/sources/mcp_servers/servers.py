@@ -38,7 +38,7 @@ BriefHealth = Literal["ok", "down", "changed"]
 
 # Why a server is not connected, for callers who may use some of its tools but not see its errors.
 DOWN = "it can't be reached; see its log"
-NEEDS_LOGIN = "a person has to log in to it"
+NEEDS_LOGIN = "it requires a login"
 
 
 class ServerStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -443,7 +443,7 @@ class Servers(Source):
     def _started_loop(self) -> "ServerLoop":
         with self._lock:
             if self._is_closed:
-                raise ToolFailure("OneTool is closing, and its MCP servers with it", reason="source_unavailable")
+                raise ToolFailure("OneTool and its MCP servers are stopping", reason="source_unavailable")
             if self._loop is None:
                 from onetool.sources.mcp_servers.loop import ServerLoop  # not needed for listing tools
 

@@ -44,7 +44,7 @@ class TransportFailure:
 
     def refused(self, what: str) -> None:
         """Record why the answer was rejected."""
-        self.words = f"its answer {what}"
+        self.words = f"its response {what}"
 
 
 # Pending calls of a connection

@@ -249,14 +249,19 @@ def restore_modules(modules: dict[str, ModuleType]) -> None:
 def import_mistake(candidate: PackCandidate, error: BaseException) -> Mistake:
     """Return the error as a mistake with the last line of the pack's own file that led to it."""
     file = candidate.file
-    line = error.lineno if isinstance(error, SyntaxError) else None
-    trace = None if isinstance(error, SyntaxError) else error.__traceback__
+    source = os.path.abspath(file) if file else None
+    own = error if isinstance(error, SyntaxError) and error.filename == source else None  # not of a part of the pack
+    line = own.lineno if own else None
+    trace = None if own else error.__traceback__
     while trace is not None:
-        if trace.tb_frame.f_code.co_filename == str(file):
+        if trace.tb_frame.f_code.co_filename == source:
             line = trace.tb_lineno
         trace = trace.tb_next
     where = str(file) if file else candidate.origin
-    message = f"SystemExit: {error}" if isinstance(error, SystemExit) else describe_error(error)
+    if own:
+        message = f"{type(own).__name__}: {own.msg}"  # without file and line
+    else:
+        message = f"SystemExit: {error}" if isinstance(error, SystemExit) else describe_error(error)
     return Mistake(message=message, file=where, line=line, key="packs")
 
 

@@ -89,6 +89,8 @@ class Catalog {
   error: unknown = $state.raw(null);
   /** The total number of tools while a long list is loaded for the first time; 0 if unknown. */
   total = $state(0);
+  /** The number of changed files that wait for a reload. */
+  pending = $state(0);
   isLive = $state(false);
   /** Keys of the rows that another client has just changed. */
   flashed: ReadonlySet<string> = $state.raw(new Set());
@@ -104,8 +106,8 @@ class Catalog {
     keys: new Map(),
     names: new Map(),
   };
-  #began = 0; // when the request for the list shown began
-  #own = new Map<string, Switched>(); // the user's switches, until a list requested after them has arrived
+  #began = 0; // when loading of the shown list began
+  #own = new Map<string, Switched>(); // our switches, until a list that was requested after them has arrived
 
   /** Load everything and follow changes. Return a function that stops. */
   start(onCall: (call: Record<string, unknown>) => void = () => {}): () => void {
@@ -166,6 +168,10 @@ class Catalog {
     const isFirst = this.rows.length === 0;
     const began = (this.#began = performance.now());
     if (isFirst) this.state = "loading";
+    void get<{ pending: number }>("status").then(
+      ({ pending }) => (this.pending = pending),
+      () => {},
+    );
     try {
       const bundles = this.#pages<BundleRow>("tools/bundles", "bundles", () => ({
         includeDisabled: true,

@@ -47,7 +47,7 @@ export interface Offer {
 }
 
 export interface Offers {
-  word: string; // what is already typed
+  word: string; // the typed prefix
   offers: Offer[];
 }
 

@@ -1,7 +1,7 @@
 /**
  * Rows in the lines of a stored result, as OneTool writes lists: `- {name: Oslo, days: [1, 2]}`, or JSON.
  *
- * There is a table only if every line is a whole row: other lists, and rows of several lines, are shown as text. Nested values stay text.
+ * Only where every line is a whole row there is a table: other lists, and rows of several lines, are text. Values inside of values stay text.
  */
 
 import { isObject, parseJson, type Json, type JsonObject } from "./json-text";
@@ -10,7 +10,7 @@ const ROW = /^ *(?:- )?(\{.*\}),?$/;
 const PAIR = /^ *('(?:[^']|'')*'|"(?:[^"\\]|\\.)*"|[^:]+):(?: +(.*))?$/s;
 const PIECE = /(?<=(?:^|[[{,:]) *)(?:'(?:[^']|'')*'|"(?:[^"\\]|\\.)*")|[^]/g; // quotes count only where a value begins
 
-/** The rows of these lines; null if there are none. A row that began on the previous page, or continues on the next, doesn't count. */
+/** The rows of these lines; null if there are none. A row that began on the page before, or continues on the next, doesn't count. */
 export function rowsIn(lines: readonly string[]): JsonObject[] | null {
   const rows = lines.filter((one) => !/^\s*[[\]]?$/.test(one)).map((one) => (ROW.test(one) ? rowIn(one) : null));
   return rows.length > 0 && rows.every((row) => row !== null) ? rows : null;
@@ -26,7 +26,7 @@ function rowIn(line: string): JsonObject | null {
   }
 }
 
-/** Split `name: Oslo, days: [1, 2]` at commas outside brackets and quotes. */
+/** `name: Oslo, days: [1, 2]`: split at the commas that are outside of quotes and brackets. */
 function flow(text: string): JsonObject | null {
   const parts = [""];
   let depth = 0;

@@ -257,7 +257,7 @@ class AskRunner:
         named = self._options["session"] and not self._options["new_session"]
         if isinstance(event, Started) and event.is_new and named:  # perhaps a typo
             others = self._app.sessions.similar_ids(event.session_id)
-            self._screen.say(f"new session {event.session_id}{f'; there is {others[0]}' if others else ''}")
+            self._screen.say(f"new session {event.session_id}{f'; did you mean {others[0]}?' if others else ''}")
         self._screen.show(event)
 
     def _approval(self) -> Any:
@@ -289,7 +289,7 @@ class AskRunner:
             return 1
         with suppress(SessionError):
             if session and not all(isinstance(one, User) for one in self._app.sessions.read(session).messages):
-                self._screen.say(f"The conversation is kept; continue: {continue_hint(session)}")
+                self._screen.say(f"The conversation was saved; continue: {continue_hint(session)}")
         return 1
 
     def _stopped(self, code: int) -> int:
@@ -301,7 +301,7 @@ class AskRunner:
         elif self._as_json:
             print_interrupted(self._pending and self._pending.answer, [f"continue: {next_time}"] if next_time else ())
         else:
-            kept = f" The session is kept; continue: {next_time}" if next_time else ""
+            kept = f" The session was saved; continue: {next_time}" if next_time else ""
             click.echo(f"Interrupted.{kept}", err=True)
         return code
 

@@ -59,7 +59,7 @@ def read_argument(text: str) -> Argument:
     if not name.isidentifier():
         raise ValueError(f"{name!r} can't be a name in code; write NAME:TYPE, or NAME:TYPE=DEFAULT")
     if colon and kind != ANY and kind not in TYPES:
-        raise ValueError(f"{kind!r} is not a type; there are {', '.join(KINDS)} and {ANY}")
+        raise ValueError(f"{kind!r} is not a type (expected {', '.join(KINDS)} or {ANY})")
     schema: dict[str, Any] = {"type": TYPES[kind]} if kind in TYPES else {}
     if equals:
         schema["default"] = _default(default, schema)

@@ -73,7 +73,7 @@ class CommandSecrets:
             return self.variable(names[0])
         # Documentation has stand-ins such as `YOUR_API_KEY`, `<token>` and `xxx`.
         text = None if names or _STAND_IN.fullmatch(value.strip()) else value
-        base = name = f"{self._prefix}_{word}"
+        base = name = word if word.startswith(f"{self._prefix}_") else f"{self._prefix}_{word}"
         number = 1
         while name in taken or self.found.get(name, text) != text:
             number += 1
@@ -301,7 +301,7 @@ def body_of(
             (pairs.add if kind == "pair" else pairs.add_query)(text)
         return pairs.template(), FORM
     if media.startswith("multipart/"):
-        raise InvalidError("a multipart body is not read; write its fields with -F name=text or -F name=@path")
+        raise InvalidError("multipart bodies are not supported; write the fields with -F name=text or -F name=@path")
     if looks_secret(joined):
         raise InvalidError("the body has a secret in it, and is neither JSON nor a form; put $NAME in its place")
     return arguments.template(joined, required=True), None

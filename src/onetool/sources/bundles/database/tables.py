@@ -133,14 +133,14 @@ class TableTransaction(StoreTransaction):
     def refuse_tool(self, bundle: Bundle, slug: str, version: str) -> None:
         sql = "SELECT id FROM bundle_tools WHERE bundle = %s AND slug = %s AND version = %s"
         if self._work.execute(sql, (bundle.id, slug, version)):
-            raise ConflictError(f"there is a tool {slug}@{version} in the bundle {bundle.slug} already", "exists")
+            raise ConflictError(f"the bundle {bundle.slug} already has a tool {slug}@{version}", "exists")
 
     def refuse_ids(self, tools: Iterable[Tool]) -> None:
         ids = [tool.id for tool in tools]
         found = self._work.execute("SELECT id FROM bundle_tools WHERE id = ANY(%s) LIMIT 1", (ids,))
         taken = [id for (id,) in found] or [id for id in ids if id in self._built_in]
         if taken:
-            raise ConflictError(f"there is another tool with the id {taken[0]} already", "exists")
+            raise ConflictError(f"another tool already has the id {taken[0]}", "exists")
 
     def refuse_full(self, bundle: Bundle, place: str, /) -> None:
         sql = "SELECT slug, version FROM bundle_tools WHERE bundle = %s ORDER BY slug, version"
@@ -233,14 +233,14 @@ class TableTransaction(StoreTransaction):
 
 
 def _unreadable(what: str, error: Exception) -> ConflictError:
-    return ConflictError(f"{what} can't be read here: {error}; a newer OneTool may have written it", "broken")
+    return ConflictError(f"{what} can't be read here: {error}; it may have been written by a newer OneTool", "broken")
 
 
 # Taking changes into the contents of a replica
 
 
 SWITCHES = "switches of built-in bundles"
-NEWER = "a newer OneTool may have written it: update this one"
+NEWER = "it may have been written by a newer OneTool: update this one"
 
 
 def followed(note: str) -> Followed | None:

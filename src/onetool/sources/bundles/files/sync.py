@@ -102,7 +102,7 @@ def _read_one(folder: Path, path: str, seen: Stamp, bundle: Bundle | None) -> Re
             msgspec.json.encode(content)
         return ReadFile(path, stamp, content)
     except UnicodeEncodeError:  # can't be stored or shown
-        reason = "a text contains a lone surrogate (an escape such as \\ud800): remove it"
+        reason = "a string contains a lone surrogate (an escape such as \\ud800): remove it"
         return ReadFile(path, stamp, reason=reason)
     except InvalidError as error:
         return ReadFile(path, stamp, reason=str(error))
