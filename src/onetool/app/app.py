@@ -320,7 +320,10 @@ class App:
         return self.catalog.on_change(callback)
 
     def on_call(self, callback: "Callable[[CallEvent], None]") -> Callable[[], None]:
-        """Call the quick `callback`, in any thread, soon after each call. Returns a function that unsubscribes."""
+        """Call `callback`, in any thread, soon after each call. Returns a function that unsubscribes.
+
+        The callback must be quick.
+        """
         self._on_call.append(callback)
         return lambda: self._on_call.remove(callback)
 
