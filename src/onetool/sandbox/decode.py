@@ -167,7 +167,7 @@ class Values:
         self._add(result, depth, weight)
 
     def _key(self, key: Any, weight: int) -> str:
-        """Return a key that isn't a string, as JSON. The time is proportional to its weight, in each dict with this key.
+        """Return a key that isn't a string, as JSON. The time grows with its weight, in each dict with this key.
 
         Lists and dicts are converted in one step, which blocks the process.
         """
