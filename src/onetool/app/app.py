@@ -174,8 +174,8 @@ class App:
         method.
 
         `tools` are tools that the caller has already looked up. `runtime` is the one that the enclosing call or run
-        started with. `for_tool` means that a function of a pack calls: its result isn't masked. If the tool is missing
-        because it was refused, the error says why. Raises BundleError for a `version` that can't be called.
+        started with. With `for_tool`, the caller is a function of a pack, and the result isn't masked. If the tool is
+        missing because it was refused, the error says why. Raises BundleError for a `version` that can't be called.
         """
         if isinstance(call.version, tuple):
             tools = await self.catalog.find_version(call.version)
@@ -320,7 +320,10 @@ class App:
         return self.catalog.on_change(callback)
 
     def on_call(self, callback: "Callable[[CallEvent], None]") -> Callable[[], None]:
-        """Call the quick `callback`, in any thread, soon after each call. Returns a function that unsubscribes."""
+        """Call `callback`, in any thread, soon after each call. Returns a function that unsubscribes.
+
+        The callback must be quick.
+        """
         self._on_call.append(callback)
         return lambda: self._on_call.remove(callback)
 
@@ -427,7 +430,7 @@ class App:
         return self._database.get()
 
     def require_state(self) -> None:
-        """Raise DatabaseError if `state.db` can't be used. Used by servers, to fail at start."""
+        """Raise DatabaseError if `state.db` can't be used. Servers use this to fail at startup."""
         self._database.require_file()
 
     def keep_database(self) -> None:

@@ -149,7 +149,7 @@ def audit_table(config: "Config") -> "Generator[AuditTable]":
 
 
 def anonymous_clients(config: "Config", since: float) -> list[str]:
-    """Return the names that clients without a credential have given for themselves since a time.
+    """Return the names that clients without a credential have reported since this time.
 
     The last name is empty if some clients gave none. Raises DatabaseError, and ConfigError if there is no database.
     """

@@ -273,7 +273,7 @@ class ToolCatalog:
         return self._untrusted()
 
     def refresh_sync(self) -> None:
-        """Reload the tools of bundles if they have changed, perhaps by another process."""
+        """Reload the tools of bundles if they were changed, perhaps by another process."""
         if not self._bundles.is_current():
             with self._refreshing:
                 if not self._bundles.is_current():  # another thread may have refreshed them
@@ -418,7 +418,7 @@ class ToolCatalog:
         return result if why is None else replace(result, error=_with_reason(result.error, why))
 
     def explain_run(self, result: "RunResult", words: Iterable[str]) -> "RunResult":
-        """Explain an error of code that uses these names by a missing server, folder or alias target."""
+        """Attribute an error in code that uses these names to a missing server, folder or alias target."""
         if (error := result.error) is None:
             return result
         servers, named = self.servers, dict.fromkeys(WORD.findall(error.message))

@@ -87,7 +87,7 @@ def _untrusted(catalog: "ToolCatalog") -> list[Mistake]:
 
 
 def _full_disks(runtime: "Runtime") -> Iterator[Mistake]:
-    """Yield the folders that we write to whose disk is almost full."""
+    """Yield the folders that we write to and whose disk is almost full."""
     config, seen = runtime.config, set[int]()
     for folder in (config.home, config.home / "bundles", *(topic.file.parent for topic in config.topics)):
         with suppress(OSError, AttributeError):  # the folder doesn't exist yet; Windows has no statvfs

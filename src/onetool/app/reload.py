@@ -59,7 +59,7 @@ class Reloader:
         own: Catalogue,
         servers: Mapping[str, ServerSettings],
     ) -> None:
-        """Create a reloader, which adds `servers` to every config and accepts mistakes that the `catalog` has."""
+        """Create a reloader that adds `servers` to every config and accepts mistakes that the `catalog` already has."""
         self.error: ConfigError | None = None  # why the last reload failed
         self.count = 0  # full reloads
         self.kept: tuple[str, ...] = ()  # keys of the config that a reload may not change

@@ -365,7 +365,7 @@ class Runtime:
         """
         context, kept = current_call.get(), None
         if value is not None and value != text and not is_json:
-            with suppress(ValueError):  # a number of thousands of digits: then the text is loaded
+            with suppress(ValueError):  # a number with thousands of digits: the text is loaded instead
                 kept = json.dumps(self.redact(value), ensure_ascii=False, separators=(",", ":"))
         name = None if context is None else context.call.name
         return self.results.put(self.redact(text), owner(), name, kept, is_json)

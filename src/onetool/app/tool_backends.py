@@ -259,7 +259,7 @@ class Approval:
         is_denied = True
         if spec.name == OT_CALL:  # a nested ot.call would hide the tool that it names
             return ToolFailure("ot.call can't call ot.call: name the tool itself", reason="denied")
-        if spec.name == "ot.all":  # nobody would be asked about its calls
+        if spec.name == "ot.all":  # the user would not be asked about its calls
             return ToolFailure(
                 "ot.all can only be used in code: call the tool itself, page by page", reason="denied", hints=[GO_ON]
             )

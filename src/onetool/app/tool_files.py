@@ -16,7 +16,10 @@ OTHERWISE = "give the content as a data: URL (data:text/plain;name=a.txt,Hello),
 
 
 def file_sources(environment: Environment, results: Callable[[str, int], str]) -> FileSources:
-    """Return the sources of files for HTTP tools. `results` reads a stored result of the caller, up to a size."""
+    """Return the sources of files for HTTP tools.
+
+    `results` reads a stored result of the caller, up to a maximum size.
+    """
 
     async def read_path(path: str, max_bytes: int) -> bytes:
         """Call `fs.read_file` on behalf of the running tool's caller, with the caller's allow-list.

@@ -98,7 +98,7 @@ async def each_stream_value(
 ) -> AsyncGenerator[Any]:
     """Yield the value of each event or line: its JSON, or the text if it is not JSON.
 
-    Raises StreamStalledError after the timeout, and past the deadline even if data is available.
+    Raises StreamStalledError after the timeout, and after the deadline, even if data is available.
     """
     frames = _BoundedFraming(EventDecoder() if framing == "events" else JsonLines(), host)
 

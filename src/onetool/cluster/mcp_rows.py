@@ -96,7 +96,10 @@ class McpSessionRows:
         return found
 
     def sweep(self, idle_s: float, max_count: int) -> None:
-        """Delete idle sessions. While there are too many, also delete the oldest ones of the owner with the most."""
+        """Delete idle sessions.
+
+        While there are too many, also delete the oldest session of the owner that has the most.
+        """
         old = f"DELETE FROM mcp_sessions WHERE used_at < {self._database.clock} - %s"  # noqa: S608
 
         def job(work: Transaction) -> bool:

@@ -119,7 +119,7 @@ class SharedServers(ServerOwners):
     # Ownership of servers
 
     def runs_here(self, server: str, block: str) -> bool:
-        """Return whether this process runs a server, perhaps from now on. It doesn't if its config has another block.
+        """Return whether this process runs a server, after trying to take it over. Its config must have the same block.
 
         Older versions send no block.
         """

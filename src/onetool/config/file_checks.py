@@ -32,7 +32,7 @@ def require_ownership(paths: Iterable[Path], home: Path, accepted: Accepted) -> 
 
 
 def require_no_links(state: Path, is_ours_alone: bool) -> None:
-    """Raise ConfigError for links in the state folder, which would make us write elsewhere.
+    """Raise ConfigError for links in the state folder, through which OneTool would write elsewhere.
 
     With `is_ours_alone`, links inside its folders are refused, too. A shared folder may contain other files of the user
     with these names.

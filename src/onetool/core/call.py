@@ -73,7 +73,7 @@ class WrongArgument(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 
 
 class ToolError(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The failure of a call. `reason` may give a finer cause than `code`."""
+    """The failure of a call. `reason` may be more specific than `code`."""
 
     code: Annotated[Code, Meta(description="The kind of failure. `reason` may have a more specific cause.")]
     message: str

@@ -123,7 +123,7 @@ def begin_span(name: str) -> Span | None:
 
 
 def paused_for_caller() -> AbstractContextManager[None]:
-    """Return a context in which the running call waits for its caller, so that time does not count."""
+    """Return a context in which the running call waits for its caller, and time does not count."""
     context = current_call.get()
     return nullcontext() if context is None or context.pauses is None else context.pauses
 

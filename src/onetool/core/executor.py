@@ -396,7 +396,7 @@ def _denied(spec: ToolSpec, allowed: Collection[str] | None) -> CallRefused:
 def _accepted(context: CallContext, problems: list[WrongArgument]) -> tuple[CallContext, tuple[str, ...]]:
     """Return the context with the arguments for a lenient tool, and a description of what is wrong with them.
 
-    Raises CallRefused for wrong arguments of other tools.
+    Raises CallRefused for wrong arguments to other tools.
     """
     call, spec = context.call, context.spec
     given = taken(spec, call.args, problems)

@@ -282,7 +282,7 @@ class StrictJsonError(ValueError):
 
 
 def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return an object, refusing duplicate keys: an `object_pairs_hook`."""
+    """Return an object, refusing duplicate keys. Used as `object_pairs_hook`."""
     found = dict(pairs)
     if len(found) != len(pairs):
         seen: set[str] = set()
@@ -291,14 +291,14 @@ def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def finite(text: str) -> float:
-    """Refuse 1e999, which would become infinity: a `parse_float`."""
+    """Refuse 1e999, which would become infinity. Used as `parse_float`."""
     if not isfinite(value := float(text)):
         raise StrictJsonError("range", text)
     return value
 
 
 def no_constant(text: str) -> NoReturn:
-    """Refuse NaN, Infinity and -Infinity: a `parse_constant`."""
+    """Refuse NaN, Infinity and -Infinity. Used as `parse_constant`."""
     raise StrictJsonError("constant", text)
 
 

@@ -239,7 +239,7 @@ HAS_OWNERS = hasattr(os, "geteuid")  # and permission bits
 
 
 def private(path: str | Path, flags: int) -> int:
-    """Open a file, refusing links: an `opener` for `open`. Raises OSError."""
+    """Open a file, refusing links. Used as the `opener` of `open`. Raises OSError."""
     return open_no_link(path, flags, MODE)
 
 

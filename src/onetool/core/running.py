@@ -196,7 +196,10 @@ def _on_the_loop(work: Coroutine[Any, Any, Outcome], context: CallContext) -> Ou
 
 
 def _contained_task(loop: asyncio.AbstractEventLoop, work: Any, **options: Any) -> "asyncio.Task[Any]":
-    """Create a task that turns SystemExit, which would end the loop and the process, into a failure: a task factory."""
+    """Create a task that turns SystemExit, which would end the loop and the process, into a failure.
+
+    Used as a task factory.
+    """
     if current_call.get() is not None and asyncio.iscoroutine(work):
         work = _contained(work)
     return asyncio.Task(work, loop=loop, **options)

@@ -275,7 +275,7 @@ def distinct_name(name: str) -> str:
 
 
 def wanted_name(name: str) -> str:
-    """Return the stored form of a name in a search, which may already be the stored form."""
+    """Return the stored form of a name to search for; unchanged if it may already have that form."""
     is_kept = len(name) <= MAX_DISTINCT + 33 and name.isprintable() and _DISTINCT.fullmatch(name)
     return name if is_kept else distinct_name(name)
 

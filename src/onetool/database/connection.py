@@ -132,7 +132,7 @@ class Database(Protocol):
         ...
 
     def process_name(self) -> str:
-        """Return a name of this process for `find_process`. Raises DatabaseError."""
+        """Return the name of this process for `find_process`. Raises DatabaseError."""
         ...
 
     def find_process(self, name: str) -> str | None:
@@ -156,7 +156,7 @@ class Database(Protocol):
         ...
 
     def spare_bytes(self) -> int:
-        """Return the bytes on disk that hold no rows: free pages, and the write-ahead log. 0 for PostgreSQL."""
+        """Return the number of bytes on disk without rows: free pages, and the write-ahead log. 0 for PostgreSQL."""
         return 0
 
     def shrink(self) -> None:

@@ -23,7 +23,7 @@ class UnmetNeedError(RequestRefusedError):
 
 
 class AuthError(OneToolError):
-    """Authentication failed; the message has the reason. A login, or a later attempt, may help."""
+    """Authentication failed; the message gives the reason. A login, or a later attempt, may help."""
 
 
 # Errors of the connection

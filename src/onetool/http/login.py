@@ -184,7 +184,7 @@ def _as_auth_error(what: str) -> Iterator[None]:
 async def browser_login(
     name: str, port: int | None, say: Say, browse: Say | None = None, seconds: float = LOGIN_S
 ) -> "AsyncIterator[LoginCallback]":
-    """Listen for the end of a login to `name` for this many seconds. The listener is always closed, even on Ctrl-C."""
+    """Listen for `seconds` seconds for the end of a login to `name`. The listener is always closed, even on Ctrl-C."""
     callback = LoginCallback(name, say, browse or open_browser)
     try:
         server = await asyncio.start_server(callback.serve, CALLBACK_HOST, port or 0, limit=MAX_REQUEST)

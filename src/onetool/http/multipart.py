@@ -135,7 +135,10 @@ def _field(name: str, value: Any, encoding: Encoding, arguments: KnownNames, poi
 
 
 def _file_argument(text: str, arguments: KnownNames, pointer: str) -> Placeholder:
-    """Return the argument that names a file. Only callers choose files, never secrets or the answers of servers."""
+    """Return the argument that names a file.
+
+    Files are chosen only by callers, never by secrets or answers from servers.
+    """
     placeholder = parse_text(text, arguments, pointer).alone
     if placeholder is None or placeholder.is_secret or placeholder.step is not None:
         raise TemplateError("A file must be an argument of the tool: write ${name}, and add it to argSchema", pointer)

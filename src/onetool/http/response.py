@@ -219,7 +219,7 @@ def _charset(answer: HttpResponse) -> str:
 
 
 def retry_after(answer: HttpResponse, now: float) -> float | None:
-    """Return the seconds to wait that Retry-After asks for, as a number or a date."""
+    """Return the number of seconds to wait according to Retry-After, which is a number or a date."""
     text = answer.headers.get("retry-after", "").strip()
     if not text:
         return None
@@ -237,7 +237,10 @@ class SelectorError(ValueError):
 
 
 class Selector:
-    """A compiled expression. `await selector.of(data, size)` returns the part; ToolFailure if that takes too long."""
+    """A compiled expression.
+
+    `await selector.of(data, size)` returns the part, or raises ToolFailure if that takes too long.
+    """
 
     _WHAT, _DATA = "selector", "the response"  # in messages
 

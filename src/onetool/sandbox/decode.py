@@ -167,9 +167,9 @@ class Values:
         self._add(result, depth, weight)
 
     def _key(self, key: Any, weight: int) -> str:
-        """Return a key that isn't a string, as JSON. This takes as long as the key's weight, in every dict.
+        """Return a key that isn't a string, as JSON. The time grows with its weight, in each dict with this key.
 
-        Lists and dicts are written in one step, which blocks the process.
+        Lists and dicts are converted in one step, which blocks the process.
         """
         self._keys_budget -= weight
         if self._keys_budget < 0 or (isinstance(key, list | dict) and weight > MAX_KEY_BYTES):

@@ -99,7 +99,7 @@ RUN = ToolSpec(name="run", description="Run code over all tools.", hidden=True)
 class SharedWorkers:
     """The workers, threads and concurrency limits shared by engines; they survive a reload.
 
-    Otherwise callers that can trigger reloads could get more workers with each new engine.
+    Otherwise, callers that can trigger reloads could get more workers with each new engine.
     """
 
     def __init__(self, limits: RunLimits) -> None:
@@ -280,7 +280,7 @@ class Engine:
         left = min(self._limits.seconds, outer.left()) if outer else self._limits.seconds
         pauses = Pauses(outer.pauses) if outer and outer.pauses else None
         if pauses is None and (gate is not None or (outer is None and current_caller.get() is not None)):
-            pauses = Pauses()  # the run may wait for a person
+            pauses = Pauses()  # the run may wait for the user
         return CallContext(
             spec=RUN,
             call=ToolCall(run or new_id(), RUN.name, {}, source),

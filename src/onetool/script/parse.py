@@ -376,7 +376,7 @@ def place_of_syntax_error(code: str, error: SyntaxError) -> CodePlace | None:
 
 
 def in_sent_text(text: str, code: str, place: CodePlace) -> CodePlace | None:
-    """Return the corresponding place in the text that was sent."""
+    """Return the place in the text that was sent, given the place in the code taken from it."""
     text = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
     if text == code:
         return place

@@ -113,7 +113,7 @@ def literal_block_mark(text: str) -> str | None:
 def _int(value: int) -> str:
     try:
         return str(value)
-    except ValueError:  # thousands of digits: Python writes so many only in hexadecimal
+    except ValueError:  # thousands of digits: Python writes them only in hexadecimal
         return hex(value)
 
 

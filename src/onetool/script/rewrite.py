@@ -104,7 +104,7 @@ _FILES = {  # a test compares this with the folder
 _PACKAGES = {"urllib": "urllib.parse"}
 
 AVAILABLE = frozenset([*_FILES, *_PACKAGES]) - NATIVE
-"""The modules of ours that are used, except those that the sandbox has itself."""
+"""OneTool's replacements for modules, except those that the sandbox has itself."""
 
 
 def prelude(names: Iterable[str]) -> str:
@@ -212,7 +212,7 @@ class ImportRewriter:
             self.native.append(f"{word} = {module_variable(word)}\n")
 
     def _merge(self, word: str, pack: ScriptPack) -> None:
-        """Bind the word to the module, and use the pack where an attribute, or the word itself, is a tool."""
+        """Bind the word to the module, but to the pack where the code uses a tool of the pack."""
         places = [attribute.value for attribute in self._attributes(word) if attribute.attr in pack.tools]
         if pack.word in self._names.functions:
             places += [call.func for call in self._scan.calls if getattr(call.func, "id", None) == word]

@@ -230,7 +230,7 @@ class WorkerLoop:
         return None
 
     def _raise_if_stopped(self) -> None:
-        """Raise if the run was stopped. Always a new exception, since a shared one would keep its frames alive."""
+        """Raise if the run was stopped. The exception is always new, since a shared one would keep its frames alive."""
         if self.stopped_by is not None:
             raise self.stopped_by.again()
 

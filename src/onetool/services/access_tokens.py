@@ -271,7 +271,7 @@ class TokenStore:
         return text
 
     def revoke(self, name: str) -> None:
-        """Revoke a stored token, at once, in all processes. Raises TokenNameError if the name is unknown."""
+        """Revoke a stored token immediately, in all processes. Raises TokenNameError if the name is unknown."""
         self._change(lambda state: state.revoking_name(name, self._clock()))
 
     def revoke_hash(self, hash: str, name: str) -> None:

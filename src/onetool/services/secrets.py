@@ -214,7 +214,7 @@ class Secrets:
             self._known.add_recent(value)
 
     def mask_always(self, value: str) -> None:
-        """Mask a value permanently, such as our own password."""
+        """Mask a value permanently, such as OneTool's own password."""
         self._known.add(value)
 
     def join(self, other: "Secrets") -> None:

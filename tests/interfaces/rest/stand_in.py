@@ -24,7 +24,7 @@ def app_of(options):
     http = HttpConfig(token=Secret(options["token"]) if "token" in options else None)
     store = MemoryStore()
     home = Path(__file__).with_name("no-home")  # nothing is stored
-    config = SimpleNamespace(http=http, home=home, path=None, database=None)
+    config = SimpleNamespace(http=http, home=home, path=None, database=None, cluster=None)
     catalog = SimpleNamespace(registry=ToolRegistry())
     tokens = KnownTokens(http.tokens, token_store(config, in_home(home, "tokens")))
     runtime, audit = SimpleNamespace(redact=hush, tokens=tokens), AppAudit(config, lambda: None)

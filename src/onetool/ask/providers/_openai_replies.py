@@ -121,7 +121,7 @@ def _error(status: int, error_text: _ErrorText, message: str) -> ModelError:
 
 
 def _reason(status: int, error_text: _ErrorText) -> tuple[Reason, bool]:
-    """Return the reason of an error, and whether to retry. The text is more reliable than the status."""
+    """Return the reason for an error, and whether to retry. The text is more reliable than the status."""
     for word in (error_text.code, error_text.kind):
         if word in _REASON_BY_CODE:
             return _REASON_BY_CODE[word], False

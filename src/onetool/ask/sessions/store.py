@@ -123,7 +123,7 @@ class SessionStore:
         self._change(id, "then rename it", job)
 
     def shrink(self) -> None:
-        """Return the space of deleted sessions to the system, if possible."""
+        """Release the disk space of deleted sessions, if possible."""
         with suppress(DatabaseError):
             self._database.shrink()
 

@@ -95,7 +95,7 @@ def set_secret(ctx: click.Context, name: str, in_keyring: bool, hosts: tuple[str
 @auth.command("list")
 @data_options
 def list_secrets(ctx: click.Context, as_json: bool) -> None:
-    """List secrets, their sources and the hosts that they are bound to, not values."""
+    """List secrets, their sources and the hosts that they are bound to, but not their values."""
     from onetool.app.grants import secret_rows  # it loads HTTP, which the other commands don't need
 
     rows = secret_rows(load_secrets(find_here(ctx)))

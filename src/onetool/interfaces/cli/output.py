@@ -45,7 +45,7 @@ def echo(text: str = "") -> None:
 
 
 def is_plain() -> bool:
-    """Return whether colours are off: by NO_COLOR (https://no-color.org), or in a simple terminal."""
+    """Return whether colours are off, because of NO_COLOR (https://no-color.org) or a simple terminal."""
     return bool(os.environ.get("NO_COLOR")) or os.environ.get("TERM") == "dumb"
 
 

@@ -161,7 +161,10 @@ class LoginSessions:
                 self._change(lambda state: state)
 
     def _with_own(self, state: LoginSessionState) -> LoginSessionState:
-        """Add the sessions that ended while the document could not be written. Ends sessions of a key in memory."""
+        """Add the sessions that ended while the document could not be written.
+
+        Sessions signed with a key in memory end.
+        """
         own, now = self._own, self._clock()
         if own is not None:
             state = state.ending(own.ended, now, own.ended_until)

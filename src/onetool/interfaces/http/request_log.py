@@ -262,10 +262,10 @@ def _origin(scope: Scope) -> dict[str, str]:
 
 
 class RefusalCount:
-    """A counter of refusals of one kind. Beyond a number per window, one line has the number of further refusals.
+    """A counter of refusals of one kind. Those over the limit of a window are combined in one line, with their number.
 
-    The line is written when the window ends, even without further requests, and when the log is closed. Each caller has
-    a count of its own, so that nobody's refusals hide those of others.
+    The line is written when the window ends, even without further requests, and when the log is closed. Callers are
+    counted separately, so that no caller's refusals hide those of others.
     """
 
     def __init__(self, audit: "AppAudit", kind: "AuditKind", what: str, clock: Callable[[], float]) -> None:

@@ -119,7 +119,7 @@ def is_stateless_message(meta: Any) -> bool:
 
 
 def client_from_meta(meta: Any, known: RemoteClient) -> RemoteClient:
-    """Return the client of a stateless message (2026-07-28), from its `_meta` and the facts known otherwise."""
+    """Return the client of a stateless message (2026-07-28), from its `_meta` and other known facts."""
     if not isinstance(meta, dict):
         raise JsonRpcError(
             INVALID_PARAMS, f"params._meta is missing: it must have {PROTOCOL_VERSION} and {CLIENT_CAPABILITIES}"

@@ -262,7 +262,7 @@ def _with(answer: Result, structured: Any) -> Result:
 async def _from_server(
     result: ServerResult, inline_bytes: int, runtime: "Runtime", read_on: ReadOn, promise: Promise
 ) -> Result:
-    """Return the response from an MCP server; errors with hints on their cause."""
+    """Return the response from an MCP server. Errors get hints about their cause."""
     sent, error = result.sent(), result.error
     answer = await _as_sent(sent, result.data, inline_bytes, runtime, read_on, None if error else promise)
     if error is not None:

@@ -126,7 +126,7 @@ class HttpSession:
     def __init__(
         self, service: Service, client: RemoteClient, id: str | None = None, on_change: "OnSessionChange | None" = None
     ) -> None:
-        """Begin a session; with `id`, continue one of another replica."""
+        """Begin a session; with `id`, continue one from another replica."""
         self.id = id or token_hex(16)
         self.client = client
         self.used = monotonic()

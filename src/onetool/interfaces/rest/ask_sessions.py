@@ -323,7 +323,7 @@ def session_error(error: SessionError) -> RestError:
     return RestError(status, error.reason, message, hints=hints, headers=headers)
 
 
-# Calls by a person
+# Calls by a user
 
 
 class UserCallRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

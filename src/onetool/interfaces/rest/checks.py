@@ -182,7 +182,7 @@ def get_trust(request: RestRequest) -> RestResponse:
 
 
 class TrustRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The folder to trust: of a project, or its `.onetool`."""
+    """The folder to trust: that of a project, or its `.onetool`."""
 
     folder: Annotated[str, Meta(description="The absolute path.")]
     digest: Annotated[str | None, Meta(description="The digest of a dry run.")] = None

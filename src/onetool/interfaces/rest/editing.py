@@ -242,7 +242,7 @@ class PreviewDraft(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 async def preview_call(request: RestRequest) -> RestResponse | None:
     """Preview the requests of a call.
 
-    Nothing is sent. Only the pre-processors of the tool run; secrets are shown as `***`. Pointers of errors refer to
+    Nothing is sent. Only the pre-processors of the tool run; secrets are shown as `***`. Error pointers refer to
     the arguments.
     """
     args = read_args(await json_body(request, empty={}))
@@ -270,7 +270,7 @@ async def preview_call(request: RestRequest) -> RestResponse | None:
 async def preview_draft(request: RestRequest) -> RestResponse | None:
     """Preview the requests of a tool before it is stored.
 
-    Nothing is stored or sent, and secrets are shown as `***`. Pointers of errors begin with `/tool` or `/args`.
+    Nothing is stored or sent, and secrets are shown as `***`. Error pointers begin with `/tool` or `/args`.
     """
     data = await json_body(request, whole=True)
     draft = converted(data, PreviewDraft)
@@ -309,7 +309,7 @@ async def send_draft(request: RestRequest) -> RestResponse | None:
 
     Its requests are sent as in a call: only to allowed hosts, with secrets bound to them, within the limits of the
     tool, and with an entry in the audit log. Nothing is stored or counted. Without `confirmed`, methods other than GET
-    and HEAD are refused with 409. Pointers of errors begin with `/tool` or `/args`.
+    and HEAD are refused with 409. Error pointers begin with `/tool` or `/args`.
     """
     draft = converted(await json_body(request, whole=True), TrialDraft)
     with DisconnectWatch(request.receive):

@@ -306,7 +306,7 @@ def edit_server(request: RestRequest, asked: ServerEdit) -> RestResponse:
 def rename_server(request: RestRequest, asked: NewName) -> RestResponse:
     """Rename a server in the config.
 
-    Its tools get the new name. Approvals and the login of the server stay.
+    Its tools get the new name. The server's approvals and login are kept.
     """
     context, (name,), new = request.context, request.path, asked.name
     servers, _ = found_server(context, name)
@@ -371,8 +371,8 @@ def remove_server(request: RestRequest) -> RestResponse:
 def restore_server(request: RestRequest, asked: UndoRequest) -> RestResponse:
     """Restore a removed server.
 
-    The block returns unchanged, with the secrets in it. Only the caller who removed the server can restore it, within
-    ten minutes.
+    The block is restored unchanged, with the secrets in it. Only the caller who removed the server can restore it,
+    within ten minutes.
     """
     context, (name,) = request.context, request.path
     found = context.removals.get(asked.undo)

@@ -68,7 +68,7 @@ class ReloadReports:
 
     @contextmanager
     def asked(self) -> Generator[None]:
-        """Run a reload that the supervisor has asked for by a signal."""
+        """Run a reload that the supervisor has requested with a signal."""
         self._is_asked = True
         try:
             yield

@@ -23,7 +23,7 @@ from onetool.core.trace import RequestTrace
 AuditKind = Literal["call", "change", "login", "approval", "refusal", "admin", "gap"]
 KINDS: tuple[AuditKind, ...] = get_args(AuditKind)
 OK = "ok"
-ANSWERS = ("approved", "declined")  # of a person asked to approve a call
+ANSWERS = ("approved", "declined")  # of a user asked to approve a call
 BEGUN = "begun"  # of a line written before the call; a later line with the same id has the outcome
 
 HASH_DIGITS = 16

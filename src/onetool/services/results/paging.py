@@ -151,8 +151,8 @@ FoundLine = tuple[int, str]  # the number of a line, from 0, and the line
 def matching(lines: TextLines, search: str, look: OnProgress) -> Iterator[FoundLine]:
     """Yield the lines that contain a match.
 
-    Most pieces of a large text have no match, which one test per piece shows: of its text, if the pattern doesn't
-    depend on the text around a match; else of all its lines at once.
+    Most pieces of a large text have no match, which a single test per piece shows. It tests the piece's text if the
+    pattern doesn't depend on the text around a match, and otherwise all its lines at once.
     """
     fits = _accepts({"pattern": search}, search)
     none_fits = _accepts({"items": {"not": {"pattern": search}}}, search)

@@ -35,13 +35,13 @@ log = logging.getLogger("onetool")
 TABLE = Path(__file__).with_name("table")
 DIMENSIONS = 256
 
-QUERY_TOKENS, TOOL_TOKENS = 64, 128  # as in training; later parts of a text matter little
+QUERY_TOKENS, TOOL_TOKENS = 64, 128  # as in training; later parts of a text contribute little
 CHARACTERS_PER_TOKEN = 16  # characters of a text read per token
 MAX_PIECES = 4  # of one query word; words with more are typos, keys or another language
 MAX_LETTERS = 40  # in a word; a name of many words may be written as one
 MAX_SPLIT_WORDS = 50_000  # words with cached pieces
 
-# Weights of a tool's texts. Descriptions begin with the purpose, and continue with rules for callers.
+# Weights of a tool's fields. Descriptions begin with the purpose, and continue with rules for callers.
 FIRST_SENTENCE, ALL_TEXT, NAME, EXAMPLES = 0.5, 0.5, 0.15, 0.5
 
 FEW = 32  # tools whose vectors are made while a query waits: a few milliseconds
@@ -191,7 +191,7 @@ class ToolMeanings:
     """The vectors of tools by key. All methods are thread-safe.
 
     A vector is made once, when first needed. With `background`, a thread makes them unless they are few, and until it
-    has finished there are no similarities. Otherwise callers wait.
+    has finished there are no similarities. Otherwise, callers wait.
     """
 
     def __init__(self, *, background: bool = False, cache: Path | None = None) -> None:

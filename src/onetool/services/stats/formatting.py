@@ -49,7 +49,7 @@ def duration(ms: float | None) -> str:
 
 
 def saved(amount: float, text: str) -> str:
-    """Return the text of a saving; "none yet" for a negative amount, which the data still have."""
+    """Return the text for an amount saved: "none yet" if it is negative, although the data have the amount."""
     return text if amount >= 0 else "none yet"
 
 

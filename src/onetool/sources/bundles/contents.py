@@ -305,8 +305,8 @@ class ContentsChange:
 
 LAYOUT = 1  # of the file: increase it with each change of the format
 MAX_BYTES = 2 << 30
-SHARE = 50  # write the cache when one of so many files has changed
-COST = 50  # wait at least so many times the duration of the last write
+SHARE = 50  # write the cache when this fraction (1 in …) of the files has changed
+COST = 50  # wait at least this many times the duration of the last write
 
 
 class _Saved(msgspec.Struct, array_like=True):

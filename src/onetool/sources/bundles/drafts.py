@@ -270,7 +270,7 @@ async def preview_draft(
     args: Mapping[str, Any],
     turns: PreProcessorTurns,
 ) -> PreviewReport:
-    """Preview a call of a draft. Pointers of errors begin with `/tool` or `/args`."""
+    """Preview a call of a draft. Error pointers begin with `/tool` or `/args`."""
     report = await to_thread(check_tool_draft, service, data)
     if report.errors:
         return _failed_preview(report.errors, "/tool")

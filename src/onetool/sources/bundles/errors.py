@@ -1,10 +1,13 @@
 """The errors of a store.
 
-BundleError ├── InvalidError invalid data; `pointer` is the place of the mistake ├── NotFoundError no such bundle or
-tool ├── ConflictError a bundle or tool exists already, or prevents the change ├── ForbiddenError built-in, disabled,
-too many, or a secret that is not bound to its host ├── OutdatedError changed by another caller since this caller read
-it ├── RateLimitError called more often than the limit allows └── UnavailableError the store can't be written now (busy,
-disk full …); nothing has changed
+BundleError
+├── InvalidError        invalid data; `pointer` is the place of the mistake
+├── NotFoundError       no such bundle or tool
+├── ConflictError       a bundle or tool exists already, or prevents the change
+├── ForbiddenError      built-in, disabled, too many, or a secret that is not bound to its host
+├── OutdatedError       changed by another caller since this caller read it
+├── RateLimitError      called more often than the limit allows
+└── UnavailableError    the store can't be written now (busy, disk full …); nothing has changed
 """
 
 from collections.abc import Mapping

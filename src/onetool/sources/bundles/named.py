@@ -301,7 +301,7 @@ class SeenState(NamedTuple):
 
 
 class BundleTools:
-    """The tools as last loaded, with checks whether they are current."""
+    """The tools as last loaded, with checks of whether they are current."""
 
     def __init__(self, store: BundleStore, factory: ToolFactory) -> None:
         self._store = store

@@ -1,4 +1,4 @@
-"""The pages of tool lists, and the fields of tools in lists beside their content.
+"""The pages of tool lists, and the additional fields of tools in lists.
 
 These fields are the name in code, the bundle's slug, the origin and the health.
 """

@@ -114,7 +114,7 @@ class BundleSearch(Generic[T]):
 
 
 MIN_SAVED = 500  # tools and changes; fewer are read as quickly from their files
-SAVED_SHARE = 20  # save after a change of one in so many tools
+SAVED_SHARE = 20  # save after a change to this fraction (1 in …) of the tools
 RECENCY = 3  # the last tier
 
 

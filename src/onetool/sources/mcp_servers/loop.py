@@ -39,7 +39,7 @@ class ServerLoop:
         self._reaper = ChildReaper()
         self._poller: asyncio.Task[None] | None = None
         self._closing: dict[Upstream, asyncio.Task[None]] = {}  # replaced connections with pending calls
-        self._logins: dict[str, asyncio.Task[None]] = {}  # waiting for a person
+        self._logins: dict[str, asyncio.Task[None]] = {}  # waiting for a user
         self._ended: frozenset[str] = frozenset()  # servers that other processes run from now on
         self.stays_connected = False  # keep all servers connected, not only those in use
 

@@ -49,7 +49,7 @@ class Program(msgspec.Struct, frozen=True, kw_only=True):
     path: str
     real: str  # `path` without symbolic links
     in_project: bool = False  # `path` or `real` is in the project
-    digest: str = ""  # of the file, if `real` lies in the project
+    digest: str = ""  # of the file, if `real` is in the project
     writable: str = ""  # the file, link or folder on the way to it that other users can write
 
     def __str__(self) -> str:

@@ -220,7 +220,7 @@ def former(cached: CachedServer, changed: Mapping[str, Any]) -> dict[str, Defini
 def as_trusted(cached: CachedServer, definition: Definition) -> Definition:
     """Return the definition with hints no looser than the approved ones.
 
-    Otherwise a server could make clients run its tools without confirmation by declaring them harmless later. If the
+    Otherwise, a server could make clients run its tools without confirmation by declaring them harmless later. If the
     approved hints are unknown, because the tool was gone for a while, the strictest hints are assumed.
     """
     name = str(definition.get("name"))

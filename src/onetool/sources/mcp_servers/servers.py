@@ -52,7 +52,7 @@ class ServerStatus(msgspec.Struct, frozen=True, kw_only=True):
     changed: tuple[str, ...] = ()  # tools that differ from the approved ones, with the changed parts
     refused: bool = False  # because of `changed`
     since: float | None = None  # the last change of `state`, in seconds since the epoch
-    needs_login: bool = False  # a person has to log in
+    needs_login: bool = False  # a user has to log in
     runs_in: str | None = None  # the process that runs a shared server
 
 

@@ -7,7 +7,7 @@ import { request } from "./client";
 import { notices } from "../page/notices.svelte";
 import { session } from "./session.svelte";
 
-const FORGET_MS = 10_000; // a list that was asked for before the deletion may still come
+const FORGET_MS = 10_000; // a list requested before the deletion may still arrive
 
 class DeletedLater {
   #notices: Record<string, number> = $state({}); // by path

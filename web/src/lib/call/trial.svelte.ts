@@ -77,7 +77,7 @@ export class Trial {
     this.#keep(tool);
   }
 
-  /** From the URL, which anybody may have made: the stored draft stays until the user types. */
+  /** Show arguments from the URL, which anybody may have made: the stored draft stays until the user types. */
   show(args: JsonObject): void {
     this.filled += 1;
     this.isTried = false;

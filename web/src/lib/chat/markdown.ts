@@ -293,7 +293,7 @@ function close(frames: Frame[], from: number): void {
   const base = frames[from - 1];
   for (const { mark, inside } of frames.splice(from)) {
     base?.inside.push({ kind: "text", text: mark });
-    for (const one of inside) base?.inside.push(one); // one by one: there may be more than a call takes arguments
+    for (const one of inside) base?.inside.push(one); // one by one: there may be more than a call accepts as arguments
   }
 }
 

@@ -65,7 +65,7 @@ export function toDefinition(fields: Fields, old: Record<string, unknown> = {}):
   return block;
 }
 
-/** The names of variables and headers that a person wants kept as secrets. */
+/** The names of the variables and headers that the user marked as secrets. */
 export const secretKeys = (fields: Fields): string[] =>
   fields[fields.isUrl ? "headers" : "env"]
     .filter((one) => one.isSecret && one.name.trim() !== "")

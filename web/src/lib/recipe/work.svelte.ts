@@ -409,6 +409,6 @@ session.onLeave(() => {
   try {
     for (const place of Object.keys(sessionStorage)) if (place.startsWith(PLACE)) sessionStorage.removeItem(place);
   } catch {
-    // Storage is closed: nothing was kept.
+    // Storage is unavailable: nothing was stored.
   }
 });

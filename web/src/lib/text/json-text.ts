@@ -1,7 +1,7 @@
 /**
  * JSON as text and back, without changing a number: an integer that a JavaScript number can't hold becomes a bigint.
  *
- * A text that is not JSON says where it goes wrong, in the same words in every browser.
+ * Errors in invalid JSON give the position, in the same words in every browser.
  */
 
 export type Json = null | boolean | number | bigint | string | Json[] | { [key: string]: Json };

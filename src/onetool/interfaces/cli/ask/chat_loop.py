@@ -64,7 +64,7 @@ NOT_TEXT = "That is not UTF-8."
 
 
 class Turn(NamedTuple):
-    """One input of the user.
+    """One input from the user.
 
     `is_quoted` means that the text was in three quotes: it is a question, however it begins.
     """

@@ -174,7 +174,7 @@ class SilenceNotice:
         self._schedule(loop)
 
     def _schedule(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Schedule the next notice of this silence. After the last notice, the next event schedules again."""
+        """Schedule the next notice of this silence. After the last notice, the next event restarts the schedule."""
         is_due = self._times < len(NOTICE_AFTER)
         self._timer = loop.call_at(self._last_event + NOTICE_AFTER[self._times], self._check) if is_due else None
 

@@ -36,7 +36,7 @@ def _second_text(second: int) -> str:
 
 
 def time_seconds(text: str) -> float:
-    """Parse a time, which may be short or in any zone; the default is UTC. Raises ValueError."""
+    """Parse a time, which may be incomplete or in any time zone; the default is UTC. Raises ValueError."""
     at = datetime.fromisoformat(text)
     return (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp()
 

@@ -339,7 +339,7 @@ class FileStore(BundleStore):
         return before != self._synced
 
     def _scan(self, is_required: bool = False) -> None:
-        """Scan the whole folder. Raises UnavailableError; if the store is open, only if `is_required`."""
+        """Scan the whole folder. Raises UnavailableError. If the store is open, it does so only if `is_required`."""
         was_open, log_stamp = self._contents is not None, self._log.stamp()
         if not self._syncing.acquire(timeout=FIRST_SECONDS):
             raise UnavailableError(f"{self._folder} is being read by another thread; try again later")
