@@ -78,20 +78,12 @@ class AppAudit:
             entry = log.entry(kind, what, outcome="begun", **more)
             await to_thread(log.write_entry, entry)
 
-    def before_call(self, call: "ToolCall") -> Callable[[], None] | None:
-        """Return the function that the executor runs in a thread before a call; None if the log is not required."""
+    def before(self, event: "ToolCall | RunEvent") -> Callable[[], None] | None:
+        """Return the function to run in a thread before a call or a run; None if the log is not required."""
         log = self.log
         if log is None or not log.is_required:
             return None
-        entry = log.call_begun(call)
-        return lambda: log.write_entry(entry)
-
-    def before_run(self, event: "RunEvent") -> Callable[[], None] | None:
-        """Return the function that the engine runs in a thread before a run; None if the log is not required."""
-        log = self.log
-        if log is None or not log.is_required:
-            return None
-        entry = log.run_begun(event)
+        entry = log.begun(event)
         return lambda: log.write_entry(entry)
 
     def _update(self) -> None:
