@@ -254,17 +254,14 @@ class KeptSettings(NamedTuple):
         return BundleSource(kind="pack", name=spec.pack) in self.sources
 
 
-def switched_off_in(bundle: Bundle, tools: Iterable[Tool]) -> dict[str, str]:
-    if not bundle.is_enabled:
-        return {function_of(tool): bundle.slug for tool in tools}
-    return {function_of(tool): f"{bundle.slug}/{tool.slug}" for tool in tools if not tool.is_enabled}
-
-
 def kept_settings(bundles: Iterable[tuple[Bundle, Sequence[Tool]]]) -> KeptSettings:
     """Return the settings of read-only bundles."""
     off, examples, sources = dict[str, str](), dict[str, tuple[ToolExample, ...]](), set[BundleSource]()
     for bundle, tools in bundles:
-        off |= switched_off_in(bundle, tools)
+        if bundle.is_enabled:
+            off |= {function_of(tool): f"{bundle.slug}/{tool.slug}" for tool in tools if not tool.is_enabled}
+        else:
+            off |= {function_of(tool): bundle.slug for tool in tools}
         examples |= {function_of(tool): tool.examples for tool in tools if tool.examples}
         if not bundle.is_enabled and bundle.source is not None:
             sources.add(bundle.source)

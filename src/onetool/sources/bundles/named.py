@@ -330,19 +330,10 @@ class BundleTools:
         self._recent.append(spec)
         return spec
 
-    def versions(self) -> Callable[[str], ToolSpec | None]:
-        """Return a function that finds `bundle.tool@version` in this load, also after later loads."""
-        return self.named.get
-
     def why_unnamed(self, bundle_id: str) -> str | None:
         """Return why the tools of a bundle have no name in code, or None."""
         mistake = self.named.shadowed.get(bundle_id)
         return None if mistake is None else f"{mistake.message}: {mistake.hint}"
-
-    def name_and_spec(self, bundle: Bundle, tool: Tool) -> tuple[str, ToolSpec | None]:
-        """Return the name under which calls of this tool are counted, and its spec if it is callable by that name."""
-        name = self.named.name_of(bundle, tool)
-        return name, self.named.spec_of(name, tool)
 
     def is_unchanged(self, at_once: bool = False) -> bool:
         """Return whether the tools are known to be current. Never blocks: unknown counts as changed.

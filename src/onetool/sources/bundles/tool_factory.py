@@ -162,7 +162,7 @@ class ToolFactory:
                 **_http_hints([step.request for step in impl.steps]),
             )
         elif tool.type == SCRIPT:
-            handler = self._limited(_ScriptHandler(tool, self._runtime), tool, True)
+            handler = self._limited(_script_handler(tool, self._runtime), tool, True)
             spec = ToolSpec(**shared, handler=handler, timeout=self._runtime.script_seconds)
         else:
             spec = ToolSpec(**shared | self._function(tool))
@@ -405,16 +405,14 @@ class _HttpHandler:
         return await made(**{**self._defaults, **args}) if self._defaults else await made(**args)
 
 
-class _ScriptHandler:
-    """The handler of a script, with the arguments as variables. Missing arguments are their default or None."""
+def _script_handler(tool: Tool, runtime: BundleRuntime) -> Handler:
+    """Return the handler of a script, with the arguments as variables. Missing arguments are their default or None."""
+    code, defaults = code_of(tool), {name: schema.get("default") for name, schema in _schemas(tool)}
 
-    def __init__(self, tool: Tool, runtime: BundleRuntime) -> None:
-        self._code = code_of(tool)
-        self._run = runtime.run_script
-        self._defaults = {name: schema.get("default") for name, schema in _schemas(tool)}
+    async def run(**args: Any) -> Any:
+        return await runtime.run_script(code, {**defaults, **args})
 
-    async def __call__(self, **args: Any) -> Any:
-        return await self._run(self._code, {**self._defaults, **args})
+    return run
 
 
 class _Preparation:
