@@ -19,13 +19,6 @@ if TYPE_CHECKING:
 Info = Literal["list", "min", "full"]
 
 
-class SnippetView(Protocol):
-    """A snippet as the pack needs it."""
-
-    @property
-    def description(self) -> str: ...
-
-
 class View(Protocol):
     """The app as the pack `ot` needs it. Tools come from the catalogue that the running call started with."""
 
@@ -37,7 +30,7 @@ class View(Protocol):
         """Aliases and their target tools."""
         ...
 
-    def snippets(self, catalogue: Snapshot, allowed: Collection[str] | None) -> Mapping[str, SnippetView]: ...
+    def snippets(self, catalogue: Snapshot, allowed: Collection[str] | None) -> Mapping[str, Any]: ...
 
     @property
     def instructions(self) -> Mapping[str, str]:
@@ -81,7 +74,6 @@ class View(Protocol):
 
     def reload(self) -> None:
         """Reload everything, or nothing after a mistake. Raises ToolFailure with the reason."""
-        ...
 
     def stats(self, period: str, tool: str | None, allowed: Collection[str] | None) -> "Summary":
         """Return the stats of allowed tools. Raises ToolFailure if they can't be read."""
