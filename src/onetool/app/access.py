@@ -1,6 +1,6 @@
-"""The check whether a server needs a credential, and `KnownTokens`.
+"""Checks whether a server needs a credential, and looks up named tokens.
 
-`KnownTokens` has the named tokens of the config and the store, with the reason why a token is refused.
+`KnownTokens` holds the named tokens of the config and the store, and the reason why a token is refused.
 """
 
 import time
@@ -42,7 +42,7 @@ def accepts_any(http: "HttpConfig", store: TokenStore) -> bool:
 
 
 def is_loopback_name(host: str) -> bool:
-    """Return whether a host name or address means this machine. Names are not resolved."""
+    """Return whether a host name or address refers to this machine. Names are not resolved."""
     try:
         return ip_address(host).is_loopback
     except ValueError:
@@ -50,7 +50,7 @@ def is_loopback_name(host: str) -> bool:
 
 
 def local_role(http: "HttpConfig") -> Role | None:
-    """Return http.local; None behind a proxy, where requests of others seem to come from this machine."""
+    """Return http.local; None behind a proxy, where other users' requests seem to come from this machine."""
     return None if is_behind_proxy(http) else http.local
 
 
@@ -67,7 +67,7 @@ class FoundToken(NamedTuple):
 
 
 class TokenTable(NamedTuple):
-    """All named tokens at one moment. Each request uses one table, and so looks at the store once."""
+    """A snapshot of all named tokens. Each request uses one table, and so reads the store only once."""
 
     made_of: TokenView
     found: dict[bytes, tuple[FoundToken, float | None]]  # by digest; with the time of expiry
@@ -85,7 +85,7 @@ class TokenTable(NamedTuple):
 
 
 class KnownTokens:
-    """The named tokens of one server. Built at start and at each reload; the store sees its own changes."""
+    """The named tokens of a server. Created at startup and by each reload; the store notices its own changes."""
 
     def __init__(
         self, tokens: Iterable[TokenConfig], store: TokenStore, clock: Callable[[], float] = time.time
@@ -100,7 +100,10 @@ class KnownTokens:
         return self.table().find(digest)
 
     def table(self, view: TokenView | None = None) -> TokenTable:
-        """Return all tokens, now or in a `view` of the store. The table is rebuilt only if the store has changed."""
+        """Return all tokens: the current ones, or those of a `view` of the store.
+
+        The table is rebuilt only after changes.
+        """
         view, table = view or self.store.view(), self._table
         if table is None or table.made_of is not view:
             table = self._table = self._build(view)  # assigned at once: other threads read it

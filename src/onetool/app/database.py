@@ -1,4 +1,4 @@
-"""The database of the config: opened when first needed, and kept over reloads that don't change it."""
+"""The database of the config: opened when first needed, and kept across reloads that don't change it."""
 
 import logging
 import os
@@ -93,7 +93,10 @@ class AppDatabase:
             return self._windows[database]
 
     def share_rates(self, replicas: "Callable[[], int]", workers: "Database | None" = None) -> None:
-        """Divide rates by `replicas` while the database is away. `workers` is a database that only shares rates."""
+        """Divide rates by `replicas` while the database is unavailable.
+
+        `workers` is a database that only shares rates.
+        """
         self._replicas, self._workers = replicas, workers
 
     def set_config(self, config: "Config") -> None:

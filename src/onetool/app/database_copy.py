@@ -1,7 +1,8 @@
 """Copies all state from one place to another, for `onetool db import` and `export`.
 
 A place is a database and, for `state.db`, the folder with the bundles beside it. Tables are copied unchanged. Documents
-are decrypted, and encrypted for the target. What was revoked or ended in either place stays so.
+are decrypted, and encrypted for the target. Tokens revoked in either place stay revoked, and sessions ended in either
+place stay ended.
 """
 
 import time

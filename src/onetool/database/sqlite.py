@@ -156,7 +156,7 @@ class SqliteDatabase(Database):
         return self._seen
 
     def peek(self, sql: str, params: Params = ()) -> list[Row]:
-        """Return the rows of one SELECT, none without a file. Never waits, and needs no transaction."""
+        """Return the rows of one SELECT, none if the file is missing. Never waits, and needs no transaction."""
         if self._files is None and not os.path.lexists(self.file):
             return []
         with self._lock:
@@ -424,7 +424,7 @@ class SqliteDatabase(Database):
             raise self._translated(error) from error
 
     def _translated(self, error: sqlite3.Error | OSError) -> DatabaseError:
-        """Convert an error of SQLite or the system to a DatabaseError that may be shown to callers."""
+        """Convert an error from SQLite or the system to a DatabaseError that may be shown to callers."""
         translated = self._damaged(str(error)) if is_damage(error) else as_database_error(error, self.file)
         hide_folder(translated, self.file)
         return translated
@@ -464,7 +464,7 @@ class SqliteDatabase(Database):
 
 
 class _ImmutableConnection(sqlite3.Connection):
-    """A connection that does not notice changes of its file. Used once."""
+    """A connection that does not notice changes to its file. It is used once."""
 
 
 def _is_busy(error: sqlite3.OperationalError | ReplacedDatabaseError) -> bool:

@@ -211,7 +211,7 @@ class FunctionCall:
 
 
 class OsCall:
-    """An OS call by the code. All but sleeping is refused."""
+    """An OS call by the code. Everything but sleeping is refused."""
 
     def __init__(self, data: bytes, start: int, end: int) -> None:
         self.call_id, self.is_sleep, self.is_async, self.seconds = 0, False, False, 0.0
@@ -238,7 +238,7 @@ class NameLookup:
 
 
 class ResolveFutures:
-    """A question for the answers of some of these calls, for which all tasks of the code wait."""
+    """A request for the answers to some of these calls, for which all tasks of the code wait."""
 
     def __init__(self, data: bytes, start: int, end: int) -> None:
         self.call_ids: list[int] = []
@@ -286,7 +286,7 @@ class Print:
 
 
 class Ok(NamedTuple):
-    """The success of a request without another answer."""
+    """The answer to a successful request that has no other answer."""
 
     data: bytes
     start: int

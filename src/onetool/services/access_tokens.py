@@ -40,7 +40,7 @@ log = logging.getLogger("onetool.serve")
 
 DOCUMENT = "tokens"
 MARKER = ".has-tokens"  # in the state folder
-LOSS_FIX = "restore a backup with `onetool db import FILE`, or make new tokens: `onetool tokens add NAME`"
+LOSS_FIX = "restore a backup with `onetool db import FILE`, or create new tokens: `onetool tokens add NAME`"
 PREFIX = "ot_"
 HASH = "sha256:"
 RANDOM_BYTES = 32
@@ -198,7 +198,7 @@ class TokenStore:
 
     @property
     def place(self) -> str:
-        """Where the tokens are stored, for messages."""
+        """The place where the tokens are stored, for messages."""
         return self._documents.place
 
     # For requests
@@ -209,7 +209,7 @@ class TokenStore:
 
     @property
     def is_away(self) -> bool:
-        """True if tokens may have been added or revoked without this process knowing. Never blocks."""
+        """Whether tokens may have been added or revoked without this process knowing. Never blocks."""
         return self._documents.is_away
 
     @property
@@ -366,7 +366,7 @@ def read_tokens(body: bytes | None) -> _TokenState:
 
 
 def count_tokens(body: bytes) -> tuple[int, int]:
-    """Return the numbers of tokens and of revoked tokens in a document. Raises what `read_tokens` raises."""
+    """Return the number of tokens and of revoked tokens in a document. Raises the same errors as `read_tokens`."""
     state = read_tokens(body)
     return len(state.tokens), len(state.revoked)
 
@@ -413,7 +413,7 @@ def token_hash(text: str) -> str:
 
 
 def possible_tokens(text: str) -> set[str]:
-    """Return the parts of a text that may be tokens, including parts that are encoded."""
+    """Return the parts of a string that may be tokens, including parts that are encoded."""
     texts = {text, unquote(text)}
     for run in {run for decoded in texts for run in _ENCODED.findall(decoded)}:
         for part in (run[start:] for start in range(4)):  # other text may precede it

@@ -29,7 +29,7 @@ class PrincipalRates(ABC):
         """Count a request, and return None. If it exceeds the rate, return the seconds to wait, without counting it."""
 
     async def check_async(self, principal: Principal) -> float | None:
-        """Do the same on an event loop. A principal without a rate needs no check."""
+        """Check a request on an event loop. A principal without a rate needs no check."""
         return self.check(principal)
 
 

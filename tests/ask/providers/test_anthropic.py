@@ -55,12 +55,12 @@ def takes(sdk: Any) -> Any:
 # The fixtures
 
 
-@pytest.mark.parametrize("name", WHOLE)
+@each("name", WHOLE)
 def test_the_official_client_reads_the_answers(name: str, sdk: Any) -> None:
     sdk.Message.model_validate(load(name), strict=True)
 
 
-@pytest.mark.parametrize("name", STREAMS)
+@each("name", STREAMS)
 def test_the_official_client_reads_the_streams(name: str, sdk: Any) -> None:
     from pydantic import TypeAdapter
 
@@ -320,7 +320,7 @@ def in_events(blocks: list[dict[str, Any]]) -> list[Any]:
     return [*stream, {"type": "message_delta", "delta": {"stop_reason": "end_turn"}}]
 
 
-@pytest.mark.parametrize(
+@each(
     ("texts", "expected"),
     [
         (["I'll look.", "It is 21."], "I'll look.\n\nIt is 21."),
@@ -384,7 +384,7 @@ def test_errors(case: dict[str, Any]) -> None:
     assert case.get("hint", "") in " ".join(error.hints)
 
 
-@pytest.mark.parametrize(
+@each(
     ("status", "said", "reason", "again"),
     [
         (404, "<html><h1>Not Found</h1></html>", "bad_request", False),

@@ -47,7 +47,7 @@ def takes(sdk: Any) -> Any:
 # The fixtures
 
 
-@pytest.mark.parametrize("name", [*WHOLE, *STREAMS])
+@each("name", [*WHOLE, *STREAMS])
 def test_the_official_client_reads_the_answers(name: str, sdk: Any) -> None:
     for answer in events(name) if name.endswith(".sse") else [load(name)]:
         if "error" not in answer:
@@ -184,7 +184,7 @@ def test_a_thought_with_a_signature_goes_back() -> None:
     assert body(after(reply))["contents"][1]["parts"][0] == part
 
 
-@pytest.mark.parametrize(
+@each(
     ("said", "model", "expected"),
     [
         ({}, "gemini-3.6-flash", "Q2hVQjBlMnRiWEQ="),
@@ -244,7 +244,7 @@ def test_calls_without_ids_and_arguments() -> None:
     assert reply.kept == {}
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "stop", "why"),
     [
         ("max_tokens.json", "length", ""),
@@ -332,7 +332,7 @@ def test_errors(case: dict[str, Any]) -> None:
     assert case.get("hint", "") in " ".join(error.hints)
 
 
-@pytest.mark.parametrize(
+@each(
     ("status", "said", "reason", "again"),
     [
         (404, "<html><h1>Not Found</h1></html>", "bad_request", False),

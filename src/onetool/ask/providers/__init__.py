@@ -30,7 +30,7 @@ class ReplyReader(Protocol):
 
     @property
     def is_complete(self) -> bool:
-        """Whether the provider has marked the reply as complete. A stream that ends before was cut off."""
+        """Whether the provider has marked the reply as complete. A stream that ends earlier was cut off."""
         ...
 
     @property

@@ -87,8 +87,8 @@ def error_from_body(data: dict[str, Any]) -> ModelError | None:
         status = 429
     else:
         status = 500 if "server" in words or "overloaded" in words else 400
-    message = error_text.message or "(no words)"
-    return _error(status, error_text, f"the model's API broke off with an error: {message}")
+    message = error_text.message or "(no message)"
+    return _error(status, error_text, f"the model's API reported an error in the middle of its response: {message}")
 
 
 def _read(body: Any) -> _ErrorText:
@@ -170,7 +170,7 @@ class CallPieces:
     """The tool calls of a reply, joined from pieces by index, which many servers set wrongly or not at all."""
 
     def __init__(self, limit: SizeLimit) -> None:
-        """Start empty. `limit` bounds the data kept for the server."""
+        """Create an empty collection. `limit` limits the data kept for the server."""
         self._limit = limit
         self._all: list[_Pieces] = []
         self._last: dict[int | None, _Pieces] = {}  # by index; None: the last of all
@@ -250,7 +250,7 @@ class _Pieces:
 
 
 class JsonBalance:
-    """A check whether JSON text in pieces is complete, by counting brackets."""
+    """A counter of brackets, which tells whether JSON received in pieces is complete."""
 
     def __init__(self) -> None:
         self._depth = 0
@@ -406,7 +406,7 @@ class OpenAIStreamReader:
 
 
 def _content(content: Any) -> Iterator[Delta]:
-    """Yield the deltas of a text, or of a list of parts, as sent by Mistral's reasoning models."""
+    """Yield the deltas of a string, or of a list of parts, as sent by Mistral's reasoning models."""
     if not isinstance(content, list):
         if text := a_text(content, "content"):
             yield TextDelta(text)

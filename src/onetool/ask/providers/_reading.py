@@ -29,7 +29,7 @@ MAX_TOOL_NAME = 1024  # characters
 
 NO_TOOLS_HINTS = ("choose a model that can call tools (--model)", "or ask without tools: --with-tools=false")
 
-LEFT_OUT_TEXT = "(What was said before is left out.)"
+LEFT_OUT_TEXT = "(Earlier messages are left out.)"
 """The first message of a conversation that would begin with the model: both APIs require a user message there."""
 
 
@@ -66,7 +66,7 @@ MAX_EXAMINED = 16 * 1024
 
 # Patterns of refusals are compiled when needed, to keep the import fast.
 _TAG = r"(?is)<(style|script)\b.*?</\1\s*>|<[^<>]*>"
-_TYPES = {dict: "an object", list: "a list", str: "a text", bool: "true or false", int: "a number", float: "a number"}
+_TYPES = {dict: "an object", list: "a list", str: "a string", bool: "true or false", int: "a number", float: "a number"}
 _REASONS: dict[int, Reason] = {
     401: "unauthorized",
     402: "quota",
@@ -100,7 +100,7 @@ _NO_TOOLS = (
 def garbled_error(what: str) -> ModelError:
     """Return the error for an unreadable answer. `what` is a sentence without a full stop."""
     hint = "is base_url the URL of this provider's API?"
-    return ModelError(f"the answer of the model's API can't be read: {what}", "garbled", [hint])
+    return ModelError(f"the response of the model's API can't be read: {what}", "garbled", [hint])
 
 
 def an_object(value: Any, where: str) -> dict[str, Any]:
@@ -161,7 +161,7 @@ def a_count(value: Any) -> int:
 
 
 def arguments(value: Any) -> tuple[dict[str, Any], str | None]:
-    """Return the arguments of a call, and their text if it isn't an object. An empty text means no arguments."""
+    """Return the arguments of a call, and their text if it isn't an object. An empty string means no arguments."""
     text = value if isinstance(value, str) else "" if value is None else as_json(value)
     arguments_limit().take(text)
     if isinstance(value, dict):
@@ -185,7 +185,7 @@ def _json(text: str) -> Any:
 
 
 def as_json(value: Any) -> str:
-    """Return data of a model or session as JSON that every server accepts."""
+    """Return data from a model or session as JSON that every server accepts."""
     try:
         return msgspec.json.encode(value).decode()
     except (TypeError, ValueError, OverflowError, RecursionError):  # a lone surrogate, a key that isn't a string …
@@ -193,7 +193,7 @@ def as_json(value: Any) -> str:
 
 
 def with_files(user: User) -> str:
-    """Return the text of a user message, with the texts of its files and the names of its pictures.
+    """Return the text of a user message, with the text of its files and the names of its pictures.
 
     Tools that send files refer to an attached file by name.
     """
@@ -221,7 +221,7 @@ def is_too_long(message: str) -> bool:
 
 
 def window_in(message: str) -> int | None:
-    """Return the context window in tokens, if a refusal has it."""
+    """Return the context window in tokens, if a refusal states it."""
     found = re.search(_WINDOW, message)
     return int((found[1] or found[2]).replace(",", "")[:12]) or None if found else None
 

@@ -1,7 +1,7 @@
 """The adapter of Anthropic's Messages API: https://platform.claude.com/docs/en/api/messages.
 
-Models require their thoughts back in place, but only after exactly the same messages as before: otherwise the API
-refuses the request. So each thought is kept with a fingerprint of everything before it, and is omitted if that has
+Models require their earlier thoughts in each request, but only after exactly the same messages as before: otherwise the
+API refuses the request. So each thought is kept with a fingerprint of everything before it, and is omitted if that has
 changed (omitted messages, other tools, another model).
 https://platform.claude.com/docs/en/build-with-claude/preserved-thinking
 """
@@ -164,7 +164,7 @@ class AnthropicHistory:
                 blocks.append({"type": "tool_use", "id": what.id, "name": name, "input": given})
             elif what is None and isinstance(kept.get("thought"), Mapping):
                 blocks.append(dict(kept["thought"]))
-            elif what and what.strip():  # the API refuses blank texts
+            elif what and what.strip():  # the API refuses blank text
                 blocks.append(text_block(what))
         return blocks
 

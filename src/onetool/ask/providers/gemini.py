@@ -302,7 +302,7 @@ ADAPTER = Gemini()
 
 
 def _contents(prompt: ModelPrompt) -> list[dict[str, Any]]:
-    """Return the messages in the form of the API. Results stay apart from texts: their number must match the calls."""
+    """Return the messages in the form of the API. Results stay apart from text: their number must match the calls."""
     contents: list[dict[str, Any]] = []
     last: type | None = None
     for message in prompt.messages:

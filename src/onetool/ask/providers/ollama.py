@@ -76,7 +76,11 @@ class LineReader:
         if line.get("error"):
             error_text = _error_text(line)
             status = line.get("status_code")  # from Ollama's cloud
-            raise _refusal(a_count(status) or 500, error_text, f"Ollama broke off with an error: {error_text}")
+            raise _refusal(
+                a_count(status) or 500,
+                error_text,
+                f"Ollama reported an error in the middle of its response: {error_text}",
+            )
         message = an_object(line.get("message"), "message")
         self.is_empty = self.is_empty and not message
         deltas = list(self._read_message(message))
@@ -181,7 +185,10 @@ def _message(message: Message, prompt: ModelPrompt) -> dict[str, Any]:
 
 
 def _window(prompt: ModelPrompt, messages: list[dict[str, Any]]) -> int:
-    """Return the window to request, since Ollama truncates silently. A power of two: each change reloads the model."""
+    """Return the window to request, since Ollama truncates silently.
+
+    It is a power of two, because each change reloads the model.
+    """
     needed = prompt.tokens
     if needed is None:
         needed = count_tokens(as_json(messages)) + prompt.tools.tokens(NAME)

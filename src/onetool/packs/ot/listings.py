@@ -20,7 +20,10 @@ Info = Literal["list", "min", "full"]
 
 
 class View(Protocol):
-    """The app as the pack `ot` needs it. Tools come from the catalogue that the running call started with."""
+    """The parts of the app that the pack `ot` uses.
+
+    Tools come from the catalogue that the running call started with.
+    """
 
     @property
     def version(self) -> str: ...
@@ -259,7 +262,7 @@ def _stand_in(schema: Any, root: Mapping[str, Any]) -> Any:
 
 
 class PackView(msgspec.Struct, frozen=True, kw_only=True):
-    """A pack by its name in code."""
+    """A pack under its name in code."""
 
     name: str
     source: str  # local or proxy
