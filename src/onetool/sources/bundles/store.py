@@ -2,6 +2,7 @@
 
 from bisect import bisect_right
 from collections.abc import Collection, Container, Iterator, Sequence
+from hashlib import sha256
 from itertools import islice
 from operator import attrgetter
 from typing import Any, NamedTuple, TypeVar
@@ -69,8 +70,6 @@ def is_live(bundle: Bundle) -> bool:
 
 def tag_of(thing: Bundle | Tool) -> ETag:
     """Return an ETag of the content."""
-    from hashlib import sha256
-
     return sha256(msgspec.json.encode(thing, order="deterministic")).hexdigest()[:24]
 
 
