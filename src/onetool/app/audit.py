@@ -6,6 +6,7 @@ An app that isn't served records nothing: its calls are made by the user who run
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from threading import Lock
+from time import time
 from typing import TYPE_CHECKING, Any
 
 from onetool.app.database import open_state
@@ -161,8 +162,6 @@ def audit_mistakes(config: "Config") -> Iterator[Mistake]:
     """Yield the problems with the log for `onetool check`: it can't be used, or lines were lost recently."""
     if config.audit.mode == "none":
         return
-    from time import time
-
     from onetool.services.audit.record import AuditFilter
 
     try:
