@@ -16,7 +16,6 @@ PARTS = {
     "onetool.app.bundle_runtime": ["AppBundleRuntime"],
     "onetool.services.secrets": ["Secrets"],
     "onetool.sources.packs": ["PackSource", "Registry"],
-    "onetool.sources.catalogues": ["DeclaredTools"],
     "onetool.sources.mcp_servers.servers": ["Servers"],
     "onetool.sources.bundles.service": ["BundleService"],
     "onetool.sources.bundles.tool_factory": ["ToolFactory"],

@@ -197,8 +197,28 @@ def test_tasks(shared):
     assert rows.get("t").body == {"status": "completed", "result": {"x": "é\0"}}
     rows.begin("old", "ada", "r", -1)
     assert rows.get("old") is None
-    rows.sweep()
+    McpSessionRows(shared).sweep(3600, 7)
     assert shared.read(lambda work: work.execute("SELECT id FROM mcp_tasks")) == [("t",)]
+
+
+def test_a_sweep_that_finds_nothing_costs_one_statement(shared, monkeypatch):
+    McpSessionRows(shared).add("a", "ada", STATE)
+    McpTaskRows(shared).begin("t", "ada", "r", 100)
+    real, statements = shared.write, []
+
+    def write(job, *, apart):
+        assert apart  # else BEGIN and COMMIT would be two more
+
+        def counted(work):
+            monkeypatch.setattr(type(work), "execute", lambda *args: statements.append(args[1]) or execute(*args))
+            return job(work)
+
+        return real(counted, apart=apart)
+
+    execute = real(lambda work: type(work).execute)
+    monkeypatch.setattr(shared, "write", write)
+    McpSessionRows(shared).sweep(3600, 7)
+    assert len(statements) == 1
 
 
 NO_ADDRESSES = (

@@ -6,6 +6,7 @@ An app that isn't served records nothing: its calls are made by the user who run
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from threading import Lock
+from time import time
 from typing import TYPE_CHECKING, Any
 
 from onetool.app.database import open_state
@@ -78,20 +79,12 @@ class AppAudit:
             entry = log.entry(kind, what, outcome="begun", **more)
             await to_thread(log.write_entry, entry)
 
-    def before_call(self, call: "ToolCall") -> Callable[[], None] | None:
-        """Return the function that the executor runs in a thread before a call; None if the log is not required."""
+    def before(self, event: "ToolCall | RunEvent") -> Callable[[], None] | None:
+        """Return the function to run in a thread before a call or a run; None if the log is not required."""
         log = self.log
         if log is None or not log.is_required:
             return None
-        entry = log.call_begun(call)
-        return lambda: log.write_entry(entry)
-
-    def before_run(self, event: "RunEvent") -> Callable[[], None] | None:
-        """Return the function that the engine runs in a thread before a run; None if the log is not required."""
-        log = self.log
-        if log is None or not log.is_required:
-            return None
-        entry = log.run_begun(event)
+        entry = log.begun(event)
         return lambda: log.write_entry(entry)
 
     def _update(self) -> None:
@@ -169,8 +162,6 @@ def audit_mistakes(config: "Config") -> Iterator[Mistake]:
     """Yield the problems with the log for `onetool check`: it can't be used, or lines were lost recently."""
     if config.audit.mode == "none":
         return
-    from time import time
-
     from onetool.services.audit.record import AuditFilter
 
     try:

@@ -122,8 +122,8 @@ class AppBundles:
         return True
 
     def versions(self) -> "Further | None":
-        """Return the lookup for single versions of the loaded tools."""
-        return None if self._service is None else self._service.loading.versions()
+        """Return the lookup for `bundle.tool@version` among the loaded tools, which later loads don't change."""
+        return None if self._service is None else self._service.loading.named.get
 
     def searched(self) -> "tuple[Words | None, bool]":
         """Return the searchable words of stored tools, and whether they are current.

@@ -19,7 +19,7 @@ from onetool.core.errors import ConfigError, Mistake
 from onetool.core.limits import worker_share
 from onetool.core.registry import Catalogue
 from onetool.core.spec import Handler
-from onetool.sources.catalogues import DeclaredTools, united
+from onetool.sources.catalogues import declared_tools, united
 from onetool.sources.packs import PackSource, Registry, pack_modules, restore_modules
 
 if TYPE_CHECKING:
@@ -269,7 +269,7 @@ class Reloader:
 
     def _declared(self, config: Config, packs: Catalogue) -> Catalogue:
         functions = {spec.name: spec.handler for spec in packs.tools if spec.handler}
-        return DeclaredTools(config.tools, functions, self._handlers).load()
+        return declared_tools(config.tools, functions, self._handlers)
 
     def _refuse_new_mistakes(self, read: Iterable[Catalogue]) -> None:
         """Raise ConfigError if there are new mistakes."""

@@ -129,7 +129,7 @@ class Runtime:
             environment=self,
             recorders=[self.record_call],
             redact=self.config.secrets.redact_data,
-            journal=self._audit.before_call if self.config.audit.mode == "required" else None,
+            journal=self._audit.before if self.config.audit.mode == "required" else None,
         )
 
     @part
@@ -162,7 +162,7 @@ class Runtime:
             snippets=self.config.snippets,
             typecheck=self.config.run.typecheck,
             recorders=[self.record_run],
-            journal=self._audit.before_run if self.config.audit.mode == "required" else None,
+            journal=self._audit.before if self.config.audit.mode == "required" else None,
             workers=self.workers,
         )
 

@@ -96,16 +96,24 @@ class McpSessionRows:
         return found
 
     def sweep(self, idle_s: float, max_count: int) -> None:
-        """Delete idle sessions.
+        """Delete idle sessions and expired tasks.
 
-        While there are too many, also delete the oldest session of the owner that has the most.
+        While there are too many sessions, also delete the oldest one of the owner that has the most.
         """
-        old = f"DELETE FROM mcp_sessions WHERE used_at < {self._database.clock} - %s"  # noqa: S608
+        clock = self._database.clock
+        counts = (
+            f"SELECT count(*), count(CASE WHEN used_at < {clock} - %s THEN 1 END), "  # noqa: S608 - ours
+            f"(SELECT count(*) FROM mcp_tasks WHERE until < {clock}) FROM mcp_sessions"
+        )
 
         def job(work: Transaction) -> bool:
-            """Return whether there are still too many."""
-            work.execute(old, (idle_s,))
-            if (over := int(work.execute("SELECT count(*) FROM mcp_sessions")[0][0]) - max_count) <= 0:
+            """Return whether there are still too many. Usually one statement finds nothing to delete."""
+            ((sessions, idle, tasks),) = work.execute(counts, (idle_s,))
+            if idle:
+                work.execute(f"DELETE FROM mcp_sessions WHERE used_at < {clock} - %s", (idle_s,))  # noqa: S608
+            if tasks:
+                work.execute(f"DELETE FROM mcp_tasks WHERE until < {clock}")  # noqa: S608
+            if (over := sessions - idle - max_count) <= 0:
                 return False
             most_of = "SELECT owner FROM mcp_sessions GROUP BY owner ORDER BY count(*) DESC, owner LIMIT 1"
             (owner,) = work.execute(most_of)[0]
@@ -116,7 +124,7 @@ class McpSessionRows:
             )
             return work.row_count < over
 
-        while self._database.write(job):  # several transactions, so that others can write in between
+        while self._database.write(job, apart=True):  # several transactions, so that others can write in between
             pass
 
 
@@ -172,7 +180,3 @@ class McpTaskRows:
                 task = msgspec.json.decode(body or b"", type=dict[str, Any])
             return TaskRow(owner, replica, status, task)
         return None
-
-    def sweep(self) -> None:
-        sql = f"DELETE FROM mcp_tasks WHERE until < {self._database.clock}"  # noqa: S608
-        self._database.write(lambda work: work.execute(sql), apart=True)

@@ -16,7 +16,7 @@ from typing import Any, Protocol, Self
 import msgspec
 
 from onetool.cluster.cluster import Cluster
-from onetool.cluster.mcp_rows import McpSessionRows, McpTaskRows, SessionState, UnreadableRowError
+from onetool.cluster.mcp_rows import McpSessionRows, SessionState, UnreadableRowError
 from onetool.core.mcp_protocol import Message, decode, is_id, is_message
 from onetool.core.principal import Principal
 from onetool.database import DatabaseError
@@ -86,7 +86,6 @@ class SharedSessions:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._rows = McpSessionRows(cluster.settings.database)
-        self._task_rows = McpTaskRows(cluster.settings.database)
         self._versions: dict[str, int] = {}
         self._renewing: asyncio.Task[None] | None = None
         cluster.routes[PATH] = self._receive_news
@@ -261,7 +260,6 @@ class SharedSessions:
                 await self._refresh(session)
         if self._cluster.members.is_oldest():
             await asyncio.to_thread(self._rows.sweep, self._sessions.idle_s, self._sessions.max_count)
-            await asyncio.to_thread(self._task_rows.sweep)
         self._versions = {id: version for id, version in self._versions.items() if id in self._sessions}
 
 

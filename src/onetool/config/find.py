@@ -78,9 +78,9 @@ def find_config(
     return find(explicit, env=env, cwd=cwd, home=home).config
 
 
-def nearest_folder(env: Mapping[str, str] = os.environ) -> Path:
+def nearest_folder() -> Path:
     """Return the `.onetool` folder that applies here if no config is named; it may not exist."""
-    return find(env={**env, "ONETOOL_CONFIG": ""}).folder
+    return find(env={**os.environ, "ONETOOL_CONFIG": ""}).folder
 
 
 def state_home(config: Path | None, env: Mapping[str, str]) -> Path:
@@ -134,10 +134,10 @@ def trust_store(env: Mapping[str, str] = os.environ) -> TrustStore:
     return TrustStore(own_folder(env))
 
 
-def project_here(cwd: Path | None = None, env: Mapping[str, str] = os.environ) -> Path | None:
+def project_here() -> Path | None:
     """Return the `.onetool` of the current project, trusted or not."""
-    home = _own_home(env)
-    return _project_folder(cwd or Path.cwd(), home, TrustStore(home / FOLDER))
+    home = _own_home(os.environ)
+    return _project_folder(Path.cwd(), home, TrustStore(home / FOLDER))
 
 
 def project_files() -> list[Path]:

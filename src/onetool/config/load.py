@@ -111,7 +111,7 @@ def load_secrets(at: Found | Path | None, *, env: Mapping[str, str] = os.environ
     return secrets
 
 
-def load_roots(path: Path, *, env: Mapping[str, str] = os.environ) -> tuple[str, ...]:
+def load_roots(path: Path) -> tuple[str, ...]:
     """Return `fs.roots` alone, even if the config has other mistakes; empty if they can't be read."""
     from onetool.config.convert import convert
     from onetool.config.include import read_files, resolve
@@ -123,7 +123,7 @@ def load_roots(path: Path, *, env: Mapping[str, str] = os.environ) -> tuple[str,
         return ()
     if "fs" not in root.value:
         return ()
-    filled = resolve(replace(root, value={"fs": root.value["fs"]}), Secrets(env=env), findings)
+    filled = resolve(replace(root, value={"fs": root.value["fs"]}), Secrets(env=os.environ), findings)
     fs = convert(filled.value["fs"], FsConfig, findings)
     return fs.roots if isinstance(fs, FsConfig) and not findings.errors else ()
 

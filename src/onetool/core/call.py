@@ -290,7 +290,6 @@ class Caller(Protocol):
 
     def lacks(self, error: CannotAsk) -> None:
         """Record a capability that a tool needed and the caller lacks, for the reply."""
-        ...
 
     def log(self, level: Level, data: Any, logger: str | None) -> None: ...
 

@@ -13,7 +13,7 @@ from copy import deepcopy
 from inspect import iscoroutine
 from math import isfinite
 from os import PathLike, fspath
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NoReturn, Protocol, Self, cast
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NoReturn, Self, cast
 
 import msgspec
 
@@ -58,12 +58,8 @@ def protocol_failure(message: str, error: Mapping[str, Any]) -> ServerFailure:
 # Stored bytes
 
 
-class StoredBlob(Protocol):
-    @property
-    def handle(self) -> str: ...
-
-
-StoreBlob = Callable[[str], StoredBlob]
+StoreBlob = Callable[[str], Any]
+"""Store a text, and return a record with its `handle`."""
 
 _MIME = lazy_pattern(r"[\w.+-]{1,60}/[\w.+-]{1,60}")
 

@@ -1,5 +1,5 @@
 """The tool registry: tools by name in registration order. The registry refuses invalid tools and provides immutable
-snapshots. A Source provides a Catalogue of tools, prompts and resources.
+snapshots. Each source provides a Catalogue of tools, prompts and resources.
 
 Each prompt and resource has an unlisted ToolSpec: reading a resource is an ordinary call with a deadline, the pack's
 settings and secrets, and a record.
@@ -387,11 +387,3 @@ class Catalogue(msgspec.Struct, frozen=True, kw_only=True):
     prompts: tuple[Prompt, ...] = ()
     resources: tuple[Resource, ...] = ()
     mistakes: tuple[Mistake, ...] = ()
-
-
-class Source(Protocol):
-    """A source of tools. `load` reports mistakes in the catalogue and never raises, so that the rest still works."""
-
-    name: str
-
-    def load(self) -> Catalogue: ...

@@ -112,12 +112,6 @@ def mixed_script_words(text: str) -> Iterator[str]:
             yield _spelt(word)
 
 
-def disguised(text: str) -> Iterator[str]:
-    """Yield words with mixed scripts, and foreign words that look Latin, with the foreign letters escaped."""
-    yield from mixed_script_words(text)
-    yield from latin_lookalikes(text)
-
-
 def latin_lookalikes(text: str, shortest: int = 1) -> Iterator[str]:
     """Yield the foreign words of at least `shortest` letters that look Latin, with the foreign letters escaped."""
     if text.isascii():
@@ -166,7 +160,7 @@ def visible(text: object) -> str:
 
 def shown_line(text: str) -> str:
     """Return a visible line, followed by notes on lookalike letters and on hosts in their DNS form."""
-    odd = [f"lookalike letters: {word}" for word in dict.fromkeys(disguised(text))]
+    odd = [f"lookalike letters: {word}" for word in dict.fromkeys((*mixed_script_words(text), *latin_lookalikes(text)))]
     odd += [f"that is {host}" for host in dict.fromkeys(hosts_in_ascii(text))]
     return visible(f"{text} ({'; '.join(odd)})" if odd else text)
 

@@ -45,14 +45,12 @@ class Transaction(Protocol):
 
     def allow(self, seconds: int) -> None:
         """Set the time limit for each later statement of this transaction. The default is ten seconds."""
-        ...
 
     def notify(self, topic: str, detail: str = "") -> None:
         """Notify listeners (`Database.on_change`) of a change once it is committed.
 
         This is too slow for every tool call.
         """
-        ...
 
 
 Job = Callable[[Transaction], T]
@@ -70,7 +68,6 @@ class DatabaseLock(Protocol):
 
     def release(self) -> None:
         """Release the lock. Never raises."""
-        ...
 
 
 class Database(Protocol):

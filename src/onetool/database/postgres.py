@@ -45,7 +45,7 @@ logging.getLogger("psycopg.pool").setLevel(logging.ERROR)  # the breaker logs on
 T = TypeVar("T")
 
 MAX_CONNECTIONS = 16
-MAX_IDLE_S = 60.0  # how long unused connections stay open
+MAX_IDLE_S = 90.0  # how long unused connections stay open: longer than a minute, after which there is work again
 CONNECT_S = 3
 POOL_S = CONNECT_S + 1.0  # wait for a connection: longer than one attempt to connect
 CLOSE_S = 0.2  # wait for each thread of the pool

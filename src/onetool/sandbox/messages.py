@@ -213,8 +213,6 @@ class FunctionCall:
 class OsCall:
     """An OS call by the code. Everything but sleeping is refused."""
 
-    __slots__ = ("call_id", "is_async", "is_sleep", "seconds")
-
     def __init__(self, data: bytes, start: int, end: int) -> None:
         self.call_id, self.is_sleep, self.is_async, self.seconds = 0, False, False, 0.0
         for tag, at, stop in fields(data, start, end):
@@ -230,8 +228,6 @@ class OsCall:
 class NameLookup:
     """A lookup of an undefined name, or of an attribute of a host object."""
 
-    __slots__ = ("name", "object_id")
-
     def __init__(self, data: bytes, start: int, end: int) -> None:
         self.name, self.object_id = "", b""
         for tag, at, stop in fields(data, start, end):
@@ -243,8 +239,6 @@ class NameLookup:
 
 class ResolveFutures:
     """A request for the answers to some of these calls, for which all tasks of the code wait."""
-
-    __slots__ = ("call_ids",)
 
     def __init__(self, data: bytes, start: int, end: int) -> None:
         self.call_ids: list[int] = []
@@ -278,8 +272,6 @@ class Complete(NamedTuple):
 
 class Print:
     """Printed text."""
-
-    __slots__ = ("segments",)
 
     def __init__(self, data: bytes, start: int, end: int) -> None:
         self.segments: list[tuple[str, str]] = []  # stream and text

@@ -22,7 +22,7 @@ from itertools import islice
 from json.encoder import encode_basestring
 from math import isfinite
 from types import NoneType
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
@@ -303,10 +303,8 @@ ReadOn = Callable[[str, int], str]
 """Returns the call that continues to read a stored text from a line."""
 
 
-class StoreText(Protocol):
-    """A function that stores text, and the value it represents if that is different. Raises ToolFailure."""
-
-    def __call__(self, text: str, value: Any = None) -> StoredResult: ...
+StoreText = Callable[..., StoredResult]
+"""Stores text, and the value it represents if that is different. Raises ToolFailure."""
 
 
 class RunReply(msgspec.Struct, frozen=True, kw_only=True):

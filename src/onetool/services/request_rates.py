@@ -5,10 +5,11 @@ SharedRates         counts in a database, for all replicas or all workers of a m
 """
 
 import time
+from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import Callable
 from threading import Lock
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from onetool.core.limits import PARTS as PARTS
 from onetool.core.limits import RateWindow
@@ -20,19 +21,19 @@ if TYPE_CHECKING:
 MAX_PRINCIPALS = 10_000  # remembered at once; the least recent callers are forgotten first
 
 
-class PrincipalRates(Protocol):
+class PrincipalRates(ABC):
     """A rate limiter that allows at most `rate.count` requests of a principal in any `rate.seconds`."""
 
+    @abstractmethod
     def check(self, principal: Principal) -> float | None:
         """Count a request, and return None. If it exceeds the rate, return the seconds to wait, without counting it."""
-        ...
 
     async def check_async(self, principal: Principal) -> float | None:
         """Check a request on an event loop. A principal without a rate needs no check."""
-        ...
+        return self.check(principal)
 
 
-class RequestRates:
+class RequestRates(PrincipalRates):
     """A rate limiter in memory."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -55,11 +56,8 @@ class RequestRates:
             self._windows.move_to_end(key)
             return window.take(self._clock(), rate.count)
 
-    async def check_async(self, principal: Principal) -> float | None:
-        return self.check(principal)
 
-
-class SharedRates:
+class SharedRates(PrincipalRates):
     """A rate limiter in a database. `what` separates different counts of the same principals."""
 
     def __init__(self, windows: "SharedWindows", what: str = "requests") -> None:

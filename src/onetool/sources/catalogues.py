@@ -10,7 +10,7 @@ import msgspec
 from msgspec.structs import replace
 
 from onetool.core.errors import DefinitionError, Mistake
-from onetool.core.registry import NO_PACKS, Catalogue, Prompt, Resource, Source, duplicate, lazy_tool
+from onetool.core.registry import NO_PACKS, Catalogue, Prompt, Resource, duplicate, lazy_tool
 from onetool.core.spec import Handlers, ToolSpec, accept
 
 
@@ -24,31 +24,21 @@ class ToolDeclaration(msgspec.Struct, frozen=True):
     mistakes: tuple[Mistake, ...] = ()
 
 
-class DeclaredTools(Source):
-    """The source of the tools that the config defines."""
-
-    name = "config"
-
-    def __init__(self, entries: Iterable[ToolDeclaration], builtins: Handlers, internals: Handlers) -> None:
-        self._entries = tuple(entries)
-        self._builtins = builtins
-        self._internals = internals
-
-    def load(self) -> Catalogue:
-        tools: list[ToolSpec] = []
-        mistakes: list[Mistake] = []
-        for entry in self._entries:
-            if entry.mistakes:
-                mistakes += entry.mistakes
-                continue
-            try:
-                spec = accept(entry.definition, self._builtins, self._internals)
-                tools.append(replace(spec, defined_in=f"{entry.file}:{entry.line}"))
-            except DefinitionError as error:
-                key = f"tools[{entry.index}]" + (f" ({error.tool})" if error.tool else "")
-                mistake = Mistake(message=str(error), file=entry.file, line=entry.line, key=key, hint=error.hint)
-                mistakes.append(mistake)
-        return Catalogue(tools=tuple(tools), mistakes=tuple(mistakes))
+def declared_tools(entries: Iterable[ToolDeclaration], builtins: Handlers, internals: Handlers) -> Catalogue:
+    """Return the tools that the config defines."""
+    tools: list[ToolSpec] = []
+    mistakes: list[Mistake] = []
+    for entry in entries:
+        if entry.mistakes:
+            mistakes += entry.mistakes
+            continue
+        try:
+            spec = accept(entry.definition, builtins, internals)
+            tools.append(replace(spec, defined_in=f"{entry.file}:{entry.line}"))
+        except DefinitionError as error:
+            key = f"tools[{entry.index}]" + (f" ({error.tool})" if error.tool else "")
+            mistakes.append(Mistake(message=str(error), file=entry.file, line=entry.line, key=key, hint=error.hint))
+    return Catalogue(tools=tuple(tools), mistakes=tuple(mistakes))
 
 
 # Merging catalogues

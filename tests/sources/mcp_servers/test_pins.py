@@ -358,31 +358,6 @@ def test_what_cannot_be_read_now_is_not_written_over(harness, shop, monkeypatch)
 # Pins of a version that did not pin all parts yet
 
 
-def forget_metadata(harness):
-    """Store what was approved as versions did that did not pin `_meta`."""
-    kept = in_home(harness.folder, "servers")
-    (key,) = kept.keys()
-    stored = json.loads(kept.read(key))
-    for parts in stored["approved"].values():
-        parts.pop("metadata", None)
-    kept.write(key, json.dumps(stored).encode())
-
-
-def test_an_upgrade_is_not_a_change(harness, shop):
-    paged = {**PAY, "title": "Pay", "_meta": {"ui": {"resourceUri": "ui://pay/page.html"}}}
-    shop.lists(paged)
-    first_use(harness, shop(pin=True))
-    forget_metadata(harness)
-    with harness.app(shop(pin=True)) as app:
-        assert seen(app) == ((), False)
-        assert call(app, "shop.pay").data == "pay"
-    forget_metadata(harness)
-    shop.lists({**paged, "_meta": {"ui": {"resourceUri": "ui://pay/other.html"}}})
-    with harness.app(shop(pin=True)) as app:  # but a change at the same time is one
-        assert seen(app) == (("pay (metadata)",), True)
-        assert any("+" in line and "other.html" in line for line in app.servers.differences("shop")["pay"])
-
-
 @pytest.mark.attack("approvals")
 def test_clients_see_no_looser_hints_than_the_approved_ones(harness, shop):
     first_use(harness, shop())

@@ -19,13 +19,6 @@ if TYPE_CHECKING:
 Info = Literal["list", "min", "full"]
 
 
-class SnippetView(Protocol):
-    """The facts about a snippet that the pack uses."""
-
-    @property
-    def description(self) -> str: ...
-
-
 class View(Protocol):
     """The parts of the app that the pack `ot` uses.
 
@@ -40,7 +33,7 @@ class View(Protocol):
         """Aliases and their target tools."""
         ...
 
-    def snippets(self, catalogue: Snapshot, allowed: Collection[str] | None) -> Mapping[str, SnippetView]: ...
+    def snippets(self, catalogue: Snapshot, allowed: Collection[str] | None) -> Mapping[str, Any]: ...
 
     @property
     def instructions(self) -> Mapping[str, str]:
@@ -84,7 +77,6 @@ class View(Protocol):
 
     def reload(self) -> None:
         """Reload everything, or nothing after a mistake. Raises ToolFailure with the reason."""
-        ...
 
     def stats(self, period: str, tool: str | None, allowed: Collection[str] | None) -> "Summary":
         """Return the stats of allowed tools. Raises ToolFailure if they can't be read."""

@@ -105,11 +105,6 @@ class AuditLog:
         caller = who.name if who.shares_local_state else who.owner or who.name
         self.queue.put(queued if is_small else self._writer.entry(queued), caller)
 
-    def run_begun(self, event: RunEvent) -> AuditEntry:
-        """Return the line to write before a run, if the log is required."""
-        entry = run_entry(event, self._clock(), self._writer.hasher)
-        return msgspec.structs.replace(entry, outcome=BEGUN, ms=None)
-
     def write(self, kind: AuditKind, what: str, **more: Any) -> None:
         """Write a line as `record` does, but wait until it is written. Raises AuditUnavailableError."""
         self.write_entry(self.entry(kind, what, **more))
@@ -121,17 +116,20 @@ class AuditLog:
         except DatabaseError as error:
             raise AuditUnavailableError(error) from None
 
-    def call_begun(self, call: ToolCall) -> AuditEntry:
-        """Return the line to write before a call, if the log is required."""
+    def begun(self, event: ToolCall | RunEvent) -> AuditEntry:
+        """Return the line to write before a call or a run, if the log is required."""
+        if isinstance(event, RunEvent):
+            entry = run_entry(event, self._clock(), self._writer.hasher)
+            return msgspec.structs.replace(entry, outcome=BEGUN, ms=None)
         outer = current_call.get()
         return self.entry(
             "call",
-            call.name,
+            event.name,
             outcome=BEGUN,
-            via=call.source,
+            via=event.source,
             client=client_name(),
-            args=self._writer.hasher.of(call.args),
-            id=call.id,
+            args=self._writer.hasher.of(event.args),
+            id=event.id,
             run=outer.run if outer else None,
         )
 

@@ -7,7 +7,7 @@ purpose: it is a safety net in addition to the allowed folders, not a replacemen
 """
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from functools import cached_property, lru_cache
 from itertools import accumulate
@@ -72,9 +72,9 @@ BASES = {".config/": "XDG_CONFIG_HOME", ".local/share/": "XDG_DATA_HOME"}
 VARIABLES = ("HOME", "USERPROFILE", *MOVED, *BASES.values())
 
 
-def closed_paths(env: Mapping[str, str] = os.environ) -> tuple[str, ...]:
+def closed_paths() -> tuple[str, ...]:
     """Return the private places as absolute paths, most of which do not exist."""
-    return _closed(tuple((name, value) for name in VARIABLES if (value := env.get(name))))
+    return _closed(tuple((name, value) for name in VARIABLES if (value := os.environ.get(name))))
 
 
 @lru_cache(maxsize=8)

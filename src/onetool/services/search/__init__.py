@@ -104,6 +104,3 @@ class SearchIndex:
         visible = (spec for spec in every if not spec.hidden and (allowed is None or spec.name in allowed))
         found = (spec for spec in visible if text and text in f"{spec.name}\n{spec.description}".lower())
         return [(spec, 0.5) for spec in found][:limit]
-
-
-__all__ = ["SearchIndex"]

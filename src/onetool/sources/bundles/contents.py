@@ -367,8 +367,6 @@ class BundleCache:
         overlay = None if isinstance(contents.known_overlay, UnknownOverlay) else contents.known_overlay
         try:
             body = msgspec.msgpack.encode(_Saved(files, overlay, contents.note))
-            for old in file.parent.glob("index.db*"):  # of versions that kept an index in SQLite
-                old.unlink()
             write_cache(file, _HEAD, body)
         except (OSError, ValueError, OverflowError, RecursionError) as error:  # also values that msgpack can't encode
             log.debug("%s can't be written: %s", file, error)

@@ -16,6 +16,7 @@ import msgspec
 from onetool.core.errors import cut
 from onetool.core.registry import lazy_tool
 from onetool.core.spec import ToolSpec
+from onetool.core.text import replace_surrogates
 from onetool.sources.bundles.files.overlay import BuiltIn, Overlay
 from onetool.sources.bundles.model import (
     SINCE,
@@ -172,8 +173,8 @@ def _bundle(source: BundleSource, specs: list[ToolSpec], made: MadeTools) -> tup
     bundle = Bundle(
         id=bundle_id(source.kind, source.name),
         slug=slug_of(source.name),
-        display_name=cut(_text(source.name), MAX_TITLE),
-        description=cut(_text(f"{about} {names}".rstrip(" :")), MAX_WORDS),
+        display_name=cut(replace_surrogates(source.name), MAX_TITLE),
+        description=cut(replace_surrogates(f"{about} {names}".rstrip(" :")), MAX_WORDS),
         is_built_in=True,
         created_at=SINCE,
         modified_at=SINCE,
@@ -182,7 +183,7 @@ def _bundle(source: BundleSource, specs: list[ToolSpec], made: MadeTools) -> tup
     taken: set[str] = set()
     tools: list[Tool] = []
     for spec in sorted(specs, key=lambda spec: "-" in _own_name(spec)):  # of `a_b` and `a-b`, `a_b` keeps its slug
-        if _is_text(spec.name):
+        if replace_surrogates(spec.name) == spec.name:  # JSON can't encode lone surrogates
             slug = slug_of(_own_name(spec))
             slug = hashed_slug(_own_name(spec)) if slug in taken else slug
             taken.add(slug)
@@ -196,8 +197,8 @@ def _bundle(source: BundleSource, specs: list[ToolSpec], made: MadeTools) -> tup
                     version=VERSION,
                     type="python",
                     display_name=cut(spec.name, MAX_TITLE),
-                    description=cut(_text(spec.description), MAX_WORDS),
-                    tags=tuple(dict.fromkeys(_text(tag)[:MAX_TAG] for tag in spec.tags if tag))[:MAX_TAGS],
+                    description=cut(replace_surrogates(spec.description), MAX_WORDS),
+                    tags=tuple(dict.fromkeys(replace_surrogates(tag)[:MAX_TAG] for tag in spec.tags if tag))[:MAX_TAGS],
                     parallel=spec.parallel,
                     arg_schema=_plain(spec.input_schema),
                     output_schema=_plain(spec.output_schema or {}),
@@ -224,19 +225,6 @@ def _plain(schema: Any) -> dict[str, Any]:
         return {}
 
 
-def _text(text: str) -> str:
-    """Replace lone surrogates, which JSON can't encode."""
-    return text if _is_text(text) else text.encode(errors="replace").decode()
-
-
-def _is_text(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
 # Settings of users
 
 
@@ -254,17 +242,14 @@ class KeptSettings(NamedTuple):
         return BundleSource(kind="pack", name=spec.pack) in self.sources
 
 
-def switched_off_in(bundle: Bundle, tools: Iterable[Tool]) -> dict[str, str]:
-    if not bundle.is_enabled:
-        return {function_of(tool): bundle.slug for tool in tools}
-    return {function_of(tool): f"{bundle.slug}/{tool.slug}" for tool in tools if not tool.is_enabled}
-
-
 def kept_settings(bundles: Iterable[tuple[Bundle, Sequence[Tool]]]) -> KeptSettings:
     """Return the settings of read-only bundles."""
     off, examples, sources = dict[str, str](), dict[str, tuple[ToolExample, ...]](), set[BundleSource]()
     for bundle, tools in bundles:
-        off |= switched_off_in(bundle, tools)
+        if bundle.is_enabled:
+            off |= {function_of(tool): f"{bundle.slug}/{tool.slug}" for tool in tools if not tool.is_enabled}
+        else:
+            off |= {function_of(tool): bundle.slug for tool in tools}
         examples |= {function_of(tool): tool.examples for tool in tools if tool.examples}
         if not bundle.is_enabled and bundle.source is not None:
             sources.add(bundle.source)

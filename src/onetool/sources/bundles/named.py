@@ -110,7 +110,7 @@ class NamedTools:
         packs: Mapping[str, PackTools],
         owners: Mapping[str, Bundle],
         shadowed: Mapping[str, Mistake],
-        off: "Off",
+        why_not: WhyNot,
     ) -> None:
         """Create the snapshot.
 
@@ -119,7 +119,7 @@ class NamedTools:
         self.packs = packs
         self.shadowed = shadowed
         self.owners = owners
-        self._off = off
+        self._why_not = why_not
         self._made: dict[str, ToolSpec] = {}
 
     def get(self, name: str) -> ToolSpec | None:
@@ -132,7 +132,7 @@ class NamedTools:
             row = next((row for row in loaded.versions() if row.version == version), None)
             if row is None:
                 return None
-            off = self._off(row, self.owners.get(row.bundle_id))
+            off = _why_off(row, self.owners.get(row.bundle_id), self._why_not)
             found = self._made[name] = loaded.make(row, name, off)
         return found
 
@@ -185,18 +185,13 @@ class NamedTools:
         return spec if any(row.id == tool.id and row.tool() == tool for row in loaded.versions()) else None
 
 
-class Off:
-    """The reasons why tools are disabled."""
-
-    def __init__(self, why_not: WhyNot) -> None:
-        self.why_not = why_not
-
-    def __call__(self, row: KeptTool, bundle: Bundle | None) -> str | None:
-        if bundle is None or not bundle.is_enabled:
-            return f"its bundle is disabled: onetool bundles enable {'' if bundle is None else bundle.slug}"
-        if not row.is_enabled:
-            return f"onetool bundles enable {bundle.slug}/{row.slug}{VERSION_SIGN}{row.version}"
-        return None if row.function is None else self.why_not(row.function)
+def _why_off(row: KeptTool, bundle: Bundle | None, why_not: WhyNot) -> str | None:
+    """Return why a tool is disabled, or None."""
+    if bundle is None or not bundle.is_enabled:
+        return f"its bundle is disabled: onetool bundles enable {'' if bundle is None else bundle.slug}"
+    if not row.is_enabled:
+        return f"onetool bundles enable {bundle.slug}/{row.slug}{VERSION_SIGN}{row.version}"
+    return None if row.function is None else why_not(row.function)
 
 
 # Following changes
@@ -210,8 +205,8 @@ class FollowedTools:
     """All bundles and tools of a store, kept in sync with it. Not thread-safe."""
 
     def __init__(self, make: Make, why_not: WhyNot, basis: Callable[[Iterable[str]], Basis]) -> None:
-        self._make, self._off, self._ask_basis = make, Off(why_not), basis
-        self.named = NamedTools({}, {}, {}, self._off)
+        self._make, self._why_not, self._ask_basis = make, why_not, basis
+        self.named = NamedTools({}, {}, {}, why_not)
         self._followed: Contents | None = None
         self._basis: Basis = (None, {})
         self._tools: dict[str, PackTools] = {}  # by bundle id
@@ -252,11 +247,11 @@ class FollowedTools:
         for slug, rows in by_slug.items():
             row = rows[0]
             if len(rows) > 1:  # a name without a version stands for the newest version that can be called
-                can_run = {row.id: row.is_enabled and self._off.why_not(row.function) is None for row in rows}
+                can_run = {row.id: row.is_enabled and self._why_not(row.function) is None for row in rows}
                 row = max(rows, key=lambda row: (can_run[row.id], row.modified_at, row.id))
             others = tuple(other for other in rows if other is not row)
             function = functions[row.function] if row.function else None
-            tool = LoadedTool(pack, row, others, self._off(row, bundle), self._make, function)
+            tool = LoadedTool(pack, row, others, _why_off(row, bundle, self._why_not), self._make, function)
             known = before.get(code_name(slug))
             tools.append(known if known is not None and tool.is_like(known) else tool)
         return {code_name(tool.row.slug): tool for tool in sorted(tools, key=attrgetter("kept_as"))}
@@ -282,7 +277,7 @@ class FollowedTools:
                 first[pack] = owners[bundle.id] = bundle
                 if tools := self._tools.get(bundle.id):
                     packs[pack] = tools
-        return NamedTools(packs, owners, shadowed, self._off)
+        return NamedTools(packs, owners, shadowed, self._why_not)
 
 
 # Loading
@@ -333,19 +328,10 @@ class BundleTools:
         self._recent.append(spec)
         return spec
 
-    def versions(self) -> Callable[[str], ToolSpec | None]:
-        """Return a function that finds `bundle.tool@version` in this load, even after later loads."""
-        return self.named.get
-
     def why_unnamed(self, bundle_id: str) -> str | None:
         """Return why the tools of a bundle have no name in code, or None."""
         mistake = self.named.shadowed.get(bundle_id)
         return None if mistake is None else f"{mistake.message}: {mistake.hint}"
-
-    def name_and_spec(self, bundle: Bundle, tool: Tool) -> tuple[str, ToolSpec | None]:
-        """Return the name under which calls of this tool are counted, and its spec if it is callable by that name."""
-        name = self.named.name_of(bundle, tool)
-        return name, self.named.spec_of(name, tool)
 
     def is_unchanged(self, at_once: bool = False) -> bool:
         """Return whether the tools are known to be current. Never blocks; an unknown state counts as changed.

@@ -6,20 +6,22 @@ are listed and found like all others, but only their switches and examples are s
 effect.
 """
 
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from functools import cached_property, partial
 from heapq import merge
 from itertools import islice
 from pathlib import Path
+from secrets import token_bytes
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from onetool.core.errors import Mistake
+from onetool.core.flock import KEY_BYTES
 from onetool.core.spec import ToolSpec
-from onetool.sources.bundles.contents import Contents, KeptTool
+from onetool.database import Database
+from onetool.sources.bundles.contents import BundleCache, Contents, KeptTool
 from onetool.sources.bundles.derived import (
     DerivedBundles,
     KeptSettings,
@@ -49,21 +51,22 @@ if TYPE_CHECKING:
     from onetool.services.search.postings import Words
     from onetool.sources.bundles.searching import StoreSearch
 
-SEARCH_CACHE = "search.cache"
+CONTENTS, SEARCH_CACHE = "bundles.cache", "search.cache"
 KEPT_SECONDS = 2 * 24 * 3600  # until a deleted bundle is removed
 MAX_TOOLS = 200_000
 
 
 class BundleStore(ABC):
-    counter: UsageCounter
-
     def __init__(
         self,
         built_in: BuiltIn,
-        now: Callable[[], float] = time.time,
-        max_tools: int = MAX_TOOLS,
-        derived: DerivedBundles | None = None,
+        now: Callable[[], float],
+        max_tools: int,
+        derived: DerivedBundles | None,
+        counts: Database,
+        min_saved: int,
     ) -> None:
+        """Create the store. `counts` stores the counts of calls; `min_saved` is for the cache of the contents."""
         check_built_in(built_in)
         self.built_in = built_in
         self.reserved = frozenset(item.id for bundle, tools in built_in for item in (bundle, *tools))
@@ -73,6 +76,12 @@ class BundleStore(ABC):
         self._switched: ReadOnlyBundles | None = None
         self._now = now
         self._max_tools = max_tools
+        self.counter = UsageCounter(counts, now)
+        self._contents: Contents | None = None
+        self._synced = -1  # the revision of the last sync
+        self._snapshot = BundleCache(min_saved)
+        self._key: bytes | None = None
+        self._own_key = token_bytes(KEY_BYTES)
 
     # Implemented by each kind of storage
 
@@ -123,15 +132,27 @@ class BundleStore(ABC):
         """Return the stored files that can't be used, each with its path and the reason."""
 
     @abstractmethod
-    def key(self) -> bytes:
-        """Return the secret key of this store for page tokens, which all its processes share."""
-
-    @abstractmethod
-    def close(self) -> None: ...
+    def _shared_key(self) -> bytes | None:
+        """Return the key for page tokens that all processes of this store share, or None while it can't be read."""
 
     @abstractmethod
     def _state_folder(self) -> Path | None:
         """Return the folder for caches, or None if nothing can be written."""
+
+    def key(self) -> bytes:
+        """Return the secret key for page tokens: this process's own key if there is no shared one."""
+        if self._key is None:
+            self._key = self._shared_key()
+        return self._key or self._own_key
+
+    def close(self) -> None:
+        self.counter.close()
+        self._save(is_last=True)
+
+    def _save(self, is_last: bool = False) -> None:
+        contents = self._contents
+        if contents is not None and self._snapshot.is_due(contents, is_last) and (folder := self._state_folder()):
+            self._snapshot.write(folder / CONTENTS, contents)
 
     # Reading
 

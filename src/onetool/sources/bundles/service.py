@@ -62,7 +62,7 @@ class BundleService:
         self.store = store
         store.function = runtime.function
         self._factory = factory
-        self.require_bound = factory.require_bound
+        self.check, self.preview, self.require_bound = factory.check, factory.preview, factory.require_bound
         self._call = call
         self._runtime = runtime
         self._derived = derived
@@ -167,13 +167,9 @@ class BundleService:
         tool = self.store.rename_tool(bundle_id, slug, version, *new, _stored_tag(match))
         return self.shown_tools([tool])[0], self._tag(tool)
 
-    def check(self, tool: ToolContent) -> None:
-        """Raise InvalidError for a tool that could never run."""
-        self._factory.check(tool)
-
     def check_new(self, tool: ToolContent, secrets: SecretHosts = NO_SECRETS) -> None:
         """Raise the errors of `put_tool`: InvalidError or ForbiddenError. `secrets` are stored with the tool."""
-        self._factory.check(tool)
+        self.check(tool)
         self.require_bound(tool, secrets)
 
     def warnings(self, tool: ToolContent, bundle_id: str | None = None) -> list[str]:
@@ -212,7 +208,7 @@ class BundleService:
         for tool in tools:
             try:
                 if tool.type == "http":
-                    self._factory.check(tool)
+                    self.check(tool)
             except InvalidError as error:
                 invalid.append((tool, error))
         return invalid
@@ -351,10 +347,6 @@ class BundleService:
             tool, name if bundle is None else self.loading.named.name_of(bundle, tool), on_response=on_response
         )
 
-    def preview(self, tool: Tool, args: Mapping[str, Any]) -> Shown:
-        """Return a preview of a call: `requests`, `code` or `call`."""
-        return self._factory.preview(tool, args)
-
     def counted_names(
         self, bundle_id: str, slug: str, version: str, visibility: Visibility = EVERYTHING
     ) -> tuple[str, ...]:
@@ -373,7 +365,9 @@ class BundleService:
         return None if tool is None else (tool.bundle_id, tool.slug, tool.version)
 
     def _spec(self, bundle: Bundle, tool: Tool) -> ToolSpec:
-        name, spec = self.loading.name_and_spec(bundle, tool)
+        named = self.loading.named
+        name = named.name_of(bundle, tool)
+        spec = named.spec_of(name, tool)
         if tool.source is not None:
             spec = self._derived.spec(name)
             if spec is None:  # removed concurrently

@@ -2,9 +2,10 @@
 
 from bisect import bisect_right
 from collections.abc import Collection, Container, Iterator, Sequence
+from hashlib import sha256
 from itertools import islice
 from operator import attrgetter
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
@@ -29,20 +30,7 @@ class SearchHit(NamedTuple):
     tool: Tool
 
 
-class ListableTool(Protocol):
-    """The fields of a tool that lists need."""
-
-    @property
-    def id(self) -> str: ...
-    @property
-    def bundle_id(self) -> str: ...
-    @property
-    def tags(self) -> tuple[str, ...]: ...
-    @property
-    def is_enabled(self) -> bool: ...
-
-
-T = TypeVar("T", bound=ListableTool)
+T = TypeVar("T", bound=Any)  # a Tool, or a KeptTool, whose module imports this one
 
 
 class ListQuery(msgspec.Struct, frozen=True):
@@ -82,8 +70,6 @@ def is_live(bundle: Bundle) -> bool:
 
 def tag_of(thing: Bundle | Tool) -> ETag:
     """Return an ETag of the content."""
-    from hashlib import sha256
-
     return sha256(msgspec.json.encode(thing, order="deterministic")).hexdigest()[:24]
 
 

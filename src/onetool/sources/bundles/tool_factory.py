@@ -57,7 +57,6 @@ class BundleRuntime(Protocol):
 
     async def refresh(self) -> None:
         """Reload the registry if tools have changed."""
-        ...
 
     def signature(self, name: str) -> str | None:
         """Return the signature in code of the tool with this name, including tools without a bundle."""
@@ -75,7 +74,6 @@ class BundleRuntime(Protocol):
 
     def learn_returns(self, spec: ToolSpec, tool: Tool) -> None:
         """Let a tool without an output schema learn the shape of its results."""
-        ...
 
     async def run_script(self, code: str, variables: Mapping[str, Any]) -> Any:
         """Run the code and return its value. Raises ToolFailure."""
@@ -150,19 +148,19 @@ class ToolFactory:
             "kept_as": tool.id,
         }
         if tool.pre_processors:
-            prepare = _Preparation(tool.pre_processors, self._runtime)
+            prepare = _preparation(tool.pre_processors, self._runtime)
             shared["prepare"] = ToolSpec(name=name, description="Prepares the arguments.", handler=prepare)
         if tool.type == "http":
             impl = self._with_retries(tool)
             spec = ToolSpec(
                 **shared,
-                handler=self._limited(_HttpHandler(tool, impl, self._runtime, on_response), tool, True),
+                handler=self._limited(_http_handler(tool, impl, self._runtime, on_response), tool, True),
                 timeout=total_seconds(impl, limits_of(tool)),
                 retries=0,  # the handler itself repeats requests that may be repeated
                 **_http_hints([step.request for step in impl.steps]),
             )
         elif tool.type == SCRIPT:
-            handler = self._limited(_ScriptHandler(tool, self._runtime), tool, True)
+            handler = self._limited(_script_handler(tool, self._runtime), tool, True)
             spec = ToolSpec(**shared, handler=handler, timeout=self._runtime.script_seconds)
         else:
             spec = ToolSpec(**shared | self._function(tool))
@@ -256,8 +254,7 @@ class ToolFactory:
         try:
             return {"requests": tuple(self._runtime.preview_http(tool, {**defaults, **args}))}
         except ValueError as error:  # edited by hand
-            pointer = getattr(error, "pointer", None) or ""
-            raise ToolFailure(f"invalid template: httpImpl{pointer}: {error}") from None
+            raise _invalid_template(error) from None
 
     # Each type
 
@@ -377,57 +374,44 @@ def _with_default(request: Request, data: Mapping[str, Any], retries: int) -> Re
     return request if "retries" in data else replace(request, retries=retries)
 
 
-class _HttpHandler:
-    """The handler of an HTTP tool, compiled from its template at the first call. It fills in defaults."""
+def _http_handler(tool: Tool, impl: HttpImpl, runtime: BundleRuntime, on_response: "OnResponse | None") -> Handler:
+    """Return the handler of an HTTP tool, compiled from its template at the first call. It fills in defaults."""
+    defaults = {name: schema["default"] for name, schema in _schemas(tool) if "default" in schema}
+    made: Callable[..., Awaitable[Any]] | None = None
 
-    def __init__(
-        self, tool: Tool, impl: HttpImpl, runtime: BundleRuntime, on_response: "OnResponse | None" = None
-    ) -> None:
-        self._on_response = on_response
-        self._defaults = {name: schema["default"] for name, schema in _schemas(tool) if "default" in schema}
-        self._tool = tool
-        self._impl = impl
-        self._runtime = runtime
-        self._made: Callable[..., Awaitable[Any]] | None = None
-
-    async def __call__(self, **args: Any) -> Any:
-        made = self._made
+    async def run(**args: Any) -> Any:
+        nonlocal made
         if made is None:
-            tool = self._tool
             try:
-                made = self._runtime.http_tool(
-                    self._impl, tool.arg_schema, limits_of(tool), tool.bundle_id, self._on_response
-                )
+                made = runtime.http_tool(impl, tool.arg_schema, limits_of(tool), tool.bundle_id, on_response)
             except ValueError as error:  # edited by hand
-                pointer = getattr(error, "pointer", None) or ""
-                raise ToolFailure(f"invalid template: httpImpl{pointer}: {error}") from None
-            self._made = made
-        return await made(**{**self._defaults, **args}) if self._defaults else await made(**args)
+                raise _invalid_template(error) from None
+        return await made(**{**defaults, **args}) if defaults else await made(**args)
+
+    return run
 
 
-class _ScriptHandler:
-    """The handler of a script, with the arguments as variables. Missing arguments are their default or None."""
-
-    def __init__(self, tool: Tool, runtime: BundleRuntime) -> None:
-        self._code = code_of(tool)
-        self._run = runtime.run_script
-        self._defaults = {name: schema.get("default") for name, schema in _schemas(tool)}
-
-    async def __call__(self, **args: Any) -> Any:
-        return await self._run(self._code, {**self._defaults, **args})
+def _invalid_template(error: ValueError) -> ToolFailure:
+    return ToolFailure(f"invalid template: httpImpl{getattr(error, 'pointer', None) or ''}: {error}")
 
 
-class _Preparation:
-    """The preparation of arguments before validation, by one pre-processor after the other."""
+def _script_handler(tool: Tool, runtime: BundleRuntime) -> Handler:
+    """Return the handler of a script, with the arguments as variables. Missing arguments are their default or None."""
+    code, defaults = code_of(tool), {name: schema.get("default") for name, schema in _schemas(tool)}
 
-    def __init__(self, steps: tuple[PreProcessor, ...], runtime: BundleRuntime) -> None:
-        self._codes = [step.code for step in steps]
-        self._run = runtime.run_pre_processor
+    async def run(**args: Any) -> Any:
+        return await runtime.run_script(code, {**defaults, **args})
 
-    async def __call__(self, args: Mapping[str, Any]) -> Mapping[str, Any]:
-        for number, code in enumerate(self._codes):
+    return run
+
+
+def _preparation(steps: tuple[PreProcessor, ...], runtime: BundleRuntime) -> Handler:
+    """Return a function that prepares arguments before validation, by one pre-processor after the other."""
+
+    async def run(args: Mapping[str, Any]) -> Mapping[str, Any]:
+        for number, step in enumerate(steps):
             try:
-                value = await self._run(code, args)
+                value = await runtime.run_pre_processor(step.code, args)
                 if not isinstance(value, dict):
                     result = "nothing" if value is None else f"a value of type {type(value).__name__}"
                     hint = "end the code with the arguments, as an expression: args"
@@ -438,6 +422,8 @@ class _Preparation:
                 raise error from None
             args = value
         return args
+
+    return run
 
 
 def _properties(tool: ToolContent) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from onetool.core.errors import Mistake, ToolFailure, cut
 from onetool.core.json_data import AnsweredValue, StoreBlob
 from onetool.core.registry import Catalogue
-from onetool.core.spec import ToolSpec
+from onetool.core.spec import Handler, ToolSpec
 from onetool.core.structured_content import is_wrapper
 from onetool.core.text import lookalikes
 from onetool.database.documents import Documents, Version
@@ -286,15 +286,7 @@ class ServerProxy:
         tools: list[ToolSpec] = []
         for name, listed in kept.items():
             definition = as_trusted(cached, listed)
-            hints = definition.get("annotations") or {}
-            handler = _ToolHandler(
-                self,
-                name,
-                may_repeat=hints.get("idempotentHint") is True or hints.get("readOnlyHint") is True,
-                wraps=is_wrapper(definition.get("outputSchema")),
-                defaults=defaults_of(definition.get("inputSchema")),
-            )
-            tools.append(spec_of(self.name, self.settings, definition, handler))
+            tools.append(spec_of(self.name, self.settings, definition, self._handler(name, definition)))
         offered = Catalogue(
             tools=tuple(tools),
             prompts=tuple(prompts_of(self.name, self.pack, self.settings, cached.offers.prompts, self._fetch)),
@@ -307,13 +299,21 @@ class ServerProxy:
         changed = changes(cached, pinned_definitions(kept.values(), cached.offers), strict=self.settings.pin)
         return _Known(cached, changed, offered)
 
-    async def call(self, tool: str, args: Mapping[str, Any], may_repeat: bool, wraps: bool) -> AnsweredValue:
-        result = await self._servers.do(self.name, tool, ServerRequest("tool", tool, args), may_repeat)
-        if is_light(result):
-            return answer_of(result, self._store_result, self.pack, wraps)
-        import asyncio  # not needed for listing tools
+    def _handler(self, tool: str, definition: Definition) -> Handler:
+        hints = definition.get("annotations") or {}
+        may_repeat = hints.get("idempotentHint") is True or hints.get("readOnlyHint") is True
+        wraps, defaults = is_wrapper(definition.get("outputSchema")), defaults_of(definition.get("inputSchema"))
 
-        return await asyncio.to_thread(answer_of, result, self._store_result, self.pack, wraps)
+        async def run(**args: Any) -> AnsweredValue:
+            request = ServerRequest("tool", tool, {**defaults, **args})
+            result = await self._servers.do(self.name, tool, request, may_repeat)
+            if is_light(result):
+                return answer_of(result, self._store_result, self.pack, wraps)
+            import asyncio  # not needed for listing tools
+
+            return await asyncio.to_thread(answer_of, result, self._store_result, self.pack, wraps)
+
+        return run
 
     async def _fetch(self, request: ServerRequest) -> Any:
         return await self._servers.do(self.name, request.name, request, True)
@@ -322,24 +322,3 @@ class ServerProxy:
 def _printable_name(name: str) -> str:
     """Return a server's name for a tool in a form that is safe for a terminal."""
     return cut(name if name.isprintable() else ascii(name), 100)
-
-
-class _ToolHandler:
-    def __init__(
-        self,
-        proxy: ServerProxy,
-        name: str,
-        *,
-        may_repeat: bool,
-        wraps: bool,
-        defaults: Mapping[str, Any],
-    ) -> None:
-        self._proxy = proxy
-        self._name = name
-        self._may_repeat = may_repeat  # the call may be made twice
-        self._wraps = wraps
-        self._defaults = defaults
-
-    async def __call__(self, /, **args: Any) -> Any:
-        args = {**self._defaults, **args}
-        return await self._proxy.call(self._name, args, self._may_repeat, self._wraps)

@@ -107,7 +107,7 @@ class ServerCache:
         if cached.server not in self._names:
             return version, self.nothing()
         self._is_moved = is_moved and body is not None
-        return version, replace(cached, server=self._server, approved=_with_all_parts(cached))
+        return version, replace(cached, server=self._server)
 
     def write(self, cached: CachedServer) -> Version:
         """Store the state atomically and return its new version."""
@@ -174,21 +174,6 @@ def first_by_name(definitions: Iterable[Definition]) -> list[Definition]:
     return list(found.values())
 
 
-def _with_all_parts(cached: CachedServer) -> dict[str, dict[str, str]] | None:
-    """Return the approved digests, completed for parts that earlier versions did not pin.
-
-    Definitions are stored in full, so missing digests can be computed: an upgrade does not count as a change.
-    """
-    if cached.approved is None or all(PARTS.keys() <= parts.keys() for parts in cached.approved.values()):
-        return cached.approved
-    stored = {
-        str(tool.get("name")): tool for tool in pinned_definitions(cached.tools or (), cached.offers)
-    } | cached.former
-    return {
-        name: {**digests(stored[name]), **parts} if name in stored else parts for name, parts in cached.approved.items()
-    }
-
-
 def changes(cached: CachedServer, tools: Sequence[Definition], strict: bool) -> dict[str, list[str]]:
     """Return tools that differ from the approved ones, with the changed parts. New tools count only in strict mode."""
     if cached.approved is None:
@@ -199,7 +184,7 @@ def changes(cached: CachedServer, tools: Sequence[Definition], strict: bool) -> 
         if before is None:
             if strict:
                 found[tool["name"]] = ["new"]
-        elif parts := [part for part in PARTS if before.get(part, now[part]) != now[part]]:
+        elif parts := [part for part in PARTS if before.get(part) != now[part]]:
             found[tool["name"]] = parts
     return found
 

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from onetool.core.errors import ToolFailure
 from onetool.core.json_data import StoreBlob
-from onetool.core.registry import Catalogue, Resource, Source
+from onetool.core.registry import Catalogue, Resource
 from onetool.core.signature import as_identifier
 from onetool.database.documents import Documents
 from onetool.sources.mcp_servers.owners import ServerOwners, ServerRequest, SharedState
@@ -56,10 +56,8 @@ class ServerStatus(msgspec.Struct, frozen=True, kw_only=True):
     runs_in: str | None = None  # the process that runs a shared server
 
 
-class Servers(Source):
+class Servers:
     """The source of all MCP servers. `on_change` is called from any thread when the tools change."""
-
-    name = "servers"
 
     def __init__(
         self,

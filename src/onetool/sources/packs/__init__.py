@@ -11,7 +11,7 @@ from importlib import import_module
 from pathlib import Path
 
 from onetool.core.errors import Mistake
-from onetool.core.registry import Catalogue, Source, ToolRegistry
+from onetool.core.registry import Catalogue, ToolRegistry
 from onetool.core.spec import Handler, Handlers, ToolSpec
 from onetool.sdk.pack import pack_name, tools_of
 from onetool.sources.packs.importing import (
@@ -68,10 +68,8 @@ IMPORT_TIMEOUT = 10.0  # seconds, for packs whose tools can't be read from their
 QUICK_IMPORT_SECONDS = 0.5  # after which the tools are read from the pack's source instead
 
 
-class PackSource(Source):
+class PackSource:
     """The source of built-in packs, installed packs, and packs in the user's files and folders."""
-
-    name = "packs"
 
     def __init__(self, paths: Iterable[Path] = (), fresh: bool = False, imports: bool = True) -> None:
         self._paths = tuple(paths)

@@ -3,11 +3,12 @@
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
+from time import time
 
 from onetool.sources.bundles.contents import Contents, ContentsChange, KeptTool
 from onetool.sources.bundles.files.disk import Stamp
 from onetool.sources.bundles.model import Bundle, Tool
-from onetool.sources.bundles.rules import BundleStore
+from onetool.sources.bundles.rules import MAX_TOOLS, BundleStore
 
 STAMP = Stamp(1, 2, 3)
 
@@ -52,7 +53,7 @@ class MemoryStore(BundleStore):
     """A store whose contents are set by tests."""
 
     def __init__(self, state: Path | None = None, built_in=()) -> None:
-        super().__init__(built_in)
+        super().__init__(built_in, time, MAX_TOOLS, None, None, 1)
         self.now, self._state = Contents.empty(), state
 
     def contents(self) -> Contents:

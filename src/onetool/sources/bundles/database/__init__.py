@@ -11,21 +11,13 @@ All replicas count calls of tools in the database together.
 import logging
 from collections.abc import Callable, Hashable
 from pathlib import Path
-from secrets import token_bytes
 from threading import RLock
 from typing import Any
 
 from onetool.core.errors import Mistake
-from onetool.core.flock import KEY_BYTES
 from onetool.core.state_folders import make_state_folder
-from onetool.database import (
-    ChangeUnknownError,
-    Database,
-    DatabaseAwayError,
-    DatabaseError,
-    Transaction,
-)
-from onetool.sources.bundles.contents import BundleCache, Contents, ContentsChange
+from onetool.database import ChangeUnknownError, Database, DatabaseAwayError, DatabaseError, Transaction
+from onetool.sources.bundles.contents import Contents, ContentsChange
 from onetool.sources.bundles.database.tables import (
     TOPIC,
     Followed,
@@ -39,13 +31,11 @@ from onetool.sources.bundles.derived import DerivedBundles
 from onetool.sources.bundles.errors import InvalidError, UnavailableError
 from onetool.sources.bundles.files.disk import Foreign, anybody
 from onetool.sources.bundles.files.overlay import BuiltIn
-from onetool.sources.bundles.rules import MAX_TOOLS, BundleStore
+from onetool.sources.bundles.rules import CONTENTS, MAX_TOOLS, BundleStore
 from onetool.sources.bundles.transaction import StoreTransaction
-from onetool.sources.bundles.usage import UsageCounter
 
 log = logging.getLogger("onetool.bundles")
 
-CONTENTS = "bundles.cache"
 AWAY, UNKNOWN_CHANGE, REFUSED = "database_away", "change_unknown", "database_refused"
 REPEAT = (
     "the connection to the database was lost while the change was being written, so it may have happened. "
@@ -67,18 +57,12 @@ class DatabaseStore(BundleStore):
         foreign: Foreign = anybody,
         derived: DerivedBundles | None = None,
     ) -> None:
-        super().__init__(built_in, now or database.now, max_tools, derived)
+        super().__init__(built_in, now or database.now, max_tools, derived, database, min_saved=1)
         self._database = database
         self._state, self._foreign = state, foreign
         self._lock = RLock()  # for opening and following
-        self._contents: Contents | None = None
-        self._snapshot = BundleCache(min_changed=1)
         self._seen: Followed | None = None  # the revision of the contents
         self._outdated: DatabaseError | None = None  # why the last `catch_up` failed
-        self._synced = -1  # the revision at the last sync
-        self.counter = UsageCounter(database, self._now)
-        self._key: bytes | None = None
-        self._own_key = token_bytes(KEY_BYTES)
         self._watching: list[Callable[[], None]] = []
 
     # Reading
@@ -196,33 +180,18 @@ class DatabaseStore(BundleStore):
         self._seen = changes.to
         return change.done()
 
-    def _save(self, is_last: bool = False) -> None:
-        contents = self._contents
-        if (
-            contents is not None
-            and self._snapshot.is_due(contents, is_last)
-            and (state := self._state_folder()) is not None
-        ):
-            self._snapshot.write(state / CONTENTS, contents)
-
     # Other
 
-    def key(self) -> bytes:
-        """Return the shared key, or this process's own key while the database is unavailable."""
-        if self._key is not None:
-            return self._key
+    def _shared_key(self) -> bytes | None:
         try:
-            ((key,),) = self._database.read(lambda work: work.execute("SELECT key FROM bundle_store"))
+            return self._database.read(lambda work: work.execute("SELECT key FROM bundle_store"))[0][0]
         except DatabaseError:
-            return self._own_key
-        self._key = key
-        return key
+            return None
 
     def close(self) -> None:
         for forget in self._watching:
             forget()
-        self.counter.close()
-        self._save(is_last=True)
+        super().close()
 
     # Changing
 

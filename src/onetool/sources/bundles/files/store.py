@@ -16,24 +16,21 @@ import time
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from secrets import token_bytes
 from threading import Lock, RLock
 from typing import Any, TypeVar
 
 import msgspec
 
 from onetool.core.errors import Mistake
-from onetool.core.flock import KEY_BYTES
 from onetool.core.os_files import OpenFolder
 from onetool.database import Database
 from onetool.database.sqlite import SqliteDatabase
-from onetool.sources.bundles.contents import BundleCache, Contents, ContentsChange, PathTakenError
+from onetool.sources.bundles.contents import Contents, ContentsChange, PathTakenError
 from onetool.sources.bundles.derived import DerivedBundles
 from onetool.sources.bundles.errors import ConflictError, InvalidError, NotFoundError, UnavailableError
 from onetool.sources.bundles.files import disk, writing
 from onetool.sources.bundles.files.disk import (
     BUNDLE,
-    CONTENTS,
     OVERLAY,
     STATE,
     TOOLS,
@@ -54,9 +51,8 @@ from onetool.sources.bundles.files.state_folder import ChangeLog, key_of, make_s
 from onetool.sources.bundles.files.sync import NO_BUNDLE, FolderChanges, apply_changes, find_changes
 from onetool.sources.bundles.files.writing import FolderLock, ensure_folders
 from onetool.sources.bundles.model import Bundle, Tool
-from onetool.sources.bundles.rules import MAX_TOOLS, BundleStore
+from onetool.sources.bundles.rules import CONTENTS, MAX_TOOLS, BundleStore
 from onetool.sources.bundles.transaction import BrokenFileError, StoreTransaction
-from onetool.sources.bundles.usage import UsageCounter
 
 log = logging.getLogger("onetool.bundles")
 
@@ -288,18 +284,13 @@ class FileStore(BundleStore):
         derived: DerivedBundles | None = None,
     ) -> None:
         """Create the store. `database` stores the counts of calls; if it is None, a file in the folder does."""
-        super().__init__(built_in, now, max_tools, derived)
+        self._own_database = own = SqliteDatabase(folder / USAGE)
+        super().__init__(built_in, now, max_tools, derived, database or own, MIN_SAVED)
         self._folder, self._foreign = folder, foreign
-        self._contents: Contents | None = None
         self._settled: Contents | None = None  # after the last scan of the folder
-        self._synced = -1  # the revision of the last sync
-        self._snapshot, self._log = BundleCache(MIN_SAVED), ChangeLog(folder)
+        self._log = ChangeLog(folder)
         # Lock order: one scan at a time, one writer in all processes, one change of the contents.
         self._syncing, self._lock, self._changing = Lock(), FolderLock(folder), RLock()
-        self._own_database = own = SqliteDatabase(folder / USAGE)
-        self.counter = UsageCounter(database or own, now)
-        self._key: bytes | None = None
-        self._own_key = token_bytes(KEY_BYTES)
 
     # Reading
 
@@ -347,7 +338,7 @@ class FileStore(BundleStore):
             if not was_open and self._contents is not None and not is_required:
                 return  # another thread has opened it
             log_stamp = self._log.stamp()  # later entries are loaded after the scan
-            saved = None if os.path.islink(self._folder / STATE) else self._folder / CONTENTS
+            saved = None if os.path.islink(self._folder / STATE) else self._folder / STATE / CONTENTS
             known = self._contents or self._snapshot.read(saved, self.reserved)
             changes = find_changes(self._folder, known, self._foreign, is_settled=known is self._settled)
             with ExitStack() as stack:
@@ -397,34 +388,23 @@ class FileStore(BundleStore):
         self._contents = contents = change.done()
         return contents
 
-    def _save(self, is_last: bool = False) -> None:
-        contents = self._contents
-        if contents is not None and self._snapshot.is_due(contents, is_last) and self._state_folder() is not None:
-            self._snapshot.write(self._folder / CONTENTS, contents)
-
     def _state_folder(self) -> Path | None:
         return make_state(self._folder)
 
     # Other
 
-    def key(self) -> bytes:
-        """Return the shared key, or this process's own key if none can be stored."""
-        if self._key is not None:
-            return self._key
-        key = read_key(self._folder)
-        if key is None:
-            try:
-                with self._lock.held() as root:
-                    key = key_of(self._folder, root)
-            except (OSError, UnavailableError):
-                key = self._own_key
-        self._key = key
-        return key
+    def _shared_key(self) -> bytes:
+        if (key := read_key(self._folder)) is not None:
+            return key
+        try:
+            with self._lock.held() as root:
+                return key_of(self._folder, root)
+        except (OSError, UnavailableError):  # no key can be stored
+            return self._own_key
 
     def close(self) -> None:
-        self.counter.close()
+        super().close()
         self._own_database.close()
-        self._save(is_last=True)
 
     # Changing
 
