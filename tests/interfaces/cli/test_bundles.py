@@ -121,7 +121,7 @@ def test_a_wrong_name_gets_the_nearest_one(weather):
     assert "There is no tool forcast in the bundle weather; did you mean forecast?" in refused(
         "show", "weather/forcast"
     )
-    assert "weather/forecast has no version 2; there is 1" in refused("show", "weather/forecast@2")
+    assert "weather/forecast has no version 2; it has 1" in refused("show", "weather/forecast@2")
 
 
 @pytest.mark.parametrize("place", ["weather/", "/forecast", "weather/forecast@", "weather@1", ""])

@@ -117,7 +117,7 @@ def test_no_discovery_is_needed(newcomer):
 @pytest.mark.parametrize(
     ("key", "value", "words"),
     [
-        ("protocolVersion", 7, "must be a text"),
+        ("protocolVersion", 7, "must be a string"),
         ("clientCapabilities", None, "is missing"),
         ("clientCapabilities", [], "must be an object"),
         ("logLevel", "loud", "must be one of debug, info, notice"),

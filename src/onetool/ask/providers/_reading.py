@@ -50,7 +50,7 @@ class SizeLimit:
 
 
 def text_limit() -> SizeLimit:
-    return SizeLimit(MAX_TEXT, "an answer")
+    return SizeLimit(MAX_TEXT, "a response")
 
 
 def thoughts_limit() -> SizeLimit:

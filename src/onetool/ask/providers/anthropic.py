@@ -409,7 +409,7 @@ class Anthropic:
         return ProviderRequest("/v1/messages", body)
 
     def reply(self, body: Any, prompt: ModelPrompt) -> ModelReply:
-        message = an_object(body, "the answer")
+        message = an_object(body, "the response")
         if message.get("type") == "error":
             raise error_from_body(message)
         if not isinstance(message.get("content"), list):

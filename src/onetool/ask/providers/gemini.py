@@ -149,7 +149,7 @@ class GeminiStreamReader:
         self.has_ended = False  # the API doesn't mark the end
 
     def feed(self, event: Any) -> Iterable[Delta]:
-        event = an_object(only_item(event), "an answer")
+        event = an_object(only_item(event), "an event")
         if "error" in event:
             raise _error(None, event, "the model's API reported an error in the middle of its response")
         feedback = an_object(event.get("promptFeedback"), "promptFeedback")

@@ -76,7 +76,7 @@ class OpenAI:
 
     def reply(self, body: Any, prompt: ModelPrompt) -> ModelReply:
         reply = ReplySoFar(prompt)
-        reply.take(an_object(body, "the answer"))
+        reply.take(an_object(body, "the response"))
         if reply.is_empty:
             raise garbled_error(f"there is no message in it: {body_text(body)}")
         return reply.reply()

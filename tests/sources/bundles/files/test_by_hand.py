@@ -143,7 +143,7 @@ BROKEN = {
     "newer": (json.dumps(BY_HAND | {"schemaVersion": "2"}), "written by a newer OneTool"),
     "unknown version": (json.dumps(BY_HAND | {"schemaVersion": "x"}), "no version 'x'"),
     "bom": ("\ufeff" + json.dumps(BY_HAND), "byte order mark"),
-    "twice": ('{"type": "script", "type": "http"}', "'type' stands twice"),
+    "twice": ('{"type": "script", "type": "http"}', "'type' occurs twice"),
     "deep": ('{"a":' * 100_000, "nested deeper"),
     "deep but whole": (json.dumps(BY_HAND)[:-1] + ', "limits": ' + '{"a":' * 200 + "1" + "}" * 201, "nested deeper"),
     "a list": ("[]", "expected a JSON object"),
