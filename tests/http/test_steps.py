@@ -106,9 +106,7 @@ def test_no_value_is_a_step_up_or_nothing_in_a_path(upstream, value):
 def test_a_value_that_is_not_there_in_a_path_is_a_failure_that_says_so(upstream):
     upstream.say(js({"id": None}), js(1))
     for path in ("${steps.a.id}", "${steps.a.no}", "${steps.a.id.deeper}"):
-        with pytest.raises(
-            ToolFailure, match=r"step `s1` failed: the value steps\.a\S+ is required: .*; done: `a`"
-        ):
+        with pytest.raises(ToolFailure, match=r"step `s1` failed: the value steps\.a\S+ is required: .*; done: `a`"):
             steps(upstream, {"name": "a"}, {"url": f"/x/{path}"})()
 
 

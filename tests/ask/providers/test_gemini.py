@@ -289,7 +289,7 @@ def test_a_prompt_that_is_blocked() -> None:
 
 
 def test_an_answer_without_candidates() -> None:
-    with pytest.raises(ModelError, match="no candidate") as caught:
+    with pytest.raises(ModelError, match="contains no candidate") as caught:
         GEMINI.reply({"usageMetadata": {}}, PROMPT)
     assert caught.value.reason == "garbled"
 

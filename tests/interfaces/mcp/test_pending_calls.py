@@ -364,7 +364,7 @@ def test_so_many_wait_and_no_more():
         assert not waiting.has_room
         one_more = begun(greeting)
         await one_more.wait_for_pause()
-        with pytest.raises(JsonRpcError, match=f"{MAX_PENDING} calls wait for an answer"):
+        with pytest.raises(JsonRpcError, match=f"{MAX_PENDING} calls are already waiting for an answer"):
             waiting.keep(one_more)
         await one_more.wait_for_pause()
         assert one_more.is_done  # it holds nothing any more

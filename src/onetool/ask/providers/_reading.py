@@ -123,7 +123,7 @@ def listed_models(body: Any, key: str) -> list[dict[str, Any]]:
     """Return the objects in the list of models in the member `key`."""
     found = an_object(body, "the list of models")
     if key not in found:
-        raise garbled_error(f"there is no list of models in it: {body_text(body)}")
+        raise garbled_error(f"it contains no list of models: {body_text(body)}")
     return [model for model in a_list(found[key], key) if isinstance(model, dict)]
 
 

@@ -413,7 +413,7 @@ class Anthropic:
         if message.get("type") == "error":
             raise error_from_body(message)
         if not isinstance(message.get("content"), list):
-            raise garbled_error(f"there is no message in it: {body_text(body)}")
+            raise garbled_error(f"it contains no message: {body_text(body)}")
         blocks = [an_object(block, "a block of `content`") for block in message["content"]]
         return reply_of(blocks, message, an_object(message.get("usage"), "usage"), prompt)
 

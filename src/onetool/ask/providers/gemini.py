@@ -291,7 +291,7 @@ class Gemini:
         reader = GeminiStreamReader(prompt)
         reader.feed(body)
         if not reader.has_candidate:
-            raise garbled_error(f"there is no candidate in it: {body_text(body)}")
+            raise garbled_error(f"it contains no candidate: {body_text(body)}")
         return reader.reply()
 
     def models_request(self) -> ProviderRequest:

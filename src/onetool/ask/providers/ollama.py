@@ -83,7 +83,7 @@ class Ollama:
         reader = LineReader(prompt)
         reader.feed(body)
         if reader.is_empty:
-            raise garbled_error(f"there is no message in it: {body_text(body)}")
+            raise garbled_error(f"it contains no message: {body_text(body)}")
         return reader.reply()
 
     def reader(self, prompt: ModelPrompt) -> ReplyReader:

@@ -78,7 +78,7 @@ class OpenAI:
         reply = ReplySoFar(prompt)
         reply.take(an_object(body, "the response"))
         if reply.is_empty:
-            raise garbled_error(f"there is no message in it: {body_text(body)}")
+            raise garbled_error(f"it contains no message: {body_text(body)}")
         return reply.reply()
 
     def models_request(self) -> ProviderRequest:

@@ -324,7 +324,7 @@ class HttpApp:
     async def _other(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve the ASGI lifespan. WebSockets are not supported."""
         if scope["type"] != "lifespan":
-            raise RuntimeError(f"OneTool does not speak {scope['type']}")
+            raise RuntimeError(f"OneTool does not support {scope['type']}")
         while (await receive())["type"] == "lifespan.startup":
             await send({"type": "lifespan.startup.complete"})
         await self.stop()

@@ -196,7 +196,7 @@ class PackImport:
         if not self.wait(seconds):
             raise TimeoutError(f"still importing after {seconds:g} s; the pack may be waiting for something")
         if self._module is None:
-            raise self._error or ImportError(f"{self.candidate.origin} gave no module")
+            raise self._error or ImportError(f"{self.candidate.origin} could not be loaded as a module")
         return self._module
 
     def _run(self) -> None:

@@ -107,7 +107,7 @@ class ParameterConverter:
             data = self._document.object(item)
             name, place = data.get("name"), data.get("in")
             if not isinstance(name, str) or not name or place not in ("path", "query", "header", "cookie"):
-                raise UnresolvedError("it has a parameter without a name or a place")
+                raise UnresolvedError("it has a parameter without `name` or `in`")
             if place != "header" or name.lower() not in _OURS:
                 parameters[place, name] = Parameter(name, place, data, self._resolved(data.get("schema", {})))
         path = self._convert_path(path, parameters, arguments)
