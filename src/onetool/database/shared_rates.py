@@ -137,7 +137,7 @@ class SharedWindows:
 
     def _count_alone(self, error: DatabaseError | None) -> None:
         if not self._alone_until:
-            log.warning("each process counts rates alone: %s", error or "the database does not answer")
+            log.warning("each process counts rates alone: %s", error or "the database does not respond")
         self._alone_until = monotonic() + ALONE_S
 
     def _sweep(self, database: Database) -> None:

@@ -85,7 +85,7 @@ def test_on_a_pipe_only_a_ping_may_come_before(stdio_peer):
         refused = peer.error(method)
         assert (refused["code"], refused["message"]) == (
             -32600,
-            f"{method} came before initialize, and without a protocol version in _meta",
+            f"{method} was sent before initialize, and without a protocol version in _meta",
         )
     peer.initialize()
     assert peer.result("tools/list")["tools"]

@@ -972,7 +972,7 @@ export interface components {
                 displayName: string;
                 /** @description Disabled tools can't be called; disabled bundles can't be changed. */
                 isEnabled: boolean;
-                /** @description Whether the tool's name in code means this version. */
+                /** @description Whether the tool's name in code refers to this version. */
                 isDefault: boolean;
                 /** Format: date-time */
                 readonly createdAt: string;

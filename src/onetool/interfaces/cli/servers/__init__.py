@@ -150,7 +150,7 @@ def approve(ctx: click.Context, name: str, as_json: bool) -> None:
         return
     _print_differences(differences)
     tools = counted(_status(known, name).tools, "tool")
-    echo(f"Approved: {name} as it is now, with {tools}." if changes else f"{name} has not changed: {tools}.")
+    echo(f"Approved {name} with {tools}." if changes else f"{name} has not changed: {tools}.")
 
 
 @servers.command()

@@ -248,7 +248,7 @@ _NOTED = {
 _REFUSED = {
     "-K": "config files are not supported; write their options into the command",
     "-E": "client certificates are not supported",
-    "--aws-sigv4": "signatures of AWS are not supported",
+    "--aws-sigv4": "AWS signatures are not supported",
     "--next": "one command becomes one tool: import the requests one by one",
     "-n": ".netrc files are not supported; write -u user:password",
     "--variable": "variables of curl are not supported; write their values into the command",
@@ -381,7 +381,7 @@ class _Options:
                         f"--data-urlencode {text[:40]}: files are not supported here; write the content itself"
                     )
                 if not field or not equals:
-                    raise InvalidError("--data-urlencode: only name=value is understood")
+                    raise InvalidError("--data-urlencode: only name=value is supported")
                 command.data.append(("pair", text))
             case "-F":
                 self._form(text)

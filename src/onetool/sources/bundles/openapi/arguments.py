@@ -134,7 +134,9 @@ class ParameterConverter:
         # The fragment only distinguishes operations and isn't sent. A dollar sign would escape a placeholder.
         path = path.partition("#")[0].replace("${", "%24{")
         if not path.startswith("/") or _UNFIT_IN_PATH.search(_IN_PATH.sub("", path)):
-            raise UnresolvedError(f"{path[:100]!r} isn't a path: it must begin with / and can't have unseen characters")
+            raise UnresolvedError(
+                f"{path[:100]!r} isn't a path: it must begin with / and can't have invisible characters"
+            )
         placeholders: dict[str, str] = {}
         for name in _IN_PATH.findall(path):
             parameter = parameters.get(("path", name))
