@@ -232,7 +232,7 @@ def _advice(node: Node, wanted: Any) -> str | None:
     if "string" in kinds and kind in ("whole", "fraction", "bool"):
         return "quote it"
     if "list" in kinds and kind == "string":
-        return "write a list with one item: [value]"
+        return "write a list: [value]"
     with suppress(ValueError):
         if kind == "string" and kind_of(plain_value(node.value)) in kinds:
             return "write it without quotes"

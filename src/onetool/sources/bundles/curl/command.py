@@ -106,7 +106,7 @@ class _WordReader:
         elif self._text.startswith("$'", self._at):
             self._ansi()
         elif sign == "`" or self._text.startswith("$(", self._at):
-            raise InvalidError("the command contains another command ($(…) or `…`); replace it by its result")
+            raise InvalidError("the command contains another command ($(…) or `…`); replace it with its result")
         elif sign == "$" and (found := _VARIABLE.match(self._text, self._at)):
             self._word.append(marked(found[1] or found[2]))
             self._at = found.end()
@@ -141,7 +141,7 @@ class _WordReader:
             if sign == "\\" and following in ('"', "\\", "$", "`", "\n"):
                 self._add("" if following == "\n" else following, 2)
             elif sign == "`" or self._text.startswith("$(", self._at):
-                raise InvalidError("the command contains another command ($(…) or `…`); replace it by its result")
+                raise InvalidError("the command contains another command ($(…) or `…`); replace it with its result")
             elif sign == "$" and (found := _VARIABLE.match(self._text, self._at)):
                 self._add(marked(found[1] or found[2]), len(found[0]))
             else:
