@@ -165,7 +165,7 @@ def test_a_person_logs_in_on_the_command_line(harness):
 
     again = cli("bundles", "logout", *place, cwd=harness.config.parent)
     assert again.returncode == 0
-    assert "forgotten" in again.stderr
+    assert "Deleted the login" in again.stderr
     assert "onetool bundles login vault/peek" in harness.call().error.message
 
 

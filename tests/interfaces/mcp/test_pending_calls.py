@@ -333,7 +333,7 @@ def test_what_waits_belongs_to_its_owner():
         with pytest.raises(JsonRpcError, match="requestState has expired"):
             waiting.resume(state, other, b"")
         id = waiting.as_task(pending)["taskId"]
-        with pytest.raises(JsonRpcError, match="no such task"):
+        with pytest.raises(JsonRpcError, match="unknown or expired task"):
             waiting.task(id, other)
         assert waiting.task(id, ME) is pending
         waiting.close()
@@ -347,7 +347,7 @@ def test_a_call_that_waits_for_an_answer_is_no_task():
         pending = begun(greeting)
         await pending.wait_for_pause()
         waiting.keep(pending)
-        with pytest.raises(JsonRpcError, match="no such task"):
+        with pytest.raises(JsonRpcError, match="unknown or expired task"):
             waiting.task(pending.id, ME)
         waiting.close()
 
