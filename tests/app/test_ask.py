@@ -402,7 +402,7 @@ def test_a_model_that_wrote_failing_code_reads_what_was_done(harness):
     assert failed.meta["made"]["done"] == "notes.add ×1, notes.count ×1"
     given = [line.strip() for line in harness.model.seen[-1].messages[-1]["content"].splitlines()]
     done = given.index("done: notes.add ×1, notes.count ×1")
-    assert given[done + 1].startswith("failed: fs.read_file(path='nowhere'): ")
+    assert given[done + 1] == "failed: fs.read_file(path='nowhere')"
 
 
 def test_a_large_result_goes_in_as_preview_and_handle(harness):

@@ -76,10 +76,12 @@ def test_settings_are_read_again_and_packs_are_not(place):
     here.write(f"{QUIET}aliases: {{hi: greet.hello}}\nallowedHosts: [api.example.com]\n")
     until(lambda: here.app.config.allowed_hosts)
     assert here.run("hi()").value() == "one"
-    until(lambda: "greet.py" in here.waiting())
+    until(lambda: here.app.pending_count == 1)
+    assert "greet.py" in here.waiting()
+    assert "started with --watch" in here.waiting()
     here.app.reload()
     assert here.run("hi()").value() == "two"
-    assert here.waiting() == ""
+    assert (here.waiting(), here.app.pending_count) == ("", 0)
 
 
 def test_the_first_secret_is_seen_and_a_changed_one(place):

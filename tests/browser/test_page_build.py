@@ -43,8 +43,13 @@ def test_a_bundle_and_an_http_tool_are_built_and_a_draft_survives_a_reload(perso
     person.press("Control+s")
     person.see("Saved: shop", "This bundle has no tools yet")
     bundle = bundle_of(served, "shop")
-    assert person.place == f"#/build?bundle={bundle}"
+    assert person.place == "#/build?bundle=shop"
+    person.open(f"#/build?bundle={bundle}").see("This bundle has no tools yet")  # addresses with ids still work
 
+    person.type_into("Name", "store")
+    person.press("Control+s")
+    until(lambda: person.place == "#/build?bundle=store")
+    person.type_into("Name", "shop")
     person.type_into("Display name", "The shop")
     person.press("Control+s")
     until(lambda: served.api.get(f"/tools/bundles/{bundle}").json()["displayName"] == "The shop")

@@ -15,6 +15,7 @@ from interfaces.http.conftest import Served
 from sources.mcp_servers.harness import Harness
 
 TOKEN = "sesame-token-0123456789"
+MARK = "document.querySelector('[data-screen=health] .mark')?.title === '1 change waits to be loaded'"
 CLOCK = {"command": "echo", "args": ["<b>tick</b>"], "enabled": False}
 
 
@@ -33,10 +34,13 @@ def test_nothing_is_wrong_until_something_is(browser, tmp_path, token):
             (served.server.folder / "packs" / "broken.py").write_text("def one():\n    return 1\n")
             person.reload()
             person.see("Not loaded: new")
+            person.until(MARK)
             person.click("Load it", role="button")
             person.see("No problems found")
+            person.until(f"!({MARK})")
         else:  # only an admin has the files read again
             person.see("Not loaded: new", "1 finding")
+            person.until(MARK)
         assert person.faults() == []
 
 

@@ -38,6 +38,22 @@ def test_the_calls_of_one_client_are_picked(person, served):
     person.see("By client").see_no("Client: Tester")
 
 
+LOST = """
+const original = fetch;
+globalThis.fetch = async (url, sent) => {
+  const answer = await original(url, sent);
+  if (!String(url).includes("/stats")) return answer;
+  return new Response(JSON.stringify({ ...(await answer.json()), tokensSaved: -73 }), answer);
+};
+"""
+
+
+def test_no_tokens_saved_is_no_negative_number(person, served):
+    assert _invoke(served, "meteo.forecast", {"city": "Rome"})["ok"]
+    person.page.ask("Page.addScriptToEvaluateOnNewDocument", source=LOST)
+    person.open("#/stats").see("Tokens saved", "none yet").see_no("73")
+
+
 def _called_over_mcp(served, client):
     head = {"Accept": "application/json, text/event-stream"}
 

@@ -128,7 +128,7 @@ def test_one_is_taken_out() -> None:
     assert drop_server("servers: {a: {command: x},}", "a") == "servers: {}"
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "why"),
     [
         ("- a\n", "must be a mapping"),
@@ -232,7 +232,7 @@ def test_among_servers_that_are_alike_each_keeps_its_comments() -> None:
     assert drop_server(text, "a") == "servers:\n  # b\n  b: {command: z}\n"
 
 
-@pytest.mark.parametrize(
+@each(
     ("old", "new"),
     [
         ("allowedHosts:\n- a\n# c\nmenu: run\n", "allowedHosts:\n- a\n- h\n# c\nmenu: run\n"),

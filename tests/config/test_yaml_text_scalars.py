@@ -43,13 +43,13 @@ def test_old_booleans_are_texts_with_advice(text: str) -> None:
     assert yaml_1_1_advice(text) == "write true or false"
 
 
-@pytest.mark.parametrize("text", ["010", "00", "08", "-012", "1:30", "12:30:45", "1_000", "0b101"])
+@each("text", ["010", "00", "08", "-012", "1:30", "12:30:45", "1_000", "0b101"])
 def test_old_numbers_are_texts_with_advice(text: str) -> None:
     assert plain_value(text) == text
     assert yaml_1_1_advice(text) == "write the number in plain digits"
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "tag", "message"),
     [
         ("9" * 5000, "plain", "a number of 5000 digits is too long"),

@@ -4,6 +4,7 @@ import asyncio
 
 import msgspec
 import pytest
+from helpers import each
 from http_harness import Harness, allowed, run
 from upstream import Reply, Upstream
 
@@ -267,7 +268,7 @@ def test_names_are_unique_and_steps_is_reserved(upstream):
             steps(upstream, {"name": name})
 
 
-@pytest.mark.parametrize(
+@each(
     "impl",
     [
         {},

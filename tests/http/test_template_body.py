@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from helpers import calls
+from helpers import calls, each
 
 from onetool.core.errors import BadArguments
 from onetool.http.definition import Request
@@ -30,7 +30,7 @@ def body(body: Any, args: dict[str, Any], headers: dict[str, str] | None = None,
     return fill(body, args, headers, **types).body
 
 
-@pytest.mark.parametrize(
+@each(
     "value",
     [
         None,
@@ -147,7 +147,7 @@ def test_a_sequence_of_json_texts() -> None:
     assert made == b'\x1e{"q":"a\\n\\u001eb"}\n\x1e["a\\n\\u001eb"]\n'
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "kind"),
     [
         ('{"a": "${v}"} and more', "application/json"),

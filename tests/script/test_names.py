@@ -3,6 +3,7 @@
 import ast
 
 import pytest
+from helpers import each
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -108,7 +109,7 @@ def test_a_tool_that_is_spelled_like_a_pack_keeps_its_name():
     assert names.tool("config.high_tide").name == "high-tide"
 
 
-@pytest.mark.parametrize(
+@each(
     ("code", "value"),
     [
         ("_12306_mcp.get_date()", "12306-mcp.get-date"),

@@ -1,6 +1,7 @@
 """Everyday Python that the sandbox would not take as it is."""
 
 import pytest
+from helpers import each
 
 
 @pytest.fixture(scope="module")
@@ -9,7 +10,7 @@ def scripts(scripts_for_module):
     return scripts_for_module
 
 
-@pytest.mark.parametrize(
+@each(
     ("code", "value"),
     [
         ("sorted(['b', 'A'], key=str.lower)", ["A", "b"]),

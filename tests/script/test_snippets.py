@@ -58,7 +58,7 @@ def refusal(text: str) -> str:
 # What is one
 
 
-@pytest.mark.parametrize("text", ["", "$", "$ a", "$1", "x = '$a'", "# $a\n$a", '"$research topic=tea"', "$$a"])
+@each("text", ["", "$", "$ a", "$1", "x = '$a'", "# $a\n$a", '"$research topic=tea"', "$$a"])
 def test_a_dollar_elsewhere_is_none(text):
     with pytest.raises(SnippetError, match=r"called as \$name key=value"):
         expand(text, SNIPPETS)

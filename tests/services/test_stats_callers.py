@@ -1,6 +1,7 @@
 """Stats by caller: what is counted for whom."""
 
 import pytest
+from helpers import each
 from stats_database import BOTH, place
 
 from onetool.core.call import ToolCall
@@ -81,7 +82,7 @@ def test_an_owner_that_looks_like_what_is_kept_of_another_sees_nothing_of_it(sta
         current_principal.reset(mine)
 
 
-@pytest.mark.parametrize(
+@each(
     ("principal", "wanted", "seen"),
     [
         (LOCAL, None, None),

@@ -185,7 +185,7 @@ def assemble(content: Any, tools: Iterable[tuple[str, str, Any]], id: str | None
 
 
 def name_taken(app: App, slug: str) -> str | None:
-    """Return what the name of a new bundle already means in code; None if the name is free."""
+    """Return the existing meaning of a new bundle's name in code; None if the name is free."""
     name, registry = code_name(slug), app.catalog.registry
     if any(one.startswith(f"{name}.") for one in registry.names()):
         meaning = f"a pack is called {name}: in code, {name} is the pack, not the bundle"
@@ -294,7 +294,7 @@ def split_secrets(
 def secrets_stored(known: Secrets, secrets: Mapping[str, str], host: str) -> Iterator[list[str]]:
     """Store new secrets for this host, yield their names, and remove them if the block fails.
 
-    Existing secrets are never replaced. If another process has taken a name since it was chosen, nothing is stored; a
+    Existing secrets are never replaced. If another process has taken a name since it was chosen, an error is raised; a
     second attempt chooses another name.
     """
     new = {name: value for name, value in secrets.items() if _any_value(known, name) != value}

@@ -19,11 +19,10 @@ if TYPE_CHECKING:
     from onetool.sources.packs import Registry
 
 SOON_S = 14 * 24 * 3600
-TOKENS = (".has-tokens", "access_tokens/tokens.json")  # token support is loaded only if one of these exists
 
 
 def may_store_tokens(config: "Config") -> bool:
-    return any((config.home / name).exists() for name in TOKENS)
+    return (config.home / ".has-tokens").exists()  # token support is loaded only then
 
 
 def lint_config(

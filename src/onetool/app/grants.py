@@ -40,7 +40,7 @@ WrongPart = Literal["host", "hosts", "value"]
 
 
 class GrantValueError(OneToolError):
-    """A host or a secret is invalid."""
+    """An invalid host or secret."""
 
     def __init__(self, part: WrongPart, message: str) -> None:
         super().__init__(message)
@@ -48,7 +48,7 @@ class GrantValueError(OneToolError):
 
 
 class GrantRefusedError(OneToolError):
-    """A grant was refused and nothing was changed. `code` is for programs."""
+    """The refusal of a grant; nothing was changed. `code` is for programs."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
@@ -207,7 +207,7 @@ def store_secret(app: App, name: str, value: str, hosts: Iterable[str], replace:
 
 
 def _binding(text: str) -> str:
-    """Return a binding in canonical form."""
+    """Return a host to bind a secret to, in canonical form."""
     try:
         read_binding(text)
     except ValueError as error:

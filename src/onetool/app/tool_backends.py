@@ -1,4 +1,4 @@
-"""Executes the tool calls of a model, and decides which need approval.
+"""Executes the tool calls of a model, and decides which calls need approval.
 
 The model has no tools, each tool by its own name, or the single tool `run`. Read-only tools always run; `approve`
 decides about all others.
@@ -34,7 +34,7 @@ ask_depth: ContextVar[int] = ContextVar("onetool_asked_inside", default=0)
 
 @contextmanager
 def nested_ask(attached: FindFile | None) -> Generator[None]:
-    """Count a nested question, and let its tools send files of the conversation, which `attached` finds by name."""
+    """Count a nested question, and let its tools send attached files, which `attached` finds by name."""
     before, files = ask_depth.set(ask_depth.get() + 1), attached_file.set(attached)
     try:
         yield
@@ -67,7 +67,7 @@ class ToolCaller(Protocol):
 
 
 class _Backend:
-    """The base class of backends, with the state that they share."""
+    """Base class for backends, with the state that they share."""
 
     def __init__(self, caller: ToolCaller, catalog: ToolCatalog, toolset: Toolset, approval: "Approval") -> None:
         self._caller = caller

@@ -1,7 +1,7 @@
-"""The endpoint of a provider: its base URL, the only allowed host; and errors of its use, without the key.
+"""The endpoint of a provider: its base URL, the only allowed host; and errors from its use, without the key.
 
-An adapter reports the provider's message. This module adds what only the sender knows: the URL, the number of tries and
-the name of the key.
+An adapter reports the provider's message. This module adds what only the sender knows: the URL, the number of attempts
+and the name of the key.
 """
 
 import os
@@ -102,7 +102,7 @@ class ProviderErrors:
         return body.replace(self._key_forms.encode(), MASK.encode()) if self._key_forms else body
 
     def masked(self, text: str, most: int = MAX_MESSAGE) -> str:
-        """Return a text on one line, with the key masked."""
+        """Return the text on one line, with the key masked."""
         return in_short(text.replace(self._key_forms, MASK) if self._key_forms else text, most)
 
     def from_http_failure(self, failure: ToolFailure) -> ModelError:
@@ -141,7 +141,7 @@ class ProviderErrors:
     def explained(
         self, error: ModelError, *, tries: int = 1, was_cut_off: bool = False, models: Iterable[str] = ()
     ) -> ModelError:
-        """Return the error with the number of tries, hints and a masked key."""
+        """Return the error with the number of attempts, hints and a masked key."""
         text = str(error)
         if was_cut_off:
             text = f"the response was interrupted: {text}"

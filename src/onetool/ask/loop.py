@@ -70,7 +70,7 @@ class CallOutcome(NamedTuple):
 
 
 class ToolBackend(Protocol):
-    """A runner of tools for a model. `call` never raises, whatever a tool or model does."""
+    """The tools of a model, and a way to call them. `call` never raises, whatever a tool or model does."""
 
     toolset: Toolset
     denied: list[str]  # tools that were not approved
@@ -112,7 +112,7 @@ def with_ids(calls: Iterable[Call], taken: set[str]) -> tuple[Call, ...]:
 
 
 def public_call(call: Call, backend: ToolBackend) -> ToolCall:
-    """Return the call without secrets, for people and for the session."""
+    """Return the call without secrets, for users and for the session."""
     return ToolCall(call.id, call.name, backend.clean(backend.masked(call.name, call.args)), SOURCE)
 
 
@@ -225,7 +225,7 @@ def _result_message(call: Call, given: CallOutcome, backend: ToolBackend) -> Res
 # The loop
 
 
-MAX_CALLS = 64  # per step; more would be an error of the model, and fill its context window
+MAX_CALLS = 64  # per step; more would be the model's error, and fill its context window
 
 
 class AskLoop:

@@ -1,10 +1,10 @@
-"""Messages between a person, a model and tools, in one form for all providers.
+"""Messages between a user, a model and tools, in one form for all providers.
 
 Each provider's adapter converts messages and tools to the form of its API. Here, tools have their real names. `kept` is
 data for one provider only (signatures of thoughts, for example): it is sent back to that provider unchanged, and to no
 other.
 
-At the end are OneTool's own texts to a model, and the markup that separates data: result tags, code fences, names on
+At the end are OneTool's own messages to a model, and the markup that separates data: result tags, code fences, names on
 one line.
 """
 
@@ -72,7 +72,7 @@ Stop = Literal["end", "tools", "length", "refused", "other"]
 
 
 class File(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """An attached file: a text, or an image in Base64."""
+    """An attached file: text, or an image in Base64."""
 
     name: str
     kind: str = "text/plain"  # its media type
@@ -115,7 +115,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=
 
 
 class UserCall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="called"):
-    """A tool call by the user, with its result. The model reads both as a message of the user."""
+    """A tool call by the user, with its result. The model reads both as a user message."""
 
     name: str
     args: Mapping[str, Any] = {}  # secret arguments are masked
@@ -188,7 +188,7 @@ class ThoughtDelta(msgspec.Struct, frozen=True):
 Delta = TextDelta | ThoughtDelta
 
 
-# OneTool's texts to a model, and the markup of data
+# OneTool's messages to a model, and the markup of data
 
 
 SYSTEM_TEXT = """\

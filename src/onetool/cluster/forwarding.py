@@ -101,7 +101,7 @@ RETRY = [(b"retry-after", b"1")]
 
 
 class ForwardRequest(NamedTuple):
-    """The bytes of a request, and its sealing header, to which the response must contain the proof."""
+    """The bytes of a request, and its seal, for which the response must contain the proof."""
 
     data: bytes
     seal: bytes
@@ -160,8 +160,8 @@ class Forwarder:
     async def stream(self, replica: Replica, path: str, body: bytes, principal: Principal) -> AsyncGenerator[bytes]:
         """POST to a route below /cluster as this principal, and yield the body of the response as it arrives.
 
-        Ending the iteration early cancels the request there. Raise ReplicaGoneError, or ReplicaRefusedError, also for a
-        status other than 2xx.
+        Ending the iteration early cancels the request there. Raise ReplicaGoneError, or ReplicaRefusedError, including
+        for a status other than 2xx.
         """
         seal = self._seal.write(replica.id, "POST", path.encode(), principal, body, "").encode()
         request = _request("POST", path.encode(), replica, [(b"content-type", JSON)], seal, body)
@@ -439,7 +439,7 @@ def _refused(why: str) -> HttpError:
 
 
 class ReplicaGoneError(HttpError):
-    """The replica can't be reached. `was_answering`: part of its response was sent already."""
+    """The replica can't be reached. `was_answering` means that part of its response was sent already."""
 
     def __init__(self, was_answering: bool = False) -> None:
         super().__init__(502, "replica_gone", f"{GONE[0].upper()}{GONE[1:]}.")

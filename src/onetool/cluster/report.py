@@ -21,9 +21,10 @@ MAX_MISTAKES = 20  # of one kind: anyone with write access to the database can a
 
 
 class ReplicaRow(msgspec.Struct, frozen=True):
-    """A replica with a heartbeat. `has_other_key`: its row is not signed with our `cluster.key`. `same_address` is the
-    ID of another replica with this address. `differs_in` describes how its packs, settings and tools differ from those
-    of the oldest replica.
+    """A replica with a heartbeat. `has_other_key` means that its row is not signed with our `cluster.key`.
+
+    `same_address` is the ID of another replica with this address. `differs_in` describes how its packs, settings and
+    tools differ from those of the oldest replica.
     """
 
     id: str
@@ -68,7 +69,7 @@ def server_holders(config: Config) -> dict[str, ReplicaRow]:
 
 
 def inspect_replicas(config: Config) -> tuple[tuple[ReplicaRow, ...], list[Mistake]]:
-    """Return the serving replicas, and their problems."""
+    """Return the serving replicas, and the problems found."""
     try:
         with closing(open_database(config)) as database:
             if missing(database):  # reported by `database_mistakes`

@@ -27,7 +27,7 @@ from onetool.config.yaml_nodes import plain_value
 from onetool.core.text import did_you_mean
 from onetool.services.secrets import Secret
 
-MAX_SHOWN_LENGTH = 40  # characters of a wrong text that an error quotes
+MAX_SHOWN_LENGTH = 40  # characters of a wrong value that an error quotes
 
 _KINDS: dict[type, str] = {
     str: "string", bool: "bool", int: "whole", float: "fraction", NoneType: "nothing", list: "list", dict: "mapping",
@@ -121,7 +121,7 @@ def describe_value(node: Node, wanted: Any = Any) -> str:
 
 
 def broken_limit(value: Any, limits: tuple[msgspec.Meta, ...]) -> str | None:
-    """Return what the value must be if it violates a limit, for example "be at least 1"."""
+    """Return the limit that a value violates, such as "be at least 1"; None if it violates none."""
     for limit in limits:
         if limit.min_length is not None and len(value) < limit.min_length:
             return "not be empty"

@@ -87,7 +87,7 @@ def starter_config(example: bool = True) -> str:
     """Return a config to begin with: one tool that works, and the other keys except `watch` as comments that explain
     them.
 
-    Without the example, that tool is a comment, too: users with their own tools should not give it to an agent.
+    Without the example, that tool is a comment, too: users with their own tools should not expose it to an agent.
     """
     if example:
         return STARTER

@@ -79,7 +79,7 @@ _NAMED = VARIABLE + "|" + FILE + r"[^{}\n]{1,1000}"
 PLACEHOLDER = re.compile(r"\$\{(" + VARIABLE + r")\}")
 FILE_PLACEHOLDER = re.compile(r"\$\{" + FILE + r"([^{}\n]{1,1000})\}")
 ANY_PLACEHOLDER = re.compile(r"\$\{(" + _NAMED + r")\}")
-_BEFORE = re.compile(r"""(?:[\[{,]|[:?][ \t]|["']:|^)[ \t]*""")  # what may precede an unquoted text
+_BEFORE = re.compile(r"""(?:[\[{,]|[:?][ \t]|["']:|^)[ \t]*""")  # what may precede an unquoted string
 _AFTER = re.compile(r"(?:\$\{(?:" + _NAMED + r")\}|:(?=[^\s,\[\]{}])|(?<!\s)#|[^\s:#,\[\]{}]|[ \t]+(?=[^\s#,\[\]{}]))*")
 _PAIR = re.compile(r"\\u([dD][89abAB][0-9a-fA-F]{2})\\u([dD][c-fC-F][0-9a-fA-F]{2})")
 
@@ -179,7 +179,7 @@ def unknown_tag() -> ConfigFileError:
 
 
 def plain_value(text: str) -> Scalar:
-    """Return the value of an unquoted scalar. Raises ValueError for a whole number of absurd length."""
+    """Return the value of an unquoted scalar. Raises ValueError for a whole number with too many digits."""
     if text in _WORDS:
         return _WORDS[text]
     if text[0] not in "+-.0123456789":
@@ -341,7 +341,7 @@ def node_of(text: str, file: str, base: type | None = None) -> Node:
 
 
 class _Reader:
-    """Converts the YAML nodes of one file. Aliases are expanded each time, so their nodes count again."""
+    """A converter of the YAML nodes of one file. Aliases are expanded each time, so their nodes count again."""
 
     def __init__(self, file: str) -> None:
         self.file = file

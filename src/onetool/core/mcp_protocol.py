@@ -46,7 +46,7 @@ INTERNAL_ERROR = -32603
 HEADER_MISMATCH = -32020
 MISSING_CAPABILITY = -32021
 UNSUPPORTED_VERSION = -32022
-PAGE_REQUIRED = -32042  # a person has to open a page first
+PAGE_REQUIRED = -32042  # the user has to open a page first
 RESOURCE_NOT_FOUND = -32002  # in revisions before 2026-07-28
 
 Message = dict[str, Any]
@@ -113,7 +113,8 @@ def decode(data: bytes) -> Any:
     except JsonTooCostlyError as error:
         raise JsonRpcError(INVALID_REQUEST, f"the message {error}") from None
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
-        # A lone surrogate, from a client that truncated a text: unusual, but valid JSON, so the client gets an answer.
+        # A lone surrogate, from a client that truncated a string: unusual, but valid JSON, so the client gets an
+        # answer.
         if b"\\u" in data:
             with suppress(ValueError, RecursionError):
                 return json.loads(data.decode(), parse_constant=no_constant, parse_float=finite)

@@ -34,7 +34,7 @@ NO_PARAMETERS: Mapping[str, Any] = freeze({"type": "object", "properties": {}})
 
 
 def is_address(url: Any) -> bool:
-    """Return whether a text is a web address that can be shown on one line."""
+    """Return whether a string is a web address that can be shown on one line."""
     return isinstance(url, str) and re.fullmatch(r"https?://[^\s/][^\s]*", url) is not None and url.isprintable()
 
 
@@ -160,7 +160,7 @@ class ToolSpec(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True, w
 
 
 def effect_of(read_only: bool | None, idempotent: bool) -> str:
-    """Return `reads`, `changes`, or an empty text if unknown, with `repeatable` for changes that can be repeated."""
+    """Return `reads`, `changes`, or an empty string if unknown, with `repeatable` for changes that can be repeated."""
     if read_only:
         return "reads"
     marks = ["changes"] if read_only is False else []
@@ -257,7 +257,7 @@ def accept(definition: Mapping[str, Any] | ToolSpec, builtins: Handlers, interna
 
 
 def _check_spec(spec: ToolSpec) -> None:
-    """Check a ToolSpec made by hand, whose fields may have any values."""
+    """Check a ToolSpec that was created directly, whose fields may have any values."""
     fields = {
         **{key: getattr(spec, key) for key in ("name", "description", *_FLAGS, "tags", "examples")},
         "read_only": False if spec.read_only is None else spec.read_only,

@@ -18,7 +18,7 @@ from onetool.http.errors import InvalidResponseError, ResponseTooLargeError, Wir
 
 GZIP, ZLIB, RAW = 16 + zlib.MAX_WBITS, zlib.MAX_WBITS, -zlib.MAX_WBITS
 CODINGS = frozenset(("gzip", "x-gzip", "deflate", "br", "zstd", "compress", "identity"))
-MAX_SHOWN = 64 * 1024  # characters of a body shown to a person
+MAX_SHOWN = 64 * 1024  # characters of a body shown to a user
 LARGE = 256 * 1024  # bytes or characters: larger bodies are decoded in a thread
 MAX_MEMBERS = 256  # of one gzip stream: concatenated files are valid, but each costs time
 MAX_DEPTH = 200  # levels: recursive functions use Python stack for each level
@@ -175,7 +175,7 @@ class TooDeepError(JsonTooCostlyError):
 
 
 def json_of(text: bytes) -> Any:
-    """Parse JSON. Raise JsonTooCostlyError if that would cost too much, or the error of msgspec."""
+    """Parse JSON. Raise JsonTooCostlyError if that would cost too much, or msgspec's error."""
     check_json(text)
     try:
         value = msgspec.json.decode(text)

@@ -81,7 +81,7 @@ class Connection(asyncio.Protocol):
         if not self._fresh:
             self._parser, self._fresh = HttpResponseParser(self), True
         waiter = self._waiter = self._loop.create_future()
-        if self._transport.is_closing():  # it closed between two turns of the loop
+        if self._transport.is_closing():  # it closed between two iterations of the loop
             self.end(StaleConnectionError(f"{self._address} closed the connection", sent=False))
             return waiter
         self._deadline = deadline
@@ -115,7 +115,7 @@ class Connection(asyncio.Protocol):
         if self._transport.is_closing():
             return
         if is_wanted:
-            self._transport.resume_reading()  # also after a complete response: the next one uses the same transport
+            self._transport.resume_reading()  # even after a complete response: the next one uses the same transport
         elif not self._complete:
             self._transport.pause_reading()
 

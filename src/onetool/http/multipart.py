@@ -1,6 +1,6 @@
 """Bodies with files: `multipart/form-data` (RFC 7578), and a body that is one file.
 
-A field is a text with placeholders, or `{"file": "${photo}"}`. Values can't end their part or add a header to it: the
+A field is a string with placeholders, or `{"file": "${photo}"}`. Values can't end their part or add a header to it: the
 boundary is random, and names are escaped as browsers do (`"`, `\\` and line ends as %XX).
 """
 

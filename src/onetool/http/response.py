@@ -288,6 +288,5 @@ class Selector:
 
     def _failure(self, why: str) -> ToolFailure:
         return ToolFailure(
-            f"the {self._WHAT} {cut(self._text, 80)!r} can't be applied to {self._DATA}: {why}",
-            reason="output_invalid",
+            f"the {self._WHAT} {cut(self._text, 80)!r} can't be applied to {self._DATA}: {why}", reason="output_invalid"
         )

@@ -6,7 +6,7 @@ placeholder for the whole host (`https://${host}/x`) may contain several labels.
 call's URL may be called.
 
 A body is a form if Content-Type says so. Otherwise data, or a text that reads as a JSON object or array, is JSON, with
-`${name}` inside strings or bare; with a type like application/x-ndjson it may be several JSON texts, one per line. In
+`${name}` inside strings or bare; with a type like application/x-ndjson it may be several JSON values, one per line. In
 any other text, values are inserted unchanged, and escaped in XML.
 """
 
@@ -58,7 +58,7 @@ FORM = "application/x-www-form-urlencoded"
 JSON = "application/json"
 LINES = "application/x-ndjson"
 PLAIN = "text/plain; charset=utf-8"
-RECORD = "\x1e"  # begins each text of application/json-seq
+RECORD = "\x1e"  # begins each value of application/json-seq
 
 _ABSENT: Any = object()
 _STRING_OR_PLACEHOLDER = re.compile(r'"(?:[^"\\]|\\.)*(?:"|\\?\Z)|(?<!\$)\$+\{[^{}]{0,200}\}', re.DOTALL)
@@ -278,11 +278,7 @@ class RequestTemplate:
     """The template of a request. Raises TemplateError if it can never work. `steps` are the tool's steps, if any."""
 
     def __init__(
-        self,
-        request: Request,
-        arg_schema: Any,
-        steps: StepNames | None = None,
-        max_bytes: int = DEFAULT_REQUEST_BYTES,
+        self, request: Request, arg_schema: Any, steps: StepNames | None = None, max_bytes: int = DEFAULT_REQUEST_BYTES
     ) -> None:
         arguments = KnownNames(arg_schema, steps)
         self.method = request.method

@@ -146,7 +146,7 @@ class ToolRequest:
     async def _send(
         self, request: "HttpRequest", signer: Signer | None, context: HttpContext, seconds: float
     ) -> HttpResponse:
-        """Return the last response, or raise the last error. `seconds` is the limit for all tries."""
+        """Return the last response, or raise the last error. `seconds` is the limit for all attempts."""
         if signer is not None:
             self._check_size(request)  # before a token is fetched
         until = monotonic() + seconds
@@ -244,7 +244,7 @@ class ToolRequest:
 
 
 class Retries:
-    """The retry policy of one tool. `tries` is the maximum number of tries."""
+    """The retry policy of one tool. `tries` is the maximum number of attempts."""
 
     def __init__(
         self,
@@ -258,7 +258,7 @@ class Retries:
         self._chance = chance
 
     def pause(self, number: int, outcome: HttpResponse | WireError, left: float) -> float | None:
-        """Return the seconds to wait after try `number` (from 1); None if it was the last."""
+        """Return the seconds to wait after attempt `number` (from 1); None if it was the last."""
         if number >= self.tries:
             return None
         asked = 0.0

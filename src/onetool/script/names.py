@@ -106,7 +106,10 @@ class ScriptNames:
         return pack
 
     def shared(self, waiting: Iterable[str] = ()) -> list[str]:
-        """Return the names that stand for both a function and a pack. `waiting` are packs without known tools yet."""
+        """Return the names that stand for both a function and a pack.
+
+        `waiting` are packs whose tools are not known yet.
+        """
         packs = {*self._pack_of, *waiting}
         return [word for word in self.functions if word in packs]
 

@@ -112,8 +112,7 @@ class CallLog:
             counts, texts = (self._failed, self._failures) if has_answer else (self._timed_out, self._timeouts)
             counts[call.name] += 1
             if len(texts) < MAX_NOTED:
-                message = cut(" ".join(result.error.message.split()), MAX_MESSAGE)
-                texts.append(f"{self._call_text(call)}: {message}")
+                texts.append(f"{self._call_text(call)}: {_one_line(result.error.message)}")
 
     def counts(self) -> str:
         with self._lock:
@@ -154,8 +153,12 @@ class CallLog:
         return f"{call.name}({cut(', '.join(parts), MAX_ARGS)})"
 
 
+def _one_line(message: str) -> str:
+    return cut(" ".join(message.split()), MAX_MESSAGE)
+
+
 def _made(outcomes: Mapping[str, tuple[Iterable[str], int]]) -> Made:
-    """Return, for each outcome with calls, the texts that fit, and the number of the others."""
+    """Return, for each outcome with calls, the lines that fit and the number of the others."""
     made: Made = {}
     for outcome, (texts, count) in outcomes.items():
         shown: list[str] = []
@@ -193,6 +196,8 @@ class RunResult(ToolResult, frozen=True, kw_only=True):
         made: Made = self.meta.get("made", {})
         if self.error is None or not made:
             return self.error
+        if "failed" in made:  # the last failure is usually the error itself
+            made = {**made, "failed": made["failed"].removesuffix(f": {_one_line(self.error.message)}")}
         return msgspec.structs.replace(self.error, hints=(*self.error.hints, *made_lines(made)))
 
     def cleaned(self, clean: Callable[[Any], Any]) -> Self:

@@ -88,7 +88,7 @@ def parse_arguments(text: str, types: Mapping[str, str]) -> tuple[dict[str, Any]
 
 
 def as_parameter_type(value: Any, type: str) -> Any:
-    """Return the value as its parameter's type. Texts are parsed, other values are checked."""
+    """Return the value as its parameter's type. Strings are parsed, other values are checked."""
     if isinstance(value, str) and type != "string":
         value = _parse(value, type)
     if isinstance(value, float) and value.is_integer() and type == "integer":
@@ -106,7 +106,7 @@ def value_shown(value: Any) -> str:
 
 
 def _value(text: str, at: int, type: str, several: bool) -> tuple[Any, int]:
-    """Return the value that begins at `at`, and its end. `several`: more pairs may follow on the line."""
+    """Return the value that begins at `at`, and its end. `several` means that more pairs may follow on the line."""
     end = _line_end(text, at)
     quoted = QUOTED.match(text, at)
     if quoted and len(quoted["quote"]) == 1 and quoted.end() > end:
@@ -140,7 +140,7 @@ def _unescaped(text: str) -> str:
 
 
 def _parse(text: str, type: str) -> Any:
-    """Return a text parsed as this type, or the text itself if that fails."""
+    """Return a string parsed as this type, or the string itself if that fails."""
     try:
         if type == "boolean":
             return {"true": True, "false": False}[text.lower()]
@@ -234,7 +234,7 @@ _WORD = re.compile(r"\w+")
 def visible_snippets(
     snippets: Mapping[str, AnySnippet], names: ScriptNames, allowed: Collection[str] | None
 ) -> Mapping[str, AnySnippet]:
-    """Return the snippets that use only tools of the allow-list. Its callers see no others."""
+    """Return the snippets that use only tools of the allow-list. Its callers see only these."""
     if allowed is None:
         return snippets
     packs = {as_identifier(name.partition(".")[0]) for name in allowed}
@@ -288,8 +288,9 @@ def expand(text: str, snippets: Mapping[str, SnippetLike]) -> str:
 def render_snippet(
     snippet: SnippetLike, values: Mapping[str, Any], name: str = "snippet", wrong: Mapping[str, str] | None = None
 ) -> str:
-    """Return the code of a snippet with these values. Texts are converted if another type is needed, because prompts
-    send only texts. `wrong` are parse errors by key.
+    """Return the code of a snippet with these values.
+
+    Strings are converted if another type is needed, because prompts send only strings. `wrong` are parse errors by key.
     """
     known, wrong = snippet.params, wrong or {}
     args = {key: param.default for key, param in known.items() if param.default is not UNSET}
@@ -380,7 +381,7 @@ def _definition_lines(name: str, snippet: SnippetLike) -> Iterator[str]:
 
 
 def _parameter_lines(name: str, facts: dict[str, Any]) -> Iterator[str]:
-    """Yield a parameter on one line with quoted texts, or on several lines if it is too deep or too long."""
+    """Yield a parameter on one line with quoted strings, or on several lines if it is too deep or too long."""
     default = facts.get("default")
     parts = default.values() if isinstance(default, dict) else default if isinstance(default, list) else ()
     values = {

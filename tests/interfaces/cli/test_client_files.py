@@ -73,7 +73,7 @@ def test_comments_other_servers_and_layout_stay():
     assert put(after) == after
 
 
-@pytest.mark.parametrize(
+@each(
     ("before", "after"),
     [
         ("", WHOLE + "\n"),
@@ -101,7 +101,6 @@ def test_comments_other_servers_and_layout_stay():
             '      "args": ["mcp"]\n    }\n  }\n}',
         ),
     ],
-    ids=["nothing", "empty", "one line", "servers in one line", "tabs", "windows", "comment alone"],
 )
 def test_layouts(before, after):
     assert put(before) == after
@@ -238,7 +237,7 @@ def test_force_replaces_the_one_table_in_its_place(header):
     )
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "told"),
     [
         ("a =\n", "line 1, column 4"),

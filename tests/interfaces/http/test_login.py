@@ -13,7 +13,7 @@ import httpx
 import pytest
 import warm
 from document_stores import in_home
-from helpers import cli
+from helpers import cli, each
 from interfaces.http.conftest import TOKEN
 from interfaces.http.test_mount import served
 
@@ -94,7 +94,7 @@ def test_a_wrong_token_is_told_in_words(serve):
     assert sign_in(server, f" {TOKEN}\n").status == 200  # as it comes out of a clipboard
 
 
-@pytest.mark.parametrize(
+@each(
     "body",
     [b"", b"{", b"[]", b"{}", b'{"token": 1}', b'{"token": "x", "more": 1}', b'{"token": "\\ud800"}', b"[" * 4000],
 )
@@ -350,7 +350,7 @@ def test_many_guesses_at_once_are_no_more_where_processes_count_together(tmp_pat
     assert (found.count(401), found.count(429)) == (limit, 60 - limit)
 
 
-@pytest.mark.parametrize(
+@each(
     ("one", "other", "same"),
     [
         ("192.0.2.1", "192.0.2.2", False),

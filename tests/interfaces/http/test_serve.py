@@ -243,7 +243,8 @@ def test_a_port_in_use_is_one_clear_line(serve, tmp_path):
     code, said = refused("--port", str(port), cwd=tmp_path)
     assert code == 1
     assert said == (
-        f"Error: 127.0.0.1:{port} is in use by another program; choose another port: --port N (0: the system chooses)\n"
+        f"Error: 127.0.0.1:{port} is in use by another program, perhaps `onetool serve` in another folder; "
+        "choose another port: --port N (0: the system chooses)\n"
     )
 
 

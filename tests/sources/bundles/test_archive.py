@@ -203,7 +203,7 @@ def mistakes(changes, name="tools/forecast@1.json"):
     return found.mistakes[0].message
 
 
-@pytest.mark.parametrize(
+@each(
     ("changes", "words"),
     [
         ({"schemaVersion": "2"}, "update this one"),

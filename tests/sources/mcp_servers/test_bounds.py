@@ -5,6 +5,7 @@ import json
 from types import SimpleNamespace
 
 import pytest
+from helpers import each
 from mcp_types import JSONRPCError, JSONRPCRequest
 from sources.mcp_servers.harness import call, settle
 
@@ -79,7 +80,7 @@ def test_requests_of_a_server_take_places():
     assert unanswered.locked()
 
 
-@pytest.mark.parametrize(
+@each(
     ("template", "is_taken"),
     [
         ("notes://{day}", True),

@@ -59,7 +59,7 @@ def test_the_command_is_taken_as_it_is(tmp_path, monkeypatch):
     assert [*server_of(["python3"], "mine")] == ["mine"]
 
 
-@pytest.mark.parametrize(
+@each(
     ("words", "name", "said"),
     [
         ([], None, "no command after --"),

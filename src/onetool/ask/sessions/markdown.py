@@ -115,7 +115,7 @@ TAG = re.compile(r"<(?=[A-Za-z/!?])")
 
 
 def _without_pictures(lines: Iterable[str]) -> Iterator[str]:
-    """Yield the lines with tags as text, and pictures as links. Code blocks are not changed.
+    """Yield the lines, with tags escaped and pictures replaced by links. Code blocks are not changed.
 
     After a fence that is indented, nothing counts as code. Tags can't be escaped with a backslash, because the text may
     have another one before it.

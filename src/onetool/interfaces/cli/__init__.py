@@ -98,7 +98,7 @@ def cli(ctx: click.Context, config: str | None, verbose: int) -> None:
     if level not in LEVELS:
         raise click.UsageError(f"Invalid ONETOOL_LOG: {level!r} (expected one of {', '.join(LEVELS)}).")
     set_up_logging(level)
-    if ctx.invoked_subcommand not in ("serve", "mcp"):  # the other commands report problems of storage themselves
+    if ctx.invoked_subcommand not in ("serve", "mcp"):  # the other commands report problems with storage themselves
         logging.getLogger("onetool.database.storage").setLevel(logging.CRITICAL)
 
 
@@ -120,7 +120,7 @@ def main() -> NoReturn:
 
 
 def leave_after(command: Callable[[], Any]) -> NoReturn:
-    """Run the command and exit with its code; print errors for people."""
+    """Run the command and exit with its code; print errors for the user."""
     try:
         sys.exit(command())
     except click.ClickException as error:

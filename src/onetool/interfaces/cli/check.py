@@ -1,5 +1,6 @@
 """`onetool check`: lists everything that is wrong with the config and the tools."""
 
+import logging
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
 @data_options
 def check(ctx: click.Context, as_json: bool) -> None:
     """Check the config and every tool. Exit code 1 when something is wrong."""
-    import logging
-
     logging.getLogger("onetool").setLevel(logging.CRITICAL)  # it would repeat the mistakes
     try:
         app: App | None = open_app(ctx)

@@ -3,6 +3,7 @@
 No tools are loaded. Progress goes to standard error.
 """
 
+import logging
 import os
 import sys
 from collections.abc import Generator, Iterable
@@ -282,7 +283,7 @@ def _state(database: Database, config: Config) -> dict[str, Any]:
 
 
 def _print_file(config: Config, as_json: bool, *, makes: bool = False) -> None:
-    """Report the state of `state.db`; opening it creates its tables. `makes`: create the file, and settle a loss."""
+    """Report the state of `state.db`; opening it creates its tables. `makes` creates the file and settles a loss."""
     with _reached(config) as database:
         if makes:
             database.write(lambda work: None)
@@ -321,8 +322,6 @@ class UnreachedError(click.ClickException):
 @contextmanager
 def _reached(config: Config) -> Generator[Database]:
     """Open the config's database, without creating tables, or `state.db`. Raises UnreachedError."""
-    import logging
-
     logging.getLogger("onetool.database").setLevel(logging.CRITICAL)  # it would repeat the error
     database = open_state_file(config) if config.database is None else open_database(config)
     try:

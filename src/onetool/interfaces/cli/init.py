@@ -85,7 +85,7 @@ def _write_starter(folder: Path, force: bool) -> None:
             write_new(file.with_name(IGNORE), IGNORED)
     except OSError as error:
         raise click.ClickException(f"Can't write {file}: {error.strerror}.") from None
-    click.echo(f"Wrote {file}.")
+    click.echo(f"Wrote {file}, the config of this folder and of those below it.")
     own = own_folder()
     if own != file.parent.absolute() and any((own / name).exists() for name in ("onetool.yaml", "bundles")):
         click.echo(

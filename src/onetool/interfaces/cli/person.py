@@ -179,7 +179,7 @@ def _choices(field: Mapping[str, Any]) -> str:
 
 
 def _parse_answer(text: str, kind: Any) -> Any:
-    """Parse a text as this type; return it unchanged if it isn't of this type."""
+    """Parse a string as this type; return it unchanged if it isn't of this type."""
     if kind == "boolean":
         return {"y": True, "yes": True, "true": True, "n": False, "no": False, "false": False}.get(text.lower(), text)
     if kind == "array":

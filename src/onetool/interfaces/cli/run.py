@@ -1,6 +1,6 @@
 """`onetool run`: runs code over all tools in the sandbox, once or line by line (`-i`).
 
-The result goes to standard output, what the code prints to standard error. With `-i` variables stay from line to
+The result goes to standard output, what the code prints to standard error. With `-i`, variables persist from line to
 line.
 """
 
@@ -205,7 +205,7 @@ def _run_statement(app: "App", runner: asyncio.Runner, session: "CodeSession", t
 
 
 def _read_statement(editor: LineEditor) -> str | None:
-    """Read one statement, over as many lines as it takes; None at the end."""
+    """Read one statement, over as many lines as it takes. Return None at the end."""
     lines: list[str] = []
     brings_own = False  # a pasted line has its own indentation
     while True:

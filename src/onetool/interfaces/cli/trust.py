@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,7 @@ def trust(path: Path | None, yes: bool, lists: bool, revoke: bool, owner: bool, 
     """Trust a project's folder: PATH, or the current one.
 
     OneTool uses the config, packs, bundles and servers of a project only if you trust it. This shows what the folder
-    would run, connect to and read, and which secrets it names. If it reaches further later, you are asked again. Your
+    would run, connect to and read, and which secrets it names. If its reach grows later, you are asked again. Your
     answers are kept in ~/.onetool/trust.json.
     """
     store = trust_store()
@@ -84,8 +85,6 @@ def _shown(folder: Path, config: Path | None, store: TrustStore, *, err: bool = 
 
 def _accept_owner(path: Path | None, store: TrustStore, revoke: bool, yes: bool) -> None:
     """Accept a path's owner and mode, like git's safe.directory."""
-    from datetime import UTC, datetime
-
     if path is None:
         raise click.UsageError("--owner needs a path: onetool trust --owner PATH.")
     real = os.path.realpath(path)

@@ -1,6 +1,6 @@
-"""Resolves the host, binds the sockets, and writes the welcome texts with instructions for clients.
+"""Resolves the host, binds the sockets, and writes the welcome text with instructions for clients.
 
-An unusable host or port raises an error of one line. The texts are printed at start, and served at `/` to clients such
+An unusable host or port raises an error of one line. The text is printed at startup, and served at `/` to clients such
 as curl.
 """
 
@@ -148,7 +148,8 @@ def listen_unix(path: str) -> socket.socket:
 def _reason(error: OSError, host: str, port: int) -> str:
     place = authority(host, port)
     if error.errno == errno.EADDRINUSE:
-        return f"{place} is in use by another program; choose another port: --port N (0: the system chooses)"
+        what = "another program, perhaps `onetool serve` in another folder"
+        return f"{place} is in use by {what}; choose another port: --port N (0: the system chooses)"
     if error.errno == errno.EACCES:
         return f"this user may not listen on {place}; ports from 1024 need no privileges: --port N"
     if error.errno in NOT_HERE:
@@ -189,7 +190,7 @@ TOKENS = "http.token of its config, or a token created with `onetool tokens add`
 
 
 class ServerFacts(NamedTuple):
-    """The facts about a server in the welcome texts."""
+    """The facts about a server in the welcome text."""
 
     listens: str  # the address in words
     own_url: str  # the URL for this machine
@@ -214,7 +215,7 @@ def claude_command(url: str, header: str | None) -> str:
 
 
 def json_snippet(url: str, header: str | None) -> str:
-    """Return the JSON that most clients take in their config."""
+    """Return the JSON that most clients accept in their config."""
     server: dict[str, object] = {"type": "http", "url": f"{url}/mcp"}
     if header:
         name, _, value = _as_client_variable(header).partition(": ")

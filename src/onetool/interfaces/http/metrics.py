@@ -40,7 +40,7 @@ _MARK = FROM_TOOL.lower().encode()
 
 
 class MetricsApp:
-    """The ASGI app of /metrics, also for other workers of the same machine."""
+    """The ASGI app of /metrics, which also reports for other workers of the same machine."""
 
     def __init__(self, app: "App", rules: Callable[[], AccessRules], cluster: "Cluster | None" = None) -> None:
         self._app = app
@@ -128,7 +128,7 @@ class MetricsApp:
 
 
 def _process_families() -> list[Family]:
-    """Return the metrics of a process that Prometheus's own clients have, with the same names."""
+    """Return the process metrics that Prometheus's own client libraries export, under the same names."""
     times = os.times()
     version = (("version", __version__), ("python", platform.python_version()))
     found = [

@@ -204,7 +204,10 @@ AskClient = Callable[[Question], Awaitable[Any]]
 
 
 class ReplyChannel(Protocol):
-    """Sends notifications and requests to the client during one of its requests. Use it only on the event loop."""
+    """A channel for notifications and requests to the client during one of its requests.
+
+    Use it only on the event loop.
+    """
 
     def notify(self, method: str, params: dict[str, Any]) -> None: ...
 

@@ -119,7 +119,7 @@ class McpHttpApp:
         self._shared = None if shared is None else shared.attach(self._sessions)
 
     def start(self) -> None:
-        """Follow changes of the app. Called on the loop when the server has started."""
+        """Follow changes in the app. Called on the event loop when the server has started."""
         follow(self.service)
         if self._shared is not None:
             self._shared.start()

@@ -121,7 +121,7 @@ class RequestStream(msgspec.Struct, eq=False):
 
 
 class HttpSession:
-    """The session of one client. `news` is the stream of notifications without a request."""
+    """The session of one client. `news` is the stream of notifications that belong to no request."""
 
     def __init__(
         self, service: Service, client: RemoteClient, id: str | None = None, on_change: "OnSessionChange | None" = None
@@ -232,12 +232,12 @@ class HttpSessions:
         return id in self._sessions
 
     def used_since(self, seconds: float) -> list[HttpSession]:
-        """Return the sessions that were used in the last seconds, or whose client listens."""
+        """Return the sessions that were used in the last `seconds`, or whose client listens."""
         since = self._now() - seconds
         return [one for one in self._sessions.values() if one.used >= since or one.news.response is not None]
 
     def unused(self, id: str, seconds: float) -> HttpSession | None:
-        """Return the session if it was not used in the last seconds."""
+        """Return the session if it was not used in the last `seconds`."""
         session = self._sessions.get(id)
         return session if session is not None and session.used <= self._now() - seconds else None
 

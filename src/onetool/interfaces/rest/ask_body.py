@@ -139,7 +139,7 @@ _CLI_OPTION = re.compile(rf"--({'|'.join(sorted(_KEYS, key=len, reverse=True))})
 
 
 def in_client_words(text: str) -> str:
-    """Replace command line options by keys of the body: `--tool-allow` by `toolAllow`."""
+    """Replace command line options with keys of the body: `--tool-allow` with `toolAllow`."""
     return _CLI_OPTION.sub(lambda match: _KEYS[match[1]], text)
 
 

@@ -9,7 +9,7 @@ is walked name by name, each opened relative to its parent without following lin
 The rules for a path:
 - a relative path is opened in the first root in which it exists;
 - an absolute path must begin with a root, as configured or with its links resolved, and is opened from that root;
-- `..` never leads above the root, neither as written nor after following links;
+- `..` never leads above the root, whether as written or after following links;
 - a link may lead anywhere inside its own root, and its target may be relative or absolute;
 - nothing is expanded or decoded (`~`, `$HOME`, `%2e`, `file:`), except the escapes of names that are not UTF-8.
 
@@ -142,7 +142,7 @@ class Root:
             yield top
 
     def reach(self, parts: Parts) -> int:
-        """Return how many names before the last may be existing folders. Stop at the first missing one."""
+        """Return the number of names before the last that may be existing folders. Stop at the first missing one."""
         if b".." in parts:  # `..` may lead back to an existing folder
             return len(parts) - 1
         for end in range(1, len(parts)):
@@ -210,7 +210,7 @@ class Roots:
             replace(folder, name, data, self._private)
 
     def append(self, path: str, data: bytes, on_new_line: bool = False, check: Check | None = None) -> None:
-        """Append to a file atomically, also among concurrent writers. Create a missing file.
+        """Append to a file atomically, even among concurrent writers. Create a missing file.
 
         With `on_new_line`, a line break is added first if the file doesn't end with one. `check` may refuse the open
         file because of its content.
@@ -299,7 +299,7 @@ class Roots:
 
 
 def _raise_unless_missing(refused: PathRefusedError) -> None:
-    """Raise the error unless the path is just missing here: another root may have it."""
+    """Raise the error unless the path is only missing here: another root may have it."""
     if refused.reason not in ("not_found", "root_missing", "root_outside"):
         raise refused
 

@@ -19,7 +19,7 @@ MAX_LAST = 20
 
 
 class UsageLatency(msgspec.Struct, frozen=True, kw_only=True):
-    """Milliseconds; null without calls."""
+    """Durations in milliseconds; null if there were no calls."""
 
     p50: float | None = None
     p95: float | None = None
@@ -89,7 +89,7 @@ class StatsOverview(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class StatsFilter(msgspec.Struct, frozen=True, kw_only=True):
-    """A filter for the calls of the last days, by tool, interface, client, caller and allowed tools."""
+    """A filter for recent calls, by tool, interface, client, caller and allowed tools."""
 
     days: int = 30
     tool: str | None = None

@@ -74,7 +74,7 @@ class Writer:
         return held + sum(map(len, self.rows.values()))
 
     def flush(self, timeout: float = CALL_WAIT_S) -> None:
-        """Write waiting rows. After a failure, a bounded number of rows is kept for the next try."""
+        """Write waiting rows. After a failure, a bounded number of rows is kept for the next attempt."""
         with self._writing:
             self._writer = get_ident()
             try:

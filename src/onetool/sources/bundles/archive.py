@@ -1,4 +1,4 @@
-"""Bundles as ZIP archives: `pack` and `unpack` archives, and `plan` the changes of an import.
+"""Bundles as ZIP archives: `pack` and `unpack` archives, and `plan` the changes made by an import.
 
 An archive contains `bundle.json` and `tools/<name>.json`, as in the folder of bundles. The same bundle gives the same
 bytes. Archives are untrusted: their headers are not trusted, entries are read in chunks with limits, and nothing is
@@ -247,7 +247,7 @@ def plan(
     as_new: bool = False,
     now: Callable[[], float] = time.time,
 ) -> ImportPlan:
-    """Compare an archive with the stored bundle of the same id. `as_new`: import the archive as a separate bundle."""
+    """Compare an archive with the stored bundle of the same id. With `as_new`, plan a separate bundle."""
     if unpacked.bundle is None:
         raise InvalidError("the archive's bundle can't be used: " + "; ".join(map(str, unpacked.mistakes[:3])))
     refused = [str(mistake) for mistake in unpacked.mistakes]

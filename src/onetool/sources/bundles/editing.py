@@ -1,10 +1,10 @@
 """Editing of tools: copies with changes, such as new versions; renaming; and users' own examples.
 
-A copy is a new tool with its own id and no usage. A renamed tool keeps its id, creation time, usage and switch.
-Built-in tools can be copied (the copy calls the same function) but not renamed.
+A copy is a new tool with its own id and no usage. A renamed tool keeps its id, creation time and usage, and stays
+enabled or disabled. Built-in tools can be copied (the copy calls the same function) but not renamed.
 
-The own examples of a user are stored apart from the tool's examples, which all its users see. Each owner has one
-document with examples by tool id. Its key is a hash, because an owner's name is not a valid path.
+A user's own examples are stored apart from the tool's examples, which all its users see. Each owner has one document
+with examples by tool id. Its key is a hash, because an owner's name is not a valid path.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -41,10 +41,11 @@ def export_bundles(store: BundleStore) -> BundlesExport:
 def import_bundles(
     store: BundleStore, export: BundlesExport, force: bool = False, progress: Progress = lambda done, total: None
 ) -> Moved:
-    """Import bundles and settings, and return their numbers. Existing data is kept, so the import can be repeated.
+    """Import bundles and settings, and return the number of moved and existing items.
 
-    Each bundle is imported completely or not at all. If the store's bundle differs, it is kept, or replaced with
-    `force`. Only a database supports `force`, because it changes several tools in one transaction.
+    Existing data is kept, so the import can be repeated. Each bundle is imported completely or not at all. If the
+    store's bundle differs, it is kept, or replaced with `force`. Only a database supports `force`, because it changes
+    several tools in one transaction.
     """
     moved, same, left = 0, 0, [LeftBehind(mistake.file or "bundles", mistake.message) for mistake in export.broken]
     known = {bundle.id: tools for bundle, tools in export_bundles(store).bundles} if force else {}

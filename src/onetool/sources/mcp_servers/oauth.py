@@ -1,13 +1,13 @@
-"""Authentication at MCP servers over HTTP: `http_auth` for connections, `login` for people.
+"""Authentication at MCP servers over HTTP: `http_auth` for connections, `login` for users.
 
 The SDK's OAuth client handles discovery, registration and token requests. Tokens come from our store, and one process
 at a time refreshes them. The SDK's own flow runs only after a server has refused a request, and only if tokens can be
-obtained: from a person who logs in, or with client credentials. The SDK holds its lock while a request is pending, so
-its calls run one after the other; here requests run concurrently.
+obtained: from a user who logs in, or with client credentials. The SDK holds its lock while a request is pending, so its
+calls run one after the other; here requests run concurrently.
 
-Background connections never prompt: if a person is needed they fail with `LoginRequiredError`. Tokens are stored beside
-the server's other state and never appear in logs or messages. This module imports the SDK, which takes a second, so
-import it only where a connection is opened.
+Background connections never prompt: if a user has to log in, they fail with `LoginRequiredError`. Tokens are stored
+beside the server's other state and never appear in logs or messages. This module imports the SDK, which takes a second,
+so import it only where a connection is opened.
 """
 
 import asyncio
@@ -69,7 +69,7 @@ Exchange = AsyncGenerator[httpx2.Request, httpx2.Response]
 def http_auth(
     name: str, url: str, auth: AuthValue, logins: Documents, mask_also: Say = lambda value: None
 ) -> httpx2.Auth:
-    """Return the `auth` of the transport's HTTP client. It never asks a person to log in.
+    """Return the `auth` of the transport's HTTP client. It never asks a user to log in.
 
     Without `auth` in the config, a stored login is used, because blocks copied from other clients never have `auth`.
     Each secret value is passed to `mask_also` before it is used.
@@ -95,7 +95,7 @@ async def login(
     browse: Say | None = None,
     seconds: float = LOGIN_S,
 ) -> str | None:
-    """Have a person log in and store the tokens. Return the granted scopes, if the server names them.
+    """Ask the user to log in, and store the tokens. Return the granted scopes, if the server names them.
 
     If the login fails, the stored login is unchanged.
     """
@@ -128,7 +128,7 @@ class BearerAuth(httpx2.Auth):
 
 
 class ClientMetadata(OAuthClientMetadata):
-    """Client metadata whose scopes `choose` determines from those that the server proposes and the SDK sets."""
+    """Client metadata in which `choose` replaces the scopes that the SDK sets."""
 
     _choose: Callable[[str | None], str | None] | None = PrivateAttr(None)
 
@@ -137,7 +137,7 @@ class ClientMetadata(OAuthClientMetadata):
 
 
 class StoredAuth(OAuthClientProvider):
-    """The base of both OAuth kinds: loads stored tokens and sends each request with them."""
+    """Base class for both kinds of OAuth, which loads stored tokens and sends each request with them."""
 
     unasked: str | None = None  # the error text if the config doesn't mention a login
     _login: StoredLogin
@@ -209,7 +209,7 @@ class StoredAuth(OAuthClientProvider):
     async def _obtained(
         self, request: httpx2.Request, response: httpx2.Response | None, refused: str | None
     ) -> Exchange:
-        """Get new tokens by the SDK's flow, which starts from a 401 response."""
+        """Get new tokens with the SDK's flow, which starts from a 401 response."""
         if response is None or not self._may_obtain:
             return
         async with self._obtaining:
@@ -378,7 +378,7 @@ class StoredAuth(OAuthClientProvider):
 
 
 class PersonAuth(StoredAuth):
-    """Authentication with the login of a person. Without a callback, only a stored login is used."""
+    """Authentication with a user's login. Without a callback, only a stored login is used."""
 
     def __init__(
         self,

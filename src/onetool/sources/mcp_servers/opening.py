@@ -67,7 +67,10 @@ NEAR = 200  # bytes at the start of a response that usually contain its id
 
 
 def has_at_most(parts: int, data: Any) -> bool:
-    """Return whether data has at most so many parts. Small text can hold millions, which are slow to copy and check."""
+    """Return whether data has at most this number of parts.
+
+    A small document can hold millions, which are slow to copy and check.
+    """
     left, waiting = parts, [data]
     while waiting:
         value = waiting.pop()
@@ -151,7 +154,7 @@ class ProcessReadStream(_ProcessStream):
 
 
 class CompletedReadStream(_WrappedStream):
-    """Messages of any transport, with fields added that modern servers may omit and the SDK requires."""
+    """Messages from any transport, with fields added that modern servers may omit and the SDK requires."""
 
     def __init__(self, stream: Any, connection: UpstreamConnection, unanswered: asyncio.Semaphore) -> None:
         super().__init__(stream, unanswered)

@@ -74,7 +74,7 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def target(self) -> str:
-        """The command line or URL, for people. Arguments are shown as written, so that their secrets stay hidden."""
+        """The command line or URL, for display. Arguments are shown as written, so that their secrets stay hidden."""
         if self.url is not None:
             return re.sub(r"(?<=://)[^/@]*@", "", _as_written(self.url))  # without credentials
         return " ".join(self.command_line)
@@ -178,7 +178,7 @@ class BearerToken(_Unprinted, frozen=True, kw_only=True):
 
 
 class PersonLogin(_Unprinted, frozen=True, kw_only=True):
-    """A login of a person in the browser. Without a client_id, OneTool registers with the server."""
+    """A user's login in the browser. Without a client_id, OneTool registers with the server."""
 
     scopes: str | None = None
     client_id: str | None = None
@@ -228,7 +228,7 @@ def read(auth: AuthValue) -> AuthSettings | None:
 
 
 def auth_problems(auth: AuthValue) -> Iterator[AuthProblem]:
-    """Yield all problems of the value."""
+    """Yield all problems with the value."""
     if auth is None:
         return
     if isinstance(auth, str):

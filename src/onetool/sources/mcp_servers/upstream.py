@@ -109,7 +109,7 @@ class Upstream:
             self.calls -= 1
 
     async def wait_connected(self, retry: bool = False) -> None:
-        """Wait until connected or failed, at most `connect_timeout`. `retry`: try again after a failure."""
+        """Wait until connected or failed, at most `connect_timeout`. With `retry`, try again after a failure."""
         if self._connection is not None or (self.error and not retry) or monotonic() - self._failed_at <= FRESH:
             return
         self._try_now.set()

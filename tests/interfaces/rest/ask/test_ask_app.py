@@ -122,7 +122,7 @@ def test_every_key_arrives():
     }
 
 
-@pytest.mark.parametrize(
+@each(
     ("servers", "clients", "allowed"),
     [
         (None, None, None),
@@ -259,7 +259,7 @@ def test_so_many_at_once_and_no_more():
         refused = await post(asgi_client, {"prompt": "x"})
         leaving.set()
         await asyncio.gather(*asked)
-        asgi_client._app.script = App().script
+        asgi_client._context.app.script = App().script
         return refused, await post(asgi_client, {"prompt": "x"})
 
     refused, after = asyncio.run(many())

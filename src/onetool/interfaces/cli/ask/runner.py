@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 STDIN, STDIN_NAME = "-", "stdin"
-MAX_TEXT_BYTES = 1024**2  # bytes, of all texts together
+MAX_TEXT_BYTES = 1024**2  # bytes, of all files together
 MAX_PICTURE_BYTES = 5_000_000  # bytes, of each
 _PICTURES = {
     "image/png": (b"\x89PNG\r\n\x1a\n",),
@@ -47,7 +47,7 @@ class AskInput(NamedTuple):
 
 
 def read_question(words: Sequence[str], names: Sequence[str]) -> AskInput:
-    """Read the question and the named files. Raises UsageError for what can't be sent."""
+    """Read the question and the named files. Raises UsageError for input that can't be sent."""
     if len(words) > 1:
         raise click.UsageError(f'Put the question into quotes: onetool ask "{printable(" ".join(words))}"')
     prompt = words[0] if words else None
@@ -142,7 +142,7 @@ NOTICE_AFTER = (8.0, 60.0)  # seconds of silence
 
 
 class SilenceNotice:
-    """A notice when the model sends nothing for a while, except while tools run."""
+    """A notice that is printed when the model sends nothing for a while, except while tools run."""
 
     def __init__(self, say: Callable[[str], None]) -> None:
         self._say = say

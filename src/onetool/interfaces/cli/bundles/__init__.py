@@ -6,6 +6,7 @@ add_tools     add, add-curl, save
 share         export, import
 """
 
+import asyncio
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -57,7 +58,7 @@ SHORT_KEYS = ("slug", "version", "displayName", "description", "type", "isEnable
 @click.option("--all", "everything", is_flag=True, help="Include disabled and deleted bundles.")
 @data_options
 def list_bundles(ctx: click.Context, everything: bool, as_json: bool) -> None:
-    """List the bundles and their numbers of tools."""
+    """List the bundles, each with its number of tools."""
     bundles = open_app(ctx, imports=False).bundles
     counts = Counter(tool["bundleID"] for tool in all_tools(bundles))
     chosen = [
@@ -235,8 +236,6 @@ def login(ctx: click.Context, place: ToolReference) -> None:
     Tools of a bundle with the same authorization server, client and scope share one login. The login is stored, and
     is only for the hosts that these tools call now.
     """
-    import asyncio
-
     from onetool.http.oauth import log_in
 
     app = open_app(ctx, imports=False)

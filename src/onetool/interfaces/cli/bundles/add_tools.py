@@ -233,7 +233,7 @@ def save(
 
 
 def script_tool(app: App, text: str, given: dict[str, Argument], description: str = "") -> dict[str, Any]:
-    """Return the tool as the REST API takes it. The REST API checks whether the code can run."""
+    """Return the tool in the form that the REST API accepts. The REST API checks whether the code can run."""
     code = read(text)
     scan = CodeScan(code)
     for name in given:

@@ -64,7 +64,7 @@ class ToolReference(NamedTuple):
 
 
 class ReferenceType(click.ParamType):
-    """A type of arguments. `tool`: whether a tool must be named; None: a tool may be named."""
+    """A click type for references. `tool` is whether a tool must be named; None means that it may be."""
 
     name = "place"
 

@@ -123,7 +123,7 @@ def logs(ctx: click.Context, name: str, lines: int, as_json: bool) -> None:
 @server_argument
 @data_options
 def changes(ctx: click.Context, name: str, as_json: bool) -> None:
-    """Show changes of tools since their approval."""
+    """Show changes to tools since their approval."""
     known = _connected_now(ctx, name)
     differences = known.differences(name)
     if wants_json(as_json):
@@ -190,7 +190,7 @@ def _connected_now(ctx: click.Context, name: str) -> "Servers":
 
 
 def _holders(app: "App") -> "dict[str, ReplicaRow]":
-    """Return the replica that runs each shared server; nothing if the database can't be reached."""
+    """Return the replica that runs each shared server; empty if the database can't be reached."""
     if app.config.database is None or app.config.cluster is None:
         return {}
     from onetool.cluster.report import server_holders

@@ -1,8 +1,8 @@
-"""Parse a curl command, first into words like bash, then into the request of curl. Nothing is run or looked up.
+"""Parse a curl command, first into words like bash, then into the request that curl would send.
 
-Shell variables (`$TOKEN`, `${CITY}`) are kept as marks in the words. Documentation also has variables in single quotes,
-where bash would not expand them: there only `${NAME}` and names in capitals count, because `$ref` is JSON. Options that
-matter only to curl itself are ignored.
+Nothing is run or looked up. Shell variables (`$TOKEN`, `${CITY}`) are kept as marks in the words. Documentation also
+has variables in single quotes, where bash would not expand them: there only `${NAME}` and names in capitals count,
+because `$ref` is JSON. Options that matter only to curl itself are ignored.
 """
 
 import re
@@ -42,7 +42,7 @@ def variables(word: str) -> list[str]:
 
 
 def pieces(word: str) -> list[tuple[str, bool]]:
-    """Split a word into texts and names of variables; True marks a name."""
+    """Split a word into literal parts and names of variables; True marks a name."""
     parts = _MARKED.split(word)
     return [(part, bool(index % 2)) for index, part in enumerate(parts) if part or index % 2]
 
@@ -149,7 +149,7 @@ class _WordReader:
         self._at += 1
 
     def _ansi(self) -> None:
-        """Read $'…', which browsers use for texts with line breaks."""
+        """Read $'…', which browsers use for strings with line breaks."""
         start = self._at
         self._at += 2
         found: list[str] = []
@@ -194,7 +194,7 @@ _FIELD_KINDS: dict[str, FieldKind] = {"": "text", "@": "file", "<": "text_file"}
 
 
 class FormField(NamedTuple):
-    """A field of -F. `value` is a text, or the path of a file to send (`file`) or of a text file (`text_file`)."""
+    """A field of -F. `value` is a string, or the path of a file to send (`file`) or of a text file (`text_file`)."""
 
     name: str
     value: str

@@ -1,4 +1,4 @@
-"""The tables of bundles: `TableTransaction` changes them, and `take_in` applies changes to a replica's contents.
+"""The tables of bundles: `TableTransaction` changes them, and `apply_changes` applies changes to a replica's contents.
 
 A transaction records its changes, so that the replica need not read them again. A note in the contents records their
 revision. Rows that this version can't read are left out and reported.
@@ -88,7 +88,7 @@ def read_followed(work: Transaction, lock: str = "") -> Followed:
 
 
 class TableTransaction(StoreTransaction):
-    """A change of the tables. Places are ids. It locks the row of the revision: one change at a time."""
+    """A transaction that changes the tables. Places are ids. It locks the revision's row, so changes don't overlap."""
 
     def __init__(self, work: Transaction, built_in: Collection[str] = ()) -> None:
         """Lock the store. `built_in` are ids of tools outside the tables."""
@@ -251,7 +251,7 @@ def followed(note: str) -> Followed | None:
 
 
 def apply_changes(change: ContentsChange, changes: TableChanges) -> None:
-    """Apply changes of the tables to the contents of a replica."""
+    """Apply changes to the tables to a replica's contents."""
     if changes.is_whole:
         present = {_path(row.id, True) for row in changes.bundles} | {_path(row.id, False) for row in changes.tools}
         for path in [path for folder in change.files.values() for path in folder if path != SWITCHES]:

@@ -238,8 +238,10 @@ def parsed(text: bytes) -> dict[str, Any]:
 
 
 def _read_plain(text: bytes) -> Any:
-    """Parse JSON in a third of the time, if writing the value gives the same text, so that no key is duplicated.
-    Otherwise return None, and the strict reader reads the text or reports the mistake.
+    """Parse JSON in a third of the strict reader's time, or return None.
+
+    Encoding the value has to give the same text, so that no key can be duplicated. Otherwise, the strict reader reads
+    the text or reports the mistake.
     """
     try:
         data = msgspec.json.decode(text)

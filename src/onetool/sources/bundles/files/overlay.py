@@ -62,7 +62,7 @@ class Overlay(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_
 
 
 class UnknownOverlay(Overlay, frozen=True, kw_only=True):
-    """An overlay for an unreadable file: everything is disabled, because anything may have been."""
+    """An overlay for an unreadable file: everything is disabled, because any tool may have been."""
 
     def bundle(self, bundle: Bundle) -> Bundle:
         return msgspec.structs.replace(bundle, is_enabled=False)

@@ -68,9 +68,10 @@ class OutOfDate(Exception):  # noqa: N818 - not an error: a scan resolves it
 
 
 class FileTransaction(StoreTransaction):
-    """A change of files and contents. `is_done`: the files are durable; later errors don't prevent returning `result`.
+    """A change to files and contents.
 
-    `is_known`: the contents contain the change, too.
+    `is_done` means that the files are durable; later errors don't prevent returning `result`. `is_known` means that the
+    contents contain the change, too.
     """
 
     def __init__(self, root: OpenFolder, changes: ContentsChange) -> None:
@@ -286,7 +287,7 @@ class FileStore(BundleStore):
         database: Database | None = None,
         derived: DerivedBundles | None = None,
     ) -> None:
-        """Create the store. `database` stores the counts of calls; None: a file in the folder."""
+        """Create the store. `database` stores the counts of calls; if it is None, a file in the folder does."""
         super().__init__(built_in, now, max_tools, derived)
         self._folder, self._foreign = folder, foreign
         self._contents: Contents | None = None

@@ -1,7 +1,8 @@
 """Convert the parameters of an operation into arguments of a tool and their places in the request.
 
-Lists and objects in a query are encoded as the document specifies. Lists in paths, headers and cookies become one text
-with commas, which is reported. Unsupported parameters are left out if optional; otherwise the operation is skipped.
+Lists and objects in a query are encoded as the document specifies. Lists in paths, headers and cookies become one
+string with commas, which is reported. Unsupported parameters are left out if optional; otherwise the operation is
+skipped.
 """
 
 import re
@@ -197,7 +198,7 @@ class ParameterConverter:
         return True
 
     def _scalar(self, parameter: Parameter) -> Definition:
-        """Return the schema of a text or number. Callers pass structures as the text that is sent."""
+        """Return the schema of a string or number. Callers pass structures as the text that is sent."""
         if isinstance(content := parameter.data.get("content"), dict) and content:
             media = self._document.object(next(iter(content.values())))
             if kind_of(self._resolved(media.get("schema", {}))) in ("object", "array", None):

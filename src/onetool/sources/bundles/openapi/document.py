@@ -2,9 +2,9 @@
 
 Only the needed parts of a JSON document are decoded, so that a few tools can be imported from a large document.
 
-YAML is read by the rules of YAML 1.2, as OpenAPI requires: `no` and `2026-11-15` are texts, and all keys are texts. The
-parser's events are processed without recursion. Aliases count with their whole content each time, so that alias bombs
-are refused before anything traverses them.
+YAML is read by the rules of YAML 1.2, as OpenAPI requires: `no` and `2026-11-15` are strings, and all keys are strings.
+The parser's events are processed without recursion. Aliases count with their whole content each time, so that alias
+bombs are refused before anything traverses them.
 """
 
 import codecs
@@ -23,7 +23,7 @@ from onetool.sources.bundles.errors import InvalidError
 MAX_DEPTH = 200
 MAX_VALUES = 4_000_000
 
-# A number with a leading zero is a text: a code, or part of a telephone number.
+# A number with a leading zero is a string: a code, or part of a telephone number.
 _INTEGER = re.compile(r"[-+]?(0|[1-9][0-9]{0,40})")
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|(0|[1-9][0-9]*)(\.[0-9]*)?)([eE][-+]?[0-9]{1,3})?")
 _WORDS = {
@@ -49,7 +49,7 @@ class _Open:
 
 
 def read_yaml(text: str) -> Any:
-    """Parse a text with one document. Raises InvalidError with the line."""
+    """Parse one document. Raises InvalidError with the line."""
     try:
         loader = _LOADER(text)
     except yaml.YAMLError as error:
@@ -198,7 +198,7 @@ class BadDocumentError(InvalidError):
 
 
 class OperationHead(msgspec.Struct):
-    """The members of an operation that choose and name its tool."""
+    """The members of an operation that select and name its tool."""
 
     operationId: Any = None  # noqa: N815 - the name in documents
     summary: Any = None
@@ -309,10 +309,10 @@ class OpenApiDocument:
 
 
 def read_document(data: bytes | str, is_part: bool = False) -> OpenApiDocument:
-    """Read a document. Raises InvalidError. `is_part`: only some operations are imported, so it may be larger."""
+    """Read a document. Raises InvalidError. With `is_part`, only some operations are imported, so it may be larger."""
     data = data.encode("utf-8", "surrogatepass") if isinstance(data, str) else data
     is_json = data[:CHUNK].removeprefix(_BOM).lstrip()[:1] == b"{"
-    # Decoded as one text, the document could take four times its size.
+    # Decoded as one string, the document could take four times its size.
     limit = MAX_INPUT_BYTES if is_json and is_part else MAX_BYTES
     if len(data) > limit:
         size = f"the document is larger than {limit // 1024**2} MiB ({len(data) / 1024**2:.0f} MiB)"

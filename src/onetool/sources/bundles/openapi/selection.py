@@ -18,7 +18,10 @@ NamedOperation = tuple[Operation, str]
 
 
 class Selection(NamedTuple):
-    """The part of a document to import. Values of a field are alternatives; all fields must match. Empty: all."""
+    """The part of a document to import. Values of a field are alternatives; all fields must match.
+
+    Empty fields match all.
+    """
 
     only: tuple[str, ...] = ()  # patterns for a path (`/users/*`) or for the name of a tool (`list-*`)
     tag: tuple[str, ...] = ()  # case-insensitive
