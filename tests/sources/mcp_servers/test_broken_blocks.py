@@ -17,7 +17,7 @@ from onetool.core.errors import ConfigError
         ({"command": "x", "args": "-v"}, "servers.bad.args: expected a list, got"),
         ({"command": "x", "url": "http://127.0.0.1:1/"}, "a server has a command or a url, not both"),
         ({}, "a server needs a command or a url"),
-        ("x", "servers.bad: expected a mapping, got the text 'x'"),
+        ("x", "servers.bad: expected a mapping, got the string 'x'"),
         ([1], "servers.bad: expected a mapping, got a list"),
         ({"command": "x", "enabled": "yes"}, "servers.bad.enabled"),
     ],

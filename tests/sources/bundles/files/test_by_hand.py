@@ -141,7 +141,7 @@ BROKEN = {
     "empty": ("", "is empty"),
     "nuls": ("\0" * 100, "NUL"),
     "newer": (json.dumps(BY_HAND | {"schemaVersion": "2"}), "written by a newer OneTool"),
-    "unknown version": (json.dumps(BY_HAND | {"schemaVersion": "x"}), "no version 'x'"),
+    "unknown version": (json.dumps(BY_HAND | {"schemaVersion": "x"}), "unknown version 'x'"),
     "bom": ("\ufeff" + json.dumps(BY_HAND), "byte order mark"),
     "twice": ('{"type": "script", "type": "http"}', "'type' occurs twice"),
     "deep": ('{"a":' * 100_000, "nested deeper"),
