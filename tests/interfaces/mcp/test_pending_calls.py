@@ -316,7 +316,7 @@ def test_a_caller_with_a_name_has_half_of_the_places():
 
         for _ in range(MAX_PENDING // 2):
             await begin(named)
-        with pytest.raises(JsonRpcError, match="wait for an answer"):
+        with pytest.raises(JsonRpcError, match="waiting for an answer"):
             await begin(named)
         assert await begin(ME)
         waiting.close()
