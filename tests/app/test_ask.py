@@ -680,4 +680,4 @@ def test_a_model_that_asks_a_model_that_asks_a_model(tmp_path, menu):
         harness.model.will(again)
         harness.ask()
         assert len(harness.model.seen) == 4  # two questions, each with its last step; the third is not put
-        assert "no further" in harness.said_to_model(2)
+        assert "nested more than" in harness.said_to_model(2)

@@ -280,7 +280,7 @@ def test_stopped_in_the_middle_every_call_has_a_result(tmp_path):
     asyncio.run(stopped())
     kept = store_in(tmp_path).read("s").messages
     assert [(one.call, one.ok) for one in results(kept)] == [("a", False), ("b", False), ("c", False)]
-    assert "not known" in results(kept)[0].content
+    assert "is unknown" in results(kept)[0].content
     assert "not made" in results(kept)[1].content
 
 
@@ -305,7 +305,7 @@ def test_what_had_ended_before_it_was_stopped_is_kept(tmp_path):
 
     asyncio.run(stopped())
     first, second = results(store_in(tmp_path).read("s").messages)
-    assert "not known" in first.content
+    assert "is unknown" in first.content
     assert (second.ok, "7" in second.content) == (True, True)
 
 

@@ -437,7 +437,7 @@ def test_an_answer_that_is_too_long_is_not_asked_for_again(upstream, stream):
     upstream.say(events({"choices": [{"delta": {"content": text}}]}) if stream else whole)
     error, said = failed(model_at(upstream.url, adapter("openai")), stream)
     assert (error.reason, said, len(upstream.seen)) == ("garbled", [], 1)
-    assert str(error) == "the model's API sent an answer of more than 4 MiB"
+    assert str(error) == "the model's API sent a response of more than 4 MiB"
 
 
 @pytest.mark.parametrize("framing", ["events", "lines"])

@@ -55,7 +55,7 @@ def test_a_call_that_never_ran_reads_the_same_after_a_reload(chat, model, how):
     chat.click(how, role="button")
     seen = ["Then not."] if how == "Deny" else ["Stopped. The part received", "Ask again"]
     for _ in range(2):
-        chat.see("Let me add.", "not approved", *seen).see_no("Failed", "not known", "was interrupted")
+        chat.see("Let me add.", "not approved", *seen).see_no("Failed", "is unknown", "was interrupted")
         if how == "Stop":
             chat.see_no("0 + 0 tokens")
         chat.reload()

@@ -99,7 +99,7 @@ def test_a_server_is_added_by_the_form_with_a_value_kept_as_a_secret(guarded, tm
     assert "kept-value-1" in (tmp_path / "secrets.yaml").read_text()
     person.open("#/servers?add=1")
     person.type_into(PASTE, "no-such-program --now")
-    person.see("no-such-program --now", "program: not found at present")
+    person.see("no-such-program --now", "program: not found")
     person.click("Add and start", role="button")
     person.see("Unreachable", "2 servers")
     person.click("Test", role="button")

@@ -163,7 +163,7 @@ def test_an_answer_of_who_lacks_the_key_is_not_passed_on(tmp_path, caplog, proof
             else:
                 got.append(await forwarded(forwarder, replica, method, ADA))
 
-    with pytest.raises(ReplicaRefusedError, match=r"holder of cluster\.key") as refused:
+    with pytest.raises(ReplicaRefusedError, match=r"sender has cluster\.key") as refused:
         asyncio.run(asyncio.wait_for(main(), 20))
     assert (refused.value.status, got) == (502, [])
     (told,) = [one.getMessage() for one in caplog.records]

@@ -7,7 +7,7 @@ from cluster.test_tasks import KNOWS, begin, settled
 from helpers import until
 from interfaces.mcp.peers import HttpPeer
 
-GONE = "replica responsible for this is gone; whether it did anything is not known"
+GONE = "replica responsible for this is gone; it is unknown whether it did anything"
 PING = {"jsonrpc": "2.0", "id": 7, "method": "ping"}
 
 

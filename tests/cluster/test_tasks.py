@@ -51,4 +51,4 @@ def test_a_task_that_there_never_was(peer):
     one = peer("new", capabilities=KNOWS)
     for id in ("0" * 40, "0" * 32, "x"):
         for _ in range(2):
-            assert "there is no such task" in one.error("tasks/get", {"taskId": id})["message"], id
+            assert "unknown or expired task" in one.error("tasks/get", {"taskId": id})["message"], id

@@ -110,7 +110,7 @@ def test_values(text: str, wanted: Any, value: Any) -> None:
         ("true", str | None, "expected a string, got true", "quote it"),
         ("{a: 1}", str, "expected a string, got a mapping", None),
         ("~", str, "expected a string, got nothing", "write a value, or remove the key to get its default"),
-        ("abc", tuple[str, ...], "expected a list, got the string 'abc'", "write a list of one: [value]"),
+        ("abc", tuple[str, ...], "expected a list, got the string 'abc'", "write a list: [value]"),
         ("[1]", dict[str, int], "expected a mapping, got a list", None),
         ("tea", Literal["first", "last"], "expected first or last, got the string 'tea'", None),
         ("frist", Literal["first", "last"], "expected first or last, got the string 'frist'", "did you mean first?"),

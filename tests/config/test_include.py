@@ -115,7 +115,7 @@ def test_ten_files_deep_and_no_deeper(load: Load, mistake: OneMistake, write: Wr
 
 def test_include_must_be_a_list_of_paths(mistake: OneMistake) -> None:
     found = mistake("include: more.yaml\n")
-    assert (found.line, found.key, found.hint) == (1, "include", "write a list of one: [value]")
+    assert (found.line, found.key, found.hint) == (1, "include", "write a list: [value]")
     assert mistake("include: [5]\n").key == "include[0]"
     assert mistake('include: ["a\\0b"]\n').message == "this is not a path"
 

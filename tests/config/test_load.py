@@ -142,7 +142,7 @@ def test_a_tools_mistakes_stay_with_the_tool(load: Load) -> None:
         ("stats: {retention_days: 0}\n", 1, "stats.retention_days", "must be at least 1", None),
         ("ask: {provider: gemni}\n", 1, "ask.provider", "expected anthropic, gemini", "did you mean gemini?"),
         ("ask: {max_steps: 0}\n", 1, "ask.max_steps", "must be at least 1", None),
-        ("fs: {roots: .}\n", 1, "fs.roots", "expected a list, got the string '.'", "write a list of one: [value]"),
+        ("fs: {roots: .}\n", 1, "fs.roots", "expected a list, got the string '.'", "write a list: [value]"),
         ("packs: ['']\n", 1, "packs[0]", "this is not a path", "write the name of a file or a folder"),
         ("settings: {brave: 5}\n", 1, "settings.brave", "expected a mapping, got the number 5", None),
         ("aliases: {ws: [a]}\n", 1, "aliases.ws", "expected a string, got a list", None),

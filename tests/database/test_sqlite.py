@@ -308,7 +308,7 @@ def test_a_damaged_file_that_can_not_be_set_aside(file):
     file.chmod(0o600)
     with as_nobody(file.parent), pytest.raises(DamagedDatabaseError) as told:
         names(SqliteDatabase(file))
-    assert "it can't be set aside: Permission denied (fix: make the file and its folder writable" in str(told.value)
+    assert "it can't be renamed: Permission denied (fix: make the file and its folder writable" in str(told.value)
     assert os.listdir(file.parent) == ["state.db"]
 
 

@@ -155,4 +155,4 @@ def use_damaged(file, store):
             words = str(error)
         finally:
             database.close()
-    return "damaged" in words and "it was set aside" not in words
+    return "damaged" in words and "it was renamed" not in words

@@ -121,7 +121,11 @@ def test_streams_that_go_wrong(upstream):
     for answer, words, reason in (
         (Reply(500, body=b"out of tokens"), "500 Internal Server Error: out of tokens", "upstream_error"),
         (Reply(headers={"Content-Type": "application/json"}, body=b"{}"), "instead of a stream", "upstream_error"),
-        ([HEAD + b"Content-Length: 99\r\n\r\ndata: a\n\n", CLOSE], "broke off", "source_unavailable"),
+        (
+            [HEAD + b"Content-Length: 99\r\n\r\ndata: a\n\n", CLOSE],
+            "middle of its response",
+            "source_unavailable",
+        ),
         ([HEAD + b"\r\ndata: a\n\n", 2.0], "within 0.3 s", "timeout"),
         ([HEAD + b"\r\n" + b"data: a\n\n" * 300, CLOSE], "1,000 bytes", "too_large"),
     ):

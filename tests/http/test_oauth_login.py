@@ -154,7 +154,7 @@ def test_a_person_logs_in_on_the_command_line(harness):
     rest = process.stderr.read()
     process.stderr.close()
     assert process.wait() == 0
-    assert "Logged in for vault (read). It is for look-again, peek." in rest
+    assert "Logged in for vault (read). It applies to look-again, peek." in rest
     assert not any(secret in rest for secret in harness.authority.secrets)
 
     # An app that was open before sees it, for all tools that share it. Its token is masked.
@@ -165,7 +165,7 @@ def test_a_person_logs_in_on_the_command_line(harness):
 
     again = cli("bundles", "logout", *place, cwd=harness.config.parent)
     assert again.returncode == 0
-    assert "forgotten" in again.stderr
+    assert "Deleted the login" in again.stderr
     assert "onetool bundles login vault/peek" in harness.call().error.message
 
 

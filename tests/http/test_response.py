@@ -71,7 +71,7 @@ def test_json_that_is_nested_too_deep(upstream, depth):
     """Those after us who walk through it would fail without a word about what is wrong."""
     body = b'[{"a":' * (depth // 2) + (b"[]" if depth % 2 else b"0") + b"}]" * (depth // 2)
     error = failure(upstream, Reply(body=body))
-    assert str(error) == f"the answer of {upstream.netloc} is nested too deep: more than 200 levels"
+    assert str(error) == f"the response of {upstream.netloc} is nested too deep: more than 200 levels"
     assert error.reason == "output_invalid"
     assert value(upstream, Reply(500, body=body), {"errorMode": "return"}) == {"status": 500, "body": body.decode()}
 
@@ -154,13 +154,13 @@ def test_a_stated_encoding_and_a_selector_rule(upstream, response):
 def test_json_with_too_many_parts(upstream, monkeypatch):
     monkeypatch.setattr(json_data, "MAX_PARTS", 1000)
     error = failure(upstream, Reply(body=b"[" + b"[]," * 1000 + b"1]"))
-    assert (str(error), error.reason) == (f"the answer of {upstream.netloc} has more than 1,000 parts", "too_large")
+    assert (str(error), error.reason) == (f"the response of {upstream.netloc} has more than 1,000 parts", "too_large")
     assert len(value(upstream, Reply(body=b'["' + b"a," * 5000 + b'"]'))[0]) == 10_000
 
 
 def test_json_with_endless_numbers(upstream):
     error = failure(upstream, Reply(body=b"9" * 5000))
-    assert str(error) == f"the answer of {upstream.netloc} has a number of more than 1,000 digits"
+    assert str(error) == f"the response of {upstream.netloc} has a number of more than 1,000 digits"
     assert value(upstream, Reply(body=b"9" * 1000)) == int("9" * 1000)
 
 

@@ -55,7 +55,7 @@ def test_what_is_no_selector(text, words):
 
 @each("text", ["length(`5`)", "sum(daily)", "max_by(daily, &tags)", "keys(name)", "contains(`5`, 'a')"])
 def test_what_does_not_fit_the_data_is_a_failure_in_words(text):
-    with pytest.raises(ToolFailure, match="can't be applied to the answer") as caught:
+    with pytest.raises(ToolFailure, match="can't be applied to the response") as caught:
         Selector(text).now(DATA)
     assert caught.value.reason == "output_invalid"
 

@@ -107,7 +107,7 @@ def test_no_value_is_a_step_up_or_nothing_in_a_path(upstream, value):
 def test_a_value_that_is_not_there_in_a_path_is_a_failure_that_says_so(upstream):
     upstream.say(js({"id": None}), js(1))
     for path in ("${steps.a.id}", "${steps.a.no}", "${steps.a.id.deeper}"):
-        with pytest.raises(ToolFailure, match=r"step `s1` failed: the value steps\.a\S+ is needed: .* path; done: `a`"):
+        with pytest.raises(ToolFailure, match=r"step `s1` failed: the value steps\.a\S+ is required: .*; done: `a`"):
             steps(upstream, {"name": "a"}, {"url": f"/x/{path}"})()
 
 
@@ -166,7 +166,7 @@ def test_what_a_later_step_lacks_is_told_before_the_first_is_sent(upstream):
     with pytest.raises(ToolFailure, match=r"step `s1` failed: the secret KEY is not set"):
         steps(upstream, {"name": "a"}, {"request": {"query": {"k": "${KEY}"}}})()
     upstream.say(js({"id": 1}))
-    with pytest.raises(ToolFailure, match=r"step `s1` failed: the argument `name` is needed.*done: `a`") as caught:
+    with pytest.raises(ToolFailure, match=r"step `s1` failed: the argument `name` is required.*done: `a`") as caught:
         steps(upstream, {"name": "a"}, {"url": "/x/${name}", "when": "steps.a.id"})()
     assert not isinstance(caught.value, BadArguments)  # something has been done
     assert len(upstream.seen) == 1
@@ -244,9 +244,9 @@ def test_a_condition_that_can_not_be_meant_is_refused(upstream, when, why):
         ("${steps.lgin.id}", "did you mean login"),
         ("${steps.later.id}", "has no value yet"),
         ("${steps.s1.id}", "has no value yet"),
-        ("${steps}", "names no value"),
-        ("${steps.}", "names no value"),
-        ("${steps.login..id}", "names no value"),
+        ("${steps}", "does not refer to a value"),
+        ("${steps.}", "does not refer to a value"),
+        ("${steps.login..id}", "does not refer to a value"),
         ("${steps.login[0].id}", "between dots"),
     ],
 )

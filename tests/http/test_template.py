@@ -63,7 +63,7 @@ def test_its_secrets_are_known() -> None:
 
 def test_a_name_of_the_schema_is_an_argument_and_nothing_else() -> None:
     """Neither takes the other's place, whoever gives more than the schema knows."""
-    with pytest.raises(BadArguments, match="`KEY` is needed"):
+    with pytest.raises(BadArguments, match="`KEY` is required"):
         template("https://a.example/${KEY}", "KEY").fill({}, SECRETS.get)
     outgoing = template("https://a.example/${KEY}", "id").fill({"id": 1, "KEY": "mine"}, SECRETS.get)
     assert outgoing.url.target == "/k%26e%20y"

@@ -142,7 +142,7 @@ def test_a_tool_named_like_a_builtin_does_not_hide_it():
     names = names_of("list", "solo", aliases={"print": "solo"})
     assert "list" not in names.functions
     assert names.tool(names.spelling(names.catalogue.get("list"))).name == "list"
-    assert names.useless == {"print": "print is a name of Python"}
+    assert names.useless == {"print": "print is a built-in name of Python"}
 
 
 def test_a_tool_without_a_pack_is_found_under_config_too():

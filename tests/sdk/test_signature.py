@@ -423,7 +423,7 @@ def test_a_hint_that_names_nothing_is_told():
 
 
 def test_objects_can_not_be_keys():
-    with pytest.raises(TypeError, match="keys in JSON are texts"):
+    with pytest.raises(TypeError, match="keys in JSON are strings"):
         schema_of(dict[tuple[int, int], str])
 
 

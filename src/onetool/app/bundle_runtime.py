@@ -152,7 +152,7 @@ class AppBundleRuntime:
                 result = await engine.run(code, NO_TOOLS, source=source, variables={"args": dict(args)})
         except TimeoutError:
             seconds = inf if context is None else context.seconds
-            raise ToolFailure(f"took longer than the {seconds:g} s of the call", reason="timeout") from None
+            raise ToolFailure(f"took longer than the call's limit of {seconds:g} s", reason="timeout") from None
         if result.error is not None:
             message, *hints = _with_line(result.error)
             raise ToolFailure(message, result.error.reason, hints)

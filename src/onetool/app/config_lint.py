@@ -62,7 +62,7 @@ class _Linter(NamedTuple):
             if name not in known:
                 yield self.warning(f"settings.{name}", "no pack has this name")
         if "roots" in self.config.settings.get("fs", {}):
-            yield self.warning("settings.fs.roots", "the folders of fs have a key of their own: fs: {roots: […]}")
+            yield self.warning("settings.fs.roots", "the folders of fs have their own key: fs: {roots: […]}")
         http = self.config.http
         if http.jwt is not None and http.url is None:
             message = "without http.url, clients get the address of their own request, which is wrong behind a proxy"

@@ -52,7 +52,7 @@ from onetool.core.spec import ToolSpec
 SOURCE = "ask"
 MAX_CACHED_BYTES = 16 * 1024  # bytes of a value that is stored for reuse
 MAX_EXCERPT = 200  # characters of invalid JSON
-STOPPED = "The call was stopped before it ended. What it has done is not known."
+STOPPED = "The call was stopped before it ended. It is unknown what it has done."
 NOT_STARTED = "The call was not made: the user had stopped the answer."
 
 _ID = re.compile(r"[A-Za-z0-9_-]{1,64}")

@@ -87,11 +87,11 @@ _RETURNED = frozenset(
     )
 )
 
-GONE = "the replica responsible for this is gone; whether it did anything is not known"
+GONE = "the replica responsible for this is gone; it is unknown whether it did anything"
 SAME_ADDRESS = f"Another replica has the same address as this one: {OWN_ADDRESS}. The log names it."
 NOT_PROVEN = (
     "The response of another replica was rejected: it does not prove that the sender has cluster.key. "
-    "Whether the request had an effect there is not known; the log of this replica names the address."
+    "It is unknown whether the request had an effect there; the log of this replica names the address."
 )
 HEAD_TOO_LARGE = (
     f"This request is for another replica, but its headers and your permissions don't fit into {MAX_HEAD // 1024} KiB. "

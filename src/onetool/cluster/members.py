@@ -165,7 +165,7 @@ class Members:
                 try:
                     call()
                 except Exception as error:  # noqa: BLE001 - a failing callback must not end the heartbeat
-                    log.error("after a heartbeat: %s: %s", type(error).__name__, error)
+                    log.error("an action after a heartbeat failed: %s: %s", type(error).__name__, error)
 
     def _beat(self) -> None:
         with self._lock:

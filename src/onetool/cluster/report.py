@@ -106,7 +106,9 @@ def _mistakes(
             f"{replica.id} at {replica.address} has {replica.version}" for replica in replicas[:MAX_MISTAKES]
         )
         message = f"the replicas have different versions of OneTool ({', '.join(versions)}): {which}"
-        yield config_mistake(config, message, "finish the update: all replicas should have one", "warning", "cluster")
+        yield config_mistake(
+            config, message, "finish the update: all replicas should have the same version", "warning", "cluster"
+        )
     for replica in [replica for replica in replicas if replica.differs_in][:MAX_MISTAKES]:
         message = f"replica {replica.id} at {replica.address} differs from {replica.differs_in}"
         yield config_mistake(config, message, SAME_FILES, "warning", "cluster")

@@ -254,7 +254,7 @@ class SharedServers(ServerOwners):
                 raise ToolFailure(
                     f"the process that ran {server} is gone; try again",
                     reason="source_unavailable",
-                    hints=["whether the call had an effect is not known"],
+                    hints=["it is unknown whether the call had an effect"],
                 )
             await asyncio.sleep(LOOK_S)
             await asyncio.to_thread(self._leases.renew)

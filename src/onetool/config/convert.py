@@ -30,12 +30,12 @@ from onetool.services.secrets import Secret
 MAX_SHOWN_LENGTH = 40  # characters of a wrong value that an error quotes
 
 _KINDS: dict[type, str] = {
-    str: "text", bool: "bool", int: "whole", float: "fraction", NoneType: "nothing", list: "list", dict: "mapping",
+    str: "string", bool: "bool", int: "whole", float: "fraction", NoneType: "nothing", list: "list", dict: "mapping",
 }  # fmt: skip
 _TAKES: dict[Any, set[str]] = {
-    str: {"text"},
-    Secret: {"text"},
-    Path: {"text"},
+    str: {"string"},
+    Secret: {"string"},
+    Path: {"string"},
     int: {"whole"},
     float: {"whole", "fraction"},
     bool: {"bool"},
@@ -81,7 +81,7 @@ def accepted_kinds(wanted: Any) -> set[str]:
         return {kind_of(value) for value in get_args(wanted)}
     if get_origin(wanted) in (list, tuple):
         return {"list"}
-    return {"mapping", "text"} if hasattr(wanted, "shorthand") else {"mapping"}
+    return {"mapping", "string"} if hasattr(wanted, "shorthand") else {"mapping"}
 
 
 def empty_for(wanted: Any) -> list[Node] | dict[str, Node] | None:
@@ -113,7 +113,7 @@ def describe_value(node: Node, wanted: Any = Any) -> str:
         return f"the value of {node.written}"
     kind = kind_of(node.value)
     hidden = any(choice.type is Secret for choice in choices_of(wanted))
-    if kind == "text":
+    if kind == "string":
         return "a string" if hidden else f"the string {_shortened(node.value)!r}"
     if kind in ("whole", "fraction"):
         return "a number" if hidden else f"the number {_shortened(str(node.value))}"
@@ -154,7 +154,7 @@ def convert(node: Node, wanted: Any, findings: Findings) -> Any:
         return BAD
     choices = choices_of(wanted)
     # `port: ${PORT}` gives a string. Where strings aren't allowed, its value is parsed as if written in the file.
-    if isinstance(node.value, Secret) and not any("text" in accepted_kinds(choice.type) for choice in choices):
+    if isinstance(node.value, Secret) and not any("string" in accepted_kinds(choice.type) for choice in choices):
         with suppress(ValueError):
             node = replace(node, value=plain_value(str(node.value)))
     for choice in choices:
@@ -229,12 +229,12 @@ def _advice(node: Node, wanted: Any) -> str | None:
         return None
     if kind == "nothing":
         return "write a value, or remove the key to get its default"
-    if "text" in kinds and kind in ("whole", "fraction", "bool"):
+    if "string" in kinds and kind in ("whole", "fraction", "bool"):
         return "quote it"
-    if "list" in kinds and kind == "text":
-        return "write a list of one: [value]"
+    if "list" in kinds and kind == "string":
+        return "write a list: [value]"
     with suppress(ValueError):
-        if kind == "text" and kind_of(plain_value(node.value)) in kinds:
+        if kind == "string" and kind_of(plain_value(node.value)) in kinds:
             return "write it without quotes"
     return node.trap
 

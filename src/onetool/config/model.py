@@ -65,7 +65,7 @@ def read_rate(text: str) -> Rate | None:
 def token_name_problem(name: str) -> str | None:
     """Return why a token can't have this name. `|` and `:` occur in names of JWTs and of a web app's users."""
     if name == OWN_TOKEN:
-        return f"{OWN_TOKEN} is the name of the single token of that key"
+        return f"{OWN_TOKEN} is reserved for the token in that key"
     if _TOKEN_NAME.fullmatch(name):
         return None
     return f"{name[:70]!r} is not a name: use up to 64 letters, digits, dots, dashes and underscores"

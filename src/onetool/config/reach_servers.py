@@ -90,7 +90,7 @@ def server_details(block: Any, started: ServerProgram | None) -> Iterator[str]:
     if not isinstance(block, dict):
         return
     if started is not None:
-        yield f"program: {started.program or 'not found at present'}"
+        yield f"program: {started.program or 'not found'}"
         yield f"folder: {started.folder}"
         if started.module is not None:
             if started.has_module:

@@ -246,7 +246,7 @@ def new_reach(pin: Mapping[str, Any], reach: "Reach", strict: bool) -> list[str]
     for key in ("http.tokens", "http.jwt", "http.url", "http.local"):
         line = f"dials: {key}:"
         if any(one.startswith(line) for one in before) and not any(one.startswith(line) for one in pinned):
-            new.append(f"{key} was removed: other callers than before are accepted")
+            new.append(f"{key} was removed, which changes the accepted callers")
     noted = [one for one in before if one.startswith(f"dials: {AUDIT}") and not one.endswith(NOT_NOTED)]
     if noted and not any(one.startswith(f"dials: {AUDIT}") for one in pinned):
         new.append(f"{noted[0].removeprefix('dials: ')} was removed: calls are recorded as usual")

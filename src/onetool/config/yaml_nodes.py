@@ -382,14 +382,14 @@ class _Reader:
                 continue
             at = Node(value=BROKEN, file=self.file, line=_line_of_node(key), path=path)
             if not isinstance(key, yaml.ScalarNode):
-                mistakes.append(at.mistake("a key must be text, not a list or a mapping"))
+                mistakes.append(at.mistake("a key must be a string, not a list or a mapping"))
                 continue
             try:
                 name = tagged_value(key.value, key.tag)
             except ConfigFileError:
                 name = None
             if not isinstance(name, str):
-                message = f"a key must be text, but {key.value or 'nothing'} is not"
+                message = f"a key must be a string, but {key.value or 'nothing'} is not"
                 mistakes.append(at.mistake(message, f'quote it: "{key.value}"'))
             elif name in entries:
                 first = entries[name]

@@ -99,7 +99,7 @@ _EXPECTED: dict[str, Callable[[Any], str]] = {
     "MinProperties": lambda kind: f"at least {kind.limit} properties",
     "MaxProperties": lambda kind: f"at most {kind.limit} properties",
     "Pattern": lambda kind: f"text that matches {kind.pattern}",
-    "BacktrackLimitExceeded": lambda _: "text that its pattern can check in time",
+    "BacktrackLimitExceeded": lambda _: "a string that its pattern can check in time",
     "Format": lambda kind: f"a {kind.format}",
     "Custom": lambda _: "items that differ from each other",  # only uniqueItems is custom
     "Contains": lambda _: "at least one matching item",

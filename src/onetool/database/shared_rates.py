@@ -137,7 +137,7 @@ class SharedWindows:
 
     def _count_alone(self, error: DatabaseError | None) -> None:
         if not self._alone_until:
-            log.warning("each process counts rates alone: %s", error or "the database does not answer")
+            log.warning("each process counts rates by itself: %s", error or "the database does not respond")
         self._alone_until = monotonic() + ALONE_S
 
     def _sweep(self, database: Database) -> None:
@@ -150,7 +150,7 @@ class SharedWindows:
         try:
             database.write(lambda work: work.execute(sql), max_wait=CALL_WAIT_S)
         except DatabaseError as error:
-            log.debug("old rates are not deleted: %s", error)
+            log.debug("old rates can't be deleted: %s", error)
 
 
 def _count(work: Transaction, clock: str, key: str, limit: int, seconds: float, counts: bool) -> WindowCount:

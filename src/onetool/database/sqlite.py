@@ -436,11 +436,11 @@ class SqliteDatabase(Database):
         try:
             if not self._set_aside():
                 return DatabaseAwayError(why, f"{self.file} could not be read, but is not damaged")
-            outcome = f"it was set aside (fix: {RESTORE_FIX})"
+            outcome = f"it was renamed (fix: {RESTORE_FIX})"
         except OSError as error:
-            outcome = f"it can't be set aside: {error.strerror or error}{system_fix(error)}"
+            outcome = f"it can't be renamed: {error.strerror or error}{system_fix(error)}"
         except DatabaseError as error:
-            outcome = f"it was set aside, but a new one can't be created: {error}"
+            outcome = f"it was renamed, but a new one can't be created: {error}"
         return DamagedDatabaseError(f"{self.file} is damaged ({why}); {outcome}")
 
     def _set_aside(self) -> bool:

@@ -178,7 +178,7 @@ class AllowedHosts:
         kind = reach(address)
         if kind == GLOBAL or (kind == PRIVATE and rule.allow_private):
             return
-        what = f"{url.host} is" if address == url.host else f"{url.host} leads to {address},"
+        what = f"{url.host} is" if address == url.host else f"{url.host} resolves to {address},"
         if kind == PRIVATE:
             raise _needs_private(url, f"{what} an address that is not public")
         raise RequestRefusedError(f"{what} an address that can't be called: it does not belong to a single machine")

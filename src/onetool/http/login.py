@@ -245,7 +245,7 @@ class LoginCallback:
         answer = {key: values[0] for key, values in parse_qs(target.query).items()}
         if not self._is_ours(answer) or self._answer.done():
             text = "It does not belong to the current login. Please start again from the terminal."
-            return _page(HTTPStatus.BAD_REQUEST, "Unexpected answer", text)
+            return _page(HTTPStatus.BAD_REQUEST, "Unexpected response", text)
         self._answer.set_result(answer)
         if "error" in answer:
             return _page(HTTPStatus.OK, "Not logged in", f"{self._name} was not given access. You can close this page.")

@@ -171,7 +171,7 @@ def _placeholder(name: str, arguments: Collection[str], pointer: str) -> Placeho
             raise TemplateError(f"`${{{name}}}`: write a number between dots, as in `${{steps.list.0.id}}`", pointer)
         if not step or not all(path):
             how = "write `${steps.STEP}`, or a part, `${steps.STEP.id}`"
-            raise TemplateError(f"`${{{name}}}` has no value: {how}", pointer)
+            raise TemplateError(f"`${{{name}}}` does not refer to a value: {how}", pointer)
         if why := steps.why_unknown(step):
             raise TemplateError(f"`${{{name}}}`: {why}", pointer)
         return Placeholder(name, is_secret=False, step=step)

@@ -128,7 +128,7 @@ def _unreachable(url: Url, error: Exception) -> UnreachableError:
         return UnreachableError(f"the certificate of {where} is not accepted: {verify}", again=False)
     if reason := getattr(error, "reason", None):  # of TLS
         return UnreachableError(
-            f"the TLS handshake failed with {where}: {str(reason).lower().replace('_', ' ')}", again=False
+            f"the TLS handshake with {where} failed: {str(reason).lower().replace('_', ' ')}", again=False
         )
     number = getattr(error, "errno", None)  # asyncio's own message does not name the reason
     return UnreachableError(f"no connection to {where}: {os.strerror(number) if number else error}")

@@ -104,7 +104,7 @@ def normal_host(text: str) -> str:
         try:
             return str(IPv4Address(name))
         except ValueError:
-            what = f"{name[:100]!r} is not a plain address"
+            what = f"{name[:100]!r} is not an IPv4 address in the usual form"
             raise RequestRefusedError(f"{what}: write four numbers, as in 192.0.2.1") from None
     if len(name) > MAX_HOST:
         raise RequestRefusedError(f"a host has at most {MAX_HOST} characters, and this one {len(name)}")

@@ -65,7 +65,7 @@ def _tool_error(error: BaseException, scene: RunScene) -> ToolError:
     if isinstance(error, OutOfMemoryError):
         return _limit(too_much_memory(scene.limits))
     if isinstance(error, ProtocolError):
-        message = f"the sandbox violated its protocol, and its worker was ended: {_short(str(error))}"
+        message = f"the sandbox violated its protocol, and its worker was stopped: {_short(str(error))}"
         return ToolError(code="execution_error", message=message, reason="crashed")
     if isinstance(error, WorkerStartError):
         hint = "install it again: pip install --force-reinstall pydantic-monty-runtime"
@@ -175,8 +175,8 @@ NO_PROGRAMS = "code here can't start programs; call a tool that does"
 NO_NETWORK = "code here has no network; call a tool that has access"
 SIDE_BY_SIDE = "await asyncio.gather(…) runs tool calls concurrently; asyncio here has gather, run and sleep"
 COMMON_MODULES = (
-    "there are collections, csv, datetime, functools, itertools, json, math, random, re, statistics, string, textwrap, "
-    "urllib.parse and some more"
+    "available: collections, csv, datetime, functools, itertools, json, math, random, re, statistics, string, "
+    "textwrap, urllib.parse and others"
 )
 EACH_IN_TRY = "wrap each call in an async function with try/except, and gather those"
 # By exception type and the sandbox's message.
@@ -184,7 +184,7 @@ WAYS_AROUND = {
     "NotImplementedError": {
         "yield": "collect the items in a list and return it",
         "'del' statement": "use list.pop, dict.pop, or set the name to None",
-        "class inheritance": "write a class without a base; raise ValueError(…) instead of own exceptions",
+        "class inheritance": "write a class without a base; raise ValueError(…) instead of your own exceptions",
         "method decorators": "write a method without one, or a plain function",
         "exception groups": "use a plain except",
         "async with": "open and close it yourself, or gather the calls",
@@ -195,7 +195,7 @@ WAYS_AROUND = {
         "gather() does not yet support": EACH_IN_TRY,
     },
     "TypeError": {
-        "can't be awaited": "put await directly before the tool call; elsewhere it gives its value at once",
+        "can't be awaited": "put await directly before the tool call; elsewhere it returns its value at once",
         "awaitable is required": "put the tool calls themselves into gather, a list with a star: gather(*calls)",
         "unexpected keyword argument 'default'": "convert such values first, with str(…) or isoformat()",
         "callable replacement": "loop over re.finditer and join the parts",

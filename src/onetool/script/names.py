@@ -90,7 +90,7 @@ class ScriptNames:
             if spec is None:
                 self.useless[alias] = f"there is no tool {target}"
             elif alias in BUILTINS:
-                self.useless[alias] = f"{alias} is a name of Python"
+                self.useless[alias] = f"{alias} is a built-in name of Python"
             elif alias in self.functions:
                 self.useless[alias] = f"{alias} is already a tool"
             elif as_identifier(alias) != alias:

@@ -113,7 +113,7 @@ def refused(name: str, *events: Any) -> str:
 def test_an_answer_has_an_end(name: str) -> None:
     text = "я" * (2 * MIB)
     assert len(read(name, *streamed(name, text)).text.encode()) == 4 * MIB
-    assert refused(name, *streamed(name, text + "x")) == "the model's API sent an answer of more than 4 MiB"
+    assert refused(name, *streamed(name, text + "x")) == "the model's API sent a response of more than 4 MiB"
 
 
 @each("name", THOUGHTS)

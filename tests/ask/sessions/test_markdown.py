@@ -54,7 +54,7 @@ def test_what_was_malformed_or_broken_off():
     )
     assert '### Tool `x y` · 1970-01-01 00:00:02 UTC · failed\n\n```\n{"a\n```\n\n```\nno\n␛[2Jway\ufffd\n```' in text
     assert text.endswith("> I was\n\nThe answer was cut off.\n")
-    assert "called tools" not in text
+    assert "tool calls" not in text
 
 
 def test_nothing_turns_the_text_around_or_hides_in_it():
@@ -132,7 +132,7 @@ def test_times_that_are_none():
 
 def test_a_call_that_is_under_way():
     said = Assistant(calls=(Call(id="1", name="t"),)), Result(call="1", name="t", content=UNDER_WAY, ok=False)
-    assert "### Tool `t` · 1970-01-01 00:00:01 UTC · under way\n" in markdown(transcript(*said))
+    assert "### Tool `t` · 1970-01-01 00:00:01 UTC · running\n" in markdown(transcript(*said))
 
 
 TEXT = st.one_of(

@@ -359,7 +359,7 @@ def test_a_turn_that_ended_without_a_word_is_no_session(sessions, harness):
 def test_a_later_form_is_refused(sessions, harness):
     said(sessions, "x", "a")
     harness.add("x", b'{"type":"session","version":2}\n')
-    with pytest.raises(SessionError, match="later OneTool"):
+    with pytest.raises(SessionError, match="later version of OneTool"):
         sessions.read("x")
     refused(entered(sessions, "x"), "session")
     assert sessions.list()[0].id == "x"

@@ -130,7 +130,7 @@ def test_an_empty_part_is_wrong_usage(place):
 
 
 def test_a_tool_where_a_bundle_is_wanted_and_the_other_way_round():
-    assert "names no tool" in refused("add", "weather", "forecast.json", code=2)
+    assert "doesn't name a tool" in refused("add", "weather", "forecast.json", code=2)
     assert "names a tool" in refused("export", "weather/forecast", code=2)
 
 
@@ -167,8 +167,8 @@ def test_a_tool_is_switched_with_all_its_versions_unless_one_is_named(weather, m
         assert did(command, "weather/forecast")["versions"] == ["2", "1"]
     assert did("disable", "weather/forecast@2")["takesOver"] == "1"
     did("enable", "weather/forecast@2")
-    assert "The name now stands for version 1" in seen(monkeypatch, "disable", "weather/forecast@2")
-    assert "now stands for" not in seen(monkeypatch, "disable", "weather/forecast@1")
+    assert "The name now refers to version 1" in seen(monkeypatch, "disable", "weather/forecast@2")
+    assert "now refers to" not in seen(monkeypatch, "disable", "weather/forecast@1")
 
 
 def test_several_requests_and_pre_processors_are_shown(here, monkeypatch):

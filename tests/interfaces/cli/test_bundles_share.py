@@ -194,7 +194,7 @@ def test_the_next_version_of_a_document_comes_beside_the_last_one(here):
     assert ("get-pet", "1.0") in tools_of("pet-store")
     assert ("get-pet", "2.0") in tools_of("pet-store")
     changed = document(servers=[{"url": "https://elsewhere.example.com"}])
-    assert "other content" in refused("import", "-", stdin=changed)
+    assert "different content" in refused("import", "-", stdin=changed)
 
 
 def test_yaml_and_a_base_url_for_a_document_that_names_no_host(here):

@@ -337,7 +337,7 @@ def test_metadata_says_where_the_keys_are(issuer):
     [
         ({"issuer": "https://evil.example"}, "metadata of another issuer"),
         ({"issuer": None}, "metadata of another issuer"),
-        ({"jwks_uri": None}, "names no jwks_uri"),
+        ({"jwks_uri": None}, "has no jwks_uri"),
         ({"jwks_uri": "http://keys.example/jwks.json"}, "must begin with https://"),
         ({"jwks_uri": "file:///etc/passwd"}, "http:// or https://"),
         ({"jwks_uri": "https://169.254.169.254/latest"}, "http.jwt.jwks"),

@@ -211,7 +211,7 @@ def test_without_a_token_only_this_machine_is_served(host, tmp_path):
     assert code == 2
     assert "http.token" in said
     assert "onetool tokens add NAME" in said
-    assert "requires a token" in said
+    assert "needs a token" in said
 
 
 def test_the_config_can_ask_for_the_same_and_is_refused_by_name(tmp_path):

@@ -108,7 +108,7 @@ def test_a_search_that_takes_long_delays_nobody_and_knows_its_caller(monkeypatch
         monkeypatch.setattr(app, "search", search)
         current = current_principal.set(Principal(name="Ann", owner="ann"))
         try:
-            assert asyncio.run(main(app)) == ("hi", False, "Nothing fits. Try other words.")
+            assert asyncio.run(main(app)) == ("hi", False, "Nothing found. Try other words.")
         finally:
             current_principal.reset(current)
     assert callers == ["ann"]

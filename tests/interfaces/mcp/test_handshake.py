@@ -85,7 +85,7 @@ def test_on_a_pipe_only_a_ping_may_come_before(stdio_peer):
         refused = peer.error(method)
         assert (refused["code"], refused["message"]) == (
             -32600,
-            f"{method} came before initialize, and without a protocol version in _meta",
+            f"{method} was sent before initialize, and without a protocol version in _meta",
         )
     peer.initialize()
     assert peer.result("tools/list")["tools"]
@@ -117,7 +117,7 @@ def test_no_discovery_is_needed(newcomer):
 @pytest.mark.parametrize(
     ("key", "value", "words"),
     [
-        ("protocolVersion", 7, "must be a text"),
+        ("protocolVersion", 7, "must be a string"),
         ("clientCapabilities", None, "is missing"),
         ("clientCapabilities", [], "must be an object"),
         ("logLevel", "loud", "must be one of debug, info, notice"),

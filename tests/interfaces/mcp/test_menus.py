@@ -58,7 +58,7 @@ def test_search_is_three_tools(searcher):
     assert 'call(name="ot.help", args={"query":"working.add"})' in more
     assert "working.add" in searcher.text("call", {"name": "ot.help", "args": {"query": "working.add"}})
     assert len(searcher.text("search", {"query": "a"}).splitlines()) == 6
-    assert searcher.text("search", {"query": "qqqqzzzzxxxx"}) == "Nothing fits. Try other words."
+    assert searcher.text("search", {"query": "qqqqzzzzxxxx"}) == "Nothing found. Try other words."
     in_pack = searcher.text("search", {"query": "add", "pack": "working", "limit": 50}).splitlines()[:-1]
     assert in_pack
     assert all(line.startswith("working.") for line in in_pack)

@@ -316,7 +316,7 @@ def test_a_caller_with_a_name_has_half_of_the_places():
 
         for _ in range(MAX_PENDING // 2):
             await begin(named)
-        with pytest.raises(JsonRpcError, match="wait for an answer"):
+        with pytest.raises(JsonRpcError, match="waiting for an answer"):
             await begin(named)
         assert await begin(ME)
         waiting.close()
@@ -333,7 +333,7 @@ def test_what_waits_belongs_to_its_owner():
         with pytest.raises(JsonRpcError, match="requestState has expired"):
             waiting.resume(state, other, b"")
         id = waiting.as_task(pending)["taskId"]
-        with pytest.raises(JsonRpcError, match="no such task"):
+        with pytest.raises(JsonRpcError, match="unknown or expired task"):
             waiting.task(id, other)
         assert waiting.task(id, ME) is pending
         waiting.close()
@@ -347,7 +347,7 @@ def test_a_call_that_waits_for_an_answer_is_no_task():
         pending = begun(greeting)
         await pending.wait_for_pause()
         waiting.keep(pending)
-        with pytest.raises(JsonRpcError, match="no such task"):
+        with pytest.raises(JsonRpcError, match="unknown or expired task"):
             waiting.task(pending.id, ME)
         waiting.close()
 
@@ -364,7 +364,7 @@ def test_so_many_wait_and_no_more():
         assert not waiting.has_room
         one_more = begun(greeting)
         await one_more.wait_for_pause()
-        with pytest.raises(JsonRpcError, match=f"{MAX_PENDING} calls wait for an answer"):
+        with pytest.raises(JsonRpcError, match=f"{MAX_PENDING} calls are already waiting for an answer"):
             waiting.keep(one_more)
         await one_more.wait_for_pause()
         assert one_more.is_done  # it holds nothing any more

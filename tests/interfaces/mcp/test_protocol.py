@@ -177,7 +177,7 @@ def test_requests_notifications_and_responses(message):
         (None, "expected one JSON-RPC message, an object, got null"),
         (1.5, "expected one JSON-RPC message, an object, got a number"),
         (True, "expected one JSON-RPC message, an object, got a boolean"),
-        ("x", "expected one JSON-RPC message, an object, got a text"),
+        ("x", "expected one JSON-RPC message, an object, got a string"),
         ({"jsonrpc": "2.0", "id": False, "method": "x"}, "id: expected a string or an integer, got a boolean"),
         ({"jsonrpc": "2.0", "id": 1.0, "method": "x"}, "id: expected a string or an integer, got a number"),
         ({"jsonrpc": "2.0", "method": {}}, "method: expected a string, got an object"),

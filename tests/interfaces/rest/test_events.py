@@ -199,7 +199,7 @@ def test_the_sixty_fifth_reader_is_refused_until_one_leaves(app):
         late = Client(asgi_client)
         await late.task
         assert late.sent[0]["status"] == 503
-        assert "close a page" in late.text
+        assert "close another page" in late.text
         clients[0].gone.set()
         await clients[0].task
         again = Client(asgi_client)

@@ -69,7 +69,7 @@ def test_it_gives_up_when_no_worker_stays_alive(supervise):
     made = supervise("ends", 1)
     assert made.process.wait(40) == 0
     said = made.said()
-    assert "6 times in a row, and no other worker serves; see its log 3" in said
+    assert "6 times in a row, and no other worker is running; see its log 3" in said
     assert said.count("has ended with exit code 3; it is replaced now") == 1  # then it waits longer and longer
     assert "has ended with exit code 3; it is replaced in 0.004 s" in said
 

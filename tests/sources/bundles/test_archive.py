@@ -265,7 +265,7 @@ def test_what_is_new_same_and_kept():
 def test_a_clash_is_refused_unless_it_becomes_a_new_bundle():
     other = tool(description="Something else", tags=("x",))
     found = planned(BUNDLE, [tool()], [other])
-    assert found.rows[1] == ("forecast", "1", "clash", "other: description, tags")
+    assert found.rows[1] == ("forecast", "1", "clash", "differs: description, tags")
     assert "forecast@1: this version already exists with different content" in found.refused[0]
     new = planned(BUNDLE, [tool()], [other], as_new=True)
     assert new.refused == []
@@ -282,7 +282,7 @@ def test_what_is_in_the_way():
 
 def test_the_bundle_itself():
     found = planned(bundle=replace(BUNDLE, display_name="Other"))
-    assert found.rows[0] == ("weather", "", "changed", "other: displayName")
+    assert found.rows[0] == ("weather", "", "changed", "differs: displayName")
     assert found.bundle.display_name == "Other"
     back = planned(replace(BUNDLE, soft_deleted_at=TIME))
     assert back.rows[0].what == "changed"

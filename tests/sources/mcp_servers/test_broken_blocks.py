@@ -13,11 +13,11 @@ from onetool.core.errors import ConfigError
 @pytest.mark.parametrize(
     ("block", "words"),
     [
-        ({"command": "x", "timeout": "soon"}, "servers.bad.timeout: expected a number, got the text 'soon'"),
+        ({"command": "x", "timeout": "soon"}, "servers.bad.timeout: expected a number, got the string 'soon'"),
         ({"command": "x", "args": "-v"}, "servers.bad.args: expected a list, got"),
         ({"command": "x", "url": "http://127.0.0.1:1/"}, "a server has a command or a url, not both"),
         ({}, "a server needs a command or a url"),
-        ("x", "servers.bad: expected a mapping, got the text 'x'"),
+        ("x", "servers.bad: expected a mapping, got the string 'x'"),
         ([1], "servers.bad: expected a mapping, got a list"),
         ({"command": "x", "enabled": "yes"}, "servers.bad.enabled"),
     ],

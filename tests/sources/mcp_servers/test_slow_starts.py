@@ -33,5 +33,5 @@ def test_the_reason_is_shown_afterwards(harness, tmp_path):
     assert (done.returncode, result["state"]) == (1, "disconnected")
     assert result["error"] == (
         "it did not respond within 1 s (to wait longer: connect_timeout in its block of the config); "
-        "it said: downloading the internet"
+        "last output: downloading the internet"
     )

@@ -319,7 +319,7 @@ class OpenAIStreamReader:
                 raise garbled_error(f"an event is not JSON: {body_text(event)}")
             self.has_ended = bool(event.strip())
             return ()
-        data = an_object(event, "an answer")
+        data = an_object(event, "an event")
         if error := error_from_body(data):
             raise error
         if isinstance(usage := data.get("usage"), dict) and usage:

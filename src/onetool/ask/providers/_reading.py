@@ -48,7 +48,7 @@ class SizeLimit:
         return piece
 
 
-text_limit = partial(SizeLimit, 4 * MIB, "an answer")
+text_limit = partial(SizeLimit, 4 * MIB, "a response")
 thoughts_limit = partial(SizeLimit, 2 * MIB, "thoughts")  # and signatures to keep
 arguments_limit = partial(SizeLimit, MIB, "the arguments of a call")
 
@@ -115,7 +115,7 @@ def listed_models(body: Any, key: str) -> list[dict[str, Any]]:
     """Return the objects in the list of models in the member `key`."""
     found = an_object(body, "the list of models")
     if key not in found:
-        raise garbled_error(f"there is no list of models in it: {body_text(body)}")
+        raise garbled_error(f"it contains no list of models: {body_text(body)}")
     return [model for model in a_list(found[key], key) if isinstance(model, dict)]
 
 
@@ -151,7 +151,7 @@ def whole_reply(reader: Any, body: Any) -> ModelReply:
     """Read a whole answer like an event of a stream. Raises ModelError (garbled)."""
     reader.feed(body)
     if reader.is_empty:
-        raise garbled_error(f"there is no message in it: {body_text(body)}")
+        raise garbled_error(f"it contains no message: {body_text(body)}")
     return reader.reply()
 
 

@@ -86,7 +86,7 @@ def error_of(body: Any, status: int | None = None) -> ModelError:
         hints.append("is base_url right? OneTool appends /v1, unless base_url ends with it")
     if reason == "bad_request" and "temperature" in text:
         hints.append("this model only accepts its default temperature: leave it out")
-    begins = f"answered {status}" if status else "broke off with an error"
+    begins = f"answered {status}" if status else "reported an error in the middle of its response"
     message = f"the model's API {begins}: {body_text(text or body) or '(nothing)'}"
     return ModelError(message, reason, hints, status=status, again=again, window=window)
 
@@ -396,11 +396,11 @@ class Anthropic(Adapter):
         return ProviderRequest("/v1/messages", body)
 
     def reply(self, body: Any, prompt: ModelPrompt) -> ModelReply:
-        message = an_object(body, "the answer")
+        message = an_object(body, "the response")
         if message.get("type") == "error":
             raise error_of(message)
         if not isinstance(message.get("content"), list):
-            raise garbled_error(f"there is no message in it: {body_text(body)}")
+            raise garbled_error(f"it contains no message: {body_text(body)}")
         blocks = [an_object(block, "a block of `content`") for block in message["content"]]
         return reply_of(blocks, message, an_object(message.get("usage"), "usage"), prompt)
 

@@ -95,7 +95,7 @@ def error_of(body: Any, status: int | None = None) -> ModelError:
         reason = "bad_request"
         hints.append("is base_url right? OneTool appends /v1beta, unless base_url ends with it")
     delays = (float(found[1]) for one in details if (found := _SECONDS.fullmatch(str(one.get("retryDelay")))))
-    begins = f"answered {status}" if status else "broke off with an error"
+    begins = f"answered {status}" if status else "reported an error in the middle of its response"
     return ModelError(
         f"the model's API {begins}: {body_text(message or body) or '(nothing)'}",
         reason,
@@ -145,7 +145,7 @@ class GeminiStreamReader:
         self.has_ended = False  # the API doesn't mark the end
 
     def feed(self, event: Any) -> Iterable[Delta]:
-        event = an_object(only_item(event), "an answer")
+        event = an_object(only_item(event), "an event")
         if "error" in event:
             raise error_of(event)
         feedback = an_object(event.get("promptFeedback"), "promptFeedback")

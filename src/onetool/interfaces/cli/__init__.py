@@ -96,7 +96,7 @@ def cli(ctx: click.Context, config: str | None, verbose: int) -> None:
     ctx.obj = config
     level = {0: os.environ.get("ONETOOL_LOG", "warning").lower(), 1: "info"}.get(verbose, "debug")
     if level not in LEVELS:
-        raise click.UsageError(f"Invalid ONETOOL_LOG: {level!r} (expected one of {', '.join(LEVELS)}.")
+        raise click.UsageError(f"Invalid ONETOOL_LOG: {level!r} (expected one of {', '.join(LEVELS)}).")
     set_up_logging(level)
     if ctx.invoked_subcommand not in ("serve", "mcp"):  # the other commands report problems with storage themselves
         logging.getLogger("onetool.database.storage").setLevel(logging.CRITICAL)

@@ -73,7 +73,7 @@ complete_outcome = completion(lambda _config: OUTCOMES)
 @click.option(
     "--outcome", metavar="OUTCOME", shell_complete=complete_outcome, help="ok, error, a code, a reason or a status."
 )
-@click.option("--request", metavar="ID", help="Only this request: an id of X-Request-Id, of a log, or of a trace.")
+@click.option("--request", metavar="ID", help="Only this request: its id in X-Request-Id, in a log line or in a trace.")
 @click.option("--args", metavar="JSON", help="Only calls with exactly these arguments; - reads them from a pipe.")
 @click.option(
     "--limit",

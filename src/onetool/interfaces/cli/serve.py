@@ -20,10 +20,10 @@ from onetool.interfaces.cli.output import echo, stdout
 from onetool.services.logs import make_log_non_blocking
 from onetool.sources.mcp_servers.settings import PlacedServer
 
-HOST_HELP = "The address to listen on. The default is the config's: 127.0.0.1."
+HOST_HELP = "The address to listen on. Default: as in the config, else 127.0.0.1."
 DRAIN_HELP = "Seconds to keep accepting requests after SIGTERM. The default is 5 in a cluster, else 0."
-PORT_HELP = "The port. The default is the config's: 8765. With 0 the system chooses."
-MENU_HELP = "What clients see: run (one tool that runs code), search, or direct. The default is the config's."
+PORT_HELP = "The port. Default: as in the config, else 8765. With 0, the system chooses."
+MENU_HELP = "What clients see: run (one tool that runs code), search, or direct. Default: as in the config."
 WATCH_HELP = "Reload everything when files change, not only settings."
 NAME_HELP = "The name of the server after --. The default is the name of the package that the command starts."
 OPEN_HELP = "Open the page in a browser, as its owner."

@@ -179,7 +179,7 @@ def _servers(config: Config) -> str:
 
 def _print_usage(token: StoredToken, config: Config, where: str | None) -> None:
     """Print what the token is for, where it was stored and how to use it, on standard error."""
-    may = MAY[token.role] + (f"; of the tools only {', '.join(token.tools)}" if token.tools else "")
+    may = MAY[token.role] + (f", limited to the tools {', '.join(token.tools)}" if token.tools else "")
     lines = [f"This is the token of {token.name}, and is not shown again. It may {may}."]
     if not token.whole:
         lines.append("Large results are returned as handles, even if its client asks for them whole.")

@@ -56,7 +56,7 @@ log = logging.getLogger("onetool")
 
 READ = ("GET", "HEAD")
 LOOK_S = 0.05  # between two checks whether requests are done, before the server stops
-STOPPED = "The server stopped before this was done. Whether it had an effect is not known."
+STOPPED = "The server stopped before this was done. It is unknown whether it had an effect."
 _FROM_BROWSERS = (b"origin", b"sec-fetch-site")  # every browser sends one of them with every POST
 
 
@@ -325,7 +325,7 @@ class HttpApp:
     async def _other(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve the ASGI lifespan. WebSockets are not supported."""
         if scope["type"] != "lifespan":
-            raise RuntimeError(f"OneTool does not speak {scope['type']}")
+            raise RuntimeError(f"OneTool does not support {scope['type']}")
         while (await receive())["type"] == "lifespan.startup":
             await send({"type": "lifespan.startup.complete"})
         await self.stop()

@@ -411,5 +411,5 @@ async def _jwks_address(issuer: str, fetch: Fetch) -> str:
             raise ValueError(f"{address} is the metadata of another issuer: set http.jwt.issuer to that one")
         if isinstance(where := found.get("jwks_uri"), str):
             return where
-        failures.append(f"{address} names no jwks_uri")
+        failures.append(f"{address} has no jwks_uri")
     raise ValueError("; ".join(failures))

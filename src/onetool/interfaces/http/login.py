@@ -158,7 +158,7 @@ class LoginApp:
         try:
             text, session = await asyncio.to_thread(rules.credentials.start_session, token, principal)
         except (DatabaseError, TimeoutError) as error:
-            message = f"Nobody can sign in now: {error}."
+            message = f"Signing in is not possible now: {error}."
             raise HttpError(503, "database_away", message, [(b"retry-after", b"1"), NO_STORE]) from None
         return {"session": text, "expiresAt": utc_text(session.expires), **_who(principal)}
 

@@ -326,7 +326,7 @@ def page(name: str, items: Sequence[Any], request: McpRequest) -> dict[str, Any]
     start = 0
     if cursor is not None:
         if not (cursor.isascii() and cursor.isdigit() and len(cursor) < 10 and 0 < int(cursor) < len(items)):
-            raise JsonRpcError(INVALID_PARAMS, "params.cursor is not one of ours: begin again without it")
+            raise JsonRpcError(INVALID_PARAMS, "Invalid params.cursor: begin again without it")
         start = int(cursor)
     end = start + PAGE_SIZE
     if start == 0 and end >= len(items):

@@ -146,7 +146,7 @@ class Conversation:
             client.gap_timer = self.client.gap_timer
             return client
         if not self._is_initialized and method not in BEFORE_INITIALIZE:
-            text = f"{method:.100} came before initialize, and without a protocol version in _meta"
+            text = f"{method:.100} was sent before initialize, and without a protocol version in _meta"
             raise JsonRpcError(INVALID_REQUEST, text)
         if method == "initialize" and self._is_initialized:
             raise JsonRpcError(INVALID_REQUEST, "initialize was already sent")

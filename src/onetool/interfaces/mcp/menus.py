@@ -224,7 +224,7 @@ def _search(app: "App", allowed: Collection[str] | None) -> MenuEntry:
         limit, pack = args.get("limit", SEARCH_LIMIT), args.get("pack")
         found = await asyncio.to_thread(app.search, args["query"], limit, allowed, pack)  # keeps the loop free
         if not found:
-            return {"content": [text_block("Nothing fits. Try other words.")]}
+            return {"content": [text_block("Nothing found. Try other words.")]}
         tools = [ToolLine(spec.name, tool_line(spec, exact=True)) for spec, _ in found]
         help_on = f'call(name="{HELP}", args={as_json({"query": tools[0].name})})'
         about = f"Details of a tool: {help_on}. " if allowed is None or HELP in allowed else ""

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("onetool.mcp")
 
 MAX_PENDING = 64  # calls that are not done; each may hold a worker of the sandbox
-FULL = f"{MAX_PENDING} calls wait for an answer or continue as tasks already: try again later"
+FULL = f"{MAX_PENDING} calls are already waiting for an answer or running as tasks: try again later"
 MAX_DONE = 1000  # finished tasks whose results are kept
 PARKED_SECONDS = 600.0  # to wait for an answer …
 EVICTABLE_SECONDS = 60.0  # … if all places are taken

@@ -91,7 +91,7 @@ class SessionEntry(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     at: str | None
     text: str
     files: tuple[AttachedFile, ...] = ()
-    calls: Annotated[tuple[SessionCall, ...], Meta(description="In a message of the user: calls by that person.")] = ()
+    calls: Annotated[tuple[SessionCall, ...], Meta(description="In a message of the user: the user's own calls.")] = ()
     broken_off: Annotated[bool, Meta(description="Whether the message was interrupted.")] = False
     usage: Annotated[Usage | UnsetType, Meta(description="Tokens of the turn; only in its last message.")] = UNSET
     provider: str | UnsetType = UNSET

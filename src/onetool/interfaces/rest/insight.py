@@ -116,7 +116,7 @@ class AuditList(msgspec.Struct, frozen=True, rename="camel"):
     """A page of the audit log."""
 
     enabled: Annotated[bool, Meta(description="Whether the audit log is enabled: `audit` in the config.")]
-    records: Annotated[tuple[AuditRecord, ...], Meta(description="The newest record first.")] = ()
+    records: Annotated[tuple[AuditRecord, ...], Meta(description="Newest first.")] = ()
     next_page_token: Annotated[str | None, Meta(description="Null on the last page. Any page may be short.")] = None
     skipped: Annotated[int, Meta(description="Number of unreadable lines.")] = 0
     lost: Annotated[int, Meta(description="Number of lines that this server failed to write.")] = 0

@@ -39,7 +39,7 @@ ANY_ROUTE = (400, 401, 403, 405, 413, 415, 421, 500, 503)
 ERRORS = {
     400: "The request is invalid; `in` and `pointer` say where.",
     401: "A valid token is required.",
-    403: "Not allowed: the role doesn't suffice, the item is built in or disabled, or the page has another origin.",
+    403: "Not allowed: the role is not sufficient, the item is built in or disabled, or the page has another origin.",
     404: "Not found.",
     405: "The path doesn't support this method.",
     406: "The response is a stream of events, which `Accept` doesn't allow.",

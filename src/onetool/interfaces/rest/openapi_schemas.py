@@ -251,7 +251,7 @@ def _files(named: dict[str, Schema]) -> dict[str, Schema]:
 
 def _rows(named: dict[str, Schema]) -> dict[str, Schema]:
     """Return the schemas of rows in lists, whose keys are optional because of `fields`."""
-    default = {"type": "boolean", "description": "Whether the tool's name in code means this version."}
+    default = {"type": "boolean", "description": "Whether the tool's name in code refers to this version."}
     known = {**named["Tool"]["properties"], "isDefault": default}
     words = "All keys, unless `fields` selects some."
     return {

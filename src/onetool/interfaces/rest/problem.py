@@ -104,8 +104,8 @@ def role_error(principal: Principal, role: Role, method: str = "GET") -> RestErr
     if principal.is_capped:
         what = "This can't be read" if method in ("GET", "HEAD") else "Nothing can be changed"
         message = (
-            f"{what} over this server: it is for calls only, as it was started with --tool-allow or its config says "
-            "http.admin: false. http.admin, set to true in its config, lifts that."
+            f"{what} through this server: it only accepts calls, because it was started with --tool-allow or its "
+            "config has http.admin: false. To change that, set http.admin: true in its config."
         )
         return RestError(403, "read_only", message)
     if not principal.name:

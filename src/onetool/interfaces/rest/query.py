@@ -143,13 +143,13 @@ def _boolean(text: str) -> bool:
 def _recommended(text: str) -> int:
     """Read a number. Values above the maximum count as the maximum."""
     if not _NUMBER.fullmatch(text):
-        raise ValueError("must be a whole number from 1 on")
+        raise ValueError("must be a whole number, at least 1")
     return min(int(text[:9]), MAX_PER_PAGE)
 
 
 def _position(text: str) -> int:
     if not _NUMBER.fullmatch(text) or len(text) > MAX_DIGITS:
-        raise ValueError("must be a whole number from 1 on")
+        raise ValueError("must be a whole number, at least 1")
     return int(text)
 
 

@@ -318,7 +318,7 @@ async def approve_server(request: RestRequest, seen: SeenDigest) -> RestResponse
             await asyncio.to_thread(servers.approve, name, differences)
         except ChangedSinceSeenError:  # changed during this request
             raise changed_error(name) from None
-        log.info("Approved over REST: the server %s as it is now", name)
+        log.info("Approved over REST: the current state of the server %s", name)
     found = [{"tool": tool, "lines": lines} for tool, lines in differences.items()]
     return RestResponse(200, encode({"dryRun": dry_run, "server": name, "changes": found, "digest": digest}))
 

@@ -216,7 +216,7 @@ class Supervisor:
             is_quick = monotonic() - worker.began < QUICK_S
             deaths = self._deaths[number] = self._deaths.get(number, 0) + 1 if is_quick else 0
             if deaths >= MAX_DEATHS and not any(one.is_serving for one in self._workers.values()):
-                why = f"worker {number} {_describe_end(code)}, {deaths} times in a row, and no other worker serves"
+                why = f"worker {number} {_describe_end(code)}, {deaths} times in a row, and no other worker is running"
                 raise WorkersFailedError(f"{why}; see its log", code if code > 0 else 1)
             pause = 0.0 if deaths <= 1 else min(FIRST_PAUSE_S * 2 ** (deaths - 2), MAX_PAUSE_S)
             when = f"in {pause:g} s" if pause else "now"
@@ -231,7 +231,9 @@ class Supervisor:
         try:
             forget_replica(self._database, f"{UNIX}{worker.order.socket}")
         except DatabaseError as error:
-            log.warning("Worker %d is gone, but the other workers could not be told: %s", worker.order.number, error)
+            log.warning(
+                "Worker %d is gone, but the other workers could not be notified: %s", worker.order.number, error
+            )
         with suppress(OSError):
             os.unlink(worker.order.socket)
 

@@ -82,7 +82,7 @@ class AuditRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     via: Annotated[str, Meta(description="The interface: mcp, rest, ask, run, http, cli, draft (a trial).")] = ""
     client: Annotated[str, Meta(description="The name that the client program gives itself.")] = ""
     ms: float | None = None
-    args: Annotated[str, Meta(description="A keyed hash of the arguments: equal ones have equal hashes.")] = ""
+    args: Annotated[str, Meta(description="A keyed hash of the arguments: equal arguments have equal hashes.")] = ""
     id: Annotated[str, Meta(description="The id of the call.")] = ""
     run: Annotated[str, Meta(description="The run whose code made the call.")] = ""
     made: Annotated[str, Meta(description="For a cancelled run: the outcomes of its calls.")] = ""

@@ -55,7 +55,7 @@ class ResultExpiredError(ToolFailure):
         super().__init__(
             f"Result has expired: {_shown(handle)} ({why})",
             reason="expired",
-            hints=["repeat the call or the code that gave the result"],
+            hints=["repeat the call or the code that returned the result"],
         )
 
 

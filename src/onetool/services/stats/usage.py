@@ -174,8 +174,8 @@ class ToolUsage(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     last_called_at: str | None = None
     latency: UsageLatency = UsageLatency()
     series: tuple[UsageBucket, ...] = ()
-    last_errors: Annotated[tuple[UsageFailure, ...], Meta(description="The newest first, at most 20.")] = ()
-    recent: Annotated[tuple[UsageCall, ...], Meta(description="The newest first, at most 20.")] = ()
+    last_errors: Annotated[tuple[UsageFailure, ...], Meta(description="Newest first, at most 20.")] = ()
+    recent: Annotated[tuple[UsageCall, ...], Meta(description="Newest first, at most 20.")] = ()
 
 
 NOT_COUNTED = ToolUsage(enabled=False)

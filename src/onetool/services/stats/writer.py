@@ -156,4 +156,4 @@ class Writer:
         self.dropped += number
         if not self._has_warned:
             self._has_warned = True
-            log.warning("stats: %d rows were dropped: %s; for later ones see health()", number, self.problem)
+            log.warning("stats: %d rows were dropped: %s; see health() for further ones", number, self.problem)

@@ -151,5 +151,7 @@ def _merge_settings(before: dict[str, T], more: dict[str, T], force: bool) -> tu
     same = [key for key, value in more.items() if before.get(key) == value]
     other = [] if force else [key for key, value in more.items() if key in before and before[key] != value]
     new = {key: value for key, value in more.items() if key not in same and key not in other}
-    left = tuple(LeftBehind(f"bundles: {key}", "the database has another setting", is_conflict=True) for key in other)
+    left = tuple(
+        LeftBehind(f"bundles: {key}", "the database has a different setting", is_conflict=True) for key in other
+    )
     return dict(sorted({**before, **new}.items())), Moved(len(new), len(same), left)

@@ -113,7 +113,7 @@ class _CheckedNetwork(httpcore2.AsyncNetworkBackend):
         for address in addresses:
             if reach(address) != GLOBAL and address not in known:
                 place = host if address == host else f"{host} ({address})"
-                raise AuthError(f"refused: the server leads to {place}, which is not a public address")
+                raise AuthError(f"refused: the server's address is {place}, which is not a public address")
         failure: Exception | None = None
         share = timeout and timeout / max(1, len(addresses))  # so that a silent address leaves time for the others
         for address in addresses[:MAX_ADDRESSES]:
@@ -121,7 +121,7 @@ class _CheckedNetwork(httpcore2.AsyncNetworkBackend):
                 return await self._network.connect_tcp(address, port, share, local_address, socket_options)
             except (httpcore2.ConnectError, httpcore2.ConnectTimeout) as error:
                 failure = error
-        raise failure or httpcore2.ConnectError(f"{host} leads to no address")
+        raise failure or httpcore2.ConnectError(f"{host} resolves to no address")
 
     async def sleep(self, seconds: float) -> None:
         await self._network.sleep(seconds)

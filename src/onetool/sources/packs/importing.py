@@ -196,7 +196,7 @@ class PackImport:
         if not self.wait(seconds):
             raise TimeoutError(f"still importing after {seconds:g} s; the pack may be waiting for something")
         if self._module is None:
-            raise self._error or ImportError(f"{self.candidate.origin} gave no module")
+            raise self._error or ImportError(f"{self.candidate.origin} could not be loaded as a module")
         return self._module
 
     def _run(self) -> None:
@@ -314,7 +314,7 @@ def check_packs(path: Path, known: Snapshot) -> list[Mistake]:
     """Return the mistakes of the pack, or of all packs in the folder, at this path. `known` has the existing tools."""
     candidates = list(in_paths([path]))
     if not candidates:
-        return [Mistake(message="there is no pack here: no Python file that could be one", file=str(path))]
+        return [Mistake(message="no pack found: none of the Python files here can be a pack", file=str(path))]
     return [mistake for candidate in candidates for mistake in _check(candidate, known)]
 
 

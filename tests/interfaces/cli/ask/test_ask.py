@@ -190,7 +190,7 @@ def test_a_session_in_use_is_waited_for(shop, monkeypatch):
 
 def test_a_session_that_is_new_is_told_and_what_is_like_it(shop):
     assert shop.ask("q", "--session", "trip").stderr == "new session trip\n"
-    assert shop.ask("q", "--session", "tripp").stderr == "new session tripp; there is trip\n"
+    assert shop.ask("q", "--session", "tripp").stderr == "new session tripp; did you mean trip?\n"
     for args in (("--session", "trip"), ("--session", "last"), ("--session", "trap", "--new-session"), ()):
         assert shop.ask("q", *args).stderr == ""
     assert shop.ask("q", "--json", "--session", "tripe").stderr == ""

@@ -179,7 +179,7 @@ def test_a_call_that_never_ran_is_told_as_that_also_later(harness, how):
     messages = run(asked())
     (call,) = messages[1]["calls"]
     assert call["state"] == "not_run"
-    assert "not known" not in call["result"]
+    assert "is unknown" not in call["result"]
     assert messages[-1]["end"] == ("answered" if how == "denied" else "stopped")
 
 

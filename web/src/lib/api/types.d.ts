@@ -24,7 +24,7 @@ export interface components {
             /** @description Whether the audit log is enabled: `audit` in the config. */
             enabled: boolean;
             /**
-             * @description The newest record first.
+             * @description Newest first.
              * @default []
              */
             records?: components["schemas"]["AuditRecord"][];
@@ -89,7 +89,7 @@ export interface components {
             client?: string;
             ms?: number | null;
             /**
-             * @description A keyed hash of the arguments: equal ones have equal hashes.
+             * @description A keyed hash of the arguments: equal arguments have equal hashes.
              * @default
              */
             args?: string;
@@ -890,12 +890,12 @@ export interface components {
             /** @default [] */
             series?: components["schemas"]["UsageBucket"][];
             /**
-             * @description The newest first, at most 20.
+             * @description Newest first, at most 20.
              * @default []
              */
             lastErrors?: components["schemas"]["UsageFailure"][];
             /**
-             * @description The newest first, at most 20.
+             * @description Newest first, at most 20.
              * @default []
              */
             recent?: components["schemas"]["UsageCall"][];
@@ -972,7 +972,7 @@ export interface components {
                 displayName: string;
                 /** @description Disabled tools can't be called; disabled bundles can't be changed. */
                 isEnabled: boolean;
-                /** @description Whether the tool's name in code means this version. */
+                /** @description Whether the tool's name in code refers to this version. */
                 isDefault: boolean;
                 /** Format: date-time */
                 readonly createdAt: string;

@@ -68,12 +68,12 @@ MENUS = ("direct", "run")
 MAX_TEMPERATURE = 2.0
 
 HELP = {
-    "with_tools": "Whether the model can use tools: --with-tools, --with-tools=false. Default: the config's, true.",
-    "provider": "The provider to use instead of the config's.",
+    "with_tools": "Whether the model can use tools: --with-tools[=false]. Default: as in the config, else true.",
+    "provider": "The provider, instead of the one in the config.",
     "model": "The model, by the provider's name.",
     "session": "Continue this session; `last` is the last one used. By default, every question begins a new session.",
     "new_session": "Begin a new session; with --session, under that name, which must be unused.",
-    "max_steps": "How often the model may call tools before it has to answer. The default is the config's: 8.",
+    "max_steps": "How often the model may call tools before it has to answer. Default: as in the config, else 8.",
     "system": "The system prompt, instead of the built-in one.",
     "temperature": "The sampling temperature, from 0 to 2.",
     "menu": "What the model sees: every tool (direct), or one tool that runs code (run).",

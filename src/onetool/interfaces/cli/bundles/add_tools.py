@@ -100,7 +100,7 @@ def _default(text: str, schema: Mapping[str, Any]) -> Any:
         value = json.loads(text)
     except ValueError:
         if schema:
-            raise ValueError(f"the default {text!r} is not JSON, like 5, true or [1, 2]") from None
+            raise ValueError(f"the default {text!r} is not valid JSON, such as 5, true or [1, 2]") from None
         return text
     if problems := CompiledSchema({"properties": {"default": schema}}).check({"default": value}):
         raise ValueError("; ".join(map(str, problems)))

@@ -130,7 +130,7 @@ def _set_enabled(ctx: click.Context, place: ToolReference, on: bool, as_json: bo
         name = f"{name}/{tool['slug']}@{tool['version']}"
     why, other = changed.get("disabledReason"), changed.get("takesOver")
     words = f"switched on, but {why}" if on and why else "switched on" if on else "switched off"
-    instead = f" The name now stands for version {other}." if other else ""
+    instead = f" The name now refers to version {other}." if other else ""
     print_outcome(changed, f"{name} is {words}.{instead}", as_json)
 
 

@@ -78,7 +78,9 @@ class ReferenceType(click.ParamType):
         if place.bundle == "" or place.tool == "" or place.version == "":
             self.fail(f"{printable(value)!r} has an empty part; write BUNDLE/TOOL@VERSION.", param, ctx)
         if self._tool is True and place.tool is None:
-            self.fail(f"{printable(value)!r} names no tool; write BUNDLE/TOOL, like weather/forecast.", param, ctx)
+            self.fail(
+                f"{printable(value)!r} doesn't name a tool; write BUNDLE/TOOL, like weather/forecast.", param, ctx
+            )
         if self._tool is False and place.tool is not None:
             self.fail(f"{printable(value)!r} names a tool; expected a bundle.", param, ctx)
         return place

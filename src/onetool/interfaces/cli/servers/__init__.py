@@ -133,7 +133,7 @@ def changes(ctx: click.Context, name: str, as_json: bool) -> None:
     if differences:
         echo(f"To approve the current tools: onetool servers approve {name}")
     else:
-        echo(f"Nothing has changed about {name}.")
+        echo(f"{name} has not changed.")
 
 
 @servers.command()
@@ -150,11 +150,7 @@ def approve(ctx: click.Context, name: str, as_json: bool) -> None:
         return
     _print_differences(differences)
     tools = counted(_status(known, name).tools, "tool")
-    echo(
-        f"Approved: {name} as it is now, with {tools}."
-        if changes
-        else f"Nothing has changed about {name}, with {tools}."
-    )
+    echo(f"Approved {name} with {tools}." if changes else f"{name} has not changed: {tools}.")
 
 
 @servers.command()

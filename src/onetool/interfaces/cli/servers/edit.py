@@ -321,7 +321,7 @@ def _read_client(client: str, project: bool) -> "list[ClientServers]":
 
     if client not in CLIENT_FILES:
         known = or_rather(client, CLIENT_FILES) or f"; known are {', '.join(CLIENT_FILES)}"
-        raise click.BadParameter(f"{client!r} is not a client that OneTool knows{known}.", param_hint="--from")
+        raise click.BadParameter(f"{client!r} is not a known client{known}.", param_hint="--from")
     files = possible_files(client, Path.cwd(), user_home(os.environ), os.environ)
     wanted = [one for one in files if project or not one.in_project]
     found = [

@@ -130,7 +130,7 @@ class _Converter:
     def _read_path(self) -> tuple[str, str]:
         """Return the path as a template and as readable text."""
         if re.search(r"\{[^{}]*,[^{}]*\}|\[\d+-\d+", self._path):
-            raise InvalidError("the URL stands for several ({a,b} or [1-9]): a tool has one")
+            raise InvalidError("the URL describes several URLs ({a,b} or [1-9]): a tool has one")
         segments = [self._segment(segment) for segment in self._path.split("/")]
         template = "/".join(template for template, _ in segments)
         if not re.fullmatch(r"[^\s\\\x00-\x1f]*", template):

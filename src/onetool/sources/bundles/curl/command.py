@@ -106,7 +106,7 @@ class _WordReader:
         elif self._text.startswith("$'", self._at):
             self._ansi()
         elif sign == "`" or self._text.startswith("$(", self._at):
-            raise InvalidError("the command contains another command ($(…) or `…`); replace it by its result")
+            raise InvalidError("the command contains another command ($(…) or `…`); replace it with its result")
         elif sign == "$" and (found := _VARIABLE.match(self._text, self._at)):
             self._word.append(marked(found[1] or found[2]))
             self._at = found.end()
@@ -141,7 +141,7 @@ class _WordReader:
             if sign == "\\" and following in ('"', "\\", "$", "`", "\n"):
                 self._add("" if following == "\n" else following, 2)
             elif sign == "`" or self._text.startswith("$(", self._at):
-                raise InvalidError("the command contains another command ($(…) or `…`); replace it by its result")
+                raise InvalidError("the command contains another command ($(…) or `…`); replace it with its result")
             elif sign == "$" and (found := _VARIABLE.match(self._text, self._at)):
                 self._add(marked(found[1] or found[2]), len(found[0]))
             else:
@@ -248,7 +248,7 @@ _NOTED = {
 _REFUSED = {
     "-K": "config files are not supported; write their options into the command",
     "-E": "client certificates are not supported",
-    "--aws-sigv4": "signatures of AWS are not supported",
+    "--aws-sigv4": "AWS signatures are not supported",
     "--next": "one command becomes one tool: import the requests one by one",
     "-n": ".netrc files are not supported; write -u user:password",
     "--variable": "variables of curl are not supported; write their values into the command",
@@ -381,7 +381,7 @@ class _Options:
                         f"--data-urlencode {text[:40]}: files are not supported here; write the content itself"
                     )
                 if not field or not equals:
-                    raise InvalidError("--data-urlencode: only name=value is understood")
+                    raise InvalidError("--data-urlencode: only name=value is supported")
                 command.data.append(("pair", text))
             case "-F":
                 self._form(text)

@@ -224,7 +224,7 @@ class DatabaseStore(BundleStore):
                 else:
                     self._follow()
         except (UnavailableError, DatabaseError) as error:
-            log.warning("a change of the bundles is not seen here yet: %s", error)
+            log.warning("changed bundles could not be loaded yet: %s", error)
 
 
 def _unavailable(error: DatabaseError) -> UnavailableError:

@@ -253,7 +253,7 @@ def _read_plain(text: bytes) -> Any:
 def _name(data: Mapping[str, Any], key: str) -> str:
     name = data.get(key)
     if name is None:
-        raise InvalidError(f"/{key} is missing: a tool's file has its slug and its version", f"/{key}")
+        raise InvalidError(f"/{key} is missing: a tool's file must have a slug and a version", f"/{key}")
     if not isinstance(name, str):
         raise InvalidError(f'/{key}: expected a string; put quotes around it: "{name}"', f"/{key}")
     return name

@@ -108,7 +108,7 @@ class ParameterConverter:
             data = self._document.object(item)
             name, place = data.get("name"), data.get("in")
             if not isinstance(name, str) or not name or place not in ("path", "query", "header", "cookie"):
-                raise UnresolvedError("it has a parameter without a name or a place")
+                raise UnresolvedError("it has a parameter without `name` or `in`")
             if place != "header" or name.lower() not in _OURS:
                 parameters[place, name] = Parameter(name, place, data, self._resolved(data.get("schema", {})))
         path = self._convert_path(path, parameters, arguments)
@@ -135,7 +135,9 @@ class ParameterConverter:
         # The fragment only distinguishes operations and isn't sent. A dollar sign would escape a placeholder.
         path = path.partition("#")[0].replace("${", "%24{")
         if not path.startswith("/") or _UNFIT_IN_PATH.search(_IN_PATH.sub("", path)):
-            raise UnresolvedError(f"{path[:100]!r} isn't a path: it must begin with / and can't have unseen characters")
+            raise UnresolvedError(
+                f"{path[:100]!r} isn't a path: it must begin with / and can't have invisible characters"
+            )
         placeholders: dict[str, str] = {}
         for name in _IN_PATH.findall(path):
             parameter = parameters.get(("path", name))

@@ -111,7 +111,7 @@ class SchemaAssembler:
         if key not in self._refusals:
             try:
                 is_cheap = schema_cost(schema, closed=is_input) <= CHEAP
-                self._refusals[key] = None if is_input or is_cheap else "it is too costly to check"
+                self._refusals[key] = None if is_input or is_cheap else "checking it would take too long"
             except SchemaError as error:
                 self._refusals[key] = str(error)
         return self._refusals[key]

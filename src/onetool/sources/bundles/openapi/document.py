@@ -109,7 +109,7 @@ class _Builder:
             raise _yaml_error(event, f"nested more than {MAX_DEPTH} levels deep")
         above = self._open[-1] if self._open else None
         if above is not None and isinstance(above.value, dict) and above.key is None:
-            raise _yaml_error(event, "a key that is not text; write a plain text before the ':'")
+            raise _yaml_error(event, "a key that is not a string; write a plain string before the ':'")
         self._open.append(_Open(value, event.anchor))
 
     def _alias(self, event: Any) -> None:
@@ -119,7 +119,7 @@ class _Builder:
         above = self._open[-1]
         if isinstance(above.value, dict) and above.key is None:
             if not isinstance(value, str):
-                raise _yaml_error(event, "a key that is not text; write a plain text before the ':'")
+                raise _yaml_error(event, "a key that is not a string; write a plain string before the ':'")
             above.key = value
             return
         self._add(value, size, event)

@@ -65,7 +65,7 @@ def base_of(servers: Any, location: ApiLocation) -> str:
 def checked_url(url: str) -> str:
     """Check a URL for a template: it must contain no placeholders, and its host must be unambiguous."""
     if "{" in url or "?" in url or "#" in url:
-        raise UnresolvedError(f"its server {url[:100]!r} has a part that can't stand before a path")
+        raise UnresolvedError(f"its server {url[:100]!r} has a part that is not allowed before a path")
     try:
         parse_url(url)
     except RequestRefusedError as refusal:

@@ -34,7 +34,7 @@ class Selection(NamedTuple):
         if len(self.only) > MAX_PATTERNS:
             number = f"{len(self.only):,} values of --only (over REST: only=)"
             raise InvalidError(
-                f"{number}: at most {MAX_PATTERNS} patterns are taken; use * to match several operations"
+                f"{number}: at most {MAX_PATTERNS} patterns are allowed; use * to match several operations"
             )
         patterns = [(value, re.compile(translate(value))) for value in self.only]
         chosen = set(range(len(operations)))
