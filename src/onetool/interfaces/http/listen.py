@@ -257,7 +257,7 @@ def greeting(facts: ServerFacts) -> str:
     local = [f"http.local: programs on this machine need no token, and have the role {facts.local}."]
     owner = ["  onetool page prints a link that opens it as its owner, with the role admin."] if facts.has_links else []
     lines = [
-        f"OneTool listens on {facts.listens} with {facts.tools}, by {facts.config}. Ctrl-C stops it.",
+        f"OneTool listens on {facts.listens} with {facts.tools} and {facts.config}. Ctrl-C stops it.",
         *reached,
         *(local if facts.local else []),
         "",
