@@ -10,7 +10,7 @@ def test_calls_are_counted_while_one_looks(person, served):
     for city in ("Rome", "Oslo"):
         assert _invoke(served, "meteo.forecast", {"city": city})["ok"]
     assert not _invoke(served, "numbers.fail", {"reason": "<b>boom</b>"})["ok"]
-    person.see("Most called", "meteo.forecast", "numbers.fail", "By source", "Just now")
+    person.see("Most called", "meteo.forecast", "numbers.fail", "By source", "Live")
     until(lambda: _calls(person) == "3")
     person.see("66.7 %")
     person.click("meteo.forecast", role="link")
@@ -22,7 +22,7 @@ def test_calls_are_counted_while_one_looks(person, served):
     person.click("rest", role="link")
     person.see("Source: rest", "meteo.forecast")
     person.click("Remove the filter Source rest", role="button")
-    person.choose("Time span", "Last day")
+    person.choose("Period", "Last day")
     person.until("location.hash.includes('days=1')")
     person.see("meteo.forecast")
     assert person.value("document.querySelector('main b') === null")

@@ -178,6 +178,26 @@ def test_a_handler_can_fail_in_its_own_words():
     assert (error.code, error.reason, error.hints) == ("execution_error", "source_unavailable", ("try on Tuesday",))
 
 
+@pytest.mark.attack("event queue")
+@pytest.mark.parametrize("where", ["message", "reason", "hints"])
+def test_texts_of_a_class_of_their_own_hide_no_call(where):
+    """The event of a call is encoded, and msgspec knows exact texts alone."""
+
+    class Text(str):
+        def __str__(self):
+            return self
+
+    def fail():
+        more = {"reason": Text("x")} if where == "reason" else {"hints": [Text("x")]} if where == "hints" else {}
+        raise ToolFailure(Text("m"), **more)
+
+    events = []
+    registry = Registry()
+    registry.add(ToolSpec(name="t", description="Fail.", handler=fail))
+    result = asyncio.run(Executor(registry, recorders=[events.append]).execute(ToolCall("1", "t", {})))
+    assert (result.error.message, len(events)) == ("m", 1)
+
+
 def test_a_handler_can_refuse_an_argument():
     def handler(n):
         raise BadArguments("n: must be a prime")
@@ -309,9 +329,7 @@ def test_output_that_its_schema_forbids_is_an_error():
     assert "c: expected number" in error.message
 
 
-@pytest.mark.parametrize(
-    "value", [object(), lambda: 1, {("a", 1): 2}, 1j, (n for n in range(3))], ids=lambda value: type(value).__name__
-)
+@each("value", [object(), lambda: 1, {("a", 1): 2}, 1j, (n for n in range(3))])
 def test_what_is_not_data_does_not_leave_a_tool(value):
     error = run(executor_for(lambda: value)).error
     assert (error.code, error.reason) == ("execution_error", "output_invalid")
@@ -497,7 +515,7 @@ def test_a_task_of_a_tool_that_exits_does_not_end_the_process():
         assert "end the process" in run(executor_for(handler)).error.message
 
 
-@pytest.mark.parametrize("timeout", [float("nan"), 0, -1, "5", True, 10**400])
+@each("timeout", [float("nan"), 0, -1, "5", True, 10**400])
 def test_a_time_limit_that_is_none(timeout):
     executor = executor_for(lambda: 1)
     result = asyncio.run(executor.execute(ToolCall("1", "t", {}, timeout=timeout)))

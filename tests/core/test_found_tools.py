@@ -2,7 +2,7 @@
 
 import ast
 
-import pytest
+from helpers import each
 
 from onetool.core.signature import signature
 from onetool.core.spec import ToolSpec
@@ -36,7 +36,7 @@ def test_a_line_is_a_signature_and_the_first_sentence_of_the_description():
     ]
 
 
-@pytest.mark.parametrize(
+@each(
     ("marks", "shown"),
     [
         ({}, ""),

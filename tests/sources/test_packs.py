@@ -103,7 +103,7 @@ def test_a_function_that_cannot_be_described_spoils_itself_alone(folder):
     assert names(catalogue) == ["a.good"]
     assert [(m.file, m.line, m.key) for m in catalogue.mistakes] == [(str(file), 3, "a.bad"), (str(file), 4, "a.worse")]
     assert catalogue.mistakes[0].message.startswith("parameter 's': Nonsense is not defined: import or define it")
-    assert catalogue.mistakes[1].message.startswith("parameter 's': socket has no form in JSON: use ")
+    assert catalogue.mistakes[1].message.startswith("parameter 's': socket can't be represented in JSON: use ")
 
 
 def test_a_mistake_of_syntax_is_placed_once(folder):

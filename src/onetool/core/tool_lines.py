@@ -54,7 +54,7 @@ def first_sentence(description: str) -> str:
 def found_lines(found: Sequence[ToolLine], about: str, is_limited: bool = False) -> list[str]:
     """Return a line for each tool. The last line tells how to see details (`about`) and more tools.
 
-    `is_limited`: the caller passed a limit.
+    `is_limited` means that the caller passed a limit.
     """
     texts = (tool.line for tool in found[:MAX_LINES])
     room, size = (MAX_BYTES, count_bytes) if is_limited else (MAX_TOKENS, count_tokens)
@@ -75,7 +75,7 @@ def single_line(text: str) -> str:
 def take_within(
     room: int, texts: Iterable[str], size: Callable[[str], int] = count_tokens, at_least: int = 0
 ) -> Iterator[str]:
-    """Yield texts within a budget, measured in tokens or by `size`, but at least `at_least` texts."""
+    """Yield lines within a budget, measured in tokens or by `size`, but at least `at_least` lines."""
     for count, text in enumerate(texts):
         room -= size(text) + 1
         if room < 0 and count >= at_least:

@@ -63,13 +63,11 @@ def too_much_printed(limits: RunLimits) -> LimitError:
 
 def too_large(max_bytes: int, what: str) -> LimitError:
     message = f"{what} is larger than {max_bytes} bytes, has more than a million parts, or is nested too deep"
-    return LimitError(
-        "output", message, "keep to the part that matters; run.max_output_bytes sets the limit of a result"
-    )
+    return LimitError("output", message, "return only what matters; run.max_output_bytes sets the limit of a result")
 
 
 def busy(limits: RunLimits, waited: float) -> LimitError:
-    message = f"no worker was free for {waited:g} s: {limits.workers} runs are under way, and others wait"
+    message = f"no worker was free for {waited:g} s: {limits.workers} runs are in progress, and others wait"
     return LimitError("busy", message, "try again later, or raise run.workers in the config")
 
 
@@ -160,7 +158,7 @@ def _one_line(message: str) -> str:
 
 
 def _made(outcomes: Mapping[str, tuple[Iterable[str], int]]) -> Made:
-    """Return, for each outcome with calls, the texts that fit, and the number of the others."""
+    """Return, for each outcome with calls, the lines that fit and the number of the others."""
     made: Made = {}
     for outcome, (texts, count) in outcomes.items():
         shown: list[str] = []

@@ -80,7 +80,7 @@ def tool(
         raise ValueError(f'task: expected "optional" or "required", got {task!r}')
     for texts, option in ((tags, "tags"), (examples, "examples")):
         if isinstance(texts, str) or not all(isinstance(text, str) for text in texts):
-            raise TypeError(f"{option}: expected a list of texts, got {texts!r}")
+            raise TypeError(f"{option}: expected a list of strings, got {texts!r}")
     marks = ToolMarks(
         name=name,
         pure=pure,
@@ -168,7 +168,7 @@ class OfferMarks(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def prompt(function: Callable[..., Any] | None = None, /, *, name: str | None = None, title: str | None = None) -> Any:
-    """Declare a prompt that people can pick in their client. The function returns its text.
+    """Declare a prompt that users can pick in their client. The function returns its text.
 
     The function may also return a list of content (`text(…)`, `image(…)`, `embedded(…)`), or of `{"role": …, "content":
     …}`. Its parameters are the prompt's arguments, and its docstring is the description. The function is not a tool.

@@ -205,7 +205,7 @@ def test_a_table_on_a_terminal(configured):
     assert code == 0
     assert "\x1b[" in shown
     text = re.sub(r"\x1b\[[0-9;]*m", "", shown)
-    assert "what it does" in text
+    assert "description" in text
     assert "fs.read_file" in text
     assert "ot.search" not in text
     assert text.index("weather") < text.index("time.now") < text.index("18 tools for code and models")
@@ -685,7 +685,7 @@ def test_state_lives_beside_the_config_in_force(configured, tmp_path):
 def test_a_state_folder_that_cannot_be_written_fails_no_call(configured):
     done = cli("tools", "invoke", "weather", cwd=configured, env={"ONETOOL_HOME": "/proc/nowhere"})
     assert done.returncode == 0
-    assert "stats are not kept" in done.stderr
+    assert "stats can't be stored" in done.stderr
 
 
 # Completion

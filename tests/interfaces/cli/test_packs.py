@@ -86,7 +86,7 @@ def test_check_lists_what_is_wrong(tmp_path):
     messages = " | ".join(told["message"] for told in json.loads(done.stdout))
     assert (15, "poor.impossible", "error") in found
     assert (5, "poor.silent", "warning") in found
-    for part in ("no docstring", "x has no type hint", "b is not described", "no form in JSON"):
+    for part in ("no docstring", "x has no type hint", "b is not described", "can't be represented in JSON"):
         assert part in messages, messages
 
 

@@ -5,6 +5,7 @@ Listing tools must start fast: modules that only a call needs are imported by th
 
 import sys
 from collections.abc import Collection, Iterable, Mapping
+from json import JSONDecodeError
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -29,14 +30,7 @@ from onetool.interfaces.cli.options import (
     open_app,
     positive,
 )
-from onetool.interfaces.cli.output import (
-    counted,
-    echo,
-    print_json,
-    print_table,
-    show_progress,
-    wants_json,
-)
+from onetool.interfaces.cli.output import counted, echo, print_json, print_table, show_progress, wants_json
 from onetool.sources.packs import BuiltinFunctions
 
 
@@ -69,7 +63,7 @@ def list_tools(ctx: click.Context, allowed: list[str] | None, as_json: bool) -> 
     if folded:
         about = f"{counted(len(folded), 'tool')} for code and models, which find and call the others"
         rows.append(("ot.*", f"{about}\nto list them: onetool tools list --tool-allow 'ot.*'"))
-    print_table(counted(len(specs), "tool"), ("tool", "what it does"), rows)
+    print_table(counted(len(specs), "tool"), ("tool", "description"), rows)
 
 
 def _is_own(spec: ToolSpec) -> bool:
@@ -157,7 +151,7 @@ def search(ctx: click.Context, query: tuple[str, ...], limit: int, allowed: list
     from onetool.core.tool_lines import first_sentence
 
     rows = ((spec.name, first_sentence(spec.description), f"{score:.2f}") for spec, score in found)
-    print_table(f"{len(found)} found", ("tool", "what it does", "score"), rows)
+    print_table(f"{len(found)} found", ("tool", "description", "score"), rows)
 
 
 @tools.command()
@@ -261,8 +255,6 @@ def _wrong(message: str) -> click.BadParameter:
 
 def read_args(text: str) -> dict[str, Any]:
     """Parse --args: JSON itself, `@file`, or `-` for standard input."""
-    from json import JSONDecodeError
-
     from onetool.interfaces.cli.inputs import STDIN, read_input, shown_name
 
     def wrong(message: str) -> click.BadParameter:

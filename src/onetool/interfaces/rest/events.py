@@ -10,7 +10,7 @@
 Readers get their own calls, admins all calls; and only calls of tools that lists show to them.
 
 While there are readers, a task looks for changes and turns calls into events. A thread looks up the bundle of a call.
-/status also has what the client may do.
+/status also reports the client's permissions.
 """
 
 import asyncio
@@ -63,7 +63,7 @@ _HEADERS = [
 
 
 class EndedCall(NamedTuple):
-    """A call that has ended, without its arguments and its value."""
+    """A finished call, without its arguments and its value."""
 
     spec: ToolSpec
     ok: bool
@@ -150,7 +150,7 @@ class EventsApp(RestApp):
         principal = self._context.principal
         own = sum(reader.principal.name == principal.name for reader in self._readers) if principal.name else 0
         if len(self._readers) >= MAX_READERS or own >= share(MAX_READERS):
-            message = f"{MAX_READERS} clients are reading events already: close a page, or try again later."
+            message = f"{MAX_READERS} clients are reading events already: close another page, or try again later."
             raise RestError(503, "too_many_readers", message, headers=[(b"retry-after", b"%d" % RETRY_SECONDS)])
         reader, watch = Reader(principal), DisconnectWatch(receive)
         reader.push(sse_event("hello", encode({"version": __version__, "instance": self._instance})))
@@ -286,11 +286,7 @@ class StatusApp(RestApp):
     """The ASGI app of /status."""
 
     def __init__(
-        self,
-        app: App,
-        url: Callable[[Scope], str],
-        needs_token: Callable[[], bool],
-        allowed: Offered = None,
+        self, app: App, url: Callable[[Scope], str], needs_token: Callable[[], bool], allowed: Offered = None
     ) -> None:
         """Report on the app. `url` returns the address at which a client reaches the server."""
         super().__init__(app, allowed)

@@ -37,7 +37,7 @@ class HintForms(Protocol):
     def named(self, hint: Any, name: str, read: Callable[[], JsonForm]) -> JsonForm: ...
 
 
-NO_FORM = "has no form in JSON"
+NO_FORM = "can't be represented in JSON"
 
 
 class UnsupportedHintError(OneToolError, TypeError):
@@ -73,7 +73,7 @@ def hint_text(hint: Any) -> str:
 
 
 def constructor_form(build: Callable[..., Any], expected: str) -> Convert:
-    """Return a conversion that uses a built-in constructor, and `expected` instead of the constructor's messages."""
+    """Return a conversion that uses a built-in constructor, and reports `expected` instead of its messages."""
 
     def convert(value: Any) -> Any:
         try:
@@ -148,7 +148,7 @@ def _replaced(part: Any, changed: dict[str, str]) -> Any:
 
 
 def evaluated(hint: Any, names: dict[str, Any]) -> Any:
-    """Evaluate a hint written as text, also inside of other hints. Unknown names stay text."""
+    """Evaluate a hint written as a string, even inside other hints. Unknown names stay strings."""
     try:
         return get_type_hints(SimpleNamespace(__annotations__={"it": hint}), names, include_extras=True)["it"]
     except Exception:  # noqa: BLE001 - text is evaluated, so it may raise anything

@@ -80,7 +80,7 @@ def parts_of(path: Path) -> Iterator[PackPart]:
     listed.
 
     Links are followed where importing would follow them: to a pack, and anywhere in a package. Python's bytecode cache
-    is left out: nobody has to review it, because packs are loaded without it (see `take_source`).
+    is left out: it needs no review, because packs are loaded without it (see `take_source`).
     """
     place = os.path.realpath(path)
     if path.is_dir() and not (path / "__init__.py").exists():  # a folder of packs
@@ -124,8 +124,8 @@ def _part(path: Path, place: str, seen: set[tuple[int, int]]) -> PackPart | None
 def installed() -> Iterator[PackCandidate]:
     """Yield the packs among the entry points of installed distributions.
 
-    importlib.metadata is avoided because importing it takes longer than our whole start. Only files that name our group
-    are parsed. The current folder, often on the path, is skipped unless onetool itself is installed there.
+    importlib.metadata is avoided because importing it takes longer than our entire startup. Only files that name our
+    group are parsed. The current folder, often on the path, is skipped unless onetool itself is installed there.
     """
     folders = dict.fromkeys(os.path.realpath(folder) for folder in sys.path)
     here = os.path.realpath("")
@@ -192,7 +192,7 @@ class PackImport:
         return not self._thread.is_alive()
 
     def module(self, seconds: float | None = None) -> ModuleType:
-        """Wait for the module and return it. Raises TimeoutError, or the exception of the import."""
+        """Wait for the module and return it. Raises TimeoutError, or the exception raised by the import."""
         if not self.wait(seconds):
             raise TimeoutError(f"still importing after {seconds:g} s; the pack may be waiting for something")
         if self._module is None:

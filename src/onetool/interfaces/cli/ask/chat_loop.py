@@ -64,7 +64,10 @@ NOT_TEXT = "That is not UTF-8."
 
 
 class Turn(NamedTuple):
-    """One input of the user. `is_quoted`: in three quotes, and so a question, however it begins."""
+    """One input of the user.
+
+    `is_quoted` means that the text was in three quotes: it is a question, however it begins.
+    """
 
     text: str
     is_quoted: bool = False
@@ -94,7 +97,7 @@ class TurnReader:
         self._editor.save()
 
     def _turn(self) -> Turn | None:
-        """Read a turn; None at the end. Ctrl-C at a terminal discards what was typed."""
+        """Read a turn. Return None at the end. Ctrl-C at a terminal discards what was typed."""
         lines: list[str] = []
         try:
             while True:
@@ -292,7 +295,7 @@ class ChatCommands:
         word, *words = text.split()
         command = self._commands.get(word)
         if command is None:
-            rather = did_you_mean(word, self._commands) or f"there are {', '.join(self._commands)}."
+            rather = did_you_mean(word, self._commands) or f"the commands are {', '.join(self._commands)}."
             raise CommandError(f"there is no {word}; {rather}", A_QUESTION)
         command(words)
 
@@ -384,7 +387,7 @@ class ChatCommands:
                 name = read.id
             else:
                 others = store.similar_ids(name)
-                text = f"{name}: a new session{f'; there is {others[0]}' if others else ''}"
+                text = f"{name}: a new session{f'; did you mean {others[0]}?' if others else ''}"
         except SessionError as error:
             raise CommandError(str(error), *error.hints) from None
         self._options.update(session=name, new_session=False)
