@@ -124,6 +124,8 @@ def test_operations_are_ticked_and_a_bundle_is_made_in_the_form(browser, tmp_pat
         person.click("Allow api.example.com", role="button")
         person.see_no("is not in allowedHosts")
         person.click("Auth")
+        person.choose("Type of auth", "API key")
+        person.until("document.querySelector('[data-at$=\"auth/name\"]').value === 'X-Api-Key'")
         person.choose("Type of auth", "Bearer token")
         person.type_into("Token", SECRET)
         person.see("This value is stored in the tool")

@@ -195,7 +195,7 @@ def test_links_and_sessions_end_with_the_server(serve, tmp_path):
     session, unused, used = session_of(first), new_key(first), new_key(first)
     assert use(first, used).status == 200
     assert first.stop() == 0
-    assert "home. Start one: onetool serve." in page(first).stderr
+    assert "home. Start one: onetool serve. Restart a server that was started here before" in page(first).stderr
     second = serve(port=first.port, env={"ONETOOL_HOME": str(first.folder / "home")})
     assert who(second, session) == ANONYMOUS
     assert second.ask("/audit", headers=bearer(session)).status == 403

@@ -30,7 +30,7 @@ def test_health(server):
 
 def test_fewer_tools_where_fewer_are_allowed(serve):
     server = serve("--tool-allow", "tools.echo")
-    assert " with 1 tool, by its defaults. " in server.greeting
+    assert " with 1 tool, from the default config. " in server.greeting
 
 
 def test_the_access_log_can_be_turned_off(serve):

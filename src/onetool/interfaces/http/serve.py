@@ -231,7 +231,7 @@ def server_facts(app: "App", address: BoundAddress, allowed: Collection[str] | N
         own_url=address.url,
         url=client_url(app, address),
         tools=f"{tools:,} tool{'' if tools == 1 else 's'}",
-        config=f"the config {app.config.path}" if app.config.path else "its defaults",
+        config=f"the config {app.config.path}" if app.config.path else "the default config",
         header=header,
         first=first_tool(app.catalog.each(allowed)),
         has_links=is_for_this_machine(app, address),

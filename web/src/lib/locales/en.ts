@@ -88,7 +88,7 @@ export const en = {
   "tools.fold": "Hide the built-in ot tool|Hide {n} built-in ot tools",
   "tools.health": "Health",
   "tools.none": "There are no tools yet",
-  "tools.none.text": "Write a config with a first tool; the server loads it at once:",
+  "tools.none.text": "Write a config with a first tool, then restart the server:",
   "tools.nothing": "No tool matches",
   "tools.nothing.text": "Try other words or fewer filters.",
   "tools.search": "Filter tools by name, bundle, tag or words",

@@ -90,7 +90,7 @@ export const zhCN: Messages = {
   "tools.fold": "隐藏 {n} 个内置 ot 工具",
   "tools.health": "健康状况",
   "tools.none": "还没有工具",
-  "tools.none.text": "写一份含有第一个工具的配置，服务器会立即加载它：",
+  "tools.none.text": "写一份含有第一个工具的配置，然后重新启动服务器：",
   "tools.nothing": "没有符合的工具",
   "tools.nothing.text": "换个词，或减少筛选条件试试。",
   "tools.search": "按名称、工具包、标签或文字筛选工具",
