@@ -9,7 +9,7 @@ import subprocess
 import time
 
 import pytest
-from helpers import cli, start, trusted, until
+from helpers import cli, invoke, start, trusted, until
 
 PACK = '''
 def price(name: str, count: int = 1) -> dict:
@@ -59,7 +59,7 @@ def test_code_from_an_argument(folder):
     ],
 )
 def test_in_a_pipe_it_is_json_and_a_text_alone_is_bare(folder, code, piped, as_json):
-    bare, asked = cli("run", code, cwd=folder), cli("run", "--json", code, cwd=folder)
+    bare, asked = invoke("run", code, cwd=folder), invoke("run", "--json", code, cwd=folder)
     assert (bare.returncode, asked.returncode) == (0, 0)
     if as_json is None:
         assert json.loads(bare.stdout) == json.loads(asked.stdout) == piped
