@@ -30,7 +30,7 @@ def block(request):
         yield {"url": url, "headers": {"x-key": SECRET}}, place
 
 
-# A server over stdio takes 1.5 s of CPU to start: it is used only where the transport makes a difference.
+# A server over stdio takes 1.5 s of CPU to start: one test uses it.
 OVER_HTTP = pytest.mark.parametrize("block", ["http"], indirect=True)
 
 
@@ -72,6 +72,7 @@ def test_a_request_to_a_server_is_a_span_and_carries_its_trace(tmp_path, collect
     assert all(SECRET.encode() not in body for _, _, body in collector.got)
 
 
+@OVER_HTTP
 def test_without_it_servers_get_no_trace(tmp_path, block):
     app, site = opened(tmp_path / "served", block[0], None)
     assert start_telemetry(app.config, app.runtime.recorder) is None

@@ -313,7 +313,7 @@ def _at_terminal(folder, *args):
     return re.sub(r"\x1b\[[0-9;]*m", "", shown.decode()).replace("\r\n", "\n")
 
 
-@pytest.mark.parametrize("args", [(), ("--workers", "2")])
+@pytest.mark.parametrize("args", [(), pytest.param(("--workers", "2"), marks=pytest.mark.long)])
 def test_at_a_terminal_the_link_comes_first(tmp_path, args):
     lines = _at_terminal(tmp_path, *args).splitlines()
     assert lines[0] == "Open the page as its owner (the link works once, within ten minutes):"
