@@ -26,7 +26,7 @@ BUILT_IN_PACKS = {"ot", *(name.partition(".")[0] for name in BUILT_IN_TOOLS)}
 
 def examples(many):
     """Return how many of these examples hypothesis tries: a fifth in `make test`, all in `make fuzz`."""
-    return many if os.environ.get("ONETOOL_FUZZ") == "full" else max(many // 5, 10)
+    return many if os.environ.get("ONETOOL_FUZZ") == "full" else max(many // 5, 6)
 
 
 def definition(name="weather", **changes):
