@@ -139,7 +139,7 @@ def test_one_is_taken_out() -> None:
         ('{\n\t"menu": "run",\n\t"servers": {\n\t\t"b": {"command": "x"}\n\t}\n}\n', "can't be edited automatically"),
         ("servers: {\n  b: {command: x},  # mine\n}\n", "can't be edited automatically"),
         ("servers: {}\n---\nservers: {}\n", "second document"),
-        ("servers:\n\ta: {command: x}\n", "a tab can't stand here"),
+        ("servers:\n\ta: {command: x}\n", "a tab is not allowed here"),
     ],
 )
 def test_what_can_not_be_changed_is_refused(text: str, why: str) -> None:

@@ -168,4 +168,4 @@ def test_a_trap_in_free_data_is_a_warning(text: str) -> None:
     assert plain(node_of(f"a:\n  - {text}\n  - '{text}'\n", "x.yaml"), findings) == {"a": [text, text]}
     (warning,) = findings.warnings
     assert (warning.line, warning.key, warning.severity) == (2, "a[0]", "warning")
-    assert f'quote it if text is meant: "{text}"' in (warning.hint or "")
+    assert f'quote it to make it a string: "{text}"' in (warning.hint or "")

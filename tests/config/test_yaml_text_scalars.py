@@ -56,7 +56,7 @@ def test_old_numbers_are_texts_with_advice(text: str) -> None:
         ("0x" + "f" * 4998, "plain", "a number of 5000 digits is too long"),
         ("abc", "tag:yaml.org,2002:int", "does not match its tag !!int"),
         ("abc", "!secret", "unknown tag after '!'"),
-        ("\ud83d", "tag:yaml.org,2002:str", "half of a character"),
+        ("\ud83d", "tag:yaml.org,2002:str", "a lone surrogate"),
     ],
 )
 def test_scalars_without_a_value(text: str, tag: str, message: str) -> None:

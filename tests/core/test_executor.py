@@ -178,6 +178,26 @@ def test_a_handler_can_fail_in_its_own_words():
     assert (error.code, error.reason, error.hints) == ("execution_error", "source_unavailable", ("try on Tuesday",))
 
 
+@pytest.mark.attack("event queue")
+@pytest.mark.parametrize("where", ["message", "reason", "hints"])
+def test_texts_of_a_class_of_their_own_hide_no_call(where):
+    """The event of a call is encoded, and msgspec knows exact texts alone."""
+
+    class Text(str):
+        def __str__(self):
+            return self
+
+    def fail():
+        more = {"reason": Text("x")} if where == "reason" else {"hints": [Text("x")]} if where == "hints" else {}
+        raise ToolFailure(Text("m"), **more)
+
+    events = []
+    registry = Registry()
+    registry.add(ToolSpec(name="t", description="Fail.", handler=fail))
+    result = asyncio.run(Executor(registry, recorders=[events.append]).execute(ToolCall("1", "t", {})))
+    assert (result.error.message, len(events)) == ("m", 1)
+
+
 def test_a_handler_can_refuse_an_argument():
     def handler(n):
         raise BadArguments("n: must be a prime")

@@ -55,6 +55,8 @@ def test_a_sentence_ends_where_the_next_begins():
     assert first_sentence("Finds e.g. files, v2.0 too. It is quick.") == "Finds e.g. files, v2.0 too."
     assert first_sentence("検索します。速い。") == "検索します。"
     assert first_sentence("word " * 100) == "word " * 19 + "word…"
+    assert first_sentence("longer " * 100) == "longer " * 13 + "longer…"
+    assert first_sentence("検" * 200) == "検" * 99 + "…"
 
 
 def test_a_caller_that_says_how_many_gets_up_to_50_lines_or_15_kb():

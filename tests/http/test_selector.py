@@ -42,7 +42,7 @@ def test_what_is_chosen(text, value):
     [
         ("daily[", "SyntaxError|Incomplete|nvalid|parse"),
         ("a..b", "."),
-        ("nonsense(@)", r"no function nonsense\(\); there are abs"),
+        ("nonsense(@)", r"no function nonsense\(\); known: abs"),
         ("a[?nonsense(b)]", "no function nonsense"),
         ("(" * 3000 + "a" + ")" * 900, "."),
         ("a" * 5000, "4,000"),

@@ -212,7 +212,7 @@ def test_dots_of_the_author_stay() -> None:
 
 
 def test_a_missing_argument_in_the_path_is_an_error() -> None:
-    with pytest.raises(BadArguments, match="`id` is needed: it is part of the URL's path"):
+    with pytest.raises(BadArguments, match="`id` is required: it is part of the URL's path"):
         template("https://a.example/${id}", "id").fill({}, SECRETS.get)
 
 

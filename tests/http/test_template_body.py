@@ -126,7 +126,7 @@ def test_a_body_that_is_one_placeholder() -> None:
 def test_other_texts_have_their_values_as_they_are() -> None:
     assert body("a ${v}, {${n}}\n", {"v": 'é"\n', "n": 1}) == 'a é"\n, {1}\n'.encode()
     assert body("query { a(id: ${v}) }", {"v": 1}) == b"query { a(id: 1) }"
-    with pytest.raises(BadArguments, match="`v` is needed: it is part of the body"):
+    with pytest.raises(BadArguments, match="`v` is required: it is part of the body"):
         body("a ${v}", {}, v="string")
 
 

@@ -49,4 +49,4 @@ def test_lines_keep_their_numbers(scripts):
 
 
 def test_what_can_not_be_said_otherwise_is_told(scripts):
-    assert "an exception takes one text here" in scripts.error("raise ValueError(('x'), 2)").message
+    assert "an exception takes one string here" in scripts.error("raise ValueError(('x'), 2)").message

@@ -168,6 +168,7 @@ def test_the_name_of_an_unknown_tool_is_not_written(log: AuditLog, place) -> Non
     assert "4711" not in json.dumps({**line, "args": ""}).replace(line["what"].split()[-1], "")
 
 
+@pytest.mark.attack("event queue")
 def test_hostile_names_are_short_and_do_nothing_to_a_terminal(log: AuditLog, place) -> None:
     hostile = 'a\n{"kind":"admin"}\r\x1b[2J\u2028\x9b' + "x" * 10_000
     log.record_event(event(name=hostile, client=hostile, id=hostile))
@@ -230,6 +231,7 @@ def test_after_a_new_database_hashes_are_those_of_its_key(tmp_path: Path, caplog
     assert found[1]["args"] == AuditTable(SqliteDatabase(file)).hash_of({"pin": 1})
 
 
+@pytest.mark.attack("event queue")
 @pytest.mark.parametrize("odd", ["\ud800", 10**400, object(), float("nan"), {1: 2}, {"x": {2, 3}}])
 def test_what_has_no_form_in_json_is_hashed_or_left_out(log: AuditLog, place, odd: object) -> None:
     log.record_event(event({"odd": odd}))
@@ -237,6 +239,7 @@ def test_what_has_no_form_in_json_is_hashed_or_left_out(log: AuditLog, place, od
     assert len(lines(place)) == 1
 
 
+@pytest.mark.attack("event queue")
 def test_what_contains_itself_has_no_hash(log: AuditLog, place) -> None:
     loop: list = []
     loop.append(loop)
@@ -306,6 +309,7 @@ def test_lines_are_written_by_themselves_when_they_can_be_again(either, monkeypa
     log.close()
 
 
+@pytest.mark.attack("event queue")
 def test_lost_lines_are_counted_and_told_once_and_a_line_says_how_many(
     log: AuditLog, place, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -366,6 +370,7 @@ log.write("admin", "after")
 """
 
 
+@pytest.mark.attack("event queue")
 def test_a_real_full_disk_refuses_a_line_and_loses_none(tmp_path: Path) -> None:
     """The kernel refuses to write more than RLIMIT_FSIZE, as a full disk does."""
     done = subprocess.run(

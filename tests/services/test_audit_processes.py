@@ -45,6 +45,7 @@ def test_eight_processes_append_at_once_and_no_line_is_lost(tmp_path: Path) -> N
         assert [one for one in ids if one.startswith(name)] == [f"{name}:{n}" for n in range(100)]
 
 
+@pytest.mark.attack("event queue")
 def test_a_killed_process_has_lost_no_line_that_it_wrote_and_others_go_on(tmp_path: Path) -> None:
     killed, other = started(tmp_path, "k", 1_000_000), started(tmp_path, "o", 200)
     assert killed.stdout is not None
@@ -60,6 +61,7 @@ def test_a_killed_process_has_lost_no_line_that_it_wrote_and_others_go_on(tmp_pa
     assert len(of_killed) > written
 
 
+@pytest.mark.attack("event queue")
 def test_a_lock_that_is_held_for_ever_stops_no_call_unless_the_log_is_required(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -85,6 +87,7 @@ def test_the_file_of_the_log_is_for_its_owner_alone(tmp_path: Path) -> None:
     log.close()
 
 
+@pytest.mark.attack("event queue")
 @pytest.mark.parametrize("what", ["link", "folder"])
 def test_nothing_is_written_through_a_link_or_to_what_is_no_file(tmp_path: Path, what: str) -> None:
     other = tmp_path / "other"

@@ -44,6 +44,7 @@ def test_events_are_handled_in_their_order_by_themselves(place):
     assert place.events == [*range(100)]
 
 
+@pytest.mark.attack("event queue")
 def test_a_flood_of_one_caller_costs_no_other_one_an_event(place):
     put_away(place, 100)
     for number in range(500):
@@ -57,6 +58,7 @@ def test_a_flood_of_one_caller_costs_no_other_one_an_event(place):
     assert place.queue.lost["flood"] + len(place.events) == 550
 
 
+@pytest.mark.attack("event queue")
 def test_several_floods_share_what_there_is(place):
     put_away(place, 90)
     for number in range(200):
@@ -69,6 +71,7 @@ def test_several_floods_share_what_there_is(place):
     assert sum(place.queue.lost.values()) == 600 - len(place.events)
 
 
+@pytest.mark.attack("event queue")
 def test_many_callers_with_one_event_each_push_nobody_out(place):
     put_away(place, 50)
     for number in range(80):
@@ -78,6 +81,7 @@ def test_many_callers_with_one_event_each_push_nobody_out(place):
     assert place.events == [*range(50)]
 
 
+@pytest.mark.attack("event queue")
 def test_large_events_are_limited_by_their_bytes(place, monkeypatch):
     monkeypatch.setattr(event_queue, "MAX_BYTES", 1000)
     put_away(place, 100)
@@ -93,6 +97,7 @@ def test_large_events_are_limited_by_their_bytes(place, monkeypatch):
     assert len(place.events) == 7
 
 
+@pytest.mark.attack("event queue")
 def test_large_events_that_are_being_handled_cost_no_other_caller_an_event(monkeypatch):
     monkeypatch.setattr(event_queue, "MAX_BYTES", 1000)
     handled = []
@@ -153,6 +158,7 @@ def test_many_threads_lose_nothing(place):
     assert not place.queue.lost
 
 
+@pytest.mark.attack("event queue")
 def test_an_event_that_fails_stops_no_other(caplog):
     recorder, seen = Recorder(), []
     recorder.put((lambda: 1 / 0, ()))

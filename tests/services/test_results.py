@@ -160,7 +160,7 @@ def test_what_has_expired_is_told_from_what_was_never_there(results, clock, harn
     with pytest.raises(ResultExpiredError, match="expired") as caught:  # still there
         results.read(handle)
     assert caught.value.reason == "expired"
-    assert "time is up" in str(caught.value)
+    assert "retention time has passed" in str(caught.value)
     harness.open(max_total_mb=1).put("another")  # the first put of a process sweeps
     assert harness.count() == 1
     with pytest.raises(ResultExpiredError, match="expired"):  # remembered

@@ -48,7 +48,7 @@ def test_what_was_saved_is_of_one_caller_too(stats):
     stats.record_menu("c", "mcp", 8000, 400, "bob")
     for owner in ("ada", "bob"):
         stats.record_run(
-            RunEvent(id=owner, door="mcp", duration_ms=1.0, code_bytes=4, principal=Principal(owner=owner))
+            RunEvent(id=owner, source="mcp", duration_ms=1.0, code_bytes=4, principal=Principal(owner=owner))
         )
     saved = {caller: stats.summary(caller=caller)["context_saved"] for caller in ("ada", "bob", None)}
     assert (saved["ada"], saved["bob"], saved[None]) == (900, 1900, 2800)

@@ -4,8 +4,8 @@
     queue.put(event, caller)     # only appends to a list, so calls never wait
     queue.flush()                # handle all queued events now, in this thread
 
-Memory is limited. When a queue is full, the caller with the most events loses its newest, so that a flood of
-one caller costs other callers no events. `lost` counts lost events by caller.
+Memory is limited. When a queue is full, the caller with the most events loses its newest, so that a flood from one
+caller costs other callers no events. `lost` counts lost events by caller.
 """
 
 import logging
@@ -36,7 +36,7 @@ class EventQueue(Generic[E]):
 
     `handle` gets a deque and removes handled events from its left. After a DatabaseError, the remaining events stay.
     Only one thread at a time calls it. `after` is called in the thread of the queue after each batch, and returns the
-    seconds until its next call; None: after the next event.
+    seconds until its next call; None means after the next event.
     """
 
     def __init__(
@@ -80,9 +80,9 @@ class EventQueue(Generic[E]):
                     self._start()
 
     def flush(self, last: E | None = None, timeout: float = -1) -> None:
-        """Handle the queued events, then `last`, in this thread. Raises DatabaseError, and drops `last` then.
+        """Handle the queued events, then `last`, in this thread. Raises DatabaseError, and then drops `last`.
 
-        `timeout` limits the wait for another thread that is handling events; -1: no limit.
+        `timeout` limits the wait for another thread that is handling events; -1 means no limit.
         """
         if self._handling_thread == get_ident() or not self._handling.acquire(timeout=timeout):
             return  # called by a handler, or timed out
@@ -100,13 +100,20 @@ class EventQueue(Generic[E]):
         finally:
             if last is not None and events:
                 events.pop()
-            with self._lock:
-                for event, (_, caller, size) in zip(reversed(events), reversed(taken), strict=False):
-                    self.waiting.appendleft((event, caller, size))
-                    self._bytes += size
-                self._weights = None
+            if events:
+                self._put_back(events, taken[len(taken) - len(events) :])
             self._handling_thread = None
             self._handling.release()
+
+    def _put_back(self, events: deque[E], taken: list[tuple[E, str, int]]) -> None:
+        """Put events that could not be handled before those that came meanwhile, of which some may be too many now."""
+        with self._lock:
+            newer = [*self.waiting]
+            self.waiting.clear()
+            self.waiting.extend((event, caller, size) for event, (_, caller, size) in zip(events, taken, strict=True))
+            self._bytes, self._weights = sum(size for _, _, size in taken), None
+            for one in newer:
+                self.put(*one)
 
     def close(self) -> None:
         """Handle the queued events, and end the thread. The garbage collector may call this, even in that thread."""
@@ -172,9 +179,10 @@ class EventQueue(Generic[E]):
 
 
 class Recorder(EventQueue[tuple[Callable[..., Any], tuple[Any, ...]]]):
-    """A queue of functions and their arguments, which its thread calls. `writers` write later what these collect.
+    """A queue of functions and their arguments, which its thread calls.
 
-    The argument of a writer is True for the last call. `observers`, such as metrics and traces, get each event once.
+    `writers` later write what these functions collect. The argument of a writer is True for the last call. `observers`,
+    such as metrics and traces, get each event once.
     """
 
     def __init__(self) -> None:
@@ -193,9 +201,15 @@ class Recorder(EventQueue[tuple[Callable[..., Any], tuple[Any, ...]]]):
         self._write(is_last=True)
 
     def _write(self, is_last: bool = False) -> float | None:
-        """Call each writer, and return the seconds until the next call that one of them wants."""
-        waits = [wait for write in tuple(self.writers) if (wait := write(is_last)) is not None]
-        return min(waits, default=None)
+        """Call each writer, and return the seconds until one of them wants to be called again."""
+        waits: list[float | None] = []
+        for write in tuple(self.writers):
+            try:
+                waits.append(write(is_last))
+            except Exception:
+                log.exception("events could not be written")
+                waits.append(RETRY_S)
+        return min((wait for wait in waits if wait is not None), default=None)
 
 
 def _call_all(events: deque[tuple[Callable[..., Any], tuple[Any, ...]]]) -> None:
@@ -203,5 +217,5 @@ def _call_all(events: deque[tuple[Callable[..., Any], tuple[Any, ...]]]) -> None
         handle, args = events.popleft()
         try:
             handle(*args)
-        except Exception:
+        except (Exception, SystemExit):  # objects of a pack may raise anything, and must not end this thread
             log.exception("an event could not be recorded; the call is not affected")

@@ -294,7 +294,7 @@ def test_a_prompt_that_is_blocked() -> None:
 
 
 def test_an_answer_without_candidates() -> None:
-    with pytest.raises(ModelError, match="no candidate") as caught:
+    with pytest.raises(ModelError, match="no message") as caught:
         GEMINI.reply({"usageMetadata": {}}, PROMPT)
     assert caught.value.reason == "garbled"
 
@@ -318,7 +318,7 @@ def test_a_stream_that_breaks_off_is_not_complete() -> None:
 
 
 def test_models() -> None:
-    assert GEMINI.models_request() == ("/v1beta/models?pageSize=1000", None)
+    assert GEMINI.models_path == "/v1beta/models?pageSize=1000"
     assert GEMINI.models(load("models.json")) == ["gemini-2.5-flash", "gemini-flash-latest"]
     assert GEMINI.models({}) == []
 

@@ -242,12 +242,12 @@ def test_force_replaces_the_one_table_in_its_place(header):
     [
         ("a =\n", "line 1, column 4"),
         ("a = 1\na = 2\n", "line 2"),
-        ("mcp_servers = {a = {}}\n", "can't be changed from here"),
+        ("mcp_servers = {a = {}}\n", "can't be edited automatically"),
         ("mcp_servers = 1\n", "not a table"),
         ("[[mcp_servers]]\n", "not a table"),
-        ("mcp_servers = {onetool = {}}\n", "can't be changed from here"),
-        ("[mcp_servers]\nonetool = {}\n", "can't be changed from here"),
-        ('[mcp_servers.onetool]\nx = """\n[other]\n"""\n', "can't be changed from here"),
+        ("mcp_servers = {onetool = {}}\n", "can't be edited automatically"),
+        ("[mcp_servers]\nonetool = {}\n", "can't be edited automatically"),
+        ('[mcp_servers.onetool]\nx = """\n[other]\n"""\n', "can't be edited automatically"),
     ],
 )
 def test_toml_that_is_left_alone(text, told):

@@ -116,7 +116,7 @@ def test_too_many_refusals_are_counted_and_do_not_fill_the_disk(place, monkeypat
     monkeypatch.setattr(request_log, "MAX_IN_WINDOW", 3)
     app, site = place()
     now = 100.0
-    site._audit._nobody._clock = lambda: now
+    site._audit._requests._clock = lambda: now
     for _ in range(8):
         send(site, None, "GET", "/status")
     assert len(lines(app)) == 3
@@ -125,6 +125,7 @@ def test_too_many_refusals_are_counted_and_do_not_fill_the_disk(place, monkeypat
     assert [line["what"] for line in lines(app)[3:]] == ["5 more requests refused", "GET /status"]
 
 
+@pytest.mark.attack("event queue")
 def test_a_flood_of_others_hides_no_failed_login_and_no_refusal_of_a_known_caller(place, monkeypatch):
     monkeypatch.setattr(request_log, "MAX_IN_WINDOW", 2)
     app, site = place()
@@ -141,11 +142,24 @@ def test_a_flood_of_others_hides_no_failed_login_and_no_refusal_of_a_known_calle
     assert ("refusal", "3 more requests refused") in found
 
 
+@pytest.mark.attack("event queue")
+def test_a_flood_of_a_known_caller_hides_no_refusal_of_another_one(place, monkeypatch):
+    monkeypatch.setattr(request_log, "MAX_IN_WINDOW", 2)
+    app, site = place()
+    for _ in range(6):
+        assert send(site, "call", "PUT", f"/tools/bundles/{ID}", BUNDLE)[0] == 403
+    assert send(site, "edit", "POST", "/servers/x/reconnect")[0] == 403
+    app.audit.close()
+    found = [(line["who"], line["what"]) for line in kept_lines(app)]
+    assert ("edit-1", "POST /servers/{server}/reconnect") in found
+    assert ("call-1", "4 more requests refused") in found
+
+
 def test_what_was_only_counted_is_noted_though_no_other_request_comes(place, monkeypatch):
     monkeypatch.setattr(request_log, "MAX_IN_WINDOW", 1)
     monkeypatch.setattr(request_log, "WINDOW_S", 0.5)
     app, site = place()
-    site._audit._nobody._clock = lambda: 100.0
+    site._audit._requests._clock = lambda: 100.0
     for _ in range(3):
         send(site, None, "GET", "/status")
     until(lambda: len(lines(app)) >= 2)

@@ -88,7 +88,7 @@ def test_a_wrong_token_is_told_in_words(serve):
     for wrong in ("", "wrong", TOKEN[:-1], TOKEN + "x", "é"):
         reply = sign_in(server, wrong)
         assert (reply.status, reply.code) == (401, "unauthorized"), wrong
-        assert "not a token of this server" in reply.json["error"]["message"]
+        assert "Invalid token" in reply.json["error"]["message"]
     assert reply.headers["www-authenticate"] == 'Bearer realm="onetool"'
     assert sign_in(server, session_of(server)).status == 401  # a session is not a token, and does not make another one
     assert sign_in(server, f" {TOKEN}\n").status == 200  # as it comes out of a clipboard

@@ -50,7 +50,7 @@ def test_a_cursor_is_a_text(cursor):
     if cursor is None:  # as good as none
         assert page("items", range(3), request(cursor=None)) == {"items": range(3)}
         return
-    with pytest.raises(JsonRpcError, match=r"params\.cursor: expected a text"):
+    with pytest.raises(JsonRpcError, match=r"params\.cursor: expected a string"):
         page("items", range(3), request(cursor=cursor))
 
 

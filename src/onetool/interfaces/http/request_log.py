@@ -10,6 +10,7 @@ Refused clients must not fill the disk, so frequent refusals are only counted.
 
 import json
 import logging
+from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from threading import Lock, Timer
@@ -36,13 +37,14 @@ if TYPE_CHECKING:
 log = logging.getLogger("onetool.access")
 root_log = logging.getLogger("onetool")
 
-MAX_TEXT = 200  # characters of a text from outside
+MAX_TEXT = 200  # characters of a string from outside
+NOBODY = Principal(name="(nobody)", owner="(nobody)")  # no token has such a name
 CLIENT_CLOSED_REQUEST = 499  # the client disconnected before the response
 _encode = msgspec.json.Encoder(enc_hook=str).encode
 
 
 class LoggedRequest(RequestEvent, frozen=True, kw_only=True):
-    """A request that has ended, with further fields for its line in the access log."""
+    """A finished request, with additional fields for its line in the access log."""
 
     path: str
     size: int  # of the response, in bytes
@@ -102,16 +104,17 @@ def log_request(
         more=scope["log"],
         redact=None if path == route else redact,
     )
-    write_entry(request, recorder)
+    write_entry(request, recorder, scope.get("principal", NOBODY).owner)
 
 
-def write_entry(request: LoggedRequest, recorder: Recorder | None = None) -> None:
+def write_entry(request: LoggedRequest, recorder: Recorder | None = None, caller: str = NOBODY.owner) -> None:
+    """Log a request. Requests of this `caller` are lost before those of others if there are too many."""
     is_logged, handler = log.isEnabledFor(logging.INFO), None
     for one in root_log.handlers if is_logged else ():
         if isinstance(one, AccessHandler):
             handler = one
     if (recorder := recorder or (handler and handler.recorder)) is not None:
-        recorder.put((_record, (request, recorder, handler)), log.name, len(request.path))
+        recorder.put((_record, (request, recorder, handler)), caller, len(request.path))
     if handler is not None or not is_logged:
         return
     fields = request.fields()
@@ -185,22 +188,19 @@ class AccessHandler(NonBlockingHandler):
 
 
 REFUSALS = (401, 403, 421, 429)
-NOBODY = Principal(name="(nobody)")  # no token has such a name
 SIGNED_IN = "onetool.signed_in"  # in the scope: the principal that signed in or out
 WINDOW_S = 10.0
 MAX_IN_WINDOW = 100  # refusals of one kind
 
 
 class RequestAudit:
-    """A callback for every request that has ended. Writes it to the audit log."""
+    """A callback that writes every finished request to the audit log."""
 
     def __init__(self, audit: "AppAudit", login_path: str, clock: Callable[[], float] = monotonic) -> None:
         self._audit = audit
         self._login_path = login_path
-        # Separate counts, so that many requests without a token don't hide other refusals.
         self._logins = RefusalCount(audit, "login", "logins refused", clock)
-        self._nobody = RefusalCount(audit, "refusal", "requests refused", clock)
-        self._known = RefusalCount(audit, "refusal", "requests of known callers refused", clock)
+        self._requests = RefusalCount(audit, "refusal", "requests refused", clock)
         audit.before_close(self.flush)
 
     def __call__(self, scope: Scope, status: int, seconds: float, route: str | None) -> None:
@@ -213,7 +213,7 @@ class RequestAudit:
             if SIGNED_IN in scope or (status >= 400 and self._logins.is_noted()):
                 self._note(scope, "login", "sign in" if scope["method"] == "POST" else "sign out", status, seconds)
         elif status in REFUSALS:
-            if is_forwarded or (self._known if "principal" in scope else self._nobody).is_noted():
+            if is_forwarded or self._requests.is_noted(scope.get("principal", NOBODY)):
                 self._note(scope, "refusal", what or _request_name(scope, route), status, seconds)
         elif kind is not None:
             self._note(scope, kind, what, status, seconds)
@@ -221,7 +221,7 @@ class RequestAudit:
             self._note(scope, "call", _request_name(scope, route), status, seconds)
 
     async def begin_forwarded(self, scope: Scope, route: str) -> None:
-        """Record that a request of another replica begins, if the log is required. Raises HttpError (503)."""
+        """Record that a request from another replica begins, if the log is required. Raises HttpError (503)."""
         if UNLOGGED in scope["log"]:
             return
         try:
@@ -231,8 +231,8 @@ class RequestAudit:
 
     def flush(self) -> None:
         """Record the refusals that were only counted until now."""
-        for one in (self._logins, self._nobody, self._known):
-            one.flush()
+        self._logins.flush()
+        self._requests.flush()
 
     def _note(self, scope: Scope, kind: "AuditKind", what: str, status: int, seconds: float) -> None:
         code = scope["log"].get("error") or "error"
@@ -264,7 +264,8 @@ def _origin(scope: Scope) -> dict[str, str]:
 class RefusalCount:
     """A counter of refusals of one kind. Beyond a number per window, one line has the number of further refusals.
 
-    The line is written when the window ends, even without further requests, and when the log is closed.
+    The line is written when the window ends, even without further requests, and when the log is closed. Each caller has
+    a count of its own, so that nobody's refusals hide those of others.
     """
 
     def __init__(self, audit: "AppAudit", kind: "AuditKind", what: str, clock: Callable[[], float]) -> None:
@@ -274,20 +275,20 @@ class RefusalCount:
         self._clock = clock
         self._lock = Lock()  # the timer has its own thread
         self._window_began = 0.0
-        self._in_window = self._left_out = 0
+        self._in_window, self._left_out = Counter[str](), Counter[Principal]()
         self._timer: Timer | None = None
 
-    def is_noted(self) -> bool:
-        """Return whether another refusal gets its own line. If not, count it."""
+    def is_noted(self, caller: Principal = NOBODY) -> bool:
+        """Return whether another refusal of a caller gets its own line. If not, count it."""
         now = self._clock()
         if now - self._window_began >= WINDOW_S:
             self.flush()
-            self._window_began, self._in_window = now, 0
-        self._in_window += 1
-        if self._in_window <= MAX_IN_WINDOW:
+            self._window_began, self._in_window = now, Counter()
+        self._in_window[caller.name] += 1
+        if self._in_window[caller.name] <= MAX_IN_WINDOW:
             return True
         with self._lock:
-            self._left_out += 1
+            self._left_out[caller] += 1
             if self._timer is None:
                 timer = Timer(self._window_began + WINDOW_S - now, self.flush)
                 timer.daemon = True
@@ -298,11 +299,11 @@ class RefusalCount:
 
     def flush(self) -> None:
         with self._lock:
-            count, self._left_out = self._left_out, 0
+            left_out, self._left_out = self._left_out, Counter()
             if self._timer is not None:
                 self._timer.cancel()
                 self._timer = None
-        if count:
+        for caller, count in left_out.items():
             what = f"{count} more {self._what}"
-            counted = {"principal": NOBODY, "address": "", "trace": None}  # for many requests
+            counted = {"principal": caller, "address": "", "trace": None}  # for many requests
             self._audit.record(self._kind, what, outcome="refused", via="http", **counted)

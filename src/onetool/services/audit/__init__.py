@@ -44,7 +44,7 @@ log = logging.getLogger("onetool.audit")
 
 GATHER_S = 0.1  # how long a line waits for more lines, to be written together
 SWEEP_S = 3600.0  # between two sweeps
-MAX_HELD = 16_384  # bytes; larger arguments are hashed at once, not later in the thread
+MAX_HELD = 16_384  # bytes; larger arguments become an entry at once, not later in the thread. So does a call's value
 
 QueuedItem = AuditEntry | tuple[Callable[[Any, float, AuditHasher], AuditEntry], CallEvent | RunEvent, float]
 """A queued item: an entry, or a function that makes an entry from an event and its time."""
@@ -75,7 +75,7 @@ class AuditLog:
 
     @property
     def problem(self) -> str | None:
-        """Why lines can't be written at the moment."""
+        """The reason why lines can't be written at the moment."""
         return self._writer.problem
 
     @property
@@ -97,12 +97,13 @@ class AuditLog:
 
     def record_event(self, event: CallEvent | RunEvent) -> None:
         """Queue a line about a call or run that has ended."""
-        who, at, hasher = event.principal, self._clock(), self._writer.hasher
+        who, at = event.principal, self._clock()
         if isinstance(event, CallEvent):
-            queued = (call_entry, event, at) if len(event.args) <= MAX_HELD else call_entry(event, at, hasher)
+            queued, is_small = (call_entry, event, at), len(event.args) <= MAX_HELD and event.value is None
         else:
-            queued = (run_entry, event, at) if len(event.code) <= MAX_HELD else run_entry(event, at, hasher)
-        self.queue.put(queued, who.name if who.shares_local_state else who.owner or who.name)
+            queued, is_small = (run_entry, event, at), len(event.code) <= MAX_HELD
+        caller = who.name if who.shares_local_state else who.owner or who.name
+        self.queue.put(queued if is_small else self._writer.entry(queued), caller)
 
     def run_begun(self, event: RunEvent) -> AuditEntry:
         """Return the line to write before a run, if the log is required."""
@@ -114,6 +115,7 @@ class AuditLog:
         self.write_entry(self.entry(kind, what, **more))
 
     def write_entry(self, entry: AuditEntry) -> None:
+        entry.line()  # raises if there can't be one: the queue would write a gap instead
         try:
             self.queue.flush(entry)
         except DatabaseError as error:
@@ -183,18 +185,29 @@ class _Writer:
         if not self.hasher.has_key:
             self._load_key()
         for index, item in enumerate(queued):
-            if not isinstance(item, AuditEntry):
-                make, event, at = item
-                queued[index] = make(event, at, self.hasher)  # an entry is small, should it have to wait again
+            queued[index] = self.entry(item)  # an entry is small, should it have to wait again
         while queued:
             entries = cast(list[AuditEntry], [*islice(queued, MAX_APPENDED)])
             self._append(entries)
             for _ in entries:
                 queued.popleft()
-        if lost := self.queue.lost - self._reported_lost:
-            with suppress(DatabaseError):
-                self._append([self._gap(count, "lost", caller) for caller, count in lost.items()])
-                self._reported_lost += lost
+        lost = [*(self.queue.lost.copy() - self._reported_lost).items()]  # a copy: other threads lose more
+        with suppress(DatabaseError):
+            for start in range(0, len(lost), MAX_APPENDED):
+                some = lost[start : start + MAX_APPENDED]
+                self._append([self._gap(count, "lost", caller) for caller, count in some])
+                self._reported_lost.update(dict(some))
+
+    def entry(self, item: QueuedItem) -> AuditEntry:
+        """Return the entry of an item, with its line; a gap if that fails, because one event must not stop the log."""
+        try:
+            entry = item if isinstance(item, AuditEntry) else item[0](item[1], item[2], self.hasher)
+            entry.line()
+        except Exception:
+            log.exception("an event can't be written to the audit log")
+            who = item.principal if isinstance(item, AuditEntry) else item[1].principal
+            return self._gap(1, "lost", who.name)
+        return entry
 
     def _append(self, entries: list[AuditEntry]) -> None:
         try:
@@ -211,7 +224,7 @@ class _Writer:
         before, self.problem = self.problem, problem
         if problem is not None and before is None:
             required = self.settings.mode == "required"
-            then = "calls are refused until it can" if required else f"up to {MAX_WAITING:,} lines wait, more are lost"
+            then = "calls are refused until then" if required else f"up to {MAX_WAITING:,} lines wait, more are lost"
             log.error("the audit log can't be written: %s; %s", problem, then)
         elif problem is None and before is not None:
             log.warning("the audit log can be written again; lines lost: %d", self.queue.lost.total())
