@@ -288,7 +288,7 @@ def test_code_that_catches_everything_is_stopped_all_the_same(folder):
     code = ["x = 1\n", "import time\n", "while True:\n", "print('be' 'gun')\n"]
     code += ["try: time.sleep(20)\n", "except BaseException: pass\n", "\n"]
     shown, status = terminal(["run", "-i"], folder, [*code, Shown("begun"), "\x03", "1 + 1\n", "\x04"])
-    assert "All variables are gone" in shown
+    assert "All variables are lost" in shown
     assert "\r\n2\r\n" in shown
     assert status == 0
 

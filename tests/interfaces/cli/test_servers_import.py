@@ -468,7 +468,7 @@ def test_the_rest_of_the_config_stays_byte_for_byte(project):
     put(project / "mcp.json", {"mcpServers": {"a": {"command": "other"}, "b": {"command": "y", "args": ["é"]}}})
     done = invoke("servers", "import", "mcp.json", cwd=project)
     assert done.returncode == 0, done.stderr
-    assert "and kept: a (--replace" in done.stdout
+    assert "and unchanged: a (--replace" in done.stdout
     added = '  b:\r\n    command: y\r\n    args: ["é"]\r\n'
     start, end = before.split("\r\n\r\n")
     expected = f"\ufeff{start}\r\n{added}\r\n{end}"
