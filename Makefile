@@ -9,8 +9,7 @@ MODELS  := .node-models
 OPENAPI := .node-openapi
 WEB     := .node-web
 DOCS    := .venv-docs
-# Two per core, because tests wait for processes. On two cores the suite takes a fifth less time than with one per core.
-WORKERS ?= $(shell $(PYTHON) -c 'import os; print(2 * (os.cpu_count() or 1))')
+WORKERS ?= $(shell $(PYTHON) -c 'import os; print(os.cpu_count() or 1)')
 # Each worker starts with a block of neighbouring tests, which share fixtures. Hundreds of tests start a process, which needs bytecode.
 PYTEST  := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest --dist=worksteal
 

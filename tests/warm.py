@@ -240,6 +240,7 @@ NO_SYNC = dict.fromkeys(
 POLLS = {
     "onetool.app.bundles.EVERY": 0.2,
     "onetool.app.reload.POLL_S": 0.2,
+    "onetool.cluster.drift.LOG_AFTER_S": 1.0,
     **NO_SYNC,
     "onetool.interfaces.cli.audit.POLL_S": 0.05,
     "onetool.interfaces.http.credentials.CHECK_EVERY_S": 0.1,

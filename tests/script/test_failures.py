@@ -178,7 +178,7 @@ def failing(scripts):
     return scripts
 
 
-@pytest.mark.parametrize("how", FAILURES)
+@each("how", FAILURES)
 def test_a_tools_failure_is_caught_by_its_type(failing, how):
     kind = FAILURES[how][1]
     code = "try:\n    t.fail(how={!r})\nexcept {} as error:\n    caught = str(error)\ncaught"
@@ -186,7 +186,7 @@ def test_a_tools_failure_is_caught_by_its_type(failing, how):
     assert str(FAILURES[how][0]) in failing.value(code.format(how, BASES.get(kind, "Exception")))
 
 
-@pytest.mark.parametrize("how", FAILURES)
+@each("how", FAILURES)
 def test_a_failure_that_is_awaited_is_the_same(failing, how):
     code = f"""
 import asyncio
@@ -202,7 +202,7 @@ await asyncio.gather(safe(t.fail(how={how!r})), safe(t.fail(how={how!r})))
     assert first == second
 
 
-@pytest.mark.parametrize("how", FAILURES)
+@each("how", FAILURES)
 def test_a_failure_that_is_not_caught_has_the_tools_own_words(failing, how):
     error = failing.error(f"x = 1\nt.fail(how={how!r})")
     assert str(FAILURES[how][0]) in error.message

@@ -100,12 +100,12 @@ def get(request):
     """`get(url)` with a client of either kind."""
 
     def now(url, method="GET", client=None, **kw):
-        with httpx.Client(trust_env=False, timeout=10, **(client or {})) as opened:
+        with httpx.Client(verify=False, trust_env=False, timeout=10, **(client or {})) as opened:
             return safe_request(opened, method, url, **kw)
 
     def later(url, method="GET", client=None, **kw):
         async def main():
-            async with httpx.AsyncClient(trust_env=False, timeout=10, **(client or {})) as opened:
+            async with httpx.AsyncClient(verify=False, trust_env=False, timeout=10, **(client or {})) as opened:
                 return await safe_request(opened, method, url, **kw)
 
         return asyncio.run(main())
@@ -255,7 +255,7 @@ def test_a_plain_method_around_an_async_one(server):
             return super().request(*args, **kw)
 
     async def main():
-        async with Wrapped(trust_env=False) as client:
+        async with Wrapped(verify=False, trust_env=False) as client:
             return await safe_request(client, "GET", server + "/json"), await safe_request(client, "GET", "nowhere")
 
     (ok, _), (failed, message) = asyncio.run(main())
@@ -266,7 +266,7 @@ def test_a_plain_method_around_an_async_one(server):
 
 def test_being_cancelled_is_no_failed_request(server):
     async def main():
-        async with httpx.AsyncClient(trust_env=False) as client:
+        async with httpx.AsyncClient(verify=False, trust_env=False) as client:
             await asyncio.wait_for(safe_request(client, "GET", server + "/slow"), 0.1)
 
     with pytest.raises(TimeoutError):
@@ -288,7 +288,7 @@ class Environment:
 
 def test_secrets_in_an_error_are_masked_also_where_the_cut_would_split_them(server):
     def ask():
-        with httpx.Client(trust_env=False) as client:
+        with httpx.Client(verify=False, trust_env=False) as client:
             return safe_request(client, "GET", server + "/secret-error")
 
     result = run(executor_for(ask, environment=Environment()))

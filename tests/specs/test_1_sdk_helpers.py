@@ -107,7 +107,7 @@ def server():
 
 @pytest.fixture
 def client():
-    with httpx.Client(trust_env=False) as client:
+    with httpx.Client(verify=False, trust_env=False) as client:
         yield client
 
 

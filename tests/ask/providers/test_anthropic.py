@@ -41,9 +41,12 @@ def sdk() -> Any:
         return anthropic.types
 
 
-@pytest.fixture(scope="session")
-def takes(sdk: Any) -> Any:
-    """Whether the official client's types take a request."""
+@pytest.fixture(scope="session", params=["alone", pytest.param("with client", marks=pytest.mark.long)])
+def takes(request: pytest.FixtureRequest) -> Any:
+    """Whether the official client's types take a request; `make test` doesn't ask it."""
+    if request.param == "alone":
+        return lambda sent: None
+    request.getfixturevalue("sdk")
     from anthropic.types.message_create_params import MessageCreateParamsNonStreaming, MessageCreateParamsStreaming
     from pydantic import TypeAdapter
 
@@ -55,11 +58,13 @@ def takes(sdk: Any) -> Any:
 # The fixtures
 
 
+@pytest.mark.long
 @each("name", WHOLE)
 def test_the_official_client_reads_the_answers(name: str, sdk: Any) -> None:
     sdk.Message.model_validate(load(name), strict=True)
 
 
+@pytest.mark.long
 @each("name", STREAMS)
 def test_the_official_client_reads_the_streams(name: str, sdk: Any) -> None:
     from pydantic import TypeAdapter
@@ -70,6 +75,7 @@ def test_the_official_client_reads_the_streams(name: str, sdk: Any) -> None:
             one.validate_json(json.dumps(event), strict=True)
 
 
+@pytest.mark.long
 def test_the_official_client_reads_errors_and_models(sdk: Any) -> None:
     from anthropic.types.shared import ErrorType
 

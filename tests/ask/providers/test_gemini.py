@@ -30,9 +30,12 @@ def sdk() -> Any:
         return types
 
 
-@pytest.fixture(scope="session")
-def takes(sdk: Any) -> Any:
-    """Whether the official client's types take a request. They know no members but their own."""
+@pytest.fixture(scope="session", params=["alone", pytest.param("with client", marks=pytest.mark.long)])
+def takes(request: pytest.FixtureRequest) -> Any:
+    """Whether the official client's types take a request; `make test` doesn't ask it. They know only their members."""
+    if request.param == "alone":
+        return lambda sent: None
+    sdk = request.getfixturevalue("sdk")
 
     def check(sent: dict[str, Any]) -> None:
         sent = dict(sent)
@@ -47,6 +50,7 @@ def takes(sdk: Any) -> Any:
 # The fixtures
 
 
+@pytest.mark.long
 @each("name", [*WHOLE, *STREAMS])
 def test_the_official_client_reads_the_answers(name: str, sdk: Any) -> None:
     for answer in events(name) if name.endswith(".sse") else [load(name)]:
@@ -56,6 +60,7 @@ def test_the_official_client_reads_the_answers(name: str, sdk: Any) -> None:
             assert all(reason in sdk.FinishReason.__members__.values() for reason in reasons)
 
 
+@pytest.mark.long
 def test_the_official_client_reads_errors_and_models(sdk: Any) -> None:
     from google.genai.errors import APIError
 

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from helpers import cli
+from helpers import invoke
 
 TOOL = {"type": "script", "scriptImpl": {"code": "1"}, "description": "One."}
 
@@ -14,7 +14,7 @@ def bundles(tmp_path, monkeypatch):
     monkeypatch.setenv("ONETOOL_HOME", str(tmp_path / "state"))
 
     def run(*words, stdin=None):
-        return cli("bundles", *words, cwd=tmp_path, stdin=stdin)
+        return invoke("bundles", *words, cwd=tmp_path, stdin=stdin)
 
     assert run("add", "mine/one", "-", "--create", stdin=json.dumps(TOOL)).returncode == 0
     return run

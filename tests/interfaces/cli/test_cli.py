@@ -12,7 +12,7 @@ import time
 from contextlib import suppress
 
 import pytest
-from helpers import BUILT_IN_PACKS, cli, definition, start, trusted
+from helpers import BUILT_IN_PACKS, cli, definition, invoke, start, trusted
 
 
 def on_a_terminal(*args, cwd, rows=40, columns=100):
@@ -143,7 +143,7 @@ def test_version(tmp_path):
     import onetool
 
     for args in (["--version"], ["--config", "x", "--version"]):
-        done = cli(*args, cwd=tmp_path)
+        done = invoke(*args, cwd=tmp_path)
         assert (done.returncode, done.stdout) == (0, f"onetool {onetool.__version__}\n")
 
 
@@ -161,12 +161,12 @@ def test_every_command_that_prints_data_prints_json_when_piped(configured):
     )
     for command in commands:
         for extra in ([], ["--json"]):
-            json.loads(cli(*command, *extra, cwd=configured).stdout)
+            json.loads(invoke(*command, *extra, cwd=configured).stdout)
 
 
 def test_lists_are_bare_arrays(configured):
     for command in (["tools", "list"], ["tools", "search", "x"], ["tools", "export", "--provider", "mcp"], ["check"]):
-        assert isinstance(json.loads(cli(*command, cwd=configured).stdout), list)
+        assert isinstance(json.loads(invoke(*command, cwd=configured).stdout), list)
 
 
 def test_json_on_a_terminal_when_asked_for(configured):
@@ -179,12 +179,12 @@ def test_json_on_a_terminal_when_asked_for(configured):
 def test_your_own_tools_are_listed_first(configured):
     (configured / ".onetool" / "packs").mkdir(exist_ok=True)
     (configured / ".onetool" / "packs" / "dice.py").write_text("def roll() -> int:\n    'Roll.'\n    return 4\n")
-    cli("trust", "--yes", cwd=configured)
-    names = [tool["name"] for tool in json.loads(cli("tools", "list", cwd=configured).stdout)]
+    invoke("trust", "--yes", cwd=configured)
+    names = [tool["name"] for tool in json.loads(invoke("tools", "list", cwd=configured).stdout)]
     first = next(place for place, name in enumerate(names) if name.partition(".")[0] in BUILT_IN_PACKS)
     assert {"dice.roll", "weather", "login"} <= set(names[:first])
     assert {name.partition(".")[0] for name in names[first:]} == BUILT_IN_PACKS
-    chosen = cli("tools", "list", "--tool-allow", "login,time.now", cwd=configured)
+    chosen = invoke("tools", "list", "--tool-allow", "login,time.now", cwd=configured)
     assert [tool["name"] for tool in json.loads(chosen.stdout)] == ["time.now", "login"]
 
 
@@ -250,7 +250,7 @@ def given(word: str, count: int = 0, maybe: str | None = None, either: int | str
 def given(folder, *args):
     (folder / "take.py").write_text(ARGUMENTS)
     (folder / "onetool.yaml").write_text("packs: [take.py]\n")
-    return cli("--config", "onetool.yaml", "tools", "invoke", "take.given", *args, cwd=folder)
+    return invoke("--config", "onetool.yaml", "tools", "invoke", "take.given", *args, cwd=folder)
 
 
 @pytest.mark.parametrize(
@@ -290,7 +290,7 @@ def test_wrong_pairs_are_wrong_usage(tmp_path, args, told):
 
 
 def test_the_envelope_of_a_failed_call_is_printed_too(tmp_path):
-    done = cli("tools", "invoke", "--envelope", "nothing", "a=1", cwd=tmp_path)
+    done = invoke("tools", "invoke", "--envelope", "nothing", "a=1", cwd=tmp_path)
     assert (done.returncode, json.loads(done.stdout)["result"]["error"]["code"]) == (1, "tool_not_found")
 
 
@@ -299,7 +299,7 @@ def test_arguments_from_everywhere(tmp_path, how):
     text = '{"message": [1, "two", null]}'
     (tmp_path / "args.json").write_text(text)
     args, stdin = {"option": (text, None), "stdin": ("-", text), "file": ("@args.json", None)}[how]
-    done = cli("tools", "invoke", "tools.echo", "--args", args, cwd=tmp_path, stdin=stdin)
+    done = invoke("tools", "invoke", "tools.echo", "--args", args, cwd=tmp_path, stdin=stdin)
     assert json.loads(done.stdout)["result"]["data"] == [1, "two", None]
 
 
@@ -322,7 +322,7 @@ def test_arguments_from_everywhere(tmp_path, how):
     ids=lambda text: text[:12],
 )
 def test_bad_arguments_say_what_and_where(tmp_path, args, told):
-    done = cli("tools", "invoke", "tools.echo", "--args", args, cwd=tmp_path)
+    done = invoke("tools", "invoke", "tools.echo", "--args", args, cwd=tmp_path)
     assert done.returncode == 2
     assert told in done.stderr
     assert done.stdout == ""
@@ -331,13 +331,13 @@ def test_bad_arguments_say_what_and_where(tmp_path, args, told):
 
 def test_arguments_that_are_not_utf8(tmp_path):
     (tmp_path / "args.json").write_bytes(b'{"message": "\xff"}')
-    done = cli("tools", "invoke", "tools.echo", "--args", "@args.json", cwd=tmp_path)
+    done = invoke("tools", "invoke", "tools.echo", "--args", "@args.json", cwd=tmp_path)
     assert (done.returncode, "not UTF-8" in done.stderr) == (2, True)
 
 
 def test_odd_values_are_printed_as_json(tmp_path):
     for value in ('"\\ud800"', "123456789012345678901234567890", '{"": {"\\u0000": []}}'):
-        done = cli("tools", "invoke", "tools.echo", "--args", f'{{"message": {value}}}', cwd=tmp_path)
+        done = invoke("tools", "invoke", "tools.echo", "--args", f'{{"message": {value}}}', cwd=tmp_path)
         printed = json.loads(done.stdout)
         assert done.returncode == (0 if printed["result"]["ok"] else 1)
         assert "Traceback" not in done.stderr
@@ -346,7 +346,7 @@ def test_odd_values_are_printed_as_json(tmp_path):
 def test_a_time_out_ends_the_command(tmp_path):
     (tmp_path / "slow.py").write_text("import time\ndef wait():\n    time.sleep(600)\n")
     (tmp_path / "onetool.yaml").write_text("packs: [slow.py]\n")
-    done = cli("--config", "onetool.yaml", "tools", "invoke", "slow.wait", "--timeout", "0.2", cwd=tmp_path)
+    done = invoke("--config", "onetool.yaml", "tools", "invoke", "slow.wait", "--timeout", "0.2", cwd=tmp_path)
     assert json.loads(done.stdout)["result"]["error"]["reason"] == "timeout"
     assert done.returncode == 1
 
@@ -362,7 +362,7 @@ def test_a_time_out_ends_the_command(tmp_path):
 def test_an_async_tool_that_hangs_ends_the_command_too(tmp_path, body):
     (tmp_path / "slow.py").write_text(f"import asyncio\nasync def wait():\n    {body}\n")
     (tmp_path / "onetool.yaml").write_text("packs: [slow.py]\n")
-    done = cli("--config", "onetool.yaml", "tools", "invoke", "slow.wait", "--timeout", "0.2", cwd=tmp_path)
+    done = invoke("--config", "onetool.yaml", "tools", "invoke", "slow.wait", "--timeout", "0.2", cwd=tmp_path)
     assert json.loads(done.stdout)["result"]["error"]["reason"] == "timeout"
     assert "destroyed" not in done.stderr
 
@@ -387,9 +387,9 @@ def test_a_working_folder_that_is_gone(tmp_path):
 
 
 def test_the_allow_list_holds_for_search_and_export(tmp_path):
-    found = cli("tools", "search", "folder", "--tool-allow", "fs.list_dir", cwd=tmp_path)
+    found = invoke("tools", "search", "folder", "--tool-allow", "fs.list_dir", cwd=tmp_path)
     assert [tool["name"] for tool in json.loads(found.stdout)] == ["fs.list_dir"]
-    exported = cli(
+    exported = invoke(
         "tools", "export", "--provider", "gemini", "--merge", "--tool-allow", "time.now,shell.pwd", cwd=tmp_path
     )
     (merged,) = json.loads(exported.stdout)
@@ -400,8 +400,8 @@ def test_the_exported_name_does_not_depend_on_the_allow_list(tmp_path):
     tools = [definition("a.b"), definition("a__b")]
     (tmp_path / "onetool.yaml").write_text(json.dumps({"tools": tools}))
     base = ["--config", "onetool.yaml", "tools", "export", "--provider", "openai"]
-    everything = json.loads(cli(*base, cwd=tmp_path).stdout)
-    one = json.loads(cli(*base, "--tool-allow", "a.b", cwd=tmp_path).stdout)
+    everything = json.loads(invoke(*base, cwd=tmp_path).stdout)
+    one = json.loads(invoke(*base, "--tool-allow", "a.b", cwd=tmp_path).stdout)
     assert one == [tool for tool in everything if tool["function"]["name"].startswith("a__b_")]
 
 
@@ -485,7 +485,7 @@ def test_an_output_that_has_few_characters(tmp_path):
 def test_a_number_of_many_digits_is_printed(tmp_path):
     (tmp_path / "big.py").write_text("def number():\n    return 10**5000\n")
     (tmp_path / "onetool.yaml").write_text("packs: [big.py]\n")
-    done = cli("--config", "onetool.yaml", "tools", "invoke", "big.number", cwd=tmp_path)
+    done = invoke("--config", "onetool.yaml", "tools", "invoke", "big.number", cwd=tmp_path)
     assert "0" * 5000 in done.stdout
 
 
@@ -500,7 +500,7 @@ def test_a_closed_pipe_is_no_error(configured):
 
 def test_secret_arguments_are_not_shown_nor_logged(configured):
     args = ["tools", "invoke", "login", "--args", '{"api_key": "hunter2"}']
-    done = cli("-v", *args, cwd=configured)
+    done = invoke("-v", *args, cwd=configured)
     assert done.returncode == 0
     assert "hunter2" not in done.stdout + done.stderr
     spans = [json.loads(line) for line in done.stderr.splitlines() if '"span"' in line]
@@ -514,7 +514,7 @@ def test_every_outcome_is_one_structured_event(tmp_path):
         ("no.such", "{}", "tool_not_found"),
         ("fs.read_file", '{"path": "none"}', "execution_error"),
     ):
-        done = cli("tools", "invoke", name, "--args", args, cwd=tmp_path, env={"ONETOOL_LOG": "info"})
+        done = invoke("tools", "invoke", name, "--args", args, cwd=tmp_path, env={"ONETOOL_LOG": "info"})
         (event,) = [json.loads(line) for line in done.stderr.splitlines()]
         assert (event["span"], event["ok"], event.get("code")) == (name, code is None, code)
         assert event["duration_ms"] >= 0
@@ -541,7 +541,7 @@ def test_every_outcome_is_one_structured_event(tmp_path):
     ids=str,
 )
 def test_wrong_usage_says_what_to_do(tmp_path, args, told):
-    done = cli(*args, cwd=tmp_path)
+    done = invoke(*args, cwd=tmp_path)
     assert done.returncode in (1, 2)
     assert told in done.stderr
     assert done.stdout == ""
@@ -549,7 +549,7 @@ def test_wrong_usage_says_what_to_do(tmp_path, args, told):
 
 
 def test_a_bad_log_level_is_told(tmp_path):
-    done = cli("tools", "list", cwd=tmp_path, env={"ONETOOL_LOG": "loud"})
+    done = invoke("tools", "list", cwd=tmp_path, env={"ONETOOL_LOG": "loud"})
     assert (done.returncode, "debug, info" in done.stderr) == (2, True)
 
 
@@ -557,7 +557,7 @@ def test_a_bad_log_level_is_told(tmp_path):
 
 
 def test_bad_tools_do_not_stop_the_start_and_are_told(configured):
-    done = cli("tools", "list", cwd=configured)
+    done = invoke("tools", "list", cwd=configured)
     assert done.returncode == 0
     assert [tool["name"] for tool in json.loads(done.stdout)][:2] == ["weather", "login"]
     (event,) = [json.loads(line) for line in done.stderr.splitlines()]
@@ -567,7 +567,7 @@ def test_bad_tools_do_not_stop_the_start_and_are_told(configured):
 
 
 def test_check_lists_every_mistake(configured):
-    done = cli("check", cwd=configured)
+    done = invoke("check", cwd=configured)
     assert done.returncode == 1
     (mistake,) = json.loads(done.stdout)
     assert mistake["key"] == "tools[1] (broken)"
@@ -577,7 +577,7 @@ def test_check_lists_every_mistake(configured):
 
 def test_check_knows_the_keys_of_ask(tmp_path):
     (tmp_path / "asks.yaml").write_text("ask: {max_steps: 3}\n")
-    done = cli("check", "--config", "asks.yaml", cwd=tmp_path)
+    done = invoke("check", "--config", "asks.yaml", cwd=tmp_path)
     assert (done.returncode, json.loads(done.stdout)) == (0, [])
 
 
@@ -590,7 +590,7 @@ def work():
     'Work.'
 """)
     (tmp_path / "onetool.yaml").write_text("packs: [needy.py]\n")
-    done = cli("check", "--config", "onetool.yaml", cwd=tmp_path)
+    done = invoke("check", "--config", "onetool.yaml", cwd=tmp_path)
     (told,) = json.loads(done.stdout)
     assert (told["key"], told["severity"], told["hint"]) == ("needy.work", "warning", "apt install it")
     assert "no-such-command-anywhere" in told["message"]
@@ -604,7 +604,7 @@ def test_packs_are_found_without_a_config(tmp_path):
     (tmp_path / ".onetool" / "packs" / "dice.py").write_text('def roll() -> int:\n    """Roll."""\n    return 4\n')
     (tmp_path / "below").mkdir()
     trusted(tmp_path)
-    assert json.loads(cli("tools", "invoke", "dice.roll", cwd=tmp_path / "below").stdout)["result"]["data"] == 4
+    assert json.loads(invoke("tools", "invoke", "dice.roll", cwd=tmp_path / "below").stdout)["result"]["data"] == 4
 
 
 def test_the_secrets_file_is_out_of_reach_of_tools(tmp_path):
@@ -616,7 +616,7 @@ def test_the_secrets_file_is_out_of_reach_of_tools(tmp_path):
     (tmp_path / "link").symlink_to(".onetool/secrets.yaml")
     os.link(tmp_path / ".onetool" / "secrets.yaml", tmp_path / "hard")
     for path in (".onetool/secrets.yaml", "link", "hard"):
-        done = cli("tools", "invoke", "fs.read_file", "--args", json.dumps({"path": path}), cwd=tmp_path)
+        done = invoke("tools", "invoke", "fs.read_file", "--args", json.dumps({"path": path}), cwd=tmp_path)
         assert json.loads(done.stdout)["result"]["error"]["reason"] == "denied"
         assert "hunter2" not in done.stdout
 
@@ -625,10 +625,10 @@ def test_a_secret_is_masked_wherever_it_turns_up(tmp_path):
     (tmp_path / "onetool.yaml").write_text("secrets: {KEY: hunter2-hunter2}\n")
     (tmp_path / "note.txt").write_text("the key is hunter2-hunter2")
     base = ["--config", "onetool.yaml", "-vv", "tools", "invoke"]
-    read = cli(*base, "fs.read_file", "--args", '{"path": "note.txt"}', cwd=tmp_path)
+    read = invoke(*base, "fs.read_file", "--args", '{"path": "note.txt"}', cwd=tmp_path)
     assert json.loads(read.stdout)["result"]["data"] == "the key is ***"
-    echo = cli(*base, "tools.echo", "--args", '{"message": {"deep": ["hunter2-hunter2"]}}', cwd=tmp_path)
-    gone = cli(*base, "fs.read_file", "--args", '{"path": "hunter2-hunter2"}', cwd=tmp_path)
+    echo = invoke(*base, "tools.echo", "--args", '{"message": {"deep": ["hunter2-hunter2"]}}', cwd=tmp_path)
+    gone = invoke(*base, "fs.read_file", "--args", '{"path": "hunter2-hunter2"}', cwd=tmp_path)
     assert "hunter2" not in read.stdout + read.stderr
     for done in (echo, gone):  # who sent it gets it back; the log does not
         assert "hunter2" in done.stdout
@@ -639,7 +639,7 @@ def test_packs_beside_the_config_are_found(configured):
     (configured / ".onetool" / "packs").mkdir()
     (configured / ".onetool" / "packs" / "dice.py").write_text('def roll() -> int:\n    """Roll."""\n    return 4\n')
     (configured / ".onetool" / "packs" / "bad.py").write_text("x = 1\nimport nonexistent_module\n")
-    done = cli("tools", "invoke", "dice.roll", cwd=configured)
+    done = invoke("tools", "invoke", "dice.roll", cwd=configured)
     assert json.loads(done.stdout)["result"]["data"] == 4
     assert "bad.py:2" in done.stderr
     assert "nonexistent_module" in done.stderr
@@ -647,43 +647,43 @@ def test_packs_beside_the_config_are_found(configured):
 
 def test_an_unusable_config_is_told_in_full(tmp_path):
     (tmp_path / "bad.yaml").write_text("mnu: run\nhttp: {port: many}\n")
-    done = cli("--config", "bad.yaml", "tools", "list", cwd=tmp_path)
+    done = invoke("--config", "bad.yaml", "tools", "list", cwd=tmp_path)
     assert done.returncode == 2
     assert "did you mean menu" in done.stderr
     assert "http.port" in done.stderr
     assert "bad.yaml:2" in done.stderr
-    checked = cli("check", "--config", "bad.yaml", cwd=tmp_path)
+    checked = invoke("check", "--config", "bad.yaml", cwd=tmp_path)
     assert (checked.returncode, len(json.loads(checked.stdout))) == (1, 2)
 
 
 def test_the_config_is_found_in_a_parent_folder(configured):
     below = configured / "a" / "b"
     below.mkdir(parents=True)
-    assert "weather" in cli("tools", "list", cwd=below).stdout
+    assert "weather" in invoke("tools", "list", cwd=below).stdout
 
 
 def test_init_writes_a_config_that_works(tmp_path):
-    done = cli("init", cwd=tmp_path)
+    done = invoke("init", cwd=tmp_path)
     assert done.returncode == 0
     assert done.stdout.startswith("Wrote .onetool/onetool.yaml, the config of this folder and of those below it.\n")
     assert (tmp_path / ".onetool" / "onetool.yaml").exists()
     assert {"secrets.yaml", "results/", "sessions/"} < {*(tmp_path / ".onetool" / ".gitignore").read_text().split()}
-    assert json.loads(cli("check", cwd=tmp_path).stdout) == []
-    assert len(json.loads(cli("tools", "list", cwd=tmp_path).stdout)) > 5
-    again = cli("init", cwd=tmp_path)
+    assert json.loads(invoke("check", cwd=tmp_path).stdout) == []
+    assert len(json.loads(invoke("tools", "list", cwd=tmp_path).stdout)) > 5
+    again = invoke("init", cwd=tmp_path)
     assert (again.returncode, "--force" in again.stderr) == (1, True)
-    assert cli("init", "--force", cwd=tmp_path).returncode == 0
+    assert invoke("init", "--force", cwd=tmp_path).returncode == 0
 
 
 def test_state_lives_beside_the_config_in_force(configured, tmp_path):
-    cli("tools", "invoke", "weather", cwd=configured)
+    invoke("tools", "invoke", "weather", cwd=configured)
     assert (configured / ".onetool" / "state.db").exists()
-    cli("tools", "invoke", "weather", cwd=configured, env={"ONETOOL_HOME": str(tmp_path / "moved")})
+    invoke("tools", "invoke", "weather", cwd=configured, env={"ONETOOL_HOME": str(tmp_path / "moved")})
     assert (tmp_path / "moved" / "state.db").exists()
 
 
 def test_a_state_folder_that_cannot_be_written_fails_no_call(configured):
-    done = cli("tools", "invoke", "weather", cwd=configured, env={"ONETOOL_HOME": "/proc/nowhere"})
+    done = invoke("tools", "invoke", "weather", cwd=configured, env={"ONETOOL_HOME": "/proc/nowhere"})
     assert done.returncode == 0
     assert "stats can't be stored" in done.stderr
 
@@ -693,7 +693,7 @@ def test_a_state_folder_that_cannot_be_written_fails_no_call(configured):
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_completion_scripts(tmp_path, shell):
-    assert "_ONETOOL_COMPLETE" in cli("completion", shell, cwd=tmp_path).stdout
+    assert "_ONETOOL_COMPLETE" in invoke("completion", shell, cwd=tmp_path).stdout
 
 
 def test_completion_knows_commands_and_tools(configured):
@@ -703,7 +703,7 @@ def test_completion_knows_commands_and_tools(configured):
         ("onetool tools info wea", "weather"),
     ):
         env = {"_ONETOOL_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": str(len(words.split()) - 1)}
-        assert expected in cli(cwd=configured, env=env).stdout
+        assert expected in invoke(cwd=configured, env=env).stdout
 
 
 def test_help_shows_every_command_without_loading_it(tmp_path):
@@ -711,7 +711,7 @@ def test_help_shows_every_command_without_loading_it(tmp_path):
 
     from onetool.interfaces.cli import cli as root
 
-    shown = cli("--help", cwd=tmp_path).stdout
+    shown = invoke("--help", cwd=tmp_path).stdout
     for name, (_, text) in root.commands_in.items():
         assert root.get_command(Context(root), name).get_short_help_str(limit=500).startswith(text.rstrip("."))
         assert f"  {name:10}  {text[:30]}" in shown
@@ -755,7 +755,7 @@ HOME_COMMANDS = (
 def test_a_home_that_is_a_file_is_told_once(tmp_path, command):
     file = tmp_path / "file"
     file.write_text("text")
-    done = cli(*command.split(), cwd=tmp_path, env={"ONETOOL_HOME": str(file)}, stdin="value\n")
+    done = invoke(*command.split(), cwd=tmp_path, env={"ONETOOL_HOME": str(file)}, stdin="value\n")
     said = done.stdout + done.stderr
     assert (done.returncode > 0, said.count(f"ONETOOL_HOME is a file: {file}; set it to a folder")) == (True, 1), said
     assert "Traceback" not in said

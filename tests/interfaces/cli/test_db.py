@@ -11,7 +11,7 @@ from threading import Event
 
 import psycopg
 import pytest
-from helpers import cli, start, until
+from helpers import cli, invoke, start, until
 
 from onetool.core.state_folders import MARKER
 from onetool.database.migrations import NEWEST
@@ -31,7 +31,7 @@ def configured(folder, url):
 
 
 def db(folder, *args, **more):
-    return cli("--config", str(folder / "onetool.yaml"), "db", *args, cwd=folder, **more)
+    return invoke("--config", str(folder / "onetool.yaml"), "db", *args, cwd=folder, **more)
 
 
 def said(folder, *args):
@@ -192,10 +192,10 @@ def test_a_file_that_can_not_be_used_is_told_with_what_to_do(tmp_path, breaks):
     fill(folder, 1)
     breaks(folder / "state.db")
     for command in (("db",), ("db", "init"), ("serve", "--port", "0"), ("check",)):
-        done = cli("--config", "onetool.yaml", *command, cwd=folder)
+        done = invoke("--config", "onetool.yaml", *command, cwd=folder)
         assert (done.returncode > 0, BROKEN[breaks] in done.stdout + done.stderr) == (True, True)
         assert "Traceback" not in done.stderr
-    assert "Traceback" not in cli("--config", "onetool.yaml", "tools", "list", cwd=folder).stderr
+    assert "Traceback" not in invoke("--config", "onetool.yaml", "tools", "list", cwd=folder).stderr
 
 
 @pytest.mark.parametrize("settled_by", ["import", "init"])
@@ -206,7 +206,7 @@ def test_a_damaged_file_is_set_aside_and_check_says_so_until_it_is_settled(tmp_p
     found = json.loads(db(folder).stdout)
     assert (found["reachable"], "is damaged" in found["problem"]) == (False, True)
     assert said(folder)["was_damaged"]
-    done = cli("--config", "onetool.yaml", "check", cwd=folder)
+    done = invoke("--config", "onetool.yaml", "check", cwd=folder)
     (mistake,) = json.loads(done.stdout)
     assert (done.returncode, mistake["severity"], "db import FILE" in mistake["hint"]) == (0, "warning", True)
     [aside] = folder.glob("state.db.damaged-*")
@@ -215,7 +215,7 @@ def test_a_damaged_file_is_set_aside_and_check_says_so_until_it_is_settled(tmp_p
     fill(backup, 1)
     db(folder, *(("import", str(backup / "state.db")) if settled_by == "import" else ("init",)))
     assert not said(folder)["was_damaged"]
-    assert json.loads(cli("--config", "onetool.yaml", "check", cwd=folder).stdout) == []
+    assert json.loads(invoke("--config", "onetool.yaml", "check", cwd=folder).stdout) == []
 
 
 def test_a_newer_postgresql_is_refused(folder, database_url):
@@ -223,7 +223,7 @@ def test_a_newer_postgresql_is_refused(folder, database_url):
     with psycopg.connect(database_url) as connection:
         connection.execute("INSERT INTO onetool_migrations VALUES (99, 'of tomorrow', 0)")
     for command in (("db",), ("tokens", "list"), ("check",)):
-        done = cli("--config", "onetool.yaml", *command, cwd=folder)
+        done = invoke("--config", "onetool.yaml", *command, cwd=folder)
         assert (done.returncode, "a later version of OneTool (schema 99" in done.stdout + done.stderr) == (1, True)
 
 
@@ -287,7 +287,7 @@ def test_a_backup_runs_no_code_of_its_own(tmp_path, evil):
 
 
 def tokens(folder, *args):
-    return cli("--config", str(folder / "onetool.yaml"), "tokens", *args, cwd=folder)
+    return invoke("--config", str(folder / "onetool.yaml"), "tokens", *args, cwd=folder)
 
 
 def test_tokens_are_counted_one_by_one(tmp_path):
@@ -322,7 +322,7 @@ def test_refused_copies_are_in_the_audit_log(tmp_path):
     (tmp_path / "nothing").mkdir()
     db(folder, "import", str(tmp_path / "nothing"))
     db(folder, "export", str(folder))
-    lines = cli("--config", "onetool.yaml", "audit", "--json", cwd=folder).stdout.splitlines()
+    lines = invoke("--config", "onetool.yaml", "audit", "--json", cwd=folder).stdout.splitlines()
     found = [(json.loads(line)["what"], json.loads(line)["outcome"]) for line in lines]
     assert found == [("db import", "error"), ("db export", "error")]
 
@@ -343,10 +343,10 @@ def test_all_lines_of_an_exported_audit_log_are_printed(tmp_path):
     config = ("--config", str(folder / "onetool.yaml"))
     (folder / "onetool.yaml").write_text("{}\n")
     for name in ("ada", "bob"):
-        assert cli(*config, "tokens", "add", name, cwd=folder).returncode == 0
-    before = cli(*config, "audit", "--json", cwd=folder).stdout.splitlines()
+        assert invoke(*config, "tokens", "add", name, cwd=folder).returncode == 0
+    before = invoke(*config, "audit", "--json", cwd=folder).stdout.splitlines()
     moved(folder, "export", str(tmp_path / "back"))
-    copied = cli("audit", "--json", cwd=tmp_path, env={**os.environ, "ONETOOL_HOME": str(tmp_path / "back")})
+    copied = invoke("audit", "--json", cwd=tmp_path, env={**os.environ, "ONETOOL_HOME": str(tmp_path / "back")})
     assert len(before) == 2
     assert copied.stdout.splitlines()[:2] == before
 
@@ -409,7 +409,7 @@ def test_rows_of_other_types_are_left_and_nothing_fails_because_of_them(tmp_path
     [left] = [one for store in json.loads(imported.stdout)["stores"] for one in store["left"]]
     assert left["what"].startswith(HOSTILE[sql])
     assert left["why"] == "it is damaged"
-    assert cli("sessions", "list", cwd=folder, env={"ONETOOL_HOME": str(folder)}).returncode == 0
+    assert invoke("sessions", "list", cwd=folder, env={"ONETOOL_HOME": str(folder)}).returncode == 0
 
 
 def test_an_import_needs_somewhere_to_copy_from(folder, tmp_path):
@@ -441,9 +441,9 @@ def test_an_export_below_the_roots_needs_a_flag(folder, target):
 @pytest.mark.attack("state")
 def test_the_config_of_a_server_with_a_database_is_closed_to_others(folder, tmp_path):
     said(folder, "init")
-    assert cli("--config", "onetool.yaml", "bundles", "list", cwd=folder).returncode == 0
+    assert invoke("--config", "onetool.yaml", "bundles", "list", cwd=folder).returncode == 0
     assert not [path for path in folder.iterdir() if path.name not in ("onetool.yaml", "database")]
-    done = cli("tools", "invoke", "fs.read_file", f"path={folder.name}/onetool.yaml", cwd=tmp_path)
+    done = invoke("tools", "invoke", "fs.read_file", f"path={folder.name}/onetool.yaml", cwd=tmp_path)
     assert "belongs to OneTool" in done.stdout + done.stderr
 
 
@@ -454,9 +454,9 @@ def test_an_export_is_closed_to_tools(folder):
     said(folder, "export", "backup", "--inside-roots")
     (folder / "b.txt").write_text("fine")
     command = ("--config", "onetool.yaml", "tools", "invoke", "fs.read_file")
-    assert "fine" in cli(*command, "path=b.txt", cwd=folder).stdout
+    assert "fine" in invoke(*command, "path=b.txt", cwd=folder).stdout
     for closed in ("backup/state.db", f"backup/{MARKER}", "backup/none"):
-        done = cli(*command, f"path={closed}", cwd=folder)
+        done = invoke(*command, f"path={closed}", cwd=folder)
         assert MARKER in done.stdout + done.stderr
 
 
@@ -490,7 +490,7 @@ def test_without_psycopg(tmp_path):
     (tmp_path / "psycopg.py").write_text("raise ImportError('not here')")
     folder = configured(tmp_path / "home", "postgresql://x:hunter2@127.0.0.1/x")
     path = f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"
-    done = db(folder, "init", env={"PYTHONPATH": path}, cold=True)
+    done = cli("--config", "onetool.yaml", "db", "init", cwd=folder, env={"PYTHONPATH": path}, cold=True)
     assert done.returncode == 2
     assert "psycopg" in done.stderr
     assert "pip install 'psycopg[binary,pool]'" in done.stderr
@@ -572,7 +572,7 @@ def test_the_state_of_one_that_is_away(tmp_path):
     assert (done.returncode, found["reachable"]) == (1, False)
     assert "Connection refused" in found["problem"]
     assert "hunter2" not in done.stdout + done.stderr
-    done = cli("--config", "onetool.yaml", "check", cwd=folder)
+    done = invoke("--config", "onetool.yaml", "check", cwd=folder)
     (mistake,) = [one for one in json.loads(done.stdout) if one["key"] == "database"]
     assert (done.returncode, mistake["severity"]) == (1, "error")
     assert "hunter2" not in done.stdout + done.stderr
@@ -610,7 +610,7 @@ def test_an_export_beside_a_replica_that_runs(folder, database, tmp_path):
 
 def test_a_list_of_tokens_without_the_database_speaks_of_no_change(tmp_path):
     folder = configured(tmp_path / "home", "postgresql://onetool:hidden@127.0.0.1:1/onetool")
-    done = cli("--config", "onetool.yaml", "tokens", "list", cwd=folder)
+    done = invoke("--config", "onetool.yaml", "tokens", "list", cwd=folder)
     assert done.returncode == 1
     assert "Error: The database can't be reached: `onetool db` shows why." in done.stderr
     assert "nothing has changed" not in done.stderr

@@ -8,7 +8,7 @@ import subprocess
 
 import psycopg
 import pytest
-from helpers import check_each, cli, start
+from helpers import check_each, invoke, start
 
 NO_TABLES = "the database has no tables: run `onetool db init`"
 KEY = "0123456789abcdef0123456789abcdef"
@@ -36,7 +36,7 @@ def configured(folder, **config):
 
 
 def said(folder, *args, **more):
-    return cli("--config", str(folder / "onetool.yaml"), *args, cwd=folder, **more)
+    return invoke("--config", str(folder / "onetool.yaml"), *args, cwd=folder, **more)
 
 
 def tables(url):
@@ -186,10 +186,10 @@ def test_in_a_folder_that_is_not_trusted_it_is_said_where_things_are_kept(tmp_pa
     configured(project / ".onetool", database="${DATABASE_URL}")
     there = {"cwd": project, "env": {"HOME": str(own), "ONETOOL_HOME": ""}}
     not_here = f"and not for {project / '.onetool'}, which is not trusted"
-    token = cli("tokens", "add", "ci", **there)
+    token = invoke("tokens", "add", "ci", **there)
     assert f"It is stored in {own / '.onetool' / 'state.db'}, {not_here}." in token.stderr
-    secret = cli("auth", "set", "SOME_KEY", stdin="0123456789\n", **there)
+    secret = invoke("auth", "set", "SOME_KEY", stdin="0123456789\n", **there)
     assert f"SOME_KEY is stored in {own / '.onetool' / 'secrets.yaml'}, {not_here}." in secret.stderr
-    init = cli("db", "init", **there)
+    init = invoke("db", "init", **there)
     assert (init.returncode, "run onetool trust" in init.stderr) == (1, True)
     assert f"The config in {project / '.onetool'} is not used" in init.stderr

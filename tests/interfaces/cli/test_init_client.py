@@ -9,7 +9,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from helpers import cli, trusted
+from helpers import invoke, trusted
 
 from onetool.app import own_server as server_module
 from onetool.app.own_server import own_command, served_at
@@ -78,7 +78,7 @@ def test_the_choices_are_the_clients_that_are_known():
     ],
 )
 def test_the_entry_alone_is_printed_and_where_it_belongs_is_said(project, client, section, more):
-    done = cli("init", "--client", client, cwd=project)
+    done = invoke("init", "--client", client, cwd=project)
     assert done.returncode == 0
     assert parsed(client, done.stdout) == {section: {"onetool": {**more, "command": ONETOOL, "args": ["mcp"]}}}
     assert str(project / FILES[client][0]) in done.stderr
@@ -87,7 +87,7 @@ def test_the_entry_alone_is_printed_and_where_it_belongs_is_said(project, client
 
 @pytest.mark.parametrize("client", CLIENTS)
 def test_the_file_for_all_projects(project, own_home, client):
-    done = cli("init", "--client", client, "--user", cwd=project)
+    done = invoke("init", "--client", client, "--user", cwd=project)
     assert f"{own_home / FILES[client][1]} (" in done.stderr
     assert list(own_home.iterdir()) == []
 
@@ -104,21 +104,21 @@ def test_the_file_for_all_projects(project, own_home, client):
 )
 def test_over_http_the_token_stays_in_the_environment(project, client, entry):
     configured(project, "http: {port: 9123, token: '${MY_TOKEN}'}\n")
-    done = cli("init", "--client", client, "--http", cwd=project, env={"MY_TOKEN": "hunter2hunter2"})
+    done = invoke("init", "--client", client, "--http", cwd=project, env={"MY_TOKEN": "hunter2hunter2"})
     assert entry_of(client, done) == {**entry, "url": "http://127.0.0.1:9123/mcp"}
     assert "MY_TOKEN" in done.stderr
     assert "hunter2" not in done.stdout + done.stderr
 
 
 def test_over_http_without_a_token(project):
-    assert entry_of("cursor", cli("init", "--client", "cursor", "--http", cwd=project)) == {
+    assert entry_of("cursor", invoke("init", "--client", "cursor", "--http", cwd=project)) == {
         "url": "http://127.0.0.1:8765/mcp"
     }
 
 
 def test_a_token_that_stands_in_the_config_is_not_shown(project):
     configured(project, "http: {token: hunter2hunter2}\n")
-    done = cli("init", "--client", "codex", "--http", "--write", cwd=project)
+    done = invoke("init", "--client", "codex", "--http", "--write", cwd=project)
     written = (project / ".codex" / "config.toml").read_text()
     assert 'bearer_token_env_var = "ONETOOL_TOKEN"' in written
     assert "hunter2" not in written + done.stdout + done.stderr
@@ -148,31 +148,31 @@ def test_where_a_server_listens_and_where_it_is_called(project, host, called):
 
 @pytest.mark.parametrize("url", ["ftp://x/y", "project", "http://", "http://u:p@x/", "http://[x/", "http://x:99999/"])
 def test_a_url_that_is_none_is_wrong_usage(project, url):
-    done = cli("init", "--client", "cursor", "--http", url, cwd=project)
+    done = invoke("init", "--client", "cursor", "--http", url, cwd=project)
     assert (done.returncode, done.stdout) == (2, "")
     assert "--http" in done.stderr
 
 
 def test_a_port_that_the_system_chooses_must_be_said(project):
     configured(project, "http: {port: 0}\n")
-    done = cli("init", "--client", "cursor", "--http", cwd=project)
+    done = invoke("init", "--client", "cursor", "--http", cwd=project)
     assert (done.returncode, "so the URL is unknown" in done.stderr) == (2, True)
 
 
 @pytest.mark.parametrize("option", [["--write"], ["--user"], ["--http"], ["--name", "x"]])
 def test_options_for_a_client_need_one(project, option):
-    done = cli("init", *option, cwd=project)
+    done = invoke("init", *option, cwd=project)
     assert (done.returncode, "--client" in done.stderr) == (2, True)
     assert list(project.iterdir()) == []
 
 
 @pytest.mark.parametrize("name", ["", "a b", "a.b", '"', "x" * 65, "ä"])
 def test_names_that_some_client_would_not_take(project, name):
-    assert cli("init", "--client", "codex", "--name", name, cwd=project).returncode == 2
+    assert invoke("init", "--client", "codex", "--name", name, cwd=project).returncode == 2
 
 
 def test_the_starter_config_is_still_written_and_says_what_is_next(project):
-    done = cli("init", cwd=project)
+    done = invoke("init", cwd=project)
     assert (project / ".onetool" / "onetool.yaml").exists()
     assert "onetool init --client" in done.stdout
 
@@ -192,7 +192,7 @@ def test_the_docs_show_what_is_printed():
 
 
 def args_of(client, *options, cwd, env=None):
-    return entry_of(client, cli("init", "--client", client, *options, cwd=cwd, env=env))["args"]
+    return entry_of(client, invoke("init", "--client", client, *options, cwd=cwd, env=env))["args"]
 
 
 @pytest.mark.parametrize("client", [name for name in OF_PROJECTS if name != "cursor"])
@@ -237,7 +237,7 @@ def test_a_config_that_was_named_is_named(project, tmp_path, client, said):
 
 
 def test_a_config_that_is_not_there_is_told(project):
-    done = cli("init", "--client", "cursor", "--config", "none.yaml", cwd=project)
+    done = invoke("init", "--client", "cursor", "--config", "none.yaml", cwd=project)
     assert (done.returncode, "this config file does not exist" in done.stderr) == (2, True)
 
 
@@ -245,7 +245,7 @@ def test_a_config_that_is_not_there_is_told(project):
 
 
 def test_the_command_starts_from_anywhere(project):
-    entry = entry_of("claude-code", cli("init", "--client", "claude-code", cwd=project))
+    entry = entry_of("claude-code", invoke("init", "--client", "claude-code", cwd=project))
     env = {"PATH": os.defpath, "HOME": os.environ["HOME"]}
     done = subprocess.run([entry["command"], "--version"], cwd="/", env=env, capture_output=True, text=True, timeout=30)
     assert done.stdout.startswith("onetool ")
@@ -337,14 +337,14 @@ def test_claude_desktop_knows_no_projects_and_no_urls(project, own_home):
     file = own_home / FILES["claude-desktop"][1]
     file.parent.mkdir(parents=True)
     file.write_text('{\n  "theme": "dark"  ,\n  "mcpServers": {}\n}\n')
-    done = cli("init", "--client", "claude-desktop", "--write", cwd=project)
+    done = invoke("init", "--client", "claude-desktop", "--write", cwd=project)
     assert done.returncode == 0, done.stderr
     assert str(file) in done.stdout
     written = json.loads(file.read_text())
     assert written["mcpServers"]["onetool"]["args"][-3:] == ["mcp", "--config", str(config)]
     assert os.path.isabs(written["mcpServers"]["onetool"]["command"])
     assert '"theme": "dark"  ,' in file.read_text()
-    refused = cli("init", "--client", "claude-desktop", "--http", cwd=project)
+    refused = invoke("init", "--client", "claude-desktop", "--http", cwd=project)
     assert (refused.returncode, "takes no URL" in refused.stderr) == (2, True)
 
 
@@ -355,8 +355,8 @@ def test_claude_desktop_knows_no_projects_and_no_urls(project, own_home):
 @pytest.mark.parametrize("user", [False, True])
 def test_a_new_file_holds_what_is_printed(project, own_home, client, user):
     options = ["--client", client, *(["--user"] if user else [])]
-    printed = cli("init", *options, cwd=project).stdout
-    done = cli("init", *options, "--write", cwd=project)
+    printed = invoke("init", *options, cwd=project).stdout
+    done = invoke("init", *options, "--write", cwd=project)
     file = (own_home if user else project) / FILES[client][user]
     assert (done.returncode, str(file) in done.stdout) == (0, True)
     assert file.read_text() == printed
@@ -372,26 +372,26 @@ def umask():
 
 @pytest.mark.parametrize("client", OF_PROJECTS)
 def test_a_second_time_changes_nothing(project, client):
-    cli("init", "--client", client, "--write", cwd=project)
+    invoke("init", "--client", client, "--write", cwd=project)
     file = project / FILES[client][0]
     before = (file.read_bytes(), file.stat().st_ino)
-    again = cli("init", "--client", client, "--write", cwd=project)
+    again = invoke("init", "--client", client, "--write", cwd=project)
     assert (again.returncode, "already" in again.stdout) == (0, True)
     assert (file.read_bytes(), file.stat().st_ino) == before
 
 
 @pytest.mark.parametrize("client", OF_PROJECTS)
 def test_another_entry_of_that_name_needs_force(project, client):
-    cli("init", "--client", client, "--write", "--http", cwd=project)
+    invoke("init", "--client", client, "--write", "--http", cwd=project)
     file = project / FILES[client][0]
     before = file.read_bytes()
-    refused = cli("init", "--client", client, "--write", cwd=project)
+    refused = invoke("init", "--client", client, "--write", cwd=project)
     assert (refused.returncode, "--force" in refused.stderr) == (1, True)
     assert (file.read_bytes(), "Traceback" in refused.stderr) == (before, False)
     assert ONETOOL in refused.stdout  # to be put in by hand
-    assert cli("init", "--client", client, "--write", "--force", cwd=project).returncode == 0
+    assert invoke("init", "--client", client, "--write", "--force", cwd=project).returncode == 0
     assert "command" in parsed(client, file.read_text())[CLIENTS[client].section]["onetool"]
-    assert cli("init", "--client", client, "--write", "--name", "two", cwd=project).returncode == 0
+    assert invoke("init", "--client", client, "--write", "--name", "two", cwd=project).returncode == 0
     assert set(parsed(client, file.read_text())[CLIENTS[client].section]) == {"onetool", "two"}
 
 
@@ -410,7 +410,7 @@ def test_a_file_that_is_not_understood_is_left_alone(project, client, text, told
     file = project / FILES[client][0]
     file.parent.mkdir(exist_ok=True)
     file.write_text(text)
-    done = cli("init", "--client", client, "--write", cwd=project)
+    done = invoke("init", "--client", client, "--write", cwd=project)
     assert (done.returncode, file.read_text()) == (1, text)
     assert str(file) in done.stderr
     assert told in done.stderr
@@ -423,7 +423,7 @@ def test_a_link_stays_a_link_and_a_mode_stays_a_mode(project):
     real.write_text("{}")
     real.chmod(0o640)
     (project / ".mcp.json").symlink_to(real)
-    assert cli("init", "--client", "claude-code", "--write", cwd=project).returncode == 0
+    assert invoke("init", "--client", "claude-code", "--write", cwd=project).returncode == 0
     assert (project / ".mcp.json").is_symlink()
     assert real.stat().st_mode & 0o777 == 0o640
     assert "onetool" in real.read_text()
@@ -431,24 +431,24 @@ def test_a_link_stays_a_link_and_a_mode_stays_a_mode(project):
 
 def test_a_link_that_leads_nowhere_or_in_a_circle(project):
     (project / ".mcp.json").symlink_to("later.json")
-    assert cli("init", "--client", "claude-code", "--write", cwd=project).returncode == 0
+    assert invoke("init", "--client", "claude-code", "--write", cwd=project).returncode == 0
     assert (project / "later.json").is_file()
     (project / ".cursor").mkdir()
     (project / ".cursor" / "mcp.json").symlink_to(project / ".cursor" / "mcp.json")
-    done = cli("init", "--client", "cursor", "--write", cwd=project)
+    done = invoke("init", "--client", "cursor", "--write", cwd=project)
     assert (done.returncode, "Can't write" in done.stderr) == (1, True)
     assert (project / ".cursor" / "mcp.json").is_symlink()
 
 
 def test_a_file_that_is_no_file(project):
     os.mkfifo(project / ".mcp.json")
-    done = cli("init", "--client", "claude-code", "--write", cwd=project)
+    done = invoke("init", "--client", "claude-code", "--write", cwd=project)
     assert (done.returncode, "not a regular file" in done.stderr) == (1, True)
 
 
 def test_a_folder_that_is_a_file(project):
     (project / ".cursor").touch()
-    done = cli("init", "--client", "cursor", "--write", cwd=project)
+    done = invoke("init", "--client", "cursor", "--write", cwd=project)
     assert (done.returncode, "Can't write" in done.stderr, "Traceback" in done.stderr) == (1, True, False)
 
 

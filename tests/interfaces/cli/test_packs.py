@@ -5,17 +5,17 @@ import subprocess
 import sys
 
 import pytest
-from helpers import cli
+from helpers import invoke
 
 
 @pytest.mark.long
 def test_a_new_pack_works_at_once(tmp_path):
-    done = cli("packs", "new", "weather", cwd=tmp_path)
+    done = invoke("packs", "new", "weather", cwd=tmp_path)
     assert done.returncode == 0
     folder = tmp_path / ".onetool" / "packs"
-    called = cli("tools", "invoke", "weather.greet", "--args", '{"name": "Ann"}', cwd=tmp_path)
+    called = invoke("tools", "invoke", "weather.greet", "--args", '{"name": "Ann"}', cwd=tmp_path)
     assert json.loads(called.stdout)["result"]["data"] == "Hello, Ann."
-    checked = cli("packs", "check", str(folder / "weather.py"), cwd=tmp_path)
+    checked = invoke("packs", "check", str(folder / "weather.py"), cwd=tmp_path)
     assert (checked.returncode, json.loads(checked.stdout)) == (0, [])
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(folder / "test_weather.py")]
     tested = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
@@ -23,39 +23,39 @@ def test_a_new_pack_works_at_once(tmp_path):
 
 
 def test_a_new_pack_does_not_hide_a_tool_of_its_name(tmp_path):
-    assert cli("init", cwd=tmp_path).returncode == 0  # its config declares a tool `weather`
-    assert cli("packs", "new", "weather", cwd=tmp_path).returncode == 0
+    assert invoke("init", cwd=tmp_path).returncode == 0  # its config declares a tool `weather`
+    assert invoke("packs", "new", "weather", cwd=tmp_path).returncode == 0
     code = 'one = weather\n[weather()["sky"], one()["sky"], weather.greet("Ann")]'
-    done = cli("run", code, cwd=tmp_path)
+    done = invoke("run", code, cwd=tmp_path)
     assert json.loads(done.stdout) == ["clear", "clear", "Hello, Ann."], done.stderr
-    assert "weather" in cli("run", "weather(x=1)", cwd=tmp_path).stderr
+    assert "weather" in invoke("run", "weather(x=1)", cwd=tmp_path).stderr
 
 
 def test_packs_without_a_config_are_used_beside_the_own_config(tmp_path, own_home):
     (own_home / ".onetool").mkdir()
     (own_home / ".onetool" / "onetool.yaml").write_text("aliases: {clock: time.now}\n")
-    assert cli("packs", "new", "rain", cwd=tmp_path).returncode == 0
-    done = cli("run", '[clock()["iso"][:2], rain.greet("Ann")]', cwd=tmp_path)
+    assert invoke("packs", "new", "rain", cwd=tmp_path).returncode == 0
+    done = invoke("run", '[clock()["iso"][:2], rain.greet("Ann")]', cwd=tmp_path)
     assert json.loads(done.stdout) == ["20", "Hello, Ann."], done.stderr
     (tmp_path / "sub").mkdir()
-    assert cli("run", 'rain.greet("Ann")', cwd=tmp_path / "sub").stdout.strip() == "Hello, Ann."
-    assert cli("trust", "--revoke", cwd=tmp_path).returncode == 0
-    done = cli("run", 'rain.greet("Ann")', cwd=tmp_path)
+    assert invoke("run", 'rain.greet("Ann")', cwd=tmp_path / "sub").stdout.strip() == "Hello, Ann."
+    assert invoke("trust", "--revoke", cwd=tmp_path).returncode == 0
+    done = invoke("run", 'rain.greet("Ann")', cwd=tmp_path)
     assert done.returncode == 1
     assert "run onetool trust" in done.stderr
 
 
 def test_nothing_is_overwritten(tmp_path):
-    cli("packs", "new", "weather", "--folder", "mine", cwd=tmp_path)
+    invoke("packs", "new", "weather", "--folder", "mine", cwd=tmp_path)
     (tmp_path / "mine" / "weather.py").write_text("precious")
-    done = cli("packs", "new", "weather", "--folder", "mine", cwd=tmp_path)
+    done = invoke("packs", "new", "weather", "--folder", "mine", cwd=tmp_path)
     assert (done.returncode, "already exists" in done.stderr) == (1, True)
     assert (tmp_path / "mine" / "weather.py").read_text() == "precious"
 
 
 @pytest.mark.parametrize("name", ["two words", "1st", "_private", "a.b", "../x", ""])
 def test_a_name_that_is_none(tmp_path, name):
-    assert cli("packs", "new", name, cwd=tmp_path).returncode == 2
+    assert invoke("packs", "new", name, cwd=tmp_path).returncode == 2
     assert list(tmp_path.iterdir()) == []
 
 
@@ -80,7 +80,7 @@ def impossible(s: socket.socket):
 
 def test_check_lists_what_is_wrong(tmp_path):
     (tmp_path / "poor.py").write_text(POOR)
-    done = cli("packs", "check", "poor.py", cwd=tmp_path)
+    done = invoke("packs", "check", "poor.py", cwd=tmp_path)
     assert done.returncode == 1
     found = [(told["line"], told["key"], told["severity"]) for told in json.loads(done.stdout)]
     messages = " | ".join(told["message"] for told in json.loads(done.stdout))
@@ -101,7 +101,7 @@ def test_check_lists_what_is_wrong(tmp_path):
 )
 def test_check_says_what_would_fail(tmp_path, text, told):
     (tmp_path / "bad.py").write_text(text)
-    done = cli("packs", "check", "bad.py", cwd=tmp_path)
+    done = invoke("packs", "check", "bad.py", cwd=tmp_path)
     assert done.returncode == 1
     assert told in done.stdout
     assert "Traceback" not in done.stderr
@@ -125,13 +125,13 @@ def test_check_says_what_would_fail(tmp_path, text, told):
 def test_code_that_calls_a_broken_tool_or_pack_is_told_where_it_is_broken(tmp_path, text, said):
     (tmp_path / "bad.py").write_text(text)
     (tmp_path / "onetool.yaml").write_text("packs: [bad.py]\n")
-    done = cli("run", "bad.odd(n=1)", "--config", "onetool.yaml", cwd=tmp_path)
+    done = invoke("run", "bad.odd(n=1)", "--config", "onetool.yaml", cwd=tmp_path)
     assert (done.returncode, said in done.stderr.partition("Error: line 1: ")[2]) == (1, True), done.stderr
-    checked = cli("packs", "check", "bad.py", cwd=tmp_path)  # a relative path has the line, too
+    checked = invoke("packs", "check", "bad.py", cwd=tmp_path)  # a relative path has the line, too
     assert json.loads(checked.stdout)[0]["line"] == int(said.split(":")[1])
 
 
 def test_an_empty_folder_is_told(tmp_path):
     (tmp_path / "empty").mkdir()
-    done = cli("packs", "check", "empty", cwd=tmp_path)
+    done = invoke("packs", "check", "empty", cwd=tmp_path)
     assert (done.returncode, "no pack here" in done.stdout) == (1, True)

@@ -4,7 +4,7 @@ import json
 import sys
 
 import pytest
-from helpers import cli, trusted
+from helpers import invoke, trusted
 
 from onetool.app import App
 from onetool.core.errors import ToolFailure
@@ -86,7 +86,7 @@ def completed(folder, words):
         "COMP_WORDS": " ".join(["onetool", *words]),
         "COMP_CWORD": str(len(words)),
     }
-    done = cli(cwd=folder, env=env)
+    done = invoke(cwd=folder, env=env)
     return [line.partition(",")[2] for line in done.stdout.splitlines()]
 
 
@@ -107,7 +107,7 @@ def test_names_of_packs_come_from_their_source(folder):
     "words", [["stats"], ["stats", "--json"], ["bundles", "list"], ["servers", "list", "--no-connect"]]
 )
 def test_what_only_tells_runs_nothing(folder, words):
-    done = cli(*words, cwd=folder)
+    done = invoke(*words, cwd=folder)
     assert done.returncode == 0, done.stderr
     assert not (folder / "flag").exists()
 

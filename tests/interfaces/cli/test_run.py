@@ -9,7 +9,7 @@ import subprocess
 import time
 
 import pytest
-from helpers import cli, start, trusted, until
+from helpers import invoke, start, trusted, until
 
 PACK = '''
 def price(name: str, count: int = 1) -> dict:
@@ -41,7 +41,7 @@ def folder(tmp_path):
 
 
 def test_code_from_an_argument(folder):
-    done = cli("run", "--yaml", "shop.price(name='tea')", cwd=folder)
+    done = invoke("run", "--yaml", "shop.price(name='tea')", cwd=folder)
     assert (done.returncode, done.stdout, done.stderr) == (0, "{name: tea, cost: 4}\n", "")
 
 
@@ -59,7 +59,7 @@ def test_code_from_an_argument(folder):
     ],
 )
 def test_in_a_pipe_it_is_json_and_a_text_alone_is_bare(folder, code, piped, as_json):
-    bare, asked = cli("run", code, cwd=folder), cli("run", "--json", code, cwd=folder)
+    bare, asked = invoke("run", code, cwd=folder), invoke("run", "--json", code, cwd=folder)
     assert (bare.returncode, asked.returncode) == (0, 0)
     if as_json is None:
         assert json.loads(bare.stdout) == json.loads(asked.stdout) == piped
@@ -73,24 +73,24 @@ def test_on_a_terminal_it_is_yaml_unless_json_is_asked_for(folder):
 
 
 def test_json_and_yaml_exclude_each_other(folder):
-    assert cli("run", "--json", "--yaml", "1", cwd=folder).returncode == 2
+    assert invoke("run", "--json", "--yaml", "1", cwd=folder).returncode == 2
 
 
 @pytest.mark.parametrize("args", [("-",), ()])
 def test_code_from_standard_input(folder, args):
-    done = cli("run", *args, cwd=folder, stdin="```python\n[1, 'é']\n```")
+    done = invoke("run", *args, cwd=folder, stdin="```python\n[1, 'é']\n```")
     assert (done.returncode, json.loads(done.stdout)) == (0, [1, "é"])
 
 
 def test_code_from_a_file(folder):
     (folder / "code.py").write_text("x = 20\nx + 1\n")
-    assert cli("run", "--file", "code.py", cwd=folder).stdout == "21\n"
-    missing = cli("run", "-f", "nope.py", cwd=folder)
+    assert invoke("run", "--file", "code.py", cwd=folder).stdout == "21\n"
+    missing = invoke("run", "-f", "nope.py", cwd=folder)
     assert missing.returncode == 2
     assert "can't read nope.py: No such file" in missing.stderr
-    assert cli("run", "-f", "code.py", "1", cwd=folder).returncode == 2
+    assert invoke("run", "-f", "code.py", "1", cwd=folder).returncode == 2
     (folder / "code.py").write_bytes(b"\xff\xfe1")
-    assert "is not UTF-8 (byte 0)" in cli("run", "-f", "code.py", cwd=folder).stderr
+    assert "is not UTF-8 (byte 0)" in invoke("run", "-f", "code.py", cwd=folder).stderr
 
 
 FAILING = "for word in ('tea', 'milk', 'nothing'):\n    shop.buy(name=word, password='open sesame')"
@@ -99,11 +99,11 @@ LISTS = ["done: shop.buy ×2", "failed: shop.buy(name='nothing', password='***')
 
 
 def test_an_error_says_what_was_done_and_what_failed(folder):
-    done = cli("run", FAILING, cwd=folder)
+    done = invoke("run", FAILING, cwd=folder)
     assert (done.returncode, done.stdout) == (1, "")
     assert [line.strip() for line in done.stderr.splitlines()][-2:] == LISTS
     assert done.stderr.count(WRONG) == 1
-    whole = json.loads(cli("run", "--envelope", FAILING, cwd=folder).stdout)
+    whole = json.loads(invoke("run", "--envelope", FAILING, cwd=folder).stdout)
     assert [f"{word}: {told}" for word, told in whole["meta"]["made"].items()] == [LISTS[0], f"{LISTS[1]}: {WRONG}"]
     text, _ = terminal(["run", "-i"], folder, ["shop.buy('tea'); shop.buy('nothing')\n", "\x04"])
     assert "done: shop.buy ×1" in text
@@ -117,23 +117,23 @@ def test_a_run_that_is_interrupted_or_late_says_what_is_not_known(folder):
     _, told = running.communicate(timeout=30)
     assert "was cancelled; done: shop.buy ×1; not known: shop.wait ×1" in told
     (folder / ".onetool" / "onetool.yaml").write_text("run: {timeout_s: 3}")
-    late = cli("run", code, cwd=trusted(folder))
+    late = invoke("run", code, cwd=trusted(folder))
     assert [line.strip() for line in late.stderr.splitlines()][-2:] == ["done: shop.buy ×1", "not known: shop.wait()"]
 
 
 def test_prints_go_to_standard_error_and_nothing_is_nothing(folder):
-    done = cli("run", "print('hello')\nprint('world', end='')", cwd=folder)
+    done = invoke("run", "print('hello')\nprint('world', end='')", cwd=folder)
     assert (done.stdout, done.stderr) == ("", "hello\nworld")
 
 
 def test_what_was_printed_is_not_part_of_the_result(folder):
-    done = cli("run", "print('hello')\n42", cwd=folder)
+    done = invoke("run", "print('hello')\n42", cwd=folder)
     assert (done.stdout, done.stderr) == ("42\n", "hello\n")
 
 
 @pytest.mark.parametrize("how", [(), ("--json",), ("--yaml",)])
 def test_an_error_is_told_on_standard_error(folder, how):
-    done = cli("run", *how, "shop.price(nmae='tea')", cwd=folder)
+    done = invoke("run", *how, "shop.price(nmae='tea')", cwd=folder)
     assert (done.returncode, done.stdout) == (1, "")
     assert "line 1: shop.price: nmae: unknown argument (did you mean name?)" in done.stderr
     assert "shop.price(name: str, count: int = 1)" in done.stderr
@@ -141,33 +141,33 @@ def test_an_error_is_told_on_standard_error(folder, how):
 
 
 def test_the_envelope_is_the_whole_object_also_on_failure(folder):
-    good = json.loads(cli("run", "--envelope", "print(1)\n[shop.price('tea')]", cwd=folder).stdout)
+    good = json.loads(invoke("run", "--envelope", "print(1)\n[shop.price('tea')]", cwd=folder).stdout)
     assert (good["ok"], good["data"], good["printed"]) == (True, [{"name": "tea", "cost": 4}], "1\n")
     assert good["meta"]["calls"] == 1
-    bad = cli("run", "--envelope", "1/0", cwd=folder)
+    bad = invoke("run", "--envelope", "1/0", cwd=folder)
     assert bad.returncode == 1
     assert json.loads(bad.stdout)["error"]["message"] == "ZeroDivisionError: division by zero"
 
 
 def test_a_large_result_is_kept_and_another_process_reads_on(folder):
-    done = cli("run", "--yaml", "['line %d' % i for i in range(5000)]", cwd=folder)
+    done = invoke("run", "--yaml", "['line %d' % i for i in range(5000)]", cwd=folder)
     call = done.stdout.rpartition("Read on with: ")[2].splitlines()[0]
     assert call.startswith("ot.result(handle=")
     last = int(done.stdout.partition("\nRead on with: ")[0].rpartition("line ")[2])
-    assert f'"- line {last + 1}"' in cli("run", call, cwd=folder).stdout
-    whole = cli("run", "--yaml", "--full", "['line %d' % i for i in range(5000)]", cwd=folder)
+    assert f'"- line {last + 1}"' in invoke("run", call, cwd=folder).stdout
+    whole = invoke("run", "--yaml", "--full", "['line %d' % i for i in range(5000)]", cwd=folder)
     assert whole.stdout.count("\n") == 5000
-    assert len(json.loads(cli("run", "['line %d' % i for i in range(5000)]", cwd=folder).stdout)) == 5000
+    assert len(json.loads(invoke("run", "['line %d' % i for i in range(5000)]", cwd=folder).stdout)) == 5000
 
 
 def test_an_allow_list(folder):
-    done = cli("run", "--tool-allow", "time.now", "shop.price('tea')", cwd=folder)
+    done = invoke("run", "--tool-allow", "time.now", "shop.price('tea')", cwd=folder)
     assert done.returncode == 1
     assert "shop.price is not allowed here" in done.stderr
 
 
 def test_an_interactive_session_takes_no_code(folder):
-    assert cli("run", "-i", "1", cwd=folder).returncode == 2
+    assert invoke("run", "-i", "1", cwd=folder).returncode == 2
 
 
 def test_without_code_on_a_terminal_it_says_what_to_do(folder):
@@ -288,7 +288,7 @@ def test_code_that_catches_everything_is_stopped_all_the_same(folder):
     code = ["x = 1\n", "import time\n", "while True:\n", "print('be' 'gun')\n"]
     code += ["try: time.sleep(20)\n", "except BaseException: pass\n", "\n"]
     shown, status = terminal(["run", "-i"], folder, [*code, Shown("begun"), "\x03", "1 + 1\n", "\x04"])
-    assert "All variables are gone" in shown
+    assert "All variables are lost" in shown
     assert "\r\n2\r\n" in shown
     assert status == 0
 
@@ -299,12 +299,12 @@ def test_a_word_leaves_the_session(folder, word):
     assert "\r\n42\r\n" in shown
     assert "Error" not in shown
     assert status == 0
-    piped = cli("run", "-i", cwd=folder, stdin=f"1\n{word}\n2\n")
+    piped = invoke("run", "-i", cwd=folder, stdin=f"1\n{word}\n2\n")
     assert (piped.returncode, piped.stdout) == (0, "1\n")
 
 
 def test_a_name_of_ones_own_leaves_nothing(folder):
-    assert cli("run", "-i", cwd=folder, stdin="quit = 5\nquit\n2\n").stdout == "5\n2\n"
+    assert invoke("run", "-i", cwd=folder, stdin="quit = 5\nquit\n2\n").stdout == "5\n2\n"
 
 
 def test_blocks_are_indented(folder):
@@ -327,7 +327,7 @@ def test_ctrl_c_at_the_prompt_takes_back_the_line_and_nothing_else(folder):
 
 
 def test_lines_can_be_piped_into_a_session(folder):
-    done = cli("run", "-i", cwd=folder, stdin="x = 2\nfor i in range(2):\n    x += i\n\nx\n1/0\n")
+    done = invoke("run", "-i", cwd=folder, stdin="x = 2\nfor i in range(2):\n    x += i\n\nx\n1/0\n")
     assert done.stdout == "3\n"
     assert "ZeroDivisionError" in done.stderr
     assert done.returncode == 0
@@ -344,7 +344,7 @@ def test_lines_can_be_piped_into_a_session(folder):
     ],
 )
 def test_long_names_are_refused_with_few_words(tmp_path, args, words):
-    done = cli(*args, cwd=tmp_path)
+    done = invoke(*args, cwd=tmp_path)
     assert done.returncode != 0
     assert words in done.stderr + done.stdout
     assert len(done.stderr + done.stdout) < 3000

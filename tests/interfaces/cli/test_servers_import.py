@@ -13,7 +13,7 @@ from select import select
 from time import monotonic
 
 import pytest
-from helpers import calls, cli, start, trusted
+from helpers import calls, invoke, start, trusted
 
 from onetool.config import load_config
 from onetool.config.client_files import JsoncError
@@ -114,13 +114,13 @@ def test_every_client_can_be_imported_from(project, own_home):
             name, file = f"{client}-{at}", spot.file
             toml = f'[mcp_servers."{name}"]\ncommand = "x"\n'
             put(file, toml if file.suffix == ".toml" else {"mcpServers": {name: {"command": "x"}}})
-    listed = json.loads(cli("servers", "import", cwd=project).stdout)
+    listed = json.loads(invoke("servers", "import", cwd=project).stdout)
     assert {row["client"] for row in listed} == set(CLIENT_FILES)
     assert not (project / ".onetool").exists()  # looking changes nothing
-    done = cli("servers", "import", "--from", "claude-desktop", cwd=project)
+    done = invoke("servers", "import", "--from", "claude-desktop", cwd=project)
     assert done.returncode == 0, done.stderr
     assert list(config_of(project).servers) == ["claude-desktop-0"]
-    assert cli("servers", "import", "--from", "claude-code", "--project", "--yes", cwd=project).returncode == 0
+    assert invoke("servers", "import", "--from", "claude-code", "--project", "--yes", cwd=project).returncode == 0
     assert list(config_of(project).servers) == ["claude-desktop-0", "claude-code-0", "claude-code-1"]
 
 
@@ -236,7 +236,7 @@ def test_what_can_not_be_taken_over_is_told(project, block, why):
 
 def test_one_bad_server_does_not_keep_the_others_out(project):
     put(project / "mcp.json", {"mcpServers": {"bad": {"args": 5}, "good": {"command": "x"}, "": {"command": "y"}}})
-    done = cli("servers", "import", "mcp.json", cwd=project)
+    done = invoke("servers", "import", "mcp.json", cwd=project)
     assert done.returncode == 0
     assert list(config_of(project).servers) == ["good"]
     assert "Left out bad: it has no command and no url" in done.stdout
@@ -273,12 +273,12 @@ def test_what_vscode_asks_for_becomes_a_secret(project):
         },
     }
     put(project / ".vscode" / "mcp.json", data)
-    done = cli("servers", "import", "--from", "vscode", "--project", "--yes", cwd=project)
+    done = invoke("servers", "import", "--from", "vscode", "--project", "--yes", cwd=project)
     trusted(project)
     assert config_of(project).servers["time"].args == ("UTC",)
     assert "ask: it can't connect until its secret is set: onetool auth set PERPLEXITY_KEY" in done.stdout
     assert config_of(project).servers["ask"].env == {"KEY": "${PERPLEXITY_KEY}"}
-    cli("auth", "set", "PERPLEXITY_KEY", cwd=project, stdin=PASSWORD)
+    invoke("auth", "set", "PERPLEXITY_KEY", cwd=project, stdin=PASSWORD)
     assert config_of(project).servers["ask"].env == {"KEY": PASSWORD}
 
 
@@ -322,10 +322,10 @@ def test_secrets_are_moved_and_never_shown(project):
         "docs": {"url": f"https://h/{TOKEN}1a2b3c/mcp?api_key={TOKEN}q&v=1", "headers": {"X-API-Key": TOKEN + "x"}},
     }  # fmt: skip
     put(project / "mcp.json", {"mcpServers": servers})
-    draft = cli("servers", "import", "mcp.json", "--dry-run", cwd=project)
+    draft = invoke("servers", "import", "mcp.json", "--dry-run", cwd=project)
     assert not (project / ".onetool").exists()
-    as_json = cli("servers", "import", "mcp.json", "--dry-run", "--json", cwd=project)
-    done = cli("servers", "import", "mcp.json", "--json", cwd=project)
+    as_json = invoke("servers", "import", "mcp.json", "--dry-run", "--json", cwd=project)
+    done = invoke("servers", "import", "mcp.json", "--json", cwd=project)
     assert done.returncode == 0, done.stderr
     text = (project / ".onetool" / "onetool.yaml").read_text()
     for shown in (draft.stdout, draft.stderr, as_json.stdout, as_json.stderr, done.stdout, done.stderr, text):
@@ -358,7 +358,7 @@ def test_secrets_in_json_values_are_moved_and_filled_in_as_they_were(project):
         "args": ["--config", config, f"--headers={headers}", f"HEADERS={headers}"],
     }
     put(project / "mcp.json", {"mcpServers": {"notion": block}})
-    done = cli("servers", "import", "mcp.json", "--json", cwd=project)
+    done = invoke("servers", "import", "mcp.json", "--json", cwd=project)
     assert done.returncode == 0, done.stderr
     text = (project / ".onetool" / "onetool.yaml").read_text()
     for shown in (done.stdout, done.stderr, text):
@@ -373,7 +373,7 @@ def test_secrets_in_json_values_are_moved_and_filled_in_as_they_were(project):
 def test_a_name_that_means_something_else_already_is_not_taken(project, monkeypatch):
     monkeypatch.setenv("GITHUB_TOKEN", "of the environment")
     put(project / "mcp.json", {"mcpServers": {"gh": {"command": "x", "env": {"GITHUB_TOKEN": TOKEN}}}})
-    assert cli("servers", "import", "mcp.json", cwd=project).returncode == 0
+    assert invoke("servers", "import", "mcp.json", cwd=project).returncode == 0
     assert config_of(project).servers["gh"].env == {"GITHUB_TOKEN": TOKEN}
     assert "${GH_GITHUB_TOKEN}" in (project / ".onetool" / "onetool.yaml").read_text()
 
@@ -409,12 +409,12 @@ def test_secrets_beside_a_variable_are_moved_and_filled_in_as_they_were(project,
 
 
 def test_the_same_secret_is_kept_once(project):
-    cli("auth", "set", "GITHUB_TOKEN", cwd=project, stdin=TOKEN)
+    invoke("auth", "set", "GITHUB_TOKEN", cwd=project, stdin=TOKEN)
     put(project / ".onetool" / "onetool.yaml", "")
-    cli("auth", "set", "GITHUB_TOKEN", cwd=project, stdin=TOKEN)
+    invoke("auth", "set", "GITHUB_TOKEN", cwd=project, stdin=TOKEN)
     before = (project / ".onetool" / "secrets.yaml").read_text()
     put(project / "mcp.json", {"mcpServers": {"gh": {"command": "x", "env": {"GITHUB_TOKEN": TOKEN}}}})
-    assert cli("servers", "import", "mcp.json", cwd=project).returncode == 0
+    assert invoke("servers", "import", "mcp.json", cwd=project).returncode == 0
     assert (project / ".onetool" / "secrets.yaml").read_text() == before
     assert "${GITHUB_TOKEN}" in (project / ".onetool" / "onetool.yaml").read_text()
 
@@ -448,7 +448,7 @@ def test_what_looks_like_a_secret(name, value, secret):
 def test_secrets_that_stand_in_the_config_get_no_company(project):
     config = put(project / ".onetool" / "onetool.yaml", "secrets: {A: b}\n")
     put(project / "mcp.json", {"mcpServers": {"gh": {"command": "x", "env": {"GITHUB_TOKEN": TOKEN}}}})
-    done = cli("servers", "import", "mcp.json", cwd=project)
+    done = invoke("servers", "import", "mcp.json", cwd=project)
     assert (done.returncode, "Move them to a file" in done.stderr) == (1, True)
     assert config.read_text() == "secrets: {A: b}\n"
     assert [file.name for file in (project / ".onetool").iterdir()] == ["onetool.yaml"]
@@ -466,7 +466,7 @@ def test_the_rest_of_the_config_stays_byte_for_byte(project):
     config.chmod(0o640)
     trusted(project)
     put(project / "mcp.json", {"mcpServers": {"a": {"command": "other"}, "b": {"command": "y", "args": ["é"]}}})
-    done = cli("servers", "import", "mcp.json", cwd=project)
+    done = invoke("servers", "import", "mcp.json", cwd=project)
     assert done.returncode == 0, done.stderr
     assert "and unchanged: a (--replace" in done.stdout
     added = '  b:\r\n    command: y\r\n    args: ["é"]\r\n'
@@ -475,26 +475,26 @@ def test_the_rest_of_the_config_stays_byte_for_byte(project):
     assert config.read_bytes() == expected.encode()
     assert stat.S_IMODE(config.stat().st_mode) == 0o640
     trusted(project)
-    assert cli("servers", "remove", "b", cwd=project).returncode == 0
+    assert invoke("servers", "remove", "b", cwd=project).returncode == 0
     assert config.read_bytes() == b"\xef\xbb\xbf" + before.encode()
-    assert cli("servers", "import", "mcp.json", "--replace", "--only", "a", cwd=project).returncode == 0
+    assert invoke("servers", "import", "mcp.json", "--replace", "--only", "a", cwd=project).returncode == 0
     assert config_of(project).servers["a"].command == "other"
     assert [file.name for file in config.parent.iterdir()] == ["onetool.yaml"]
 
 
 def test_a_new_config_is_the_one_that_init_writes_without_its_example(project):
     put(project / "mcp.json", FORMS["mcp.json"])
-    assert cli("servers", "import", "mcp.json", cwd=project).returncode == 0
+    assert invoke("servers", "import", "mcp.json", cwd=project).returncode == 0
     text = (project / ".onetool" / "onetool.yaml").read_text()
     ignored = (project / ".onetool" / ".gitignore").read_text()
     (project / "other").mkdir()
-    cli("init", "other", cwd=project)
+    invoke("init", "other", cwd=project)
     of_init = (project / "other" / ".onetool" / "onetool.yaml").read_text().splitlines()
     assert [line.lstrip("#") for line in of_init] == [line.lstrip("#") for line in text.splitlines()[: len(of_init)]]
     assert (load_config(project / ".onetool" / "onetool.yaml").tools, "weather" in text) == ((), True)
     assert ignored == (project / "other" / ".onetool" / ".gitignore").read_text()
     trusted(project)
-    again = cli("servers", "import", "mcp.json", cwd=project)
+    again = invoke("servers", "import", "mcp.json", cwd=project)
     assert (again.returncode, "nothing to add" in again.stdout) == (0, True)
     assert (project / ".onetool" / "onetool.yaml").read_text() == text
 
@@ -506,7 +506,7 @@ def test_a_link_stays_a_link(project):
     trusted(project)
     put(project / "mcp.json", FORMS["mcp.json"])
     (project / "link.json").symlink_to("mcp.json")
-    assert cli("servers", "import", "link.json", cwd=project).returncode == 0
+    assert invoke("servers", "import", "link.json", cwd=project).returncode == 0
     assert (project / ".onetool" / "onetool.yaml").is_symlink()
     assert "command: x" in real.read_text()
 
@@ -515,11 +515,11 @@ def test_what_another_file_has_is_left_to_it(project):
     more = put(project / ".onetool" / "more.yaml", "servers: {a: {command: x}}\n")
     put(project / ".onetool" / "onetool.yaml", "include: [more.yaml]\n")
     put(project / "mcp.json", FORMS["mcp.json"])
-    done = cli("servers", "import", "mcp.json", "--replace", cwd=project)
+    done = invoke("servers", "import", "mcp.json", "--replace", cwd=project)
     assert f"Left out a: it is defined in the included file {more}" in done.stdout
     assert set(config_of(project).servers) == {"a", "b"}
     trusted(project)
-    removed = cli("servers", "remove", "a", cwd=project)
+    removed = invoke("servers", "remove", "a", cwd=project)
     assert (removed.returncode, str(more) in removed.stderr) == (1, True)
 
 
@@ -527,7 +527,7 @@ def test_a_config_that_can_not_be_used_is_not_touched(project):
     put(project / ".onetool" / "onetool.yaml", "")
     config = put(project / ".onetool" / "onetool.yaml", "menu: [\n")
     put(project / "mcp.json", FORMS["mcp.json"])
-    done = cli("servers", "import", "mcp.json", cwd=project)
+    done = invoke("servers", "import", "mcp.json", cwd=project)
     assert (done.returncode, config.read_text()) == (2, "menu: [\n")
 
 
@@ -536,7 +536,7 @@ def test_nothing_is_written_that_would_not_load(project):
     config = put(project / ".onetool" / "onetool.yaml", "menu: run\n")
     block = {"url": "gopher://h", "headers": {"Authorization": f"Bearer {TOKEN}"}}
     put(project / "mcp.json", {"mcpServers": {"gh": block, "ok": {"command": "x"}}})
-    done = cli("servers", "import", "mcp.json", cwd=project)
+    done = invoke("servers", "import", "mcp.json", cwd=project)
     assert (done.returncode, config.read_text()) == (1, "menu: run\n")
     assert "servers.gh.url" in done.stderr
     assert f"{config}:" in done.stderr
@@ -564,7 +564,7 @@ def test_nothing_is_written_that_would_not_load(project):
 def test_bad_files_are_told_and_nothing_is_written(project, name, content, why):
     if content is not None:
         (project / name).write_bytes(content)
-    done = cli("servers", "import", name, cwd=project)
+    done = invoke("servers", "import", name, cwd=project)
     assert (done.returncode, why in done.stderr) == (1, True), done.stderr
     assert "Traceback" not in done.stderr
     assert not (project / ".onetool").exists()
@@ -591,20 +591,20 @@ def test_a_large_file_of_a_client_is_read_in_good_time(project):
 @pytest.mark.long
 def test_many_servers_at_once(project):
     put(project / "mcp.json", {"mcpServers": {f"s{number}": {"command": "x"} for number in range(1000)}})
-    assert cli("servers", "import", "mcp.json", cwd=project).returncode == 0
+    assert invoke("servers", "import", "mcp.json", cwd=project).returncode == 0
     assert len(config_of(project).servers) == 1000
 
 
 def test_hostile_names_are_data(project):
     names = ["../../etc", "a: b", "\u202e", "x\ny", "\x1b[31mred", "'quoted'", "${HOME}", "null", "n" * 101]
     put(project / "mcp.json", {"mcpServers": {name: {"command": "x"} for name in names}})
-    done = cli("servers", "import", "mcp.json", cwd=project)
+    done = invoke("servers", "import", "mcp.json", cwd=project)
     assert set(config_of(project).servers) == {"../../etc", "a: b", "'quoted'", "${HOME}", "null"}
     assert "\x1b" not in done.stdout + done.stderr
 
 
 def test_from_standard_input(project):
-    done = cli("servers", "import", "-", cwd=project, stdin=FORMS["config.toml"])
+    done = invoke("servers", "import", "-", cwd=project, stdin=FORMS["config.toml"])
     assert done.returncode == 0
     assert list(config_of(project).servers) == ["a", "b"]
     config = project / ".onetool" / "onetool.yaml"
@@ -612,7 +612,7 @@ def test_from_standard_input(project):
 
 
 def test_a_server_behind_a_url_needs_no_reload(project):
-    done = cli("servers", "add", "far", "--url", "http://127.0.0.1:1/mcp", cwd=project)
+    done = invoke("servers", "add", "far", "--url", "http://127.0.0.1:1/mcp", cwd=project)
     assert f"A running server that uses {project}/.onetool/onetool.yaml reads it by itself" in done.stderr
 
 
@@ -634,20 +634,20 @@ def test_a_server_behind_a_url_needs_no_reload(project):
 )
 def test_wrong_usage(project, args, code, why):
     put(project / "f.json", FORMS["mcp.json"])
-    done = cli("servers", *args, cwd=project)
+    done = invoke("servers", *args, cwd=project)
     assert (done.returncode, why in done.stderr) == (code, True), done.stderr
     assert "secret-without" not in done.stderr
     assert not (project / ".onetool").exists()
 
 
 def test_add_and_remove(project):
-    add = cli(
+    add = invoke(
         "servers", "add", "time", "--env", f"A_TOKEN={TOKEN}", "--", "mcp-server-time", "--zone", "UTC", cwd=project
     )
     assert add.returncode == 0, add.stderr
     assert "Next: onetool servers test" in add.stdout
     assert TOKEN not in add.stdout + add.stderr
-    url = cli(
+    url = invoke(
         "servers",
         "add",
         "docs",
@@ -665,20 +665,20 @@ def test_add_and_remove(project):
     )  # fmt: skip
     assert (servers["docs"].transport, servers["docs"].headers) == ("sse", {"Authorization": f"Bearer {TOKEN}"})
     assert TOKEN not in (project / ".onetool" / "onetool.yaml").read_text()
-    again = cli("servers", "add", "time", "--", "other", cwd=project)
+    again = invoke("servers", "add", "time", "--", "other", cwd=project)
     assert (again.returncode, "already exists; --replace" in again.stderr) == (1, True)
-    assert cli("servers", "add", "time", "--replace", "--", "other", cwd=project).returncode == 0
+    assert invoke("servers", "add", "time", "--replace", "--", "other", cwd=project).returncode == 0
     assert config_of(project).servers["time"].command == "other"
-    assert "did you mean docs" in cli("servers", "remove", "dosc", cwd=project).stderr
+    assert "did you mean docs" in invoke("servers", "remove", "dosc", cwd=project).stderr
     for name in ("time", "docs"):
-        assert cli("servers", "remove", name, cwd=project).returncode == 0
+        assert invoke("servers", "remove", name, cwd=project).returncode == 0
     assert config_of(project).servers == {}
 
 
 def test_the_config_that_was_named_is_the_one_that_changes(project):
     named = put(project / "mine.yaml", "menu: run\n")
     put(project / "mcp.json", FORMS["mcp.json"])
-    assert cli("servers", "import", "mcp.json", "--config", "mine.yaml", cwd=project).returncode == 0
+    assert invoke("servers", "import", "mcp.json", "--config", "mine.yaml", cwd=project).returncode == 0
     assert list(load_config(named).servers) == ["a", "b"]
     assert not (project / ".onetool").exists()
 

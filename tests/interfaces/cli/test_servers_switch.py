@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from helpers import cli, trusted
+from helpers import invoke, trusted
 from sources.mcp_servers.harness import block_of
 
 BLOCKS = {
@@ -15,7 +15,7 @@ BLOCKS = {
 
 
 def states(folder):
-    done = cli("servers", "list", "--no-connect", cwd=folder)
+    done = invoke("servers", "list", "--no-connect", cwd=folder)
     assert "not trusted" not in done.stderr
     return {one["name"]: one["state"] for one in json.loads(done.stdout)}
 
@@ -26,11 +26,11 @@ def test_switched_off_and_on_again(tmp_path, layout):
     file = tmp_path / ".onetool" / "onetool.yaml"
     file.write_text(BLOCKS[layout])
     trusted(tmp_path)
-    done = cli("servers", "disable", "clock", cwd=tmp_path)
+    done = invoke("servers", "disable", "clock", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert (states(tmp_path)["clock"], states(tmp_path)["other"] == "disabled") == ("disabled", False)
-    assert "already" in cli("servers", "disable", "clock", cwd=tmp_path).stdout
-    done = cli("servers", "enable", "clock", cwd=tmp_path)
+    assert "already" in invoke("servers", "disable", "clock", cwd=tmp_path).stdout
+    done = invoke("servers", "enable", "clock", cwd=tmp_path)
     assert done.returncode == 0
     assert f"A running server that uses {file} starts it after a reload" in done.stderr
     assert states(tmp_path)["clock"] != "disabled"
@@ -41,7 +41,7 @@ def test_switched_off_and_on_again(tmp_path, layout):
 
 
 def test_one_that_is_not_there(tmp_path):
-    done = cli("servers", "disable", "clokc", cwd=tmp_path)
+    done = invoke("servers", "disable", "clokc", cwd=tmp_path)
     assert (done.returncode, "There is no server clokc" in done.stderr) == (1, True)
 
 
@@ -54,7 +54,7 @@ def test_renamed_with_what_was_approved(tmp_path):
     env = {"ONETOOL_CONFIG": str(file), "ONETOOL_HOME": str(tmp_path / "home")}
 
     def servers(*args):
-        return cli("servers", *args, cwd=tmp_path, env=env)
+        return invoke("servers", *args, cwd=tmp_path, env=env)
 
     (before,) = [one for one in json.loads(servers("list").stdout) if one["name"] == "pinned"]
     assert (before["state"], before["refused"]) == ("connected", False)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import html5lib
 import pytest
-from helpers import cli, definition, start, trusted
+from helpers import cli, definition, invoke, start, trusted
 
 from onetool.core.call import ToolCall, ToolError
 from onetool.core.context import CallEvent
@@ -76,7 +76,7 @@ def test_periods_are_those_of_the_stats():
 
 
 def test_piped_it_is_the_summary(used):
-    told = json.loads(cli("stats", cwd=used).stdout)
+    told = json.loads(invoke("stats", cwd=used).stdout)
     assert (told["period"], told["total_calls"], told["success_rate"]) == ("all", 4, 75.0)
     assert [(row["tool"], row["calls"], row["errors"]) for row in told["tools"]] == [
         ("time.now", 2, 1),
@@ -88,15 +88,15 @@ def test_piped_it_is_the_summary(used):
 
 
 def test_calls_that_were_made_are_in_it(project):
-    cli("tools", "invoke", "weather", cwd=project)
-    cli("run", "weather()", cwd=project)
-    told = json.loads(cli("stats", "--tool", "weather", cwd=project).stdout)
+    invoke("tools", "invoke", "weather", cwd=project)
+    invoke("run", "weather()", cwd=project)
+    told = json.loads(invoke("stats", "--tool", "weather", cwd=project).stdout)
     assert (told["total_calls"], told["success_rate"]) == (2, 100.0)
     assert told["calls_in_runs"] == 1
 
 
 def test_of_one_tool_and_one_period(used):
-    told = json.loads(cli("stats", "--period", "day", "--tool", "weather", "--json", cwd=used).stdout)
+    told = json.loads(invoke("stats", "--period", "day", "--tool", "weather", "--json", cwd=used).stdout)
     assert (told["period"], told["tool"], told["total_calls"]) == ("day", "weather", 2)
     assert len(told["series"]) >= 24
 
@@ -133,26 +133,26 @@ def test_nothing_yet(project):
     _, shown = on_a_terminal("stats", "--period", "day", "--tool", "weather", cwd=project)
     expected = ["The last 24 hours: weather", "No calls in this time; --period all looks further back."]
     assert lines(shown) == expected
-    assert json.loads(cli("stats", cwd=project).stdout)["total_calls"] == 0
+    assert json.loads(invoke("stats", cwd=project).stdout)["total_calls"] == 0
 
 
 def test_a_tool_that_there_is_not(used):
-    done = cli("stats", "--tool", "wether", cwd=used)
+    done = invoke("stats", "--tool", "wether", cwd=used)
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == "Error: Tool not found: wether; did you mean weather?\n"
 
 
 def test_a_tool_that_is_gone_is_still_told_of(used):
     (used / ".onetool" / "onetool.yaml").write_text("{}")
-    assert json.loads(cli("stats", "--tool", "weather", cwd=used).stdout)["total_calls"] == 2
-    near = cli("stats", "--tool", "wether", cwd=used)
+    assert json.loads(invoke("stats", "--tool", "weather", cwd=used).stdout)["total_calls"] == 2
+    near = invoke("stats", "--tool", "wether", cwd=used)
     assert "did you mean weather?" in near.stderr
 
 
 def test_switched_off(project):
     file = project / ".onetool" / "onetool.yaml"
     file.write_text("stats: {enabled: false}")
-    done = cli("stats", cwd=project)
+    done = invoke("stats", cwd=project)
     assert (done.returncode, done.stdout) == (1, "")
     assert (
         done.stderr
@@ -161,7 +161,7 @@ def test_switched_off(project):
 
 
 def test_a_wrong_period(project):
-    done = cli("stats", "--period", "year", cwd=project)
+    done = invoke("stats", "--period", "year", cwd=project)
     assert (done.returncode, "'day', 'week', 'month', 'all'" in done.stderr) == (2, True)
 
 
@@ -169,7 +169,7 @@ def test_a_wrong_period(project):
 
 
 def test_a_page_is_written(used):
-    told = json.loads(cli("stats", "--html", "page.html", cwd=used).stdout)
+    told = json.loads(invoke("stats", "--html", "page.html", cwd=used).stdout)
     assert told["html_report"] == str(used / "page.html")
     page = (used / "page.html").read_text(encoding="utf-8")
     assert MARK in page
@@ -182,7 +182,7 @@ def test_a_page_is_written(used):
 def test_a_page_has_no_script_and_names_stay_text(project):
     name = "\"'></title></svg></style><script>alert(1)</script>"
     record(project, [(name, None), (name, "invalid_args")])
-    told = json.loads(cli("stats", "--tool", name, "--html", "page.html", cwd=project).stdout)
+    told = json.loads(invoke("stats", "--tool", name, "--html", "page.html", cwd=project).stdout)
     assert (told["tool"], told["total_calls"]) == (name, 2)
     tree = html5lib.parse((project / "page.html").read_text(encoding="utf-8"), namespaceHTMLElements=False)
     assert not list(tree.iter("script"))
@@ -195,7 +195,7 @@ def test_a_page_has_no_script_and_names_stay_text(project):
 )
 def test_a_page_that_cannot_be_written(used, file, reason):
     (used / "full").mkdir()
-    done = cli("stats", "--html", file, cwd=used)
+    done = invoke("stats", "--html", file, cwd=used)
     assert done.stdout == ""
     assert "Traceback" not in done.stderr
     if file == "full":
@@ -214,7 +214,7 @@ def browser(tmp_path):
 
 
 def test_it_opens(used, browser, tmp_path):
-    done = cli("stats", "--html", "page.html", "--open", cwd=used, env=browser)
+    done = invoke("stats", "--html", "page.html", "--open", cwd=used, env=browser)
     assert (tmp_path / "opened").read_text().strip() == (used / "page.html").as_uri()
     json.loads(done.stdout)  # and nothing else
 
@@ -246,7 +246,7 @@ def test_no_browser(used):
 )
 def test_completion(project, words, offered):
     env = {"_ONETOOL_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": str(len(words.split()) - 1)}
-    assert f"plain,{offered}\n" in cli(cwd=project, env=env).stdout
+    assert f"plain,{offered}\n" in invoke(cwd=project, env=env).stdout
 
 
 @pytest.mark.parametrize(("amount", "told"), [(-5, "none yet"), (0, "0 tokens"), (1200, "1,200 tokens")])

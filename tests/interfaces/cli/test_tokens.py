@@ -10,7 +10,7 @@ import time
 
 import pytest
 from document_stores import in_home, stored_tokens
-from helpers import cli, trusted, until
+from helpers import cli, invoke, trusted, until
 from interfaces.http.conftest import Served
 from mcp import Client
 from mcp.types import Implementation
@@ -37,7 +37,7 @@ def folder(tmp_path):
 
 
 def tokens(folder, *args, **more):
-    return cli("--config", str(folder / "onetool.yaml"), "tokens", *args, cwd=folder, **more)
+    return invoke("--config", str(folder / "onetool.yaml"), "tokens", *args, cwd=folder, **more)
 
 
 def stored(folder):
@@ -161,7 +161,7 @@ def test_as_json(folder):
 def test_tools_may_be_given_several_times(folder):
     assert tokens(folder, "add", "ci", "--tools", "time.now,fs.*", "--tools", "tools.echo").returncode == 0
     assert stored(folder).named("ci").tools == ("time.now", "fs.*", "tools.echo")
-    names = cli("tools", "list", "--json", "--tool-allow", "time.now", "--tool-allow", "tools.echo", cwd=folder)
+    names = invoke("tools", "list", "--json", "--tool-allow", "time.now", "--tool-allow", "tools.echo", cwd=folder)
     assert [tool["name"] for tool in json.loads(names.stdout)] == ["time.now", "tools.echo"]
 
 
@@ -279,20 +279,20 @@ def test_nothing_of_a_database_that_comes_with_a_project_counts(tmp_path):
     (project / ".onetool" / "onetool.yaml").write_text("menu: run\n")
     trusted(project)
     evil = stored_tokens(project / ".onetool").add("evil", "admin")  # unsigned, as somebody else would make it
-    refused = cli("tokens", "list", cwd=project)
+    refused = invoke("tokens", "list", cwd=project)
     assert refused.returncode == 1
     assert "was not written by this user's OneTool" in refused.stderr
     with open_token_store(load_config(find(cwd=project))) as store:
         assert (store.guards, store.find(token_digest(evil))) == (True, None)
     for file in (project / ".onetool").glob("state.db*"):
         file.unlink()
-    done = cli("tokens", "add", "ci", cwd=project)
+    done = invoke("tokens", "add", "ci", cwd=project)
     file = project / ".onetool" / "state.db"
     assert str(file) in done.stderr
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     moved = project.rename(tmp_path / "moved")
     trusted(moved)
-    assert [one["name"] for one in json.loads(cli("tokens", "list", "--json", cwd=moved).stdout)] == ["ci"]
+    assert [one["name"] for one in json.loads(invoke("tokens", "list", "--json", cwd=moved).stdout)] == ["ci"]
 
 
 def test_a_copy_of_a_projects_database_is_a_backup_for_its_owner_alone(tmp_path):
@@ -300,15 +300,15 @@ def test_a_copy_of_a_projects_database_is_a_backup_for_its_owner_alone(tmp_path)
     (project / ".onetool").mkdir(parents=True)
     (project / ".onetool" / "onetool.yaml").write_text("menu: run\n")
     trusted(project)
-    cli("tokens", "add", "ci", cwd=project)
+    invoke("tokens", "add", "ci", cwd=project)
     for file in (project / ".onetool").glob("state.db*"):
         file.rename(tmp_path / file.name.replace("state", "copy"))
-    assert cli("db", "import", str(tmp_path / "copy.db"), cwd=project).returncode == 0
-    assert [one["name"] for one in json.loads(cli("tokens", "list", cwd=project).stdout)] == ["ci"]
+    assert invoke("db", "import", str(tmp_path / "copy.db"), cwd=project).returncode == 0
+    assert [one["name"] for one in json.loads(invoke("tokens", "list", cwd=project).stdout)] == ["ci"]
     for file in (project / ".onetool").glob("state.db*"):
         file.unlink()
     other = {"HOME": str(tmp_path), "ONETOOL_CONFIG": str(project / ".onetool" / "onetool.yaml")}  # another key
-    refused = cli("db", "import", str(tmp_path / "copy.db"), cwd=project, env=other)
+    refused = invoke("db", "import", str(tmp_path / "copy.db"), cwd=project, env=other)
     assert (refused.returncode, "was not written by this user's OneTool" in refused.stdout) == (1, True)
 
 
@@ -323,5 +323,5 @@ def test_completion_knows_names_roles_and_patterns(folder):
     ):
         line = f"{begin} {words}"
         env = {"_ONETOOL_COMPLETE": "bash_complete", "COMP_WORDS": line, "COMP_CWORD": str(len(line.split()) - 1)}
-        offered = {one.partition(",")[2] for one in cli(cwd=folder, env=env).stdout.splitlines()}
+        offered = {one.partition(",")[2] for one in invoke(cwd=folder, env=env).stdout.splitlines()}
         assert expected <= offered

@@ -99,6 +99,7 @@ def test_it_does_not_count_in_a_web_app(tmp_path):
         assert httpx.get(f"{url}/tools/tools").status_code == 401
 
 
+@pytest.mark.long  # as with MCP in test_page_links.py
 def test_workers_pass_such_calls_on(serve):
     server = serve("--workers", "2", config=http(local="call"), real=True)
     assert {server.ask("/call/time.now", "POST").status for _ in range(8)} == {200}

@@ -30,6 +30,10 @@ def block(request):
         yield {"url": url, "headers": {"x-key": SECRET}}, place
 
 
+# A server over stdio takes 1.5 s of CPU to start: one test uses it.
+OVER_HTTP = pytest.mark.parametrize("block", ["http"], indirect=True)
+
+
 def opened(folder, block, otel):
     config = {
         "http": {"tokens": [token_entry("edit-1", token_of("edit"), role="edit")]},
@@ -68,6 +72,7 @@ def test_a_request_to_a_server_is_a_span_and_carries_its_trace(tmp_path, collect
     assert all(SECRET.encode() not in body for _, _, body in collector.got)
 
 
+@OVER_HTTP
 def test_without_it_servers_get_no_trace(tmp_path, block):
     app, site = opened(tmp_path / "served", block[0], None)
     assert start_telemetry(app.config, app.runtime.recorder) is None
@@ -78,6 +83,7 @@ def test_without_it_servers_get_no_trace(tmp_path, block):
     assert STATE.encode() not in told
 
 
+@OVER_HTTP
 @pytest.mark.parametrize(
     ("code", "error"),
     [
@@ -98,6 +104,7 @@ def test_an_error_is_told_without_the_words_of_the_server(tmp_path, collector, b
     assert all(SECRET.encode() not in body for _, _, body in collector.got)
 
 
+@OVER_HTTP
 def test_prompts_and_resources_are_spans_without_their_arguments(tmp_path, collector, block):
     app, site = opened(tmp_path / "served", block[0], collector.url)
     end = start_telemetry(app.config, app.runtime.recorder)

@@ -17,7 +17,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from document_stores import in_home
-from helpers import NOBODY, cli, until
+from helpers import NOBODY, check_each, cli, until
 from interfaces.http.conftest import TOKEN
 from postgres import database_url, postgres
 from services.audit_places import lines_in
@@ -275,22 +275,24 @@ def test_workers_take_a_link_once_and_know_its_session(serve):
 INITIALIZE = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
 
 
-@pytest.mark.parametrize("who", ["owner", "local"])
-def test_workers_pass_on_what_belongs_to_another_worker(serve, who):
+def test_workers_pass_on_what_belongs_to_another_worker(serve):
     """A session of MCP lives in one worker; each request here comes on a connection of its own."""
     server = serve("--workers", "2", config={"http": {"token": TOKEN, "local": "call"}}, real=True)
-    headers = bearer(session_of(server)) if who == "owner" else []
-    headers += [("Accept", "application/json, text/event-stream")]
 
-    def send(method, params, more=()):
-        body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
-        return server.ask("/mcp", "POST", [*headers, *more], json.dumps(body).encode())
+    def passed_on(credentials, code):
+        headers = [*credentials, ("Accept", "application/json, text/event-stream")]
 
-    begun = send("initialize", INITIALIZE)
-    session = [("Mcp-Session-Id", begun.headers["mcp-session-id"])]
-    code = {"name": "run", "arguments": {"code": "ot.reload()" if who == "owner" else "time.now()"}}
-    assert {send("tools/list", {}, session).status for _ in range(12)} == {200}
-    assert b'"isError":true' not in send("tools/call", code, session).body
+        def send(method, params, more=()):
+            body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+            return server.ask("/mcp", "POST", [*headers, *more], json.dumps(body).encode())
+
+        begun = send("initialize", INITIALIZE)
+        session = [("Mcp-Session-Id", begun.headers["mcp-session-id"])]
+        assert {send("tools/list", {}, session).status for _ in range(12)} == {200}
+        called = send("tools/call", {"name": "run", "arguments": {"code": code}}, session)
+        assert b'"isError":true' not in called.body
+
+    check_each([(bearer(session_of(server)), "ot.reload()"), ([], "time.now()")], passed_on)
 
 
 def _at_terminal(folder, *args):
@@ -311,7 +313,7 @@ def _at_terminal(folder, *args):
     return re.sub(r"\x1b\[[0-9;]*m", "", shown.decode()).replace("\r\n", "\n")
 
 
-@pytest.mark.parametrize("args", [(), ("--workers", "2")])
+@pytest.mark.parametrize("args", [(), pytest.param(("--workers", "2"), marks=pytest.mark.long)])
 def test_at_a_terminal_the_link_comes_first(tmp_path, args):
     lines = _at_terminal(tmp_path, *args).splitlines()
     assert lines[0] == "Open the page as its owner (the link works once, within ten minutes):"

@@ -5,7 +5,7 @@ import signal
 import sys
 
 import pytest
-from helpers import until
+from helpers import each, until
 from interfaces.rest.served import TOKEN, Api, problem
 from sources.mcp_servers.harness import block_of
 
@@ -146,8 +146,8 @@ def attacked(api, host, body, **headers):
     return until(allowed).json()  # after the server has read its config
 
 
-@pytest.mark.parametrize("value", ["${ONETOOL_TOKEN}", TOKEN])
-@pytest.mark.parametrize("name", ["127.0.0.1", "localhost"])
+@each("value", ["${ONETOOL_TOKEN}", TOKEN])
+@each("name", ["127.0.0.1", "localhost"])
 def test_no_tool_reaches_these_routes(guarded, value, name):
     """Neither with the token as a secret, which no tool gets, nor with one that somebody has written into it."""
     result = attacked(guarded, f"{name}:{guarded.port}", COMMAND, Authorization=f"Bearer {value}")

@@ -11,15 +11,15 @@ from sources.mcp_servers.harness import call, connection_lost, is_fine, is_gone,
 from onetool import ToolCall
 
 BROKEN = {
-    "refuses": ("refuses_to_start", ["exit code 3", "no license key: set LICENSE_KEY"]),
-    "silent": ("never_answers", ["1 s"]),
+    "refuses": ("refuses_to_start", 60, ["exit code 3", "no license key: set LICENSE_KEY"]),
+    "silent": ("never_answers", 1, ["1 s"]),
 }
 
 
 @pytest.mark.parametrize("name", BROKEN)
 def test_one_that_does_not_start_says_why_and_the_others_work(harness, name):
-    script, words = BROKEN[name]
-    with harness.app({"bad": harness.nasty(script, connect_timeout=1), "good": harness.nasty("ok")}) as app:
+    script, seconds, words = BROKEN[name]
+    with harness.app({"bad": harness.nasty(script, connect_timeout=seconds), "good": harness.nasty("ok")}) as app:
         status = settle(app)
         assert (status["bad"].state, status["good"].state) == ("disconnected", "connected")
         assert all(word in status["bad"].error for word in words), status["bad"].error
