@@ -52,7 +52,7 @@ def _taken(args: Any) -> tuple[list[float], list[float], list[float], float]:
             )  # calls without a pause are more than any server has: nothing may be lost here
 
         def before(call: ToolCall) -> Any:
-            entry = required.call_begun(call)
+            entry = required.begun(call)
             return lambda: required.write_entry(entry)
 
         registry = registry_of(None)

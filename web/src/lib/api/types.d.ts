@@ -190,7 +190,7 @@ export interface components {
              */
             needs?: components["schemas"]["Need"][];
         };
-        /** @description The problems of the config and the tools. `ok` is true if nothing has to be fixed. */
+        /** @description The problems with the config and the tools. `ok` is true if nothing has to be fixed. */
         CheckReport: {
             ok: boolean;
             findings: components["schemas"]["CheckFinding"][];
@@ -384,7 +384,7 @@ export interface components {
             token: string;
             entry: components["schemas"]["TokenEntry"];
         };
-        /** @description A bearer token fetched from `tokenUrl`, kept until it expires, and fetched again if it is refused. With the grant `authorizationCode`, a person logs in at `authorizationUrl` first, with `onetool bundles login`. */
+        /** @description A bearer token fetched from `tokenUrl`, kept until it expires, and fetched again if it is refused. With the grant `authorizationCode`, the user first logs in at `authorizationUrl`, with `onetool bundles login`. */
         OAuth2: {
             /** @enum {unknown} */
             type: "oauth2";
@@ -858,7 +858,7 @@ export interface components {
             /** @description Only in the response to PUT: why the stored tool can't be called with this config. */
             readonly warnings?: string[];
         };
-        /** @description Example arguments of a call, for people and models. */
+        /** @description Example arguments of a call, for users and models. */
         ToolExample: {
             /** @description The title that people see. */
             name: string;
@@ -958,7 +958,7 @@ export interface components {
             client: string | null;
             caller: string | null;
         };
-        /** @description Milliseconds; null without calls. */
+        /** @description Durations in milliseconds; null if there were no calls. */
         UsageLatency: {
             p50?: number | null;
             p95?: number | null;

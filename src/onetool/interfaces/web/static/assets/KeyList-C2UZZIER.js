@@ -1,0 +1,1 @@
+export{h as default}from"./screens-BdBnG2rn.js";

@@ -1,0 +1,1 @@
+export{m as default}from"./screens-BdBnG2rn.js";

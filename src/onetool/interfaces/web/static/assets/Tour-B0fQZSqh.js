@@ -1,1 +1,0 @@
-export{p as default}from"./screens-DCdo5yMm.js";

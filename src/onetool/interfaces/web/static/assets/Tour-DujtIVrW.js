@@ -1,0 +1,1 @@
+export{p as default}from"./screens-BdBnG2rn.js";
