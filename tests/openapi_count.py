@@ -34,7 +34,7 @@ BODIES = ("application/json", "json", "x-www-form-urlencoded", "multipart")  # t
 IMPOSSIBLE = (
     *("no tool sends TRACE", "isn't a path", "is neither http:// nor https://", "has no default"),
     *("its body is text/xml", "its body is application/xml", "its body is :", "its body has no content"),
-    *("has no form in the header", "has no form in the path", "several cookies"),
+    *("can't be sent in the header", "can't be sent in the path", "several cookies"),
 )
 
 

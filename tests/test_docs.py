@@ -271,7 +271,7 @@ def shop():
         yield app
 
 
-@pytest.mark.parametrize("code", [block for block in blocks("docs/guide/run.md", "python") if "# → " in block])
+@each("code", [block for block in blocks("docs/guide/run.md", "python") if "# → " in block])
 def test_the_examples_of_run_give_what_they_say(shop, code):
     written, _, expected = code.rpartition("# → ")
     result = shop.run_sync(written)

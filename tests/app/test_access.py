@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from document_stores import stored_tokens
+from document_stores import in_home, stored_tokens
 
 from onetool import App
 from onetool.app.access import (
@@ -12,7 +12,9 @@ from onetool.app.access import (
     as_stored,
     needs_credential,
     shown_time,
+    token_store,
 )
+from onetool.config import load_config
 from onetool.config.model import HttpConfig, JwtConfig, TokenConfig
 from onetool.core.principal import Principal, Rate
 from onetool.core.text import utc_text
@@ -114,6 +116,13 @@ def test_a_stored_token_is_needed_also_after_the_last_one_was_revoked(store):
     store.revoke("anna")
     assert needs_credential(http, store)
     assert not accepts_any(http, store)
+
+
+def test_tokens_of_the_time_before_a_database_close_its_server_and_let_nobody_in(tmp_path):
+    text = stored_tokens(tmp_path).add("ci")  # in state.db
+    (tmp_path / "onetool.yaml").write_text("database: postgresql://x\n")
+    store = token_store(load_config(tmp_path / "onetool.yaml"), in_home(tmp_path / "elsewhere", "tokens"))
+    assert (store.guards, store.find(token_digest(text))) == (True, None)
 
 
 def test_revoked_tokens_of_the_config_open_nothing(store):

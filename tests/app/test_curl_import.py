@@ -54,7 +54,7 @@ def test_a_name_that_was_taken_meanwhile_is_neither_replaced_nor_removed(tmp_pat
     assert list(found.secrets) == ["EXAMPLE_TOKEN"]
     known.file.write_text("EXAMPLE_TOKEN: theirs\n")
     first = {"ANOTHER": "hidden-value-1"}
-    with pytest.raises(SecretsNotKeptError, match="EXAMPLE_TOKEN exists already"):
+    with pytest.raises(SecretsNotKeptError, match="EXAMPLE_TOKEN already exists"):
         secrets_stored(known, first | found.secrets, found.host).__enter__()
     assert known.file.read_text() == "EXAMPLE_TOKEN: theirs\n"
     with secrets_stored(known, read(known).secrets, found.host) as names:

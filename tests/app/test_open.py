@@ -4,6 +4,7 @@ import sys
 from collections import Counter
 
 import pytest
+from helpers import cli
 
 from onetool import App
 
@@ -73,6 +74,7 @@ def test_the_app_is_small_and_what_the_documents_name_is_there(tmp_path):
         "reload_error",
         "reload_count",
         "pending_changes",
+        "pending_count",
         "follow_settings",
         "follows_files",
         "look_again",
@@ -82,3 +84,10 @@ def test_the_app_is_small_and_what_the_documents_name_is_there(tmp_path):
         members - actions - facts
         == {"audit", "catalog", "database", "runtime", "share_rates", "keep_database", "require_state"} | for_interfaces
     )
+
+
+def test_a_command_that_stores_nothing_makes_no_state_folder(tmp_path):
+    (tmp_path / "onetool.yaml").write_text("{}\n")
+    home = {"ONETOOL_HOME": str(tmp_path / "home")}
+    assert cli("tools", "list", "--config", str(tmp_path / "onetool.yaml"), cwd=tmp_path, env=home).returncode == 0
+    assert not (tmp_path / "home").exists()

@@ -120,7 +120,7 @@ def test_the_tool_says_what_is_wrong(place):
     place.write("menus: run\n")
     error = asyncio.run(place.app.run("ot.reload()")).error
     assert error is not None
-    assert "not reloaded, what was in force stays" in error.message
+    assert "not reloaded, the previous config stays in effect" in error.message
     assert "onetool.yaml:1" in error.message
     assert "menus" in error.message
 
@@ -425,7 +425,7 @@ def test_files_that_change_are_read_again(place, quick, how, caplog):
     place.pack("three", name="other")
     until(lambda: "other.hello" in place.app.catalog.registry)
     place.write("runs: x\n", "prompts.yaml")
-    until(lambda: "what was in force stays" in caplog.text)
+    until(lambda: "the previous config stays in effect" in caplog.text)
     place.write("run: Go.\n", "prompts.yaml")
     until(lambda: place.app.config.texts.run == "Go.")
 
@@ -478,8 +478,8 @@ def test_who_serves_keeps_its_database_and_its_cluster(place):
     with pytest.raises(ConfigError) as refused:
         place.app.reload()
     assert [(one.key, one.message) for one in refused.value.mistakes] == [
-        ("database", "database can't change while OneTool serves: it needs a restart"),
-        ("cluster", "cluster can't change while OneTool serves: it needs a restart"),
+        ("database", "database can't change while the server runs: restart it"),
+        ("cluster", "cluster can't change while the server runs: restart it"),
     ]
     assert place.state() == before
     assert place.app.reload_error is refused.value

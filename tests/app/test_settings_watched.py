@@ -76,10 +76,12 @@ def test_settings_are_read_again_and_packs_are_not(place):
     here.write(f"{QUIET}aliases: {{hi: greet.hello}}\nallowedHosts: [api.example.com]\n")
     until(lambda: here.app.config.allowed_hosts)
     assert here.run("hi()").value() == "one"
-    until(lambda: "greet.py" in here.waiting())
+    until(lambda: here.app.pending_count == 1)
+    assert "greet.py" in here.waiting()
+    assert "started with --watch" in here.waiting()
     here.app.reload()
     assert here.run("hi()").value() == "two"
-    assert here.waiting() == ""
+    assert (here.waiting(), here.app.pending_count) == ("", 0)
 
 
 def test_the_first_secret_is_seen_and_a_changed_one(place):
@@ -176,7 +178,7 @@ def test_half_a_file_changes_nothing_and_is_told(place, caplog):
     here = place(f"{QUIET}aliases: {{now: time.now}}\n")
     here.write("aliases: {now: [")
     until(lambda: "never closed" in str(here.app.health().get("findings")))
-    until(lambda: "what was in force stays" in caplog.text)
+    until(lambda: "the previous config stays in effect" in caplog.text)
     assert here.app.config.aliases == {"now": "time.now"}
     here.write(f"{QUIET}aliases: {{then: time.now}}\n")
     until(lambda: here.app.config.aliases == {"then": "time.now"})
@@ -280,7 +282,7 @@ def test_a_half_written_config_opens_nothing(place, half):
     here = place(QUIET + TOKENS + ROOTS)
     before = here.app.config
     here.write("" if half == "" else QUIET + (half or "") + "aliases: {now: time.now}\n")
-    until(lambda: ("gone or empty" if half == "" else "http.tokens") in here.waiting())
+    until(lambda: ("missing or empty" if half == "" else "http.tokens") in here.waiting())
     assert (here.app.config.http, here.app.config.fs, here.app.config.audit) == (before.http, before.fs, before.audit)
     if half is None:
         assert all(key in here.waiting() for key in ("fs", "audit"))
@@ -306,7 +308,7 @@ def test_a_server_for_calls_only_stays_so(place, half):
 def test_a_config_that_is_gone_stays_in_force(place):
     here = place(QUIET + "http: {token: 0123456789abcdef}\n")
     (here.folder / "onetool.yaml").unlink()
-    until(lambda: "gone or empty" in here.waiting())
+    until(lambda: "missing or empty" in here.waiting())
     assert here.app.config.http.token == "0123456789abcdef"
 
 

@@ -60,7 +60,7 @@ def test_an_alias_beside_a_pack(tmp_path):
     with opened(tmp_path, "packs: [flood.py]\naliases: {flood: tide, tide: flood.high}\n") as app:
         assert value(app, "(tide(), flood(), flood.high())") == ["ebb", "ebb", 5]
         assert warnings(app) == [
-            ("aliases.tide", "tide is a tool already"),
+            ("aliases.tide", "tide is already a tool"),
             ("aliases.flood", SHARED.replace("tide", "flood").replace("the tool", "the alias")),
         ]
 

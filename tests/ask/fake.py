@@ -40,6 +40,7 @@ class Fake:
     def __init__(self, name="openai", stream="events", base_url="https://own.example/v1", model="m0"):
         self.name, self.stream, self.base_url, self.model = name, stream, base_url, model
         self.rank = adapter(name).rank
+        self.models_path = "/api/tags" if name == "ollama" else "/models"
         self.readers = []
 
     def headers(self, key):
@@ -59,9 +60,6 @@ class Fake:
         words = body["error"] if isinstance(body, dict) else str(body)
         reason = REASONS.get(status, "overloaded" if status >= 500 else "bad_request")
         return ModelError(f"it answered {status}: {words}"[:500], reason, again=status == 429 or status >= 500)
-
-    def models_request(self):
-        return ProviderRequest("/api/tags" if self.name == "ollama" else "/models")
 
     def models(self, body):
         return body["models"]

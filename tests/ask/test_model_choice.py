@@ -130,7 +130,7 @@ def test_a_base_url_that_is_none(refused):
 def test_there_is_nothing(refused):
     error = refused()
     assert error.reason == "no_provider"
-    assert f"no key for {', '.join(ranked_providers())}, and no Ollama answers at {NOWHERE}" in str(error)
+    assert f"no key for {', '.join(ranked_providers())}, and Ollama does not respond at {NOWHERE}" in str(error)
     ways = "\n".join(error.hints)
     assert len(error.hints) <= 4
     for way in ("onetool auth set openai", "anthropic", "gemini", "ollama serve", "base_url", "OLLAMA_HOST"):

@@ -251,7 +251,7 @@ def test_an_error_in_a_stream_before_anything_was_said(upstream):
 def test_what_was_shown_is_not_said_twice(upstream):
     upstream.say(events({"say": "a"}, {"error": "full"}))
     error, said = failed(model_at(upstream.url))
-    assert (said, error.reason, str(error)) == ([TextDelta("a")], "overloaded", "the answer broke off: full")
+    assert (said, error.reason, str(error)) == ([TextDelta("a")], "overloaded", "the response was interrupted: full")
     assert len(upstream.seen) == 1
 
 
@@ -260,7 +260,7 @@ def test_an_answer_that_breaks_off(upstream, answers):
     upstream.say(answers)
     error, said = failed(model_at(upstream.url))
     assert (said, error.reason) == ([TextDelta("a")], "unreachable")
-    assert "the answer broke off" in str(error)
+    assert "the response was interrupted" in str(error)
     assert error.hints == ()
 
 
@@ -268,7 +268,10 @@ def test_a_stream_that_ends_before_its_end_is_tried_again(upstream):
     upstream.say(events())
     error, said = failed(model_at(upstream.url, tries=2))
     assert [type(one) for one in said] == [Retrying]
-    assert (error.reason, str(error)) == ("unreachable", f"{upstream.netloc} broke off its answer (tried 2 times)")
+    assert (error.reason, str(error)) == (
+        "unreachable",
+        f"{upstream.netloc} closed the connection in the middle of its response (tried 2 times)",
+    )
 
 
 # Time
@@ -287,7 +290,7 @@ def test_a_stream_that_falls_silent(upstream):
     upstream.say([HEAD, chunk({}), 60.0])
     error, said = failed(model_at(upstream.url, silence=0.1))
     assert (error.reason, said) == ("timeout", [])
-    assert "did not continue its answer within 0.1 s" in str(error)
+    assert "did not continue its response within 0.1 s" in str(error)
 
 
 def test_a_model_may_think_before_it_says_anything(upstream):
@@ -328,7 +331,7 @@ def test_time_passes_also_where_there_is_always_something_at_hand():
         upstream.say(events(*[{"say": "a"}] * 1000, DONE))
         error, _ = failed(model_at(upstream.url, fake, timeout=0.3))
     assert error.reason == "timeout"
-    assert "did not finish its answer within 0.3 s" in str(error)
+    assert "did not finish its response within 0.3 s" in str(error)
     assert len(fake.readers[0].fed) < 100
 
 
@@ -668,7 +671,7 @@ def test_what_is_no_answer_at_all(upstream, body, stream):
 def test_what_an_adapter_stumbles_over_is_no_traceback(upstream):
     upstream.say(answer(something="else"))
     error = failed(model_at(upstream.url), stream=False)[0]
-    assert (error.reason, str(error)) == ("garbled", f"{upstream.netloc} sent an unreadable answer (KeyError: 'say')")
+    assert (error.reason, str(error)) == ("garbled", f"{upstream.netloc} sent an unreadable response (KeyError: 'say')")
     upstream.say(events(17))
     assert failed(model_at(upstream.url))[0].reason == "garbled"
 

@@ -44,7 +44,7 @@ def env(model, tmp_path_factory):
 @pytest.mark.long
 def test_its_key_is_kept_and_sent_to_it(tmp_path, env, model):
     done = cli("auth", "set", "acme", cwd=tmp_path, stdin=KEY, env=env)
-    assert (done.returncode, "ACME_API_KEY is kept in" in done.stderr) == (0, True), done.stderr
+    assert (done.returncode, "ACME_API_KEY is stored in" in done.stderr) == (0, True), done.stderr
     rows = json.loads(cli("auth", "list", cwd=tmp_path, env=env).stdout)
     assert [row["source"] for row in rows if row["provider"] == "acme"] == ["file"]
     model.will("Up it goes.")

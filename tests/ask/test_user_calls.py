@@ -6,7 +6,7 @@ import json
 import pytest
 from ask.harness import KEY, Harness
 from ask.stand_in import Says
-from helpers import session_text
+from helpers import CHECKPOINTS, session_text
 
 from onetool.ask.messages import Assistant, User, UserCall
 from onetool.ask.prompts import without_abandoned
@@ -14,7 +14,7 @@ from onetool.ask.sessions.markdown import markdown
 from onetool.core.model_providers import PROVIDERS
 
 PACK = f'''
-from asyncio import sleep
+from helpers import CHECKPOINTS
 
 def price(item: str, card_token: str = "") -> str:
     """What it costs."""
@@ -26,7 +26,7 @@ def fails() -> str:
 
 async def hangs() -> str:
     """It takes long."""
-    await sleep(20)
+    await CHECKPOINTS["hangs"].pause()
 '''
 
 
@@ -80,8 +80,11 @@ def test_the_session_keeps_it(tmp_path):
 
 def test_a_call_that_is_stopped_is_told(tmp_path):
     async def stopped(app):
-        with pytest.raises(TimeoutError):
-            await asyncio.wait_for(app.user_call("shop.hangs", {}, print, session="tea"), 1.0)
+        call = asyncio.create_task(app.user_call("shop.hangs", {}, print, session="tea"))
+        await CHECKPOINTS["hangs"].arrival()
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
 
     with Harness(tmp_path, packs={"shop": PACK}) as harness:
         asyncio.run(stopped(harness.app))

@@ -246,7 +246,7 @@ class Person:
             if now and "x" in now and now == before:
                 return now
             if time.monotonic() > deadline:
-                why = f"{now['blocked']} is in the way" if now and "blocked" in now else "it is not there"
+                why = f"{now['blocked']} is in the way" if now and "blocked" in now else "it does not exist"
                 raise AssertionError(f"A person can't reach the {kind} {role or ''} {name!r}: {why}.\n{self._told()}")
             before = now
             time.sleep(0.01)

@@ -43,8 +43,13 @@ def test_a_bundle_and_an_http_tool_are_built_and_a_draft_survives_a_reload(perso
     person.press("Control+s")
     person.see("Saved: shop", "This bundle has no tools yet")
     bundle = bundle_of(served, "shop")
-    assert person.place == f"#/build?bundle={bundle}"
+    assert person.place == "#/build?bundle=shop"
+    person.open(f"#/build?bundle={bundle}").see("This bundle has no tools yet")  # addresses with ids still work
 
+    person.type_into("Name", "store")
+    person.press("Control+s")
+    until(lambda: person.place == "#/build?bundle=store")
+    person.type_into("Name", "shop")
     person.type_into("Display name", "The shop")
     person.press("Control+s")
     until(lambda: served.api.get(f"/tools/bundles/{bundle}").json()["displayName"] == "The shop")
@@ -89,7 +94,7 @@ def test_who_was_faster_is_shown_beside_and_a_deleted_tool_comes_back(person, se
     served.put_tool(METEO, "note", {**TOOL, "description": "Of somebody else."}, version="2")
     person.forgive("409")
     person.press("Control+s")
-    person.see("Version 2 was made elsewhere", "Of somebody else.", "differs")
+    person.see("Version 2 was created elsewhere", "Of somebody else.", "differs")
     person.click("Keep mine")
     person.see("Saved: note 3")
     assert tool(served, METEO, "note", "2")["description"] == "Of somebody else."
@@ -266,7 +271,7 @@ def _import_servers(person, served):
     person.see("MCP servers", f"till\t{block['url']}\tnew", "Secrets that go into the secrets file")
     assert token not in person.value("document.querySelector('[role=region]').innerText")
     person.click("Import this")
-    person.see("Imported: 1 item", "1 server", "till", "Not reached")  # with why, as soon as it is known
+    person.see("Imported: 1 item", "1 server", "till", "Unreachable")  # with why, as soon as it is known
     folder = served.server.folder
     assert token not in (folder / "onetool.yaml").read_text(encoding="utf-8")
     assert [one.name for one in folder.rglob("*") if one.is_file() and token.encode() in one.read_bytes()] == [

@@ -35,7 +35,7 @@ def test_a_server_that_vanishes_and_comes_back(browser, model, tmp_path):
         person.click("Approve", role="button")
         person.see("word word")
         served.vanish()
-        person.see("The answer broke off", "I add them.", "numbers.add", "word word", "Ask again").see_no(
+        person.see("The answer was interrupted", "I add them.", "numbers.add", "word word", "Ask again").see_no(
             "The model is working"
         )
         person.ask("Are you there?")

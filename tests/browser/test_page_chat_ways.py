@@ -40,11 +40,11 @@ def test_who_goes_away_comes_back_to_what_waits(chat, model):
     chat.ask("Add, while I look elsewhere.")
     chat.see("The model wants to call")
     chat.open("#/tools").see("numbers.add")
-    assert chat.attribute("Waits for your approval", "role") == "img", "Chat has a mark"
+    assert chat.attribute("Waiting for your approval", "role") == "img", "Chat has a mark"
     chat.press("g c")
-    chat.see("The model wants to call", "Waits for your approval")
+    chat.see("The model wants to call", "Waiting for your approval")
     chat.click("Approve", role="button")
-    chat.see("Three.").see_no("Waits for your approval")
+    chat.see("Three.").see_no("Waiting for your approval")
 
 
 @pytest.mark.parametrize("how", ["Deny", "Stop"])
@@ -55,7 +55,7 @@ def test_a_call_that_never_ran_reads_the_same_after_a_reload(chat, model, how):
     chat.click(how, role="button")
     seen = ["Then not."] if how == "Deny" else ["Stopped. The part received", "Ask again"]
     for _ in range(2):
-        chat.see("Let me add.", "not approved", *seen).see_no("Failed", "not known", "broke off")
+        chat.see("Let me add.", "not approved", *seen).see_no("Failed", "not known", "was interrupted")
         if how == "Stop":
             chat.see_no("0 + 0 tokens")
         chat.reload()

@@ -60,7 +60,7 @@ def test_the_span_fits_the_data_and_the_axis_has_numbers(person, served):
     assert served.api.post(served.path_of("numbers.add") + "/invoke", json={"args": {"a": 1}}).json()["ok"]
     until(lambda: served.api.get("/stats").json()["calls"])
     person.open("#/stats").see("Most called")
-    assert person.reads("Time span") == "1"
+    assert person.reads("Period") == "1"
     person.until(
         "[...document.querySelectorAll('.axis')].every((one) => one.lastElementChild.textContent.startsWith('0'))"
     )

@@ -77,7 +77,7 @@ def test_chat_lists_the_models_of_the_config_that_counts(browser, model, tmp_pat
 def test_the_first_cards_stand_below_the_list_on_a_narrow_page(browser, tmp_path, width):
     with harness(tmp_path) as served, browser.page(width=width, height=800) as page:
         person = Person(page, served.url)
-        person.open("#/tools").see("numbers.add", "Make a tool", "Connect your agent")
+        person.open("#/tools").see("numbers.add", "Create a tool", "Connect your agent")
         spots = "['.side', '.detail'].map((one) => document.querySelector(one).getBoundingClientRect())"
         person.until(f"(([list, cards]) => list.height > 200 && cards.top >= list.bottom - 1)({spots})")
         assert person.overflow() == []

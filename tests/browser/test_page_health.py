@@ -15,6 +15,7 @@ from interfaces.http.conftest import Served
 from sources.mcp_servers.harness import Harness
 
 TOKEN = "sesame-token-0123456789"
+MARK = "document.querySelector('[data-screen=health] .mark')?.title === '1 change waits to be loaded'"
 CLOCK = {"command": "echo", "args": ["<b>tick</b>"], "enabled": False}
 
 
@@ -25,18 +26,21 @@ def test_nothing_is_wrong_until_something_is(browser, tmp_path, token):
         person.forgive("status of 4")  # the broken pack is refused
         if token:
             person.sign_in(token)
-        person.see("Trust in this folder", "OneTool ", "Nothing is wrong")
+        person.see("Trust in this folder", "OneTool ", "No problems found")
         (served.server.folder / "packs" / "broken.py").write_text("def one(:\n")
         person.click("Check again", role="button")
         if token:
-            person.see("Error", "broken.py", "1 thing to look at")
+            person.see("Error", "broken.py", "1 finding")
             (served.server.folder / "packs" / "broken.py").write_text("def one():\n    return 1\n")
             person.reload()
             person.see("Not loaded: new")
+            person.until(MARK)
             person.click("Load it", role="button")
-            person.see("Nothing is wrong")
+            person.see("No problems found")
+            person.until(f"!({MARK})")
         else:  # only an admin has the files read again
-            person.see("Not loaded: new", "1 thing to look at")
+            person.see("Not loaded: new", "1 finding")
+            person.until(MARK)
         assert person.faults() == []
 
 
@@ -98,7 +102,7 @@ def test_a_folder_is_trusted_by_who_has_seen_what_it_reaches(browser, project):
         person.see(
             "Trust in this folder",
             "Not trusted",
-            "It would reach 1 thing",
+            "It would access 1 resource",
             "It runs",
             "server clock: echo '<b>tick</b>'",
         )
@@ -131,8 +135,8 @@ def test_a_folder_that_is_not_trusted_is_not_fine(browser, project):
     with browser.page(width=1280, height=800) as page:
         person = Person(page, f"http://127.0.0.1:{server.port}/")
         page.ask("Page.addScriptToEvaluateOnNewDocument", source=NO_FINDINGS)
-        person.open("#/health").see("Not trusted").see_no("thing to look at")
-        assert "Nothing is wrong" not in person.text()
+        person.open("#/health").see("Not trusted").see_no("finding")
+        assert "No problems found" not in person.text()
 
 
 def _trusted(person, config):
@@ -142,7 +146,7 @@ def _trusted(person, config):
     person.click("Trust this folder", role="button")
     person.see("has changed in the meantime", "server clock: cat", "Not trusted")
     person.click("Trust this folder", role="button")
-    person.see("The folder is trusted", "It reaches 1 thing").see_no("Not trusted", "Trust this folder")
+    person.see("The folder is trusted", "It accesses 1 resource").see_no("Not trusted", "Trust this folder")
     person.press("g s")
     person.see("clock")
 
@@ -171,17 +175,17 @@ def test_who_serves_and_whether_the_database_is_reached(browser, postgres, repli
         person.forgive("status of 401")
         person.open("#/health")
         person.sign_in(TOKEN).see(
-            "Database", "Reached", "2 serving processes", "answers now", f"127.0.0.1:{second.port}"
+            "Database", "Connected", "2 serving processes", "answered this request", f"127.0.0.1:{second.port}"
         )
         assert wrong(person) == []
-        person.open("#/servers?server=ok").see("runs once for all, in ")
+        person.open("#/servers?server=ok").see("shared by all replicas, runs in ")
         person.open("#/health").see("2 serving processes")
         second.process.terminate()
-        person.see("stops soon").see("1 serving process").see_no("stops soon")
+        person.see("stopping soon").see("1 serving process").see_no("stopping soon")
         person.forgive("status of 503")
         postgres.stop()
         try:
-            person.see("Not reached", "Tools, lists and search continue.", "1 serving process")
+            person.see("Unreachable", "Tools, lists and search continue.", "1 serving process")
             assert person.value("document.querySelector('main').innerText.split(\"can't be reached\").length") == 2, (
                 "once"
             )
@@ -190,7 +194,7 @@ def test_who_serves_and_whether_the_database_is_reached(browser, postgres, repli
         finally:
             until(postgres.start_again, 60)  # somebody else may have its port for a moment
         person.see("No result is stored")  # it has tried again by itself
-        person.open("#/health").see_no("Not reached").see("Reached")
+        person.open("#/health").see_no("Unreachable").see("Connected")
         assert person.faults() == []
 
 

@@ -75,7 +75,7 @@ def test_a_tool_with_a_key_is_built_allowed_set_tried_called_and_switched_off(br
         person.click("New HTTP tool", nth=1)
         person.type_into("URL", f"{api.url}/now")
         person.click("Auth")
-        person.choose("Kind of auth", "Bearer token")
+        person.choose("Type of auth", "Bearer token")
         person.type_into("Token", "${METEO_KEY}")
         person.click("Make it a secret", role="button")
         person.see("key METEO_KEY")

@@ -28,7 +28,7 @@ def guarded(tmp_path, browser):
 
 def test_a_server_is_added_edited_renamed_tested_switched_removed_and_brought_back(guarded, tmp_path):
     served, person = guarded
-    person.open("#/servers").sign_in(TOKEN).see("No MCP server is used yet")
+    person.open("#/servers").sign_in(TOKEN).see("There are no MCP servers yet")
     person.click("Add servers", role="link")
     env = {"GREETING": "hi\u200bthere", "API_TOKEN": SECRET}
     block = {"command": sys.executable, "args": [str(SERVER), "a b"], "env": env}
@@ -48,7 +48,7 @@ def test_a_server_is_added_edited_renamed_tested_switched_removed_and_brought_ba
     person.click("Resources (2)", role="tab")
     person.see("notes://today", "notes://day/{day}")
     person.click("Test", role="button")
-    person.see("Answered in", "with 1 tool")
+    person.see("Responded in", "with 1 tool")
     person.click("Log", role="tab")
     person.see("hello a b")
 
@@ -74,7 +74,7 @@ def test_a_server_is_added_edited_renamed_tested_switched_removed_and_brought_ba
     person.see("due is on now", "Connected")
     person.click("Settings", role="tab")
     person.click("Remove it", role="button")
-    person.see("Removed: due", "No MCP server is used yet")
+    person.see("Removed: due", "There are no MCP servers yet")
     assert "due" not in served_names(served)
     person.click("Undo", role="button", nth=-1)
     person.see("Restored: due", "1 server", "Connected")
@@ -101,7 +101,7 @@ def test_a_server_is_added_by_the_form_with_a_value_kept_as_a_secret(guarded, tm
     person.type_into(PASTE, "no-such-program --now")
     person.see("no-such-program --now", "program: not found at present")
     person.click("Add and start", role="button")
-    person.see("Not reached", "2 servers")
+    person.see("Unreachable", "2 servers")
     person.click("Test", role="button")
     person.see("no-such-program")
     assert person.faults() == []

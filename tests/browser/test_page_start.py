@@ -16,7 +16,7 @@ def test_a_server_a_tool_and_a_model_on_a_fresh_home(browser, tmp_path):
         api.say(Reply(body=b'{"sky": "clear"}', headers={"Content-Type": "application/json"}))
         ask = {"provider": "openai", "base_url": model.urls["openai"], "model": "stand-in"}
         with first_visit(browser, tmp_path, ask=ask) as person:
-            person.open(person.key).see("Import your MCP servers", "Make a tool", "Ask a model", "Connect your agent")
+            person.open(person.key).see("Import your MCP servers", "Create a tool", "Ask a model", "Connect your agent")
             assert person.axe() == []
 
             # A server that Claude Code has
@@ -68,9 +68,9 @@ def test_a_server_a_tool_and_a_model_on_a_fresh_home(browser, tmp_path):
             person.open("#/tools").see("Connect your agent")
             person.until("document.querySelectorAll('main .tick').length === 3")
             person.see("/mcp")
-            person.click("Dismiss: Make a tool", role="button")
+            person.click("Dismiss: Create a tool", role="button")
             person.see_no("A URL, a curl command or an OpenAPI document").reload()
-            person.see("Ask a model").see_no("Dismiss: Make a tool")
+            person.see("Ask a model").see_no("Dismiss: Create a tool")
             kept = "document.documentElement.outerHTML + JSON.stringify({...localStorage, ...sessionStorage})"
             assert KEY not in person.value(kept)
 
@@ -107,7 +107,7 @@ OPENAPI = {
 
 def test_operations_are_ticked_and_a_bundle_is_made_in_the_form(browser, tmp_path):
     with first_visit(browser, tmp_path) as person:
-        person.open(person.key).see("Make a tool")
+        person.open(person.key).see("Create a tool")
         person.open("#/build?import=1")
         person.type_into("Or paste", json.dumps(OPENAPI))
         person.see("apples", "pears", "plums")
@@ -124,7 +124,7 @@ def test_operations_are_ticked_and_a_bundle_is_made_in_the_form(browser, tmp_pat
         person.click("Allow api.example.com", role="button")
         person.see_no("is not in allowedHosts")
         person.click("Auth")
-        person.choose("Kind of auth", "Bearer token")
+        person.choose("Type of auth", "Bearer token")
         person.type_into("Token", SECRET)
         person.see("This value is stored in the tool")
         assert person.axe() == []

@@ -10,7 +10,7 @@ def test_calls_are_counted_while_one_looks(person, served):
     for city in ("Rome", "Oslo"):
         assert _invoke(served, "meteo.forecast", {"city": city})["ok"]
     assert not _invoke(served, "numbers.fail", {"reason": "<b>boom</b>"})["ok"]
-    person.see("Most called", "meteo.forecast", "numbers.fail", "By source", "Just now")
+    person.see("Most called", "meteo.forecast", "numbers.fail", "By source", "Live")
     until(lambda: _calls(person) == "3")
     person.see("66.7 %")
     person.click("meteo.forecast", role="link")
@@ -22,7 +22,7 @@ def test_calls_are_counted_while_one_looks(person, served):
     person.click("rest", role="link")
     person.see("Source: rest", "meteo.forecast")
     person.click("Remove the filter Source rest", role="button")
-    person.choose("Time span", "Last day")
+    person.choose("Period", "Last day")
     person.until("location.hash.includes('days=1')")
     person.see("meteo.forecast")
     assert person.value("document.querySelector('main b') === null")
@@ -36,6 +36,22 @@ def test_the_calls_of_one_client_are_picked(person, served):
     until(lambda: _calls(person) == "1")
     person.click("Remove the filter Client Tester <b>x</b>", role="button")
     person.see("By client").see_no("Client: Tester")
+
+
+LOST = """
+const original = fetch;
+globalThis.fetch = async (url, sent) => {
+  const answer = await original(url, sent);
+  if (!String(url).includes("/stats")) return answer;
+  return new Response(JSON.stringify({ ...(await answer.json()), tokensSaved: -73 }), answer);
+};
+"""
+
+
+def test_no_tokens_saved_is_no_negative_number(person, served):
+    assert _invoke(served, "meteo.forecast", {"city": "Rome"})["ok"]
+    person.page.ask("Page.addScriptToEvaluateOnNewDocument", source=LOST)
+    person.open("#/stats").see("Tokens saved", "none yet").see_no("73")
 
 
 def _called_over_mcp(served, client):

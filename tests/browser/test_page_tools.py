@@ -186,10 +186,10 @@ def test_everything_can_be_done_by_keys(person, served):
     person.see("numbers.fail is off now")
     until(lambda: not served.is_enabled("numbers.fail"))
     person.press("?")
-    person.see("Show the keys", "Next tool")
+    person.see("Show the keyboard shortcuts", "Next tool")
     person.press("j s")  # what is behind a dialog can't be reached
     person.press("Escape")
-    person.see_no("Show the keys")
+    person.see_no("Show the keyboard shortcuts")
     assert "fail" in person.place, "Escape closes the dialog, not the tool behind it"
     person.press("Escape")
     person.until("!/[./=]fail(\\b|\\/)/.test(location.hash)")

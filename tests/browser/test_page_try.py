@@ -122,7 +122,7 @@ def test_a_form_is_filled_refused_mended_and_run(person, served):
     person.type_into("label", "root")
     person.click("Add inner")  # a schema that contains itself opens as far as one goes
     person.type_into("label", "leaf", nth=1)
-    person.choose("Kind of shape", "Box")
+    person.choose("Type of shape", "Box")
     person.click("Add a key to more")
     person.type_into("key1", "value")
     person.type_into("free", "[1,")

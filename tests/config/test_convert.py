@@ -94,37 +94,37 @@ def test_values(text: str, wanted: Any, value: Any) -> None:
 @each(
     ("text", "wanted", "message", "hint"),
     [
-        ("abc", int, "expected a whole number, got the text 'abc'", None),
+        ("abc", int, "expected a whole number, got the string 'abc'", None),
         ("1.5", int, "expected a whole number, got the number 1.5", None),
         ("true", int, "expected a whole number, got true", None),
-        ("'5'", int, "expected a whole number, got the text '5'", "write it without quotes"),
-        ("010", int, "expected a whole number, got the text '010'", "write the number in plain digits"),
-        ("1_000", int, "expected a whole number, got the text '1_000'", "write the number in plain digits"),
+        ("'5'", int, "expected a whole number, got the string '5'", "write it without quotes"),
+        ("010", int, "expected a whole number, got the string '010'", "write the number in plain digits"),
+        ("1_000", int, "expected a whole number, got the string '1_000'", "write the number in plain digits"),
         ("[1]", float, "expected a number, got a list", None),
         (".inf", float, "expected a number, got the number inf", None),
         ("9" * 400, float, f"expected a number, got the number {'9' * 40}…", None),
-        ("yes", bool, "expected true or false, got the text 'yes'", "write true or false"),
-        ("'true'", bool, "expected true or false, got the text 'true'", "write it without quotes"),
+        ("yes", bool, "expected true or false, got the string 'yes'", "write true or false"),
+        ("'true'", bool, "expected true or false, got the string 'true'", "write it without quotes"),
         ("1", bool, "expected true or false, got the number 1", None),
-        ("5", str, "expected a text, got the number 5", "quote it"),
-        ("true", str | None, "expected a text, got true", "quote it"),
-        ("{a: 1}", str, "expected a text, got a mapping", None),
-        ("~", str, "expected a text, got nothing", "write a value, or remove the key to get its default"),
-        ("abc", tuple[str, ...], "expected a list, got the text 'abc'", "write a list of one: [value]"),
+        ("5", str, "expected a string, got the number 5", "quote it"),
+        ("true", str | None, "expected a string, got true", "quote it"),
+        ("{a: 1}", str, "expected a string, got a mapping", None),
+        ("~", str, "expected a string, got nothing", "write a value, or remove the key to get its default"),
+        ("abc", tuple[str, ...], "expected a list, got the string 'abc'", "write a list of one: [value]"),
         ("[1]", dict[str, int], "expected a mapping, got a list", None),
-        ("tea", Literal["first", "last"], "expected first or last, got the text 'tea'", None),
-        ("frist", Literal["first", "last"], "expected first or last, got the text 'frist'", "did you mean first?"),
-        ("[1]", int | str | None, "expected a whole number or a text, got a list", None),
-        ("5", Named, "expected a mapping or a text, got the number 5", "quote it"),
+        ("tea", Literal["first", "last"], "expected first or last, got the string 'tea'", None),
+        ("frist", Literal["first", "last"], "expected first or last, got the string 'frist'", "did you mean first?"),
+        ("[1]", int | str | None, "expected a whole number or a string, got a list", None),
+        ("5", Named, "expected a mapping or a string, got the number 5", "quote it"),
         ("5", Path, "expected a path, got the number 5", "quote it"),
         ("''", Path, "this is not a path", "write the name of a file or a folder"),
         (r'"a\0b"', Path, "this is not a path", "write the name of a file or a folder"),
-        ("12345", Secret, "expected a text, got a number", "quote it"),
+        ("12345", Secret, "expected a string, got a number", "quote it"),
         ("70000", Annotated[int, Meta(ge=0, le=65535)], "must be from 0 to 65535, got the number 70000", None),
         ("0", Annotated[int, Meta(ge=1)], "must be at least 1, got the number 0", None),
         ("-1", Annotated[float, Meta(gt=0)], "must be more than 0, got the number -1", None),
         ("''", Annotated[str, Meta(min_length=1)], "must not be empty", None),
-        ("x" * 99, int, f"expected a whole number, got the text '{'x' * 40}…'", None),
+        ("x" * 99, int, f"expected a whole number, got the string '{'x' * 40}…'", None),
     ],
 )  # fmt: skip
 def test_mismatches(text: str, wanted: Any, message: str, hint: str | None) -> None:
@@ -133,12 +133,12 @@ def test_mismatches(text: str, wanted: Any, message: str, hint: str | None) -> N
 
 def test_structs_name_what_is_unknown_and_what_is_missing() -> None:
     assert errors_of("{z: 1}", Point) == [
-        ("z", "the key 'z' is not known", "known keys: x, y"),
+        ("z", "unknown key 'z'", "known keys: x, y"),
         (None, "the key 'x' is missing", "add x: …"),
     ]
     assert errors_of("{max_size: 1, maxsize: 2}", msgspec.defstruct("S", [("maxSize", int, 0)])) == [
-        ("max_size", "the key 'max_size' is not known", "did you mean maxSize?"),
-        ("maxsize", "the key 'maxsize' is not known", "did you mean maxSize?"),
+        ("max_size", "unknown key 'max_size'", "did you mean maxSize?"),
+        ("maxsize", "unknown key 'maxsize'", "did you mean maxSize?"),
     ]
 
 

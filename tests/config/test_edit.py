@@ -128,7 +128,7 @@ def test_one_is_taken_out() -> None:
     assert drop_server("servers: {a: {command: x},}", "a") == "servers: {}"
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "why"),
     [
         ("- a\n", "must be a mapping"),
@@ -139,7 +139,7 @@ def test_one_is_taken_out() -> None:
         ('{\n\t"menu": "run",\n\t"servers": {\n\t\t"b": {"command": "x"}\n\t}\n}\n', "can't be edited automatically"),
         ("servers: {\n  b: {command: x},  # mine\n}\n", "can't be edited automatically"),
         ("servers: {}\n---\nservers: {}\n", "second document"),
-        ("servers:\n\ta: {command: x}\n", "a tab can't stand here"),
+        ("servers:\n\ta: {command: x}\n", "a tab is not allowed here"),
     ],
 )
 def test_what_can_not_be_changed_is_refused(text: str, why: str) -> None:
@@ -232,7 +232,7 @@ def test_among_servers_that_are_alike_each_keeps_its_comments() -> None:
     assert drop_server(text, "a") == "servers:\n  # b\n  b: {command: z}\n"
 
 
-@pytest.mark.parametrize(
+@each(
     ("old", "new"),
     [
         ("allowedHosts:\n- a\n# c\nmenu: run\n", "allowedHosts:\n- a\n- h\n# c\nmenu: run\n"),

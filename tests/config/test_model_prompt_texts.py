@@ -63,7 +63,7 @@ def test_one_that_is_named_and_not_there_is_told_and_no_more(load: Load, tmp_pat
 @pytest.mark.parametrize(
     ("text", "line", "said"),
     [
-        ("runs: x\n", 1, "the key 'runs' is not known"),
+        ("runs: x\n", 1, "unknown key 'runs'"),
         ("packs: {excel: 3}\n", 1, "expected"),
         ("run: x\ninstructions: [a]\n", 2, "expected"),
         ("run: [\n", 1, "never closed"),

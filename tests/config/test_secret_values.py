@@ -63,14 +63,14 @@ def test_a_missing_file(mistake: OneMistake, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "line", "key", "message"),
     [
-        ("A: x\nB: 1234567\n", 2, "B", "a secret must be a text"),
-        ("A: x\nB: [sesame]\n", 2, "B", "a secret must be a text"),
+        ("A: x\nB: 1234567\n", 2, "B", "a secret must be a string"),
+        ("A: x\nB: [sesame]\n", 2, "B", "a secret must be a string"),
         ("A: sesame\nA: sesame\n", 2, "A", "set twice, in line 1 and in line 2"),
         ("A: !sesame x\n", 1, "A", "unknown tag after '!'"),
         ("A: x\nB: *sesame\n", 2, None, "'*' refers to an anchor"),
         ("A: x\nB: 'sesame\n", 2, None, "never closed"),
-        ("- sesame\n", 1, None, "expected a mapping of names to texts"),
-        ("sesame\n", 1, None, "expected a mapping of names to texts"),
+        ("- sesame\n", 1, None, "expected a mapping of names to strings"),
+        ("sesame\n", 1, None, "expected a mapping of names to strings"),
         ("!x sesame\n", 1, None, "unknown tag after '!'"),
     ],
 )
@@ -88,7 +88,12 @@ def test_mistakes_in_a_file(
 
 def test_mistakes_in_a_mapping(mistake: OneMistake) -> None:
     found = mistake("secrets:\n  A: 1234567\n")
-    assert (found.line, found.key, found.message, found.hint) == (2, "secrets.A", "a secret must be a text", "quote it")
+    assert (found.line, found.key, found.message, found.hint) == (
+        2,
+        "secrets.A",
+        "a secret must be a string",
+        "quote it",
+    )
 
 
 def test_secrets_must_be_a_file_or_a_mapping(mistake: OneMistake) -> None:

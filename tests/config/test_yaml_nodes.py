@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 import yaml
-from helpers import calls
+from helpers import calls, each
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -162,10 +162,10 @@ def test_keys_that_an_older_yaml_reads_as_booleans_are_texts() -> None:
     assert findings.warnings == []
 
 
-@pytest.mark.parametrize("text", ["no", "yes", "on", "off", "010", "1:30"])
+@each("text", ["no", "yes", "on", "off", "010", "1:30"])
 def test_a_trap_in_free_data_is_a_warning(text: str) -> None:
     findings = Findings()
     assert plain(node_of(f"a:\n  - {text}\n  - '{text}'\n", "x.yaml"), findings) == {"a": [text, text]}
     (warning,) = findings.warnings
     assert (warning.line, warning.key, warning.severity) == (2, "a[0]", "warning")
-    assert f'quote it if text is meant: "{text}"' in (warning.hint or "")
+    assert f'quote it to make it a string: "{text}"' in (warning.hint or "")

@@ -1,6 +1,5 @@
 """Placeholders without quotes inside of braces, and JSON's pairs of escapes."""
 
-import pytest
 import yaml
 from helpers import each
 
@@ -39,6 +38,6 @@ def test_lines_stay_right() -> None:
     assert [node.line for node in root.value.values()] == [1, 2, 3]
 
 
-@pytest.mark.parametrize("text", ["{a: x}", "{a: ${}}", "{a: ${A B}}", "{a: $ {A}}", "", "{"])
+@each("text", ["{a: x}", "{a: ${}}", "{a: ${A B}}", "{a: $ {A}}", "", "{"])
 def test_everything_else_is_left_alone(text: str) -> None:
     assert all(repaired(text, index) is None for index in range(len(text) + 1))

@@ -43,20 +43,20 @@ def test_old_booleans_are_texts_with_advice(text: str) -> None:
     assert yaml_1_1_advice(text) == "write true or false"
 
 
-@pytest.mark.parametrize("text", ["010", "00", "08", "-012", "1:30", "12:30:45", "1_000", "0b101"])
+@each("text", ["010", "00", "08", "-012", "1:30", "12:30:45", "1_000", "0b101"])
 def test_old_numbers_are_texts_with_advice(text: str) -> None:
     assert plain_value(text) == text
     assert yaml_1_1_advice(text) == "write the number in plain digits"
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "tag", "message"),
     [
         ("9" * 5000, "plain", "a number of 5000 digits is too long"),
         ("0x" + "f" * 4998, "plain", "a number of 5000 digits is too long"),
         ("abc", "tag:yaml.org,2002:int", "does not match its tag !!int"),
         ("abc", "!secret", "unknown tag after '!'"),
-        ("\ud83d", "tag:yaml.org,2002:str", "half of a character"),
+        ("\ud83d", "tag:yaml.org,2002:str", "a lone surrogate"),
     ],
 )
 def test_scalars_without_a_value(text: str, tag: str, message: str) -> None:

@@ -87,7 +87,7 @@ def test_an_empty_file_is_the_defaults(load: Callable[..., Config]) -> None:
 def test_syntax_errors_become_one_mistake(mistake: Callable[..., Mistake], tmp_path: Path) -> None:
     found = mistake("menu: run\nhttp:\n\tport: 1\n")
     assert (found.file, found.line) == (str(tmp_path / "onetool.yaml"), 3)
-    assert found.message == "a tab can't stand here, in column 1"
+    assert found.message == "a tab is not allowed here, in column 1"
     assert found.hint == "indent with spaces"
 
 

@@ -134,7 +134,7 @@ def test_a_run_and_its_calls(told):
         ("work.nap", True, "claude", "mcp"),
         ("work.nap", True, "claude", "mcp"),
     ]
-    assert (one.door, one.client, one.calls, one.error, one.duration_ms) == (
+    assert (one.source, one.client, one.calls, one.error, one.duration_ms) == (
         "mcp",
         "claude",
         3,

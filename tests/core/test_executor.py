@@ -329,9 +329,7 @@ def test_output_that_its_schema_forbids_is_an_error():
     assert "c: expected number" in error.message
 
 
-@pytest.mark.parametrize(
-    "value", [object(), lambda: 1, {("a", 1): 2}, 1j, (n for n in range(3))], ids=lambda value: type(value).__name__
-)
+@each("value", [object(), lambda: 1, {("a", 1): 2}, 1j, (n for n in range(3))])
 def test_what_is_not_data_does_not_leave_a_tool(value):
     error = run(executor_for(lambda: value)).error
     assert (error.code, error.reason) == ("execution_error", "output_invalid")
@@ -517,7 +515,7 @@ def test_a_task_of_a_tool_that_exits_does_not_end_the_process():
         assert "end the process" in run(executor_for(handler)).error.message
 
 
-@pytest.mark.parametrize("timeout", [float("nan"), 0, -1, "5", True, 10**400])
+@each("timeout", [float("nan"), 0, -1, "5", True, 10**400])
 def test_a_time_limit_that_is_none(timeout):
     executor = executor_for(lambda: 1)
     result = asyncio.run(executor.execute(ToolCall("1", "t", {}, timeout=timeout)))

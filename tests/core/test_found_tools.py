@@ -2,7 +2,7 @@
 
 import ast
 
-import pytest
+from helpers import each
 
 from onetool.core.signature import signature
 from onetool.core.spec import ToolSpec
@@ -36,7 +36,7 @@ def test_a_line_is_a_signature_and_the_first_sentence_of_the_description():
     ]
 
 
-@pytest.mark.parametrize(
+@each(
     ("marks", "shown"),
     [
         ({}, ""),
@@ -55,6 +55,8 @@ def test_a_sentence_ends_where_the_next_begins():
     assert first_sentence("Finds e.g. files, v2.0 too. It is quick.") == "Finds e.g. files, v2.0 too."
     assert first_sentence("検索します。速い。") == "検索します。"
     assert first_sentence("word " * 100) == "word " * 19 + "word…"
+    assert first_sentence("longer " * 100) == "longer " * 13 + "longer…"
+    assert first_sentence("検" * 200) == "検" * 99 + "…"
 
 
 def test_a_caller_that_says_how_many_gets_up_to_50_lines_or_15_kb():

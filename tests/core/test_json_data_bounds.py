@@ -29,7 +29,7 @@ def test_too_many_digits(number, before):
         check_json(b'["' + b"x" * before + b'",' + number + b"]")
 
 
-@pytest.mark.parametrize(
+@each(
     "data",
     [
         b'["' + b"," * SIZE + b'"]',

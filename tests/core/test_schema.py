@@ -95,9 +95,7 @@ def test_a_secret_is_masked_in_the_complaint_about_it():
     assert problem == "password: expected at least 20 characters, got ***"
 
 
-@pytest.mark.parametrize(
-    "name", ["password", "api_key", "apiKey", "API-KEY", "accessToken", "client_secret", "authorization"]
-)
+@each("name", ["password", "api_key", "apiKey", "API-KEY", "accessToken", "client_secret", "authorization"])
 def test_names_that_are_secret_by_themselves(name):
     from onetool.core.redaction import secret_names
 
@@ -341,7 +339,7 @@ EXPENSIVE = {
 }
 
 
-@pytest.mark.parametrize("name", EXPENSIVE)
+@each("name", EXPENSIVE)
 def test_a_costly_schema_and_a_large_value_do_not_multiply(name):
     schema, value = EXPENSIVE[name]
     compiled = CompiledSchema({"type": "object", "properties": {"x": schema}})

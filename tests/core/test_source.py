@@ -5,7 +5,6 @@ import subprocess
 import sys
 from urllib.parse import quote
 
-import pytest
 from helpers import each
 from hypothesis import given
 from hypothesis import strategies as st
@@ -41,7 +40,7 @@ def test_a_place_is_one_segment_that_can_be_shown_and_nothing_hides_in_it(hidden
     assert resource("notes://{day}").match(f"notes://{hidden}") is None
 
 
-@pytest.mark.parametrize(
+@each(
     ("written", "meant"),
     [("a%20b", "a b"), ("%C3%A9", "é"), ("a+b", "a+b"), ("100%", "100%"), ("%zz", "%zz"), ("é", "é")],
 )
@@ -68,9 +67,7 @@ def test_what_stands_around_the_places_means_only_itself(around, value):
     assert one.match(f"x:{around}{quote(value, safe='')}{around}") == {"a": value}
 
 
-@pytest.mark.parametrize(
-    "template", ["x://.*{a}", "x://(a|b){a}", "x://^${a}$", "x://[{a}]", "x://\\d{a}", "x://a{{b}}"]
-)
+@each("template", ["x://.*{a}", "x://(a|b){a}", "x://^${a}$", "x://[{a}]", "x://\\d{a}", "x://a{{b}}"])
 def test_characters_of_patterns_are_no_pattern(template):
     one = resource(template)
     filled = re.sub(r"\{\w+\}", "value", template)

@@ -4,7 +4,7 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from helpers import cli
+from helpers import cli, each
 
 from onetool.app import App
 from onetool.core.state_folders import (
@@ -100,7 +100,7 @@ def test_the_home_of_another_server_from_before_is_closed_by_its_own_start(tmp_p
     assert MARKER in error.message
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "expected"),
     [
         ("stats.db", True),

@@ -1,14 +1,13 @@
 """Near misses: the likely name first, and nothing where nothing is close."""
 
-import pytest
-from helpers import calls
+from helpers import calls, each
 
 from onetool.core.text import did_you_mean, nearest
 
 TOOLS = ["time.now", "tools.echo", "shell.pwd", "fs.list_dir", "fs.read_file", "maxDepth", "path", "recursive"]
 
 
-@pytest.mark.parametrize(
+@each(
     ("wrong", "meant"),
     [
         ("pth", "path"),
@@ -24,7 +23,7 @@ def test_the_likely_name_comes_first(wrong, meant):
     assert nearest(wrong, TOOLS)[0] == meant
 
 
-@pytest.mark.parametrize("wrong", ["", "weather", "zzzz", "🦊", "x" * 10_000])
+@each("wrong", ["", "weather", "zzzz", "🦊", "x" * 10_000])
 def test_nothing_close_gives_nothing(wrong):
     assert nearest(wrong, TOOLS) == []
     assert did_you_mean(wrong, TOOLS) is None

@@ -3,12 +3,12 @@
 import json
 
 import msgspec
-import pytest
+from helpers import each
 
 from onetool.core.text import replace_all_surrogates, replace_surrogates
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "expected"),
     [
         ("plain", "plain"),

@@ -1,12 +1,11 @@
 """Tokens, guessed without a vocabulary."""
 
-import pytest
 from helpers import each
 
 from onetool.core.text import count_tokens, cut_to_tokens
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "count"),
     [("", 0), ("a", 1), ("abcd", 1), ("abcde", 2), ("茶", 1), ("茶abcd", 2), ("{[(,.;:)]}", 7)],
 )

@@ -1,13 +1,13 @@
 """Times as texts: what is read, and what is written."""
 
-import pytest
+from helpers import each
 
 from onetool.core.text import read_span, read_time, utc_text, utc_text_ms
 
 NOON = 1_794_830_400  # 2026-11-16T12:00:00Z
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "seconds"),
     [
         ("2026-11-16T12:00:00Z", NOON),
@@ -22,7 +22,7 @@ def test_a_time_without_a_zone_is_utc(text, seconds):
     assert read_time(text) == seconds
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "seconds"),
     [
         ("30s", 30),

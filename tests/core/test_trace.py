@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import pytest
+from helpers import each
 
 from onetool.core.call import ToolCall
 from onetool.core.executor import Executor
@@ -24,7 +25,7 @@ def test_a_clients_request_id_is_taken(id):
     assert trace.own_id not in ("", id)
 
 
-@pytest.mark.parametrize("id", [None, b"", b"x" * 65, b"a b", b"a\n", b"\xc3\xa4", b"a/b", b"a, b", b"\0"])
+@each("id", [None, b"", b"x" * 65, b"a b", b"a\n", b"\xc3\xa4", b"a/b", b"a, b", b"\0"])
 def test_another_one_is_made(id):
     trace = begin_trace(id)
     assert trace.request_id == trace.own_id
@@ -48,7 +49,7 @@ def test_a_later_version_of_the_header_is_read_as_far_as_it_is_known():
     assert begin_trace(None, f"cc-{TRACE}-{SPAN}-09-more".encode()).traceparent().startswith(f"00-{TRACE}-")
 
 
-@pytest.mark.parametrize(
+@each(
     "header",
     [
         "",

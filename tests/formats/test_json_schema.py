@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 import pytest
+from helpers import each
 
 from onetool.formats.json_schema import plain_parameters, thaw
 
@@ -83,7 +84,7 @@ def test_conditional_properties_are_shown_and_not_required() -> None:
     assert members(schema) == ({"b": TEXT}, [])
 
 
-@pytest.mark.parametrize(
+@each(
     ("array", "mended"),
     [
         ({"type": "array"}, {"type": "array", "items": {}}),
@@ -122,7 +123,7 @@ def test_a_reference_that_leads_nowhere_is_dropped() -> None:
     assert members(schema)[0] == {"a": TEXT, "b": {"description": "Like a"}, "c": {}}
 
 
-@pytest.mark.parametrize(
+@each(
     "schema",
     [
         {"$ref": "#"},

@@ -84,7 +84,7 @@ def test_mcp_leaves_out_an_output_that_is_text_or_not_known(schema: dict[str, An
 NODE = {"$ref": "#/$defs/Node", "$defs": {"Node": {"type": "array", "items": {"$ref": "#/$defs/Node"}}}}
 
 
-@pytest.mark.parametrize(
+@each(
     "schema",
     [
         {"type": "object"},
@@ -149,7 +149,7 @@ def test_leaving_tools_out_renames_none() -> None:
     assert ProviderNames(specs, "anthropic").from_provider(tool["name"]) == "a.b"
 
 
-@pytest.mark.parametrize("provider", PROVIDERS)
+@each("provider", PROVIDERS)
 def test_the_result_is_the_callers_own(provider: str) -> None:
     spec = ToolSpec(name="t", description="", input_schema=PARAMETERS, output_schema=PARAMETERS)
     before = json.dumps(provider_tools([spec], provider))

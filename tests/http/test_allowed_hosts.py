@@ -74,7 +74,7 @@ def test_nothing_is_allowed_when_nothing_is_said() -> None:
     assert refused.value.hints == ("to allow it: onetool hosts allow api.example.com:8443",)
 
 
-@pytest.mark.parametrize(
+@each(
     "host",
     [
         "localhost:9753",
@@ -129,7 +129,7 @@ def test_an_entry_that_is_none_allows_nothing_and_is_told(entry: str) -> None:
         rules.check(parse_url("https://other.example/"))
 
 
-@pytest.mark.parametrize(
+@each(
     "url",
     [
         "http://localhost/",

@@ -352,7 +352,7 @@ def test_time_is_for_all_of_a_try(upstream):
         ([2.0], r"did not answer within 0\.3 s"),
         (
             [OK + b"Content-Length: 9\r\n\r\n", 0.1, b"a", 0.1, b"b", 2.0],
-            r"did not complete its answer within 0\.3 s",
+            r"did not complete its response within 0\.3 s",
         ),
     ):
         upstream.say(answer)

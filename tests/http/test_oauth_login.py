@@ -137,7 +137,7 @@ def harness(tmp_path):
 def test_without_a_login_it_says_what_to_type(harness):
     error = harness.call("vault.look_again").error
     assert (error.reason, harness.api.requests) == ("denied", [])
-    assert error.message == "it needs a login: onetool bundles login vault/look-again"
+    assert error.message == "it requires a login: onetool bundles login vault/look-again"
 
 
 def test_a_person_logs_in_on_the_command_line(harness):
@@ -185,7 +185,7 @@ def test_a_bundle_forgets_also_the_logins_that_no_tool_needs_any_more(harness, c
         harness.app.bundles.put_tool(harness.bundle, "peek", "2", harness.tool(**auth))
     command = ["bundles", "logout", "vault", "--config", str(harness.config)]
     done = cli(*command, cwd=harness.config.parent)
-    assert (done.returncode, done.stderr) == (0, "The login for vault is forgotten.\n")
+    assert (done.returncode, done.stderr) == (0, "Deleted the login for vault.\n")
     assert harness.logins().keys() == [other]
     again = cli(*command, cwd=harness.config.parent)
     assert again.returncode == 1
@@ -278,7 +278,7 @@ def test_another_token_url_or_client_is_another_login(harness):
         ({"tokenUrl": f"{harness.authority.issuer}/token?x"}, {"clientId": "them"}, {"scope": "read write"})
     ):
         harness.app.bundles.put_tool(harness.bundle, f"other-{number}", "1", harness.tool(**other))
-        assert "it needs a login" in harness.call(f"vault.other_{number}").error.message
+        assert "it requires a login" in harness.call(f"vault.other_{number}").error.message
 
 
 def answering(more):
@@ -339,7 +339,7 @@ def test_the_port_may_be_taken(harness):
     with socket.create_server(("127.0.0.1", harness.port)):
         done = cli("bundles", "login", "vault", "--config", str(harness.config), cwd=harness.config.parent)
     assert done.returncode == 1
-    assert f"can't listen at 127.0.0.1:{harness.port} for the end of the login" in done.stderr
+    assert f"can't listen on 127.0.0.1:{harness.port} for the redirect of the login" in done.stderr
 
 
 def test_a_login_of_earlier_versions_is_used_and_refreshed(harness):
@@ -384,7 +384,7 @@ def test_what_can_never_be_a_login(harness, auth, pointer, words):
 
 def test_the_host_of_a_tool_with_a_login_is_written_out(harness):
     tool = harness.tool(host="${TENANT}.example.com")
-    with pytest.raises(InvalidError, match="the host has to be written out"):
+    with pytest.raises(InvalidError, match="the host can't have placeholders"):
         harness.app.bundles.put_tool(harness.bundle, "wrong", "1", tool)
 
 

@@ -4,6 +4,7 @@ import asyncio
 
 import msgspec
 import pytest
+from helpers import each
 from http_harness import Harness, allowed, run
 from upstream import Reply, Upstream
 
@@ -257,7 +258,7 @@ def test_a_step_that_is_not_there_or_comes_later_is_refused(upstream, name, why)
 
 def test_names_are_unique_and_steps_is_reserved(upstream):
     pointer, why = refused(upstream, {"name": "a"}, {"name": "a"})
-    assert (pointer, "two steps `a`" in why) == ("/requests/1/name", True)
+    assert (pointer, "two steps are called `a`" in why) == ("/requests/1/name", True)
     assert refused(upstream, {"name": "a\n"})[0] == "/requests/0/name"
     for name in ("steps", "steps.a"):
         pointer, why = refused(upstream, {"name": "a"}, schema={"properties": {name: {}}})
@@ -267,7 +268,7 @@ def test_names_are_unique_and_steps_is_reserved(upstream):
             steps(upstream, {"name": name})
 
 
-@pytest.mark.parametrize(
+@each(
     "impl",
     [
         {},

@@ -5,6 +5,7 @@ from urllib.parse import unquote
 
 import msgspec
 import pytest
+from helpers import each
 
 from onetool.core.errors import BadArguments, ToolFailure
 from onetool.http.definition import Request
@@ -116,9 +117,7 @@ def test_dollars_that_are_none() -> None:
     assert fill(args={"n": 5}, method="POST", body=body).body == b'{"a":"${x}","b":"$5","c":"$ $5 $x {x}","d":"$${x}"}'
 
 
-@pytest.mark.parametrize(
-    "text", ["${", "${a", "${}", "${a b}", "${x:-y}", "${file:/etc/passwd}", "${a${b}}", "a${\n}", '${a"}']
-)
+@each("text", ["${", "${a", "${}", "${a b}", "${x:-y}", "${file:/etc/passwd}", "${a${b}}", "a${\n}", '${a"}'])
 def test_placeholders_that_are_none(text: str) -> None:
     assert wrong(f"https://a.example/?q={text}", "a b") == "/request/urlTemplate"
     assert wrong(headers={"X/Y": "v"}) == "/request/headers/X~1Y"
@@ -133,7 +132,7 @@ def test_names_of_arguments_may_have_any_characters() -> None:
     assert outgoing.url.target == "/1/3?f=x&t=2"
 
 
-@pytest.mark.parametrize(
+@each(
     ("value", "segment"),
     [
         ("a/b", "a%2Fb"),
@@ -191,7 +190,7 @@ def test_values_that_no_path_can_have(value: Any) -> None:
         fill("https://a.example/u/${v}", {"v": value})
 
 
-@pytest.mark.parametrize(
+@each(
     ("path", "args"),
     [
         ("${a}${b}", {"a": ".", "b": "."}),
@@ -213,7 +212,7 @@ def test_dots_of_the_author_stay() -> None:
 
 
 def test_a_missing_argument_in_the_path_is_an_error() -> None:
-    with pytest.raises(BadArguments, match="`id` is needed: it is part of the URL's path"):
+    with pytest.raises(BadArguments, match="`id` is required: it is part of the URL's path"):
         template("https://a.example/${id}", "id").fill({}, SECRETS.get)
 
 
@@ -268,7 +267,7 @@ def test_headers() -> None:
     assert outgoing.headers == [("Accept", "text/plain"), ("X-A", "a b c"), ("X-N", "true")]
 
 
-@pytest.mark.parametrize(
+@each(
     "value",
     ["a\r\nX-Evil: 1", "a\nb", "a\rb", "a\x00b", "a\tb", "\x7f", "\x85", "\u2028", "嘍嘊", "é", ["a"], {"a": 1}],
 )
@@ -277,7 +276,7 @@ def test_values_that_no_header_can_have(value: Any) -> None:
         fill(args={"v": value}, headers={"X": "${v}"})
 
 
-@pytest.mark.parametrize(
+@each(
     "name",
     ["Host", "host", "Content-Length", "Transfer-Encoding", "Connection", "TE", "Trailer", "Upgrade", "Expect",
      "Keep-Alive", "Proxy-Authorization", "Proxy-Connection",
@@ -309,7 +308,7 @@ def test_a_secret_may_be_all_cookies() -> None:
     assert RequestTemplate(request, {}).fill({}, lambda _: "a=1; b=2").headers == [("Cookie", "a=1; b=2")]
 
 
-@pytest.mark.parametrize(
+@each(
     ("url", "args", "host"),
     [
         ("https://${r}.example.com/", {"r": "EU"}, "eu.example.com"),
@@ -325,7 +324,7 @@ def test_placeholders_in_hosts(url: str, args: dict[str, Any], host: str) -> Non
     assert fill(url, args).url.host == host
 
 
-@pytest.mark.parametrize(
+@each(
     "value",
     ["", ".", "a.b", "evil.test/", "evil.test\\", "evil.test#", "evil.test?", "x@evil.test", "evil.test:80", "a b",
     "a\n",      "%2e", "é", "ａ", "-a", "a-", "a_b", "a" * 64, "[::1]", "*", None, ["a"], {"a": 1}, "\x00", "a\u3002b"],
@@ -335,7 +334,7 @@ def test_a_label_is_one_label(value: Any) -> None:
         fill("https://${v}.example.com/x", {"v": value})
 
 
-@pytest.mark.parametrize(
+@each(
     "value",
     [
         "",
@@ -357,7 +356,7 @@ def test_a_whole_host_is_a_host_and_no_more(value: str) -> None:
         fill("https://${v}/x", {"v": value})
 
 
-@pytest.mark.parametrize(
+@each(
     "url",
     ["${u}", "${s}://a.example/", "http${s}://a.example/", "https:${u}", "https:/${u}", "https://a.example:${p}/",
      "https://a.example:8${p}/", "https://${u}@a.example/", "https://u:${u}@a.example/", "https://[${u}]/",

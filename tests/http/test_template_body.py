@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from helpers import calls
+from helpers import calls, each
 
 from onetool.core.errors import BadArguments
 from onetool.http.definition import Request
@@ -30,7 +30,7 @@ def body(body: Any, args: dict[str, Any], headers: dict[str, str] | None = None,
     return fill(body, args, headers, **types).body
 
 
-@pytest.mark.parametrize(
+@each(
     "value",
     [
         None,
@@ -126,7 +126,7 @@ def test_a_body_that_is_one_placeholder() -> None:
 def test_other_texts_have_their_values_as_they_are() -> None:
     assert body("a ${v}, {${n}}\n", {"v": 'é"\n', "n": 1}) == 'a é"\n, {1}\n'.encode()
     assert body("query { a(id: ${v}) }", {"v": 1}) == b"query { a(id: 1) }"
-    with pytest.raises(BadArguments, match="`v` is needed: it is part of the body"):
+    with pytest.raises(BadArguments, match="`v` is required: it is part of the body"):
         body("a ${v}", {}, v="string")
 
 
@@ -147,7 +147,7 @@ def test_a_sequence_of_json_texts() -> None:
     assert made == b'\x1e{"q":"a\\n\\u001eb"}\n\x1e["a\\n\\u001eb"]\n'
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "kind"),
     [
         ('{"a": "${v}"} and more', "application/json"),

@@ -78,8 +78,8 @@ def test_a_server_that_is_stuck_is_ended(pipe):
     stuck.run("bad.block()")
     assert stuck.process.wait(20) == -signal.SIGKILL
     told = stuck.process.stderr.read().decode()
-    assert f"onetool (process {stuck.process.pid}) answered nobody for 1 s and was ended" in told
-    assert "ONETOOL_WATCHDOG=0 lets it be" in told
+    assert f"onetool (process {stuck.process.pid}) did not respond for 1 s and was killed" in told
+    assert "ONETOOL_WATCHDOG=0 turns this check off" in told
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="processes are looked at in /proc")

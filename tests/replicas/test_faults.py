@@ -50,8 +50,9 @@ def test_others_go_on_when_one_is_killed(balanced):
         load.more()
         three[0].kill()
         load.more(200)
-    # What the killed one had begun is lost, and nothing else: four threads, one call each.
-    assert len(load.failed) <= 4, load.failed
+    # Each of the four threads loses the call that it had begun, and at most one more: the balancer may send it on a
+    # connection of which it hasn't yet seen the end.
+    assert len(load.failed) <= 8, load.failed
 
 
 def test_changes_are_refused_while_postgres_is_stopped_and_all_else_goes_on(balanced, postgres):

@@ -99,13 +99,13 @@ def test_what_goes_in_reaches_a_tool(sandbox, value):
     assert repr(sandbox.given) == repr([([listed(value)], {"name": listed(value)})])
 
 
-@pytest.mark.parametrize("count", [1, 60, 130, 9000, 20_000])
+@each("count", [1, 60, 130, 9000, 20_000])
 def test_tables_come_out_as_they_went_in(sandbox, count):
     rows = [{"id": row, "name": f"row {row}", "score": row / 3, f"only {row}": None} for row in range(count)]
     assert sandbox("x", {"x": rows}) == rows
 
 
-@pytest.mark.parametrize("count", [0, 100, 124, 128, 16_380, 16_384, 17_000, 70_000])
+@each("count", [0, 100, 124, 128, 16_380, 16_384, 17_000, 70_000])
 def test_a_dict_that_holds_the_first_node_is_read_right(sandbox, count):
     # The index 0 is left out of a pair, which makes it as long as a pair of two other lengths.
     code = f"k = 'a' + str(2)\n[k, list(range({count})), {{k: 1.5}}, {{'b' + str(3): k}}, {{k: k}}]"
@@ -200,7 +200,7 @@ SHARED = {
 }
 
 
-@pytest.mark.parametrize("code", SHARED.values(), ids=SHARED)
+@each("code", SHARED.values())
 def test_no_two_parts_of_a_result_are_the_same_object(sandbox, code):
     found = containers(sandbox(code))
     assert len({id(part) for part in found}) == len(found)
@@ -252,7 +252,7 @@ BOMBS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("code", BOMBS.values(), ids=BOMBS)
+@each("code", BOMBS.values())
 def test_what_is_small_until_it_is_written_out_is_refused(sandbox, code):
     refused(sandbox, code)
 
@@ -277,9 +277,7 @@ def test_levels_inside_a_key_count(sandbox):
     refused(sandbox, code.replace("58", "59"))
 
 
-@pytest.mark.parametrize(
-    "code", ["'x' * 1000", "['x' * 100] * 10", "list(range(500))", "b'x' * 1000", "{'x' * 1000: 1}"]
-)
+@each("code", ["'x' * 1000", "['x' * 100] * 10", "list(range(500))", "b'x' * 1000", "{'x' * 1000: 1}"])
 def test_more_than_the_budget_is_refused(sandbox, code):
     refused(sandbox, code, budget=900)
     assert sandbox(code, budget=10_000)
@@ -298,7 +296,7 @@ def test_numbers_of_too_many_digits_are_refused(sandbox, code):
     assert "4300 digits" in refused(sandbox, code, TooManyDigitsError)
 
 
-@pytest.mark.parametrize("bits", [13_999, 14_000, 14_008, 14_280, 14_284, 14_285, 14_288, 14_296])
+@each("bits", [13_999, 14_000, 14_008, 14_280, 14_284, 14_285, 14_288, 14_296])
 def test_a_number_that_comes_out_can_be_printed(sandbox, bits):
     for code in (f"2**{bits} - 1", f"{{2**{bits} - 1: 1}}"):
         with suppress(TooManyDigitsError):

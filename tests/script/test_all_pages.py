@@ -1,6 +1,7 @@
 """`ot.all`: the items of all pages as one list, by what a tool's arguments and results are called."""
 
 import pytest
+from helpers import each
 
 INTEGER, TEXT = {"type": "integer"}, {"type": "string"}
 ITEMS = list(range(1, 26))
@@ -115,13 +116,13 @@ def crm(scripts_for_module):
     return scripts
 
 
-@pytest.mark.parametrize("name", TOOLS)
+@each("name", TOOLS)
 def test_all_items_come_as_one_list_and_each_page_is_a_call(crm, name):
     result = crm.run(f"ot.all(crm.{name})")
     assert (result.data, result.meta["calls"]) == (ITEMS, TOOLS[name][2])
 
 
-@pytest.mark.parametrize(
+@each(
     "code",
     [
         "ot.all('crm.numbered', tier='gold')",
@@ -155,7 +156,7 @@ def test_the_list_that_is_meant_is_named(crm):
     assert "there is no list 'c': its lists are a, b" in crm.error("ot.all(odd.two, key='c')").message
 
 
-@pytest.mark.parametrize(
+@each(
     ("code", "words"),
     [
         ("ot.all(odd.none)", "There is no list of items in the result of odd.none: {'a': 1}"),
@@ -186,7 +187,7 @@ def test_a_page_that_is_a_title_is_not_a_number(crm):
     assert crm.value("ot.all(odd.title, page='Home')") == ["Home"]
 
 
-@pytest.mark.parametrize(
+@each(
     ("code", "words"),
     [
         ("ot.all(crm.numbred)", "crm.numbred: there is no such tool; did you mean crm.numbered"),

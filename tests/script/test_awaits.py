@@ -397,7 +397,7 @@ def is_tool(function):
     return isinstance(function, ast.Attribute) and isinstance(function.value, ast.Name) and function.value.id == "t"
 
 
-@pytest.mark.parametrize("name", SCRIPTS)
+@each("name", SCRIPTS)
 def test_the_value_and_what_runs_side_by_side(name, tool, scripts_for_module):
     code, value, most = SCRIPTS[name]
     tool.expect(most)

@@ -72,7 +72,7 @@ def test_its_errors_are_those_of_a_call(shop):
     assert "not allowed" in shop.error("+shop.buy_it item=tea", allowed=["time.now"]).message
 
 
-@pytest.mark.parametrize("code", ["+5", "+ 5", "++5", "+True if 1 == 1 else 2", "+5 <= 9", "+5 == 5", "+5\n5"])
+@each("code", ["+5", "+ 5", "++5", "+True if 1 == 1 else 2", "+5 <= 9", "+5 == 5", "+5\n5"])
 def test_python_stays_python(shop, code):
     assert shop.value(code) == eval(code.rpartition("\n")[2])
 
@@ -158,7 +158,7 @@ def test_values(text, args):
     assert args_of(text) == args
 
 
-@pytest.mark.parametrize(
+@each(
     ("line", "words"),
     [
         ('+shop.buy_it item="a', "item has a quote that is not closed"),

@@ -82,7 +82,7 @@ def test_a_call_without_an_answer_may_have_been_done(shop):
         over.set()
     assert made == {
         "failed": "crm.remind(id='7'): LookupError: no customer 7",
-        "not known": "mail.send(to='ann'): mail.send gave no answer within 0.1 s",
+        "not known": "mail.send(to='ann'): mail.send did not respond within 0.1 s",
     }
 
 

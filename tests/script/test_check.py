@@ -7,7 +7,7 @@ import json
 from functools import partial
 
 import pytest
-from helpers import examples, executor_for, run
+from helpers import each, examples, executor_for, run
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -134,7 +134,7 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize("name", WRONG)
+@each("name", WRONG)
 def test_what_is_wrong_is_told_before_anything_has_run(catalogue, name):
     code, message = WRONG[name]
     error = catalogue.refused(code)
@@ -225,12 +225,12 @@ FINE = {
 }
 
 
-@pytest.mark.parametrize("name", FINE)
+@each("name", FINE)
 def test_what_may_be_right_is_let_go(catalogue, name):
     catalogue.scripts.value(FINE[name])
 
 
-@pytest.mark.parametrize("word", ["exec", "eval", "globals", "setattr", "__import__"])
+@each("word", ["exec", "eval", "globals", "setattr", "__import__"])
 def test_code_that_can_make_names_may_call_any(word):
     names = ScriptNames(Registry().snapshot())
     assert check(CodeScan("helper()\nnopack.tool()"), names, MODULES)
@@ -262,7 +262,7 @@ ALONE = {
 }
 
 
-@pytest.mark.parametrize("name", ALONE)
+@each("name", ALONE)
 def test_an_argument_whose_schema_speaks_of_more_than_itself(name):
     schema, call = ALONE[name]
     spec = ToolSpec(name="t", description="d", input_schema={"type": "object", "properties": {"a": {}}, **schema})

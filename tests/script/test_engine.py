@@ -276,7 +276,7 @@ for _ in range(3):
 def test_a_tool_that_blocks_keeps_its_thread_and_the_run_goes_on_in_another(app, there):
     threads = threading.active_count()
     result = app.run_sync(f"first = work.in_thread()\n{HANGS}")
-    assert result.data == [["work.hang gave no answer within 0.1 s"] * 3, True, 2], result
+    assert result.data == [["work.hang did not respond within 0.1 s"] * 3, True, 2], result
     assert result.meta["calls"] == 6
     there.open()  # what the tool returns now is for nobody
     until(lambda: threading.active_count() <= threads + 3)  # the loop, its executor, and the thread of the run
@@ -500,7 +500,7 @@ def test_who_finds_no_free_worker_in_time_is_told_so(tmp_path, monkeypatch):
 
     error = asyncio.run(main()).error
     assert error.reason == "busy"
-    assert "no worker was free for 0.2 s: 1 runs are under way" in error.message
+    assert "no worker was free for 0.2 s: 1 runs are in progress" in error.message
 
 
 def test_a_reload_while_code_runs_leaves_no_worker_behind(tmp_path):

@@ -4,6 +4,7 @@ import ast
 import asyncio
 
 import pytest
+from helpers import each
 
 from onetool import App, ToolSpec
 from onetool.core.errors import ToolFailure
@@ -178,7 +179,7 @@ SHAPES = {
 }
 
 
-@pytest.mark.parametrize("code", [*PROGRAMS.values(), *SHAPES.values()])
+@each("code", [*PROGRAMS.values(), *SHAPES.values()])
 def test_watched_code_is_the_same_code_on_the_same_lines(code):
     found = traced_code(CodeScan(code))
     if found is None:
@@ -236,7 +237,7 @@ SAME = {
 }
 
 
-@pytest.mark.parametrize("name", SAME)
+@each("name", SAME)
 def test_what_code_does_is_what_python_does(failing, name):
     code = SAME[name]
     *before, last = ast.parse(code).body

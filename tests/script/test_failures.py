@@ -3,7 +3,7 @@
 import asyncio
 
 import pytest
-from helpers import NO_ARGUMENTS
+from helpers import NO_ARGUMENTS, each
 
 from onetool.core.errors import BadArguments, ToolFailure
 from onetool.script.failures import MISSING_BUILTINS, MISSING_MODULES
@@ -93,7 +93,7 @@ MISSING = {
 }
 
 
-@pytest.mark.parametrize("name", MISSING)
+@each("name", MISSING)
 def test_what_is_missing_is_told_with_its_line_and_the_way_around(small, name):
     code, line, way = MISSING[name]
     error = small.error(code)
@@ -104,7 +104,7 @@ def test_what_is_missing_is_told_with_its_line_and_the_way_around(small, name):
     assert is_short(error)
 
 
-@pytest.mark.parametrize("module", MISSING_MODULES)
+@each("module", MISSING_MODULES)
 def test_modules_that_are_missing_are_missing(small, module):
     """At the top they are told before anything has run, elsewhere when they are reached."""
     name = "urllib.request" if module == "urllib" else module
@@ -121,7 +121,7 @@ def small(scripts_for_module):
 # What the code itself did wrong
 
 
-@pytest.mark.parametrize(
+@each(
     ("code", "message", "line"),
     [
         ("x = 1\nx / 0", "ZeroDivisionError: division by zero", "line 2: x / 0"),

@@ -49,7 +49,7 @@ def test_whoever_stops_waiting_takes_nobody_s_turn(when):
         first.set()
         await asyncio.gather(holder, waiter, return_exceptions=True)
         for _ in range(3):  # the turn is there, and there is one
-            await asyncio.wait_for(one(done), 1)
+            await asyncio.wait_for(one(done), 60)
         blocker = asyncio.create_task(one(asyncio.Event()))
         await asyncio.sleep(0)
         with pytest.raises(TimeoutError):
@@ -178,7 +178,7 @@ def test_a_caller_whose_turn_it_is_but_who_has_a_run_is_passed_over():
         tasks += [asyncio.create_task(one("ada")), asyncio.create_task(one("cy"))]
         await asyncio.sleep(0)
         ends[1].set()  # ada is first in the queue, and has the other slot
-        await asyncio.wait_for(tasks[3], 1)
+        await asyncio.wait_for(tasks[3], 60)
         assert order == ["ada", "bob", "cy"]
         ends[0].set()
         await asyncio.gather(*tasks)

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
-from helpers import forever, until, until_async
+from helpers import each, forever, until, until_async
 
 from onetool import App, ToolSpec
 
@@ -99,7 +99,7 @@ def make(tmp_path):
 # Time
 
 
-@pytest.mark.parametrize(
+@each(
     "code",
     [
         "while True: pass",
@@ -193,7 +193,7 @@ def test_cancelling_a_run_stops_its_worker_and_its_tools(make):
 # Memory and depth
 
 
-@pytest.mark.parametrize(
+@each(
     "code",
     [
         "x = 'a' * 10**9",
@@ -236,7 +236,7 @@ def test_code_may_catch_that(limited):
 # Calls
 
 
-@pytest.mark.parametrize(
+@each(
     "code",
     [
         "while True: t.echo(value=1)",
@@ -271,7 +271,7 @@ def test_questions_without_end_are_calls_too_many(limited, what):
 # What comes out
 
 
-@pytest.mark.parametrize(
+@each(
     "code",
     [
         "while True: print('line')",
@@ -318,7 +318,7 @@ ENDLESS = {
 }
 
 
-@pytest.mark.parametrize("code", [*HUGE.values(), *ENDLESS.values()], ids=[*HUGE, *ENDLESS])
+@each("code", [*HUGE.values(), *ENDLESS.values()])
 def test_the_result_is_too_large(limited, code):
     error = limited.error(code)
     assert (error.code, error.reason) == ("execution_error", "output")

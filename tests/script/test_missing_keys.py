@@ -1,6 +1,7 @@
 """A missing key of a tool's result: the error names the keys that there are."""
 
 import pytest
+from helpers import each
 
 from onetool import App
 
@@ -29,7 +30,7 @@ def app(tmp_path_factory):
         yield app
 
 
-@pytest.mark.parametrize(
+@each(
     ("code", "hint"),
     [
         ("x = stock.quotes()\nx['date']", "returned by stock.quotes has the keys rows, total"),

@@ -21,7 +21,7 @@ import uuid
 from decimal import Decimal
 
 import pytest
-from helpers import sandboxed
+from helpers import each, sandboxed
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
@@ -130,9 +130,7 @@ NUMBERS = [
 ]
 
 
-@pytest.mark.parametrize(
-    "name", ["mean", "median", "median_low", "median_high", "mode", "multimode", "pvariance", "variance"]
-)
+@each("name", ["mean", "median", "median_low", "median_high", "mode", "multimode", "pvariance", "variance"])
 def test_one_list_to_one_number(session, name):
     data = [one for one in NUMBERS if "mode" not in name or not one.startswith(("{", "[1, D"))]  # sets have any order
     same(session, *(f"statistics.{name}({one})" for one in data))
@@ -269,7 +267,7 @@ TEMPLATES = [
 ]
 
 
-@pytest.mark.parametrize("text", TEMPLATES)
+@each("text", TEMPLATES)
 def test_templates(session, text):
     values = "{'who': 'tim', 'what': 3, '_x1': None}"
     same(
@@ -298,7 +296,7 @@ LOREM = (
 )
 
 
-@pytest.mark.parametrize("width", [1, 2, 5, 10, 20, 34, 70, 500])
+@each("width", [1, 2, 5, 10, 20, 34, 70, 500])
 def test_wrap_and_fill(session, width):
     more = [
         "",
@@ -363,7 +361,7 @@ def test_an_indent_wider_than_the_line_ends(session):
     assert session(f"textwrap.wrap('ab', 1, **{options!r})") == ["a", "    b"]
 
 
-@pytest.mark.parametrize("width", [0, 3, 5, 8, 11, 12, 100])
+@each("width", [0, 3, 5, 8, 11, 12, 100])
 def test_shorten(session, width):
     same(
         session,
@@ -422,7 +420,7 @@ def test_results_take_their_parts_by_name(session):
     )
 
 
-@pytest.mark.parametrize("url", URLS)
+@each("url", URLS)
 def test_urls_apart_and_together(session, url):
     for function in ("urlparse", "urlsplit"):
         call = f"urllib.parse.{function}({url!r})"
@@ -511,7 +509,7 @@ RELATIVE = [
 BASES = ["http://a/b/c/d;p?q", "http://a", "http://a/", "/x/y", "x/y", "?q", "", "mailto:x", "file:///a/b", "svn://h/x"]
 
 
-@pytest.mark.parametrize("base", BASES)
+@each("base", BASES)
 def test_urljoin(session, base):
     urls = [url for url in [*RELATIVE, ""] if not (url == "//" and base == "")]
     if base in ("/x/y", "?q", "x/y"):
@@ -600,7 +598,7 @@ TEXTS = [
 ]
 
 
-@pytest.mark.parametrize("text", TEXTS)
+@each("text", TEXTS)
 def test_uuids_read(session, text):
     call = f"uuid.UUID({text!r})"
     parts = [f"{call}.{part}" for part in ("hex", "int", "bytes", "urn", "version")]
@@ -692,7 +690,7 @@ def test_getters(session):
     )
 
 
-@pytest.mark.parametrize(
+@each(
     "name",
     [
         "add",

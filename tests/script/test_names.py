@@ -3,6 +3,7 @@
 import ast
 
 import pytest
+from helpers import each
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -96,7 +97,7 @@ def test_an_alias_of_nothing_is_told():
 
 def test_an_alias_hides_neither_a_tool_nor_a_pack():
     names = names_of("fs.read", "solo", "other", aliases={"fs": "other", "solo": "other"})
-    assert (names.tool("solo").name, names.useless) == ("solo", {"solo": "solo is a tool already"})
+    assert (names.tool("solo").name, names.useless) == ("solo", {"solo": "solo is already a tool"})
     assert (names.tool("fs").name, names.tool("fs.read").name) == ("other", "fs.read")
     assert names.shared() == ["fs"]
 
@@ -108,7 +109,7 @@ def test_a_tool_that_is_spelled_like_a_pack_keeps_its_name():
     assert names.tool("config.high_tide").name == "high-tide"
 
 
-@pytest.mark.parametrize(
+@each(
     ("code", "value"),
     [
         ("_12306_mcp.get_date()", "12306-mcp.get-date"),
@@ -141,7 +142,7 @@ def test_a_tool_named_like_a_builtin_does_not_hide_it():
     names = names_of("list", "solo", aliases={"print": "solo"})
     assert "list" not in names.functions
     assert names.tool(names.spelling(names.catalogue.get("list"))).name == "list"
-    assert names.useless == {"print": "print is Python's own"}
+    assert names.useless == {"print": "print is a name of Python"}
 
 
 def test_a_tool_without_a_pack_is_found_under_config_too():

@@ -140,7 +140,7 @@ def test_text_of_several_lines_stands_as_it_is():
     assert read(render(value)) == value
 
 
-@pytest.mark.parametrize("text", ["", "no", "a: b\n", "  x", "{", "\0", "\ud800", "x" * 1_000_000])
+@each("text", ["", "no", "a: b\n", "  x", "{", "\0", "\ud800", "x" * 1_000_000])
 def test_text_stays_text(text):
     assert render(text) == text
 

@@ -1,6 +1,7 @@
 """Everyday Python that the sandbox would not take as it is."""
 
 import pytest
+from helpers import each
 
 
 @pytest.fixture(scope="module")
@@ -9,7 +10,7 @@ def scripts(scripts_for_module):
     return scripts_for_module
 
 
-@pytest.mark.parametrize(
+@each(
     ("code", "value"),
     [
         ("sorted(['b', 'A'], key=str.lower)", ["A", "b"]),
@@ -48,4 +49,4 @@ def test_lines_keep_their_numbers(scripts):
 
 
 def test_what_can_not_be_said_otherwise_is_told(scripts):
-    assert "an exception takes one text here" in scripts.error("raise ValueError(('x'), 2)").message
+    assert "an exception takes one string here" in scripts.error("raise ValueError(('x'), 2)").message

@@ -1,6 +1,7 @@
 """What imports mean in code: the sandbox's modules, the library's, packs, and packs that are named like modules."""
 
 import pytest
+from helpers import each
 
 
 @pytest.fixture(scope="module")
@@ -12,7 +13,7 @@ def scripts(scripts_for_module):
     return scripts_for_module
 
 
-@pytest.mark.parametrize(
+@each(
     "code",
     [
         "import shop\nshop.price()",
@@ -29,7 +30,7 @@ def test_a_pack_can_be_imported_though_nothing_needs_it(scripts, code):
     assert scripts.value(code) == "tea: 4"
 
 
-@pytest.mark.parametrize(
+@each(
     "code",
     [
         "(math.luck(), math.floor(0.5))",
@@ -57,7 +58,7 @@ def test_a_name_that_the_code_gives_itself_is_its_own(scripts):
     assert scripts.value("math = 5\nmath") == 5
 
 
-@pytest.mark.parametrize(
+@each(
     ("code", "value"),
     [
         ("import statistics\nstatistics.mean([1, 3])", 2),
@@ -95,7 +96,7 @@ def test_modules_of_the_library(scripts, code, value):
     assert scripts.value(code) == value
 
 
-@pytest.mark.parametrize(
+@each(
     "code",
     [
         "from heapq import (\n    heappush,\n    # comment\n    heappop as pop,\n)\n",
@@ -116,7 +117,7 @@ def test_text_in_strings_is_not_touched(scripts):
     assert scripts.value('import math\nx = """\n  math.luck()\n"""\nmath.floor(0.5)\nx') == "\n  math.luck()\n"
 
 
-@pytest.mark.parametrize(
+@each(
     ("code", "message"),
     [
         ("from statistics import mean, nope", "cannot import name 'nope' from 'statistics'"),

@@ -58,7 +58,7 @@ def refusal(text: str) -> str:
 # What is one
 
 
-@pytest.mark.parametrize("text", ["", "$", "$ a", "$1", "x = '$a'", "# $a\n$a", '"$research topic=tea"', "$$a"])
+@each("text", ["", "$", "$ a", "$1", "x = '$a'", "# $a\n$a", '"$research topic=tea"', "$$a"])
 def test_a_dollar_elsewhere_is_none(text):
     with pytest.raises(SnippetError, match=r"called as \$name key=value"):
         expand(text, SNIPPETS)
@@ -142,22 +142,22 @@ def test_the_example_of_the_documents():
     ("call", "words"),
     [
         ("$reserch topic=x", "there is no snippet $reserch, did you mean $research?"),
-        ("$weather", "there is no snippet $weather; there are $research, $re-read"),
+        ("$weather", "there is no snippet $weather; known: $research, $re-read"),
         ("$research", "topic is missing (usage: $research topic=… [count=5] [ratio=0.5] [deep=false] [tags=[]]"),
         ("$research tpic=x", "there is no parameter 'tpic', did you mean topic?; topic is missing"),
-        ("$research topic=x count=y", "count is to be a whole number such as 3, not 'y'"),
-        ("$research topic=x count=3.5", "count is to be a whole number"),
-        ("$research topic=x count=true", "count is to be a whole number"),
-        ("$research topic=x ratio=nan", "ratio is to be a number"),
-        ("$research topic=x ratio=1e999", "ratio is to be a number"),
-        ("$research topic=x deep=1", "deep is to be true or false, not '1'"),
-        ("$research topic=x tags=a", 'tags is to be JSON such as ["a", "b"], not \'a\''),
-        ("$research topic=x tags=[1,", "tags is to be JSON"),
-        ("$research topic=x tags=[NaN]", "tags is to be JSON"),
-        ('$research topic=x tags={"a": 1}', "tags is to be JSON"),
-        ("$research topic=x tags=" + "[" * 100_000, "tags is to be JSON"),
+        ("$research topic=x count=y", "count must be a whole number such as 3, not 'y'"),
+        ("$research topic=x count=3.5", "count must be a whole number"),
+        ("$research topic=x count=true", "count must be a whole number"),
+        ("$research topic=x ratio=nan", "ratio must be a number"),
+        ("$research topic=x ratio=1e999", "ratio must be a number"),
+        ("$research topic=x deep=1", "deep must be true or false, not '1'"),
+        ("$research topic=x tags=a", 'tags must be JSON such as ["a", "b"], not \'a\''),
+        ("$research topic=x tags=[1,", "tags must be JSON"),
+        ("$research topic=x tags=[NaN]", "tags must be JSON"),
+        ('$research topic=x tags={"a": 1}', "tags must be JSON"),
+        ("$research topic=x tags=" + "[" * 100_000, "tags must be JSON"),
         ("$research topic=x tags=" + "[" * 40 + "]" * 40, "tags is nested deeper than 32"),
-        (f"$research topic=x count={10**50}", "count is too large a number"),
+        (f"$research topic=x count={10**50}", "count is too large for a number"),
         ("$research topic=x topic=y", "topic is given twice"),
         ('$research topic="x', "topic has a quote that is not closed"),
         ('$research topic="x"y', "topic has text right after its closing quote"),
@@ -198,9 +198,9 @@ def test_parameters_as_data():
 def test_typed_values_and_texts_of_them():
     assert render_snippet(RESEARCH, {"topic": "tea", "count": 3}) == 'brave.search(query="tea", count=3)'
     assert render_snippet(RESEARCH, {"topic": "tea", "count": "3"}) == 'brave.search(query="tea", count=3)'
-    with pytest.raises(SnippetError, match="topic is to be text, not 5"):
+    with pytest.raises(SnippetError, match="topic must be text, not 5"):
         render_snippet(RESEARCH, {"topic": 5})
-    with pytest.raises(SnippetError, match="more is to be plain data"):
+    with pytest.raises(SnippetError, match="more must be plain data"):
         render_snippet(RESEARCH, {"topic": "x", "more": {"a": object()}})
 
 

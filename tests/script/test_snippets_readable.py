@@ -1,7 +1,7 @@
 """A snippet as its readers see it: the definition, and what a call of it becomes."""
 
-import pytest
 import yaml
+from helpers import each
 
 from onetool.config.model import Param, Snippet
 from onetool.script.snippets import expand, snippet_definition
@@ -50,7 +50,7 @@ def test_each_parameter_has_its_type_its_default_and_its_description():
     assert expand(example, {"every": snippet}) == code.rstrip("\n")
 
 
-@pytest.mark.parametrize("body", ["  a = 1\n", "a\tb\x00", "", "one\n\n\ntwo\n", "a: b\n# c"])
+@each("body", ["  a = 1\n", "a\tb\x00", "", "one\n\n\ntwo\n", "a: b\n# c"])
 def test_any_body_reads_back(body):
     above, _, _ = snippet_definition("odd", Snippet(body=body)).partition("\n\n# Example")
     assert yaml.safe_load(above)["body"].rstrip("\n") == body.rstrip("\n")

@@ -2,7 +2,7 @@
 
 import ast
 
-import pytest
+from helpers import each
 
 from onetool import App, ToolSpec
 from onetool.core.inferred_schema import ObservedValues
@@ -38,7 +38,7 @@ def test_what_was_inferred_is_a_comment_and_no_type():
     assert f"    def none({SELF}, {MORE}) -> Any: ...\n" in text
 
 
-@pytest.mark.parametrize("key", ["x\ny: int", "x\rdef y(): ...", "x\u2028y", "\x0c", '"""'])
+@each("key", ["x\ny: int", "x\rdef y(): ...", "x\u2028y", "\x0c", '"""'])
 def test_no_key_breaks_out_of_the_comment(key):
     seen = ObservedValues()
     seen.note({key: {key: 1}, "a": 1})

@@ -4,6 +4,7 @@ from base64 import b64decode
 
 import msgspec
 import pytest
+from helpers import each
 
 from onetool.core.json_data import plain
 from onetool.sdk import audio, embedded, image, link, text
@@ -45,7 +46,7 @@ def test_a_link_says_only_what_is_known():
     }
 
 
-@pytest.mark.parametrize("block", [text("t"), image(b"i"), audio(b"a"), embedded("a:b", b"c"), link("a:b", "c")])
+@each("block", [text("t"), image(b"i"), audio(b"a"), embedded("a:b", b"c"), link("a:b", "c")])
 def test_it_is_data_like_any_other(block):
     assert plain([block]) == [block]
     assert msgspec.json.decode(msgspec.json.encode(block)) == block

@@ -52,7 +52,7 @@ def test_an_address_has_a_scheme_and_no_blanks(uri):
         resource(uri)
 
 
-@pytest.mark.parametrize("uri", ["notes://today", "a:b", "x-y+z.1:/{id}", "urn:isbn:1", "notes://{a}/{b}?c={d}"])
+@each("uri", ["notes://today", "a:b", "x-y+z.1:/{id}", "urn:isbn:1", "notes://{a}/{b}?c={d}"])
 def test_every_scheme_will_do(uri):
     assert resource(uri)(lambda: "")
 

@@ -4,7 +4,7 @@ import re
 from unittest.mock import patch
 
 import pytest
-from helpers import examples
+from helpers import each, examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -112,7 +112,7 @@ def test_one_description_may_be_for_several_parameters():
     assert read_text(text).parameters == {"x": "Where.", "y": "Where."}
 
 
-@pytest.mark.parametrize("title", ["Args", "Arguments", "Params", "Keyword Args", "Keyword Arguments", "Attributes"])
+@each("title", ["Args", "Arguments", "Params", "Keyword Args", "Keyword Arguments", "Attributes"])
 def test_google_has_many_words_for_parameters(title):
     docs = read_text(f"Go.\n\n{title}:\n    x: Where.\n")
     assert (docs.description, docs.parameters) == ("Go.", {"x": "Where."})
@@ -149,7 +149,7 @@ def test_no_docstring_gives_the_name_in_words():
     assert read_docs(read_the_news) == FunctionDocs("read the news")
 
 
-@pytest.mark.parametrize(
+@each(
     "text",
     [
         "Go.\n\nArgs:\n    x without a colon\n",

@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 import msgspec
 import pytest
 from annotated_types import Ge
+from helpers import each
 
 from onetool.sdk.hints import HintReader
 
@@ -24,12 +25,12 @@ DIFFERENT = [
 REFUSED = [Path, object, Counter[str], str | Path]
 
 
-@pytest.mark.parametrize("hint", ALIKE, ids=str)
+@each("hint", ALIKE)
 def test_where_both_agree(hint):
     assert HintReader().form(hint).schema == msgspec.json.schema(hint)
 
 
-@pytest.mark.parametrize("hint", DIFFERENT, ids=str)
+@each("hint", DIFFERENT)
 def test_where_they_do_not(hint):
     assert HintReader().form(hint).schema != msgspec.json.schema(hint)
 

@@ -319,7 +319,7 @@ def test_an_argument_that_is_absent_keeps_its_default():
     assert tool_from_function(f, "p").handler() is default
 
 
-@pytest.mark.parametrize("name", ["self", "function", "arguments", "args", "positional"])
+@each("name", ["self", "function", "arguments", "args", "positional"])
 def test_an_argument_may_have_any_name(name):
     namespace = {"Path": Path}
     exec(f"def f({name}: Path): return {name}", namespace)

@@ -73,7 +73,7 @@ def test_a_return_hint_that_names_nothing_at_run_time_gives_no_schema(tool_of):
 
 def test_a_field_whose_hint_names_nothing_is_told(tool_of):
     code = "from dataclasses import dataclass\n@dataclass\nclass A:\n    x: 'Nowhere'\ndef f(a: A): ..."
-    with pytest.raises(TypeError, match=r"^f: parameter 'a': A has no form in JSON: .*'Nowhere' is not defined"):
+    with pytest.raises(TypeError, match=r"^parameter 'a': A can't be represented in JSON: .*'Nowhere' is not defined"):
         tool_of(code)
 
 

@@ -56,7 +56,7 @@ def test_requests_have_our_routes_and_known_methods():
 
 def test_runs_are_counted():
     metrics = Metrics()
-    metrics.observe(RunEvent(id="1", door="run", duration_ms=1.0, code_bytes=3))
+    metrics.observe(RunEvent(id="1", source="run", duration_ms=1.0, code_bytes=3))
     assert text_of(metrics)["onetool_runs_total"] == {(("outcome", "ok"),): 1}
 
 

@@ -255,7 +255,7 @@ def test_a_page_has_its_owner_and_its_time(harness):
         results.page(handle, "alice")
     handle = results.put("x\n" * 1000, "alice").handle
     harness.clock.now += 3600
-    with pytest.raises(ResultExpiredError, match="time is up"):
+    with pytest.raises(ResultExpiredError, match="retention time has passed"):
         results.page(handle, "alice")
 
 

@@ -73,7 +73,7 @@ def test_finds_by_the_words_of_any_field(query: str, first: str) -> None:
     assert names(query)[0] == first
 
 
-@pytest.mark.parametrize(
+@each(
     ("query", "first"),
     [
         ("serach web", "brave.web_search"),
@@ -104,7 +104,7 @@ def test_finds_a_begun_word_that_stands_before_others() -> None:
     assert names("tempera city")[0] == "weather.getForecast"
 
 
-@pytest.mark.parametrize("query", ["getForecast", "get_forecast", "get forecast", "GETFORECAST", "weather forecast"])
+@each("query", ["getForecast", "get_forecast", "get forecast", "GETFORECAST", "weather forecast"])
 def test_takes_camel_case_apart_and_puts_it_together(query: str) -> None:
     assert names(query)[0] == "weather.getForecast"
 
@@ -114,7 +114,7 @@ def test_spelling_of_a_name_does_not_matter(query: str) -> None:
     assert names(query)[0] == "fs.read_file"
 
 
-@pytest.mark.parametrize("query", ["天气", "城市天气", "气", "空气质量怎么样", "查询"])
+@each("query", ["天气", "城市天气", "气", "空气质量怎么样", "查询"])
 def test_finds_text_without_spaces(query: str) -> None:
     assert names(query) == ["地图.查询"]
 
@@ -132,7 +132,7 @@ def test_hidden_tools_are_left_out() -> None:
     assert "secret.read_file" not in names("secret.read_file", limit=100)
 
 
-@pytest.mark.parametrize("query", ["", "   ", "\n", "!?* --- …", "qqqqzzzzxxxx"])
+@each("query", ["", "   ", "\n", "!?* --- …", "qqqqzzzzxxxx"])
 def test_nothing_asked_or_nothing_alike_finds_nothing(query: str) -> None:
     assert INDEX.search(query) == []
 
@@ -226,7 +226,7 @@ def test_threads_share_one_index() -> None:
 # --- words and stems
 
 
-@pytest.mark.parametrize(
+@each(
     "forms",
     [
         "convert converts converted converting converter conversion",
@@ -243,9 +243,7 @@ def test_forms_of_a_word_have_one_stem(forms: str) -> None:
     assert len({stem(form) for form in forms.split()}) == 1
 
 
-@pytest.mark.parametrize(
-    "pair", ["document docu", "station stat", "movie move", "string str", "speed spe", "status statu"]
-)
+@each("pair", ["document docu", "station stat", "movie move", "string str", "speed spe", "status statu"])
 def test_words_that_only_look_alike_keep_apart(pair: str) -> None:
     one, other = pair.split()
     assert stem(one) != stem(other)

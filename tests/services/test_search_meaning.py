@@ -10,6 +10,7 @@ from threading import Event
 
 import numpy as np
 import pytest
+from helpers import each
 
 from onetool.core.spec import ToolSpec
 from onetool.services.search import SearchIndex, meaning
@@ -54,7 +55,7 @@ def test_the_rare_words_of_a_tool_decide_before_its_meaning():
     assert names("send an email about zorblax ledgers that reconcile", index)[0] == "crm.sync"
 
 
-@pytest.mark.parametrize("query", ["qqqqzzzzxxxx", "xkcdfoo", "x", "7", "…", "the of and", ""])
+@each("query", ["qqqqzzzzxxxx", "xkcdfoo", "x", "7", "…", "the of and", ""])
 def test_finds_nothing_for_what_means_nothing(query):
     assert names(query, SearchIndex(TOOLS)) == []
 

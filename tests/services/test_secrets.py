@@ -10,7 +10,7 @@ from threading import Thread
 from urllib.parse import quote
 
 import pytest
-from helpers import calls
+from helpers import calls, each
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -186,7 +186,7 @@ def test_they_may_be_told_from_many_threads():
     assert failed == []
 
 
-@pytest.mark.parametrize(
+@each(
     ("data", "shown"),
     [
         ([10**5000, "topsecret99"], [10**5000, "***"]),

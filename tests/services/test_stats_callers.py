@@ -1,6 +1,7 @@
 """Stats by caller: what is counted for whom."""
 
 import pytest
+from helpers import each
 from stats_database import BOTH, place
 
 from onetool.core.call import ToolCall
@@ -47,7 +48,7 @@ def test_what_was_saved_is_of_one_caller_too(stats):
     stats.record_menu("c", "mcp", 8000, 400, "bob")
     for owner in ("ada", "bob"):
         stats.record_run(
-            RunEvent(id=owner, door="mcp", duration_ms=1.0, code_bytes=4, principal=Principal(owner=owner))
+            RunEvent(id=owner, source="mcp", duration_ms=1.0, code_bytes=4, principal=Principal(owner=owner))
         )
     saved = {caller: stats.summary(caller=caller)["context_saved"] for caller in ("ada", "bob", None)}
     assert (saved["ada"], saved["bob"], saved[None]) == (900, 1900, 2800)
@@ -81,7 +82,7 @@ def test_an_owner_that_looks_like_what_is_kept_of_another_sees_nothing_of_it(sta
         current_principal.reset(mine)
 
 
-@pytest.mark.parametrize(
+@each(
     ("principal", "wanted", "seen"),
     [
         (LOCAL, None, None),

@@ -37,7 +37,7 @@ def more():
     global number
     number += 1
     stats.record(CallEvent.of(call=ToolCall("1", "a.b"), duration_ms=1.0, run=f"{sys.argv[2]}-{number}"))
-    stats.record_run(RunEvent(id=f"{sys.argv[2]}-{number}", door="x", duration_ms=1.0, code_bytes=1, calls=1))
+    stats.record_run(RunEvent(id=f"{sys.argv[2]}-{number}", source="x", duration_ms=1.0, code_bytes=1, calls=1))
     stats.record_reply(f"{sys.argv[2]}-{number}", 4)
 """
 
@@ -161,7 +161,7 @@ def test_a_place_where_no_file_can_be(tmp_path, caplog):
         stats.flush()
     assert stats.summary()["total_calls"] == 0
     assert (stats.health()["waiting"], stats.health()["dropped"]) == (3, 0)
-    assert caplog.text.count("stats are not kept") == 1
+    assert caplog.text.count("stats can't be stored") == 1
 
 
 def test_a_full_disk_loses_nothing_that_fits_into_memory(place, monkeypatch):
@@ -234,7 +234,7 @@ def test_everything_is_forgotten_in_time_and_a_run_keeps_its_calls(place, monkey
     stats.record_gap("c", 1.0)
     stats.record_reply("r", 4)
     clock[0] = 10.0
-    stats.record_run(RunEvent(id="r", door="mcp", duration_ms=1.0, code_bytes=1, calls=1))
+    stats.record_run(RunEvent(id="r", source="mcp", duration_ms=1.0, code_bytes=1, calls=1))
     stats.flush()
     clock[0] = 86_409.0
     stats.record(event("new"))

@@ -7,6 +7,7 @@ from hashlib import sha256
 import html5lib
 import pytest
 from browser.summaries import HOSTILE, hostile, one_call, summary, usual
+from helpers import each
 
 from onetool.core.errors import cut
 from onetool.services.stats.formatting import duration, moment, percent, short, span, tick, whole
@@ -40,7 +41,7 @@ def texts(tree, path):
     return ["".join(one.itertext()).strip() for one in tree.findall(path)]
 
 
-@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+@each("case", CASES.values())
 def test_a_page_is_well_formed_and_asks_nobody_for_anything(case):
     page = report(case)
     html5lib.HTMLParser(strict=True).parse(page)
@@ -69,7 +70,7 @@ def test_a_page_is_well_formed_and_asks_nobody_for_anything(case):
     assert MARK in page[:1000]
 
 
-@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+@each("case", CASES.values())
 def test_the_policy_allows_our_own_style_and_nothing_else(case):
     tree = parsed(report(case))
     policy = next(one.get("content") for one in tree.iter("meta") if one.get("http-equiv"))
@@ -94,7 +95,7 @@ def test_names_from_anywhere_stay_text():
     assert HOSTILE in texts(parsed(report({**hostile(), "total_calls": 0})), ".//main//h2")[0]
 
 
-@pytest.mark.parametrize("name", ["\x00a", "\ud800", "a\u202eb", "tab\tnew\nline", "\x1b[31m", "\ufeff"])
+@each("name", ["\x00a", "\ud800", "a\u202eb", "tab\tnew\nline", "\x1b[31m", "\ufeff"])
 def test_signs_that_do_something_are_shown_as_none(name):
     one = one_call()
     one["tools"][0]["tool"] = name
@@ -114,7 +115,7 @@ def test_every_chart_has_a_label_and_a_table():
     assert all(one.get("aria-hidden") == "true" for one in others)
 
 
-@pytest.mark.parametrize(
+@each(
     ("calls", "marks"),
     [
         (1, ["2", "1", "0"]),
@@ -196,7 +197,7 @@ def test_colours_have_contrast(scheme):
 # Words
 
 
-@pytest.mark.parametrize(
+@each(
     ("ms", "words"),
     [
         (None, "–"),
@@ -217,7 +218,7 @@ def test_durations_in_words(ms, words):
     assert duration(ms) == words
 
 
-@pytest.mark.parametrize(
+@each(
     ("number", "words"),
     [
         (0, "0"),

@@ -49,7 +49,7 @@ def test_nothing_that_was_said_is_in_the_file(place, tmp_path):
     error = ToolError(code="execution_error", message="SECRET-M", reason="could not read SECRET-R", hints=("SECRET-H",))
     stats.record(CallEvent.of(call=ToolCall("SECRET-I", "a.b", {"x": "SECRET-A"}), duration_ms=1.0, value="SECRET-V"))
     stats.record(CallEvent.of(call=ToolCall("1", "a.b", {"x": "SECRET-A"}), duration_ms=1.0, error=error))
-    stats.record_run(RunEvent(id="r", door="mcp", duration_ms=1.0, code_bytes=9, error=error))
+    stats.record_run(RunEvent(id="r", source="mcp", duration_ms=1.0, code_bytes=9, error=error))
     stats.flush()
     place.shrink()  # everything is in the file itself
     content = (tmp_path / "state.db").read_bytes()

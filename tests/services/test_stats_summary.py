@@ -43,7 +43,7 @@ def call(
 
 
 def ran(stats, run, ms, code_bytes=40, calls=2):
-    stats.record_run(RunEvent(id=run, door="mcp", client="c", duration_ms=ms, code_bytes=code_bytes, calls=calls))
+    stats.record_run(RunEvent(id=run, source="mcp", client="c", duration_ms=ms, code_bytes=code_bytes, calls=calls))
 
 
 def test_nothing_yet(stats, tmp_path):

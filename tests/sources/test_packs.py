@@ -102,7 +102,17 @@ def test_a_function_that_cannot_be_described_spoils_itself_alone(folder):
     catalogue = load(folder)
     assert names(catalogue) == ["a.good"]
     assert [(m.file, m.line, m.key) for m in catalogue.mistakes] == [(str(file), 3, "a.bad"), (str(file), 4, "a.worse")]
-    assert "Nonsense" in catalogue.mistakes[0].message
+    assert catalogue.mistakes[0].message.startswith("parameter 's': Nonsense is not defined: import or define it")
+    assert catalogue.mistakes[1].message.startswith("parameter 's': socket can't be represented in JSON: use ")
+
+
+def test_a_mistake_of_syntax_is_placed_once(folder):
+    write(folder, "own.py", "x = 1\ndef broken(:\n")
+    write(folder / "other", "__init__.py", "from .part import f\n")
+    write(folder / "other", "part.py", "def broken(:\n")
+    other, own = load(folder).mistakes
+    assert (own.line, own.message) == (2, "SyntaxError: invalid syntax")
+    assert (other.line, other.message) == (1, "SyntaxError: invalid syntax (part.py, line 1)")
 
 
 def test_a_function_is_called_by_its_name_in_the_module(folder):

@@ -116,7 +116,7 @@ def test_types_are_told(agent):
 
 def test_a_value_has_the_type_of_the_default(agent):
     """As the document's example has it: `count: {default: 5}`."""
-    assert agent.error("$brv_research topic=Python count=x").message.startswith("$brv_research: count is to be a whole")
+    assert agent.error("$brv_research topic=Python count=x").message.startswith("$brv_research: count must be a whole")
     assert agent.value("$few topic=Python count=3") == ["Python 0", "Python 1", "Python 2"]
     assert len(agent.value("$few topic=Python")) == 5
 

@@ -109,7 +109,7 @@ def test_list_all_tools():
 # Requirement: Tool Definition Schema
 
 
-@pytest.mark.parametrize("missing", ["name", "description", "type", "handler", "parameters", "implementation"])
+@each("missing", ["name", "description", "type", "handler", "parameters", "implementation"])
 def test_tool_definition_structure(missing):
     Registry().register(definition())
     with pytest.raises(DefinitionError, match=missing):
@@ -122,7 +122,7 @@ def test_tool_definition_structure_needs_type_function_and_an_implementation_wit
             Registry().register(definition(**wrong))
 
 
-@pytest.mark.parametrize("response", [None, 0, "", False, [], {"c": 21}, [1, {"a": None}], "text", 1.5])
+@each("response", [None, 0, "", False, [], {"c": 21}, [1, {"a": None}], "text", 1.5])
 def test_mock_tool_implementation(response):
     registry = Registry()
     registry.register({**definition(), "implementation": {"type": "mock", "mock_response": response}})

@@ -147,7 +147,7 @@ LOOK_ALIKE = {
 }
 
 
-@pytest.mark.parametrize("line", LOOK_ALIKE)
+@each("line", LOOK_ALIKE)
 def test_what_looks_like_something_else_is_marked(line):
     shown = shown_line(line)
     assert all(note in shown for note in LOOK_ALIKE[line]), shown

@@ -112,7 +112,9 @@ def test_calling_its_tools_says_that_the_folder_has_changed(repository):
     result = cli("tools", "invoke", "evil.hello", cwd=repository.folder)
     assert ".onetool has changed since you trusted it: run onetool trust" in result.stdout
     assert "not trusted yet" not in result.stdout + result.stderr
-    assert "has changed since you trusted it (dials: host evil.example), so nothing in it is used" in result.stderr
+    assert (
+        "has changed since you trusted it (connects to: host evil.example), so nothing in it is used" in result.stderr
+    )
 
 
 @pytest.mark.parametrize("command", [["list"], ["test"], ["test", "run"]])

@@ -161,7 +161,7 @@ def test_revoking_and_listing(repository):
     assert [row["folder"] for row in rows] == [str(repository.config.parent)]
     revoked = cli("trust", "--revoke", cwd=repository.folder)
     assert revoked.returncode == 0
-    assert "Running servers keep what they have loaded: restart them." in revoked.stderr
+    assert "Running servers keep what they have loaded until they are restarted." in revoked.stderr
     assert not is_used(repository)
     assert json.loads(cli("trust", "--list", cwd=repository.folder).stdout) == []
     assert cli("trust", "--revoke", cwd=repository.folder).returncode == 1

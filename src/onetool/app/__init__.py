@@ -29,7 +29,6 @@ allow_lists     which tools each caller of a server may call
 audit           the audit log of a served app
 telemetry       sends traces and metrics to a collector, if the config has `otel`
 documents       small documents in the database, by kind
-old_state       imports the state files of older versions
 database        the database of the config in force
 database_state  the state of that database: whether it is reachable, and its tables
 database_copy   copies all state from one place to another: `onetool db import` and `export`

@@ -1,6 +1,6 @@
-"""The check whether a server needs a credential, and `KnownTokens`.
+"""Checks whether a server needs a credential, and looks up named tokens.
 
-`KnownTokens` has the named tokens of the config and the store, with the reason why a token is refused.
+`KnownTokens` holds the named tokens of the config and the store, and the reason why a token is refused.
 """
 
 import time
@@ -12,7 +12,6 @@ from urllib.parse import urlsplit
 
 from onetool.app.database import open_state
 from onetool.app.documents import documents_in
-from onetool.app.old_state import tokens_problem
 from onetool.config.model import TokenConfig, read_rate
 from onetool.core.principal import Principal, Role
 from onetool.core.text import read_time, utc_text
@@ -43,7 +42,7 @@ def accepts_any(http: "HttpConfig", store: TokenStore) -> bool:
 
 
 def is_loopback_name(host: str) -> bool:
-    """Return whether a host name or address means this machine. Names are not resolved."""
+    """Return whether a host name or address refers to this machine. Names are not resolved."""
     try:
         return ip_address(host).is_loopback
     except ValueError:
@@ -51,7 +50,7 @@ def is_loopback_name(host: str) -> bool:
 
 
 def local_role(http: "HttpConfig") -> Role | None:
-    """Return http.local; None behind a proxy, where requests of others seem to come from this machine."""
+    """Return http.local; None behind a proxy, where other users' requests seem to come from this machine."""
     return None if is_behind_proxy(http) else http.local
 
 
@@ -68,7 +67,7 @@ class FoundToken(NamedTuple):
 
 
 class TokenTable(NamedTuple):
-    """All named tokens at one moment. Each request uses one table, and so looks at the store once."""
+    """A snapshot of all named tokens. Each request uses one table, and so reads the store only once."""
 
     made_of: TokenView
     found: dict[bytes, tuple[FoundToken, float | None]]  # by digest; with the time of expiry
@@ -86,7 +85,7 @@ class TokenTable(NamedTuple):
 
 
 class KnownTokens:
-    """The named tokens of one server. Built at start and at each reload; the store sees its own changes."""
+    """The named tokens of a server. Created at startup and by each reload; the store notices its own changes."""
 
     def __init__(
         self, tokens: Iterable[TokenConfig], store: TokenStore, clock: Callable[[], float] = time.time
@@ -101,7 +100,10 @@ class KnownTokens:
         return self.table().find(digest)
 
     def table(self, view: TokenView | None = None) -> TokenTable:
-        """Return all tokens, now or in a `view` of the store. The table is rebuilt only if the store has changed."""
+        """Return all tokens: the current ones, or those of a `view` of the store.
+
+        The table is rebuilt only after changes.
+        """
         view, table = view or self.store.view(), self._table
         if table is None or table.made_of is not view:
             table = self._table = self._build(view)  # assigned at once: other threads read it
@@ -126,14 +128,9 @@ class KnownTokens:
 
 def token_store(config: "Config", documents: "Documents", memory: TokenMemory | None = None) -> TokenStore:
     """Return the stored tokens. The store is closed for a server of a `cluster`, because anyone who can write to its
-    database could delete all tokens; and for a server whose state folder still has tokens from the time before the
-    config had a `database`: these are not accepted.
+    database could delete all tokens.
     """
-    problem = tokens_problem(config)
-    if config.database is None:
-        return TokenStore(documents, home=config.home, problem=problem, memory=memory)
-    is_closed = config.cluster is not None or problem is not None
-    return TokenStore(documents, home=config.home, is_closed=is_closed, memory=memory)
+    return TokenStore(documents, home=config.home, is_closed=config.cluster is not None, memory=memory)
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""App: the only place that wires things together.
+"""App connects all parts of OneTool; nothing else does.
 
     app = App.open()                                  # finds its config, loads its tools
     result = await app.call(ToolCall("1", "time.now"))
@@ -54,7 +54,7 @@ RELOAD_TIMEOUT = 10.0  # seconds that `close` waits for a running reload
 
 
 class App:
-    """A config in force, the tools that it provides, and the services behind them."""
+    """A config, the tools that it provides, and the services that they use."""
 
     def __init__(
         self,
@@ -130,7 +130,7 @@ class App:
     # What there is
 
     def tools(self, allowed: Iterable[str] | None = None) -> list[ToolSpec]:
-        """Return the visible tools, in order; with an allow-list exactly the allowed ones."""
+        """Return the visible tools, in order; with an allow-list, exactly the allowed ones."""
         return [*self.catalog.tools(allowed)]
 
     def info(self, name: str, allowed: Collection[str] | None = None) -> dict[str, Any] | None:
@@ -243,7 +243,10 @@ class App:
         return snippets_for(self.catalog.current_snapshot(), self.config, allowed)
 
     def ask(self, prompt: str, **options: Any) -> "PendingAnswer":
-        """Ask a model that has these tools a question: await the answer, or iterate over events. See AskOptions."""
+        """Ask a model that can use these tools. Await the result for the answer, or iterate over it for events.
+
+        See AskOptions.
+        """
         from onetool.app.ask import AskOptions
 
         return self._ask_service.ask(prompt, AskOptions(**options))
@@ -251,8 +254,9 @@ class App:
     async def user_call(
         self, name: str, args: Mapping[str, Any], on_session: Callable[[str], None], **options: Any
     ) -> "ToolResult":
-        """Call a tool on behalf of a person in a session of `ask`, which stores the call and its result. `on_session`
-        receives the session's id, even if the call is cancelled. The options are those of `ask`.
+        """Call a tool on behalf of a user in a session of `ask`, which stores the call and its result.
+
+        `on_session` receives the session's id, even if the call is cancelled. The options are those of `ask`.
         """
         from onetool.app.ask import AskOptions
 
@@ -279,8 +283,9 @@ class App:
         return self._background.run_sync(self.run(code, allowed))
 
     def reload(self) -> None:
-        """Reload everything, or nothing at all. Raises ConfigError if the config can't be used or would break working
-        tools. Running calls continue with what they started with.
+        """Reload everything, or nothing at all.
+
+        Raises ConfigError if the config can't be used or would break working tools. Running calls keep the old config.
         """
         self._reloader.reload()
 
@@ -289,7 +294,7 @@ class App:
         self._reloader.reload_settings()
 
     async def look_again(self) -> Runtime:
-        """Check whether settings have changed, because something is missing, and return the runtime in force."""
+        """Check whether settings have changed, after something was not found. Return the current runtime."""
         await self._watcher.look_again()
         return self.runtime
 
@@ -369,7 +374,7 @@ class App:
 
     @property
     def config(self) -> Config:
-        """The config in force."""
+        """The current config."""
         return self.runtime.config
 
     @property
@@ -391,11 +396,19 @@ class App:
         return self._reloader.count
 
     def pending_changes(self) -> list[Mistake]:
-        """Return the file changes that are not loaded yet, each with a hint how to load it."""
+        """Return the file changes that are not loaded yet, each with a hint on how to load it."""
         return self._reloader.pending_changes()
 
+    @property
+    def pending_count(self) -> int:
+        """The number of file changes that were noticed and wait for a reload. Quicker than `pending_changes`."""
+        return self._watcher.pending_count
+
     def follow_settings(self) -> None:
-        """Let `connect` watch settings, unless the config has `watch`. For servers that only this machine reaches."""
+        """Let `connect` watch settings, unless the config has `watch`.
+
+        Intended for servers that listen only on this machine.
+        """
         self._follows_settings = True
 
     @property
@@ -438,7 +451,10 @@ class App:
         return LoopThread()
 
     def _watch_mode(self) -> WatchMode | None:
-        """Return what to watch. Only the first of several workers watches everything; the others follow its reloads."""
+        """Return the watch mode.
+
+        Only the first of several workers watches everything; the others follow its reloads.
+        """
         if self._watches_all or self.config.watch:
             return "everything" if worker_share().is_first else None
         return "settings" if self._follows_settings and self.config.watch is None else None
@@ -464,7 +480,7 @@ class App:
         )
 
     def _apply(self, config: Config, read: Read) -> None:
-        """Apply everything at once. Only the changed servers, which take time to stop, are stopped afterwards."""
+        """Apply the whole config at once. Changed servers are stopped afterwards, because stopping takes time."""
         if config.http.token:
             config.secrets.mask_always(str(config.http.token))
         before = self.runtime

@@ -56,14 +56,14 @@ from onetool.core.registry import Snapshot
 from onetool.http.files import FileContent
 
 MENUS = ("direct", "run")
-USER_SOURCE = "chat"  # the source of calls that a person makes in a session
+USER_SOURCE = "chat"  # the source of calls that a user makes in a session
 MAX_TOOLSETS = 8  # per snapshot, for different allow-lists
 MANY_TOOLS = 50  # tools: rendering them takes long enough to delay other tasks on the event loop
 MAX_DEPTH = 2  # a question asked by a tool that a model calls, and one more inside it
 
 
 class AskOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """Options for answering a question. The config decides about options that are None."""
+    """Options for answering a question. Options that are None are taken from the config."""
 
     session: str | None = None  # None creates a new one
     new_session: bool = False
@@ -122,7 +122,7 @@ class AskService:
     async def user_call(
         self, name: str, args: Mapping[str, Any], on_session: Callable[[str], None], options: AskOptions
     ) -> ToolResult:
-        """Call a tool for a person. The call needs no approval; the allow-list applies."""
+        """Call a tool for a user. The call needs no approval; the allow-list applies."""
         options = msgspec.structs.replace(options, menu="direct", approve="always")
         async with self.sessions.turn(options.session, new=options.new_session, wait=options.wait) as session:
             backend, allowed = await self.backend(options, session), self._allowed(options, session)
@@ -157,7 +157,7 @@ class AskService:
         return DirectBackend(caller, catalog, self._tools(allowed), allowed, approval, attached)
 
     def _allowed(self, options: AskOptions, session: ChatSession) -> Collection[str] | None:
-        """Return the allowed tools: those of this question, else of the session, else of the config."""
+        """Return the allowed tools: those of the question, else of the session, else of the config."""
         chosen = self.runtime.config.ask.tools if session.allowed is None else session.allowed
         return allowed_by_both(options.within, self._catalog.registry.allowing(chosen))
 
@@ -204,7 +204,7 @@ def _attached_file(session: ChatSession, name: str) -> FileContent | None:
 
 
 class PendingAnswer:
-    """A question that can be asked once. `answer` is the answer as far as it is complete, even after a failure."""
+    """A question that can be asked once. `answer` is the answer so far, even after a failure."""
 
     def __init__(self, service: AskService, prompt: str, options: AskOptions) -> None:
         if not prompt.strip():
@@ -243,7 +243,7 @@ class PendingAnswer:
     async def _events(self) -> AsyncGenerator[Event, None]:
         service, options = self._service, self._options
         if ask_depth.get() >= MAX_DEPTH:
-            raise AskError("a tool that a model called asks a model whose tool asks a model: no further", "bad_request")
+            raise AskError(f"questions to models are nested more than {MAX_DEPTH} levels deep", "bad_request")
         wanted, runtime = service.model_choice(options), service.runtime
         try:
             model = await choose_model(wanted, keys_for(runtime.config, wanted), runtime.client)
@@ -304,7 +304,7 @@ class KnownProvider(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     id: str
     models: Annotated[tuple[str, ...], Meta(description="The known models; others can be named as well.")]
-    is_configured: Annotated[bool, Meta(description="Whether it can be asked: its key is set, or its server answers.")]
+    is_configured: Annotated[bool, Meta(description="Whether it can be used: its key is set, or its server responds.")]
     missing: Annotated[str | UnsetType, Meta(description="The secret or setting that is missing.")] = UNSET
     needs: Annotated[tuple[Need, ...] | UnsetType, Meta(description="Its key, if that is missing.")] = UNSET
     error: Annotated[str | UnsetType, Meta(description="Why its list of models could not be read.")] = UNSET
@@ -320,13 +320,13 @@ class ModelOverview(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class AskModels:
-    """The models of the providers of a service."""
+    """The models that a service can ask, by provider."""
 
     def __init__(self, service: AskService) -> None:
         self._service = service
 
     async def overview(self, within: Collection[str] | None) -> ModelOverview:
-        """Return all providers, and about how many tokens the tools `within` cost; None means all tools."""
+        """Return all providers, and the approximate size in tokens of the tools `within`; None means all tools."""
         service = self._service
         providers = await asyncio.gather(*map(self._provider, PROVIDERS))
         by_name = {one.id: one for one in providers}

@@ -1,6 +1,6 @@
 """AppAudit: the audit log of an app that is served over HTTP, and of commands that change access.
 
-An app that isn't served records nothing: its calls are made by the person who runs the process.
+An app that isn't served records nothing: its calls are made by the user who runs the process.
 """
 
 from collections.abc import Callable, Generator, Iterator
@@ -27,7 +27,7 @@ GAP_DAYS = 7  # for which `onetool check` reports lost lines
 class AppAudit:
     """The audit log of an app. Closed until `open`; with `audit: none` it stays closed until a reload changes that.
 
-    `database` returns the database of the config in force.
+    `database` returns the database of the current config.
     """
 
     def __init__(self, config: "Config", database: "Callable[[], Database]") -> None:
@@ -52,11 +52,11 @@ class AppAudit:
         self._update()
 
     def before_close(self, flush: Callable[[], None]) -> None:
-        """Call `flush` before a log is closed, so that the caller can record what it has only counted."""
+        """Call `flush` before a log is closed, so that the caller can record events that it has only counted."""
         self._before_close.append(flush)
 
     def health(self) -> dict[str, Any] | None:
-        """Return the problems of the log; None if it has none."""
+        """Return the problems with the log; None if it has none."""
         log = self.log
         if log is None or (log.problem is None and not log.lost):
             return None
@@ -112,8 +112,8 @@ class AppAudit:
 def noted_command(
     config: "Config", what: str, *, waits: bool = True, typos: tuple[type[Exception], ...] = ()
 ) -> Generator[None]:
-    """Record a command that changes state, such as `tokens add ci`, and whether it was refused. Typing errors aren't
-    recorded.
+    """Record a command that changes state, such as `tokens add ci`, and whether it was refused. Mistyped commands
+    aren't recorded.
 
     With `audit: required`, a line is written before the command begins. If that fails, AuditUnavailableError is raised,
     unless the command never `waits` for the log, such as a revocation.
@@ -121,7 +121,7 @@ def noted_command(
     if config.audit.mode == "none":
         yield
         return
-    what = mask_credentials(what)  # a person may have typed a token instead of its name
+    what = mask_credentials(what)  # a user may have typed a token instead of its name
     is_begun = config.audit.mode == "required" and waits
     if is_begun:
         with _opened(config) as log:
@@ -166,7 +166,7 @@ def anonymous_clients(config: "Config", since: float) -> list[str]:
 
 
 def audit_mistakes(config: "Config") -> Iterator[Mistake]:
-    """Yield the problems of the log for `onetool check`: it can't be used, or lines were lost in the last days."""
+    """Yield the problems with the log for `onetool check`: it can't be used, or lines were lost recently."""
     if config.audit.mode == "none":
         return
     from time import time
@@ -180,7 +180,7 @@ def audit_mistakes(config: "Config") -> Iterator[Mistake]:
             if gaps or table.end() > 1:
                 table.made_key()  # a transaction that writes nothing
     except (DatabaseError, ConfigError) as error:
-        if config.database is None:  # problems of a shared database are reported separately
+        if config.database is None:  # problems with a shared database are reported separately
             required = config.audit.mode == "required"
             effect = "`onetool serve` refuses all calls" if required else "lines are lost"
             message = f"the audit log can't be written: {error}; {effect}"

@@ -103,7 +103,9 @@ def _from_archive(app: App, data: bytes, options: ImportOptions) -> BundleImport
     is_invalid = bool(wrong or unpacked.mistakes)
     is_renamed = here is not None and here.soft_deleted_at is None and here.slug != planned.bundle.slug
     if (planned.is_new or is_renamed) and (other := live_bundle(app.bundles, planned.bundle.slug)):
-        wrong.append(f"there is a bundle {other['slug']} already ({other['id']}); give it another name: --as SLUG")
+        wrong.append(
+            f"a bundle {other['slug']} already exists ({other['id']}); import it under another name: --as SLUG"
+        )
     notes = [] if here is None or here.soft_deleted_at is None else _restored_remarks(app, planned.bundle)
     return BundleImport(planned._replace(refused=[*planned.refused, *wrong]), unpacked.tools, [], notes, is_invalid)
 
@@ -114,8 +116,8 @@ def _restored_remarks(app: App, bundle: Bundle) -> list[ImportRemark]:
     if other is None:
         return []
     older = "this bundle" if bundle.created_at < other["createdAt"] else "the other bundle"
-    why = f"it was deleted here and is restored. Bundle {other['id']} has the same name; in code that is the older one"
-    return [ImportRemark(bundle.slug, f"{why}, {older}. Import it under another slug to give both a name")]
+    why = f"it was deleted here and is restored. Bundle {other['id']} has the same name; in code it refers to"
+    return [ImportRemark(bundle.slug, f"{why} {older}, which is older. Import it under another slug to use both")]
 
 
 def _from_openapi(app: App, data: bytes, options: ImportOptions) -> BundleImport:
@@ -183,7 +185,7 @@ def assemble(content: Any, tools: Iterable[tuple[str, str, Any]], id: str | None
 
 
 def name_taken(app: App, slug: str) -> str | None:
-    """Return what the name of a new bundle already means in code; None if the name is free."""
+    """Return the existing meaning of a new bundle's name in code; None if the name is free."""
     name, registry = code_name(slug), app.catalog.registry
     if any(one.startswith(f"{name}.") for one in registry.names()):
         meaning = f"a pack is called {name}: in code, {name} is the pack, not the bundle"
@@ -292,7 +294,7 @@ def split_secrets(
 def secrets_stored(known: Secrets, secrets: Mapping[str, str], host: str) -> Iterator[list[str]]:
     """Store new secrets for this host, yield their names, and remove them if the block fails.
 
-    Existing secrets are never replaced. If another process has taken a name since it was chosen, nothing is stored; a
+    Existing secrets are never replaced. If another process has taken a name since it was chosen, an error is raised; a
     second attempt chooses another name.
     """
     new = {name: value for name, value in secrets.items() if _any_value(known, name) != value}
@@ -315,9 +317,9 @@ def secrets_stored(known: Secrets, secrets: Mapping[str, str], host: str) -> Ite
             with suppress(OSError, ValueError):
                 drop_secret(file, name, partial(check_kept, name, None))
         if isinstance(error, SecretExistsError):
-            raise SecretsNotKeptError(f"nothing was stored in {file}: {error}; try again, with another name") from None
+            raise SecretsNotKeptError(f"can't write {file}: {error}; try again with another name") from None
         if isinstance(error, OSError | ValueError):
-            raise SecretsNotKeptError(f"nothing was stored in {file}: {error}") from None
+            raise SecretsNotKeptError(f"can't write {file}: {error}") from None
         raise
 
 

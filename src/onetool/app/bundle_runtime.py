@@ -102,7 +102,7 @@ def _with_line(error: ToolError) -> list[str]:
 
 
 class AppBundleRuntime:
-    """The app as bundles and their tools use it."""
+    """The parts of the app that bundles and their tools use."""
 
     def __init__(
         self, functions: "Functions", current: "CurrentRuntime", run: "RunCode", catalog: "ToolCatalog"

@@ -1,4 +1,4 @@
-"""Holds the bundle service of the config in force and reloads the tools of bundles when they change.
+"""Holds the bundle service of the current config and reloads the tools of bundles when they change.
 
 `StorePoller` is a thread that regularly looks for files that were edited by hand. `all_bundles` and `all_tools` iterate
 over all pages of a list.
@@ -85,7 +85,7 @@ class AppBundles:
             return self._service
 
     def is_unchanged(self, at_once: bool = False) -> bool:
-        """Return whether the loaded tools are known to be current. Never blocks: unknown counts as changed."""
+        """Return whether the loaded tools are known to be current. Never blocks; an unknown state counts as changed."""
         service = self._service
         if service is not None:
             return service.loading.is_unchanged(at_once) or monotonic() < self._retry_at
@@ -126,7 +126,10 @@ class AppBundles:
         return None if self._service is None else self._service.loading.versions()
 
     def searched(self) -> "tuple[Words | None, bool]":
-        """Return the searchable words of stored tools, and whether they are current: a busy store gives older ones."""
+        """Return the searchable words of stored tools, and whether they are current.
+
+        A busy store returns older ones.
+        """
         if self._service is not None:
             try:
                 self._searched = self._service.store.searched()
@@ -188,7 +191,7 @@ class AppBundles:
             self._service.record(event)
 
     def refuse(self, spec: ToolSpec | None, result: "ToolResult", allowed: Collection[str] | None) -> None:
-        """Raise BundleError if a call by name failed because of a switch or a limit."""
+        """Raise BundleError if a call by name failed because the tool is disabled or over its limit."""
         if spec is None or (allowed is not None and spec.name not in allowed):
             return
         if not spec.enabled:

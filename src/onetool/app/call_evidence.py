@@ -33,7 +33,7 @@ class CallEvidence:
                 self._called.popitem(last=False)
 
     def of(self, caller: str) -> dict[str, float]:
-        """Return what to add to the score of each tool."""
+        """Return the amount to add to each tool's score."""
         with self._lock:
             counts = dict(self._called.get(caller, ()))
         return {tool: min(ONCE * log2(1 + count), MAX_EVIDENCE) for tool, count in counts.items()}

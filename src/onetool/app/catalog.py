@@ -1,6 +1,6 @@
 """ToolCatalog: the current tools, prompts and resources, a search over them, and the reason why a tool is missing.
 
-It combines what packs, declared tools, bundles and MCP servers offer, again after each change.
+It combines the tools of packs, the config, bundles and MCP servers, and is rebuilt after each change.
 """
 
 import logging
@@ -64,6 +64,8 @@ NO_TOOL = lazy_pattern(
     r"AttributeError: (?:module )?'(\w+)'(?: object)? has no attribute|ImportError: cannot import name .* from '(\w+)'|"
     r"(\w+)\.\w+: there is no such tool|there is no tool '(\w+)\."
 )
+NO_SUCH_TOOL = lazy_pattern(r"\b(\w+\.\w+): there is no such tool")
+NO_PACK = lazy_pattern(r"there is no pack (\w+)")
 NO_NAME = lazy_pattern(r"there is no (?:pack|tool) |is not defined")
 
 
@@ -78,7 +80,10 @@ class ToolCatalog:
         pending_changes: Callable[[], list[Mistake]],
         untrusted: "Callable[[], Untrusted | None]",
     ) -> None:
-        """Create a catalogue. `pending_changes` returns what a reload would load; `untrusted`, the ignored folder."""
+        """Create a catalogue.
+
+        `pending_changes` returns the changes that a reload would load; `untrusted`, the ignored folder.
+        """
         self.registry = registry
         self.mistakes: tuple[Mistake, ...] = ()
         self.prompts: Mapping[str, Prompt] = freeze({})
@@ -106,7 +111,7 @@ class ToolCatalog:
     # What there is
 
     def tools(self, allowed: Iterable[str] | None = None) -> ToolList:
-        """Return the visible tools, in order; with an allow-list exactly the allowed ones."""
+        """Return the visible tools, in order; with an allow-list, exactly the allowed ones."""
         return ToolList([one for one in self.current_snapshot().listed(allowed).held if is_shown(one)])
 
     def count(self, allowed: Iterable[str] | None = None) -> int:
@@ -140,8 +145,10 @@ class ToolCatalog:
     def search(
         self, query: str, limit: int = 5, allowed: Collection[str] | None = None, pack: str | None = None
     ) -> list[tuple[ToolSpec, float]]:
-        """Return the tools that best match a query, from all packs or one. Our own tools, which are about tools, come
-        last unless the query names them. Raises BadArguments for an unknown pack.
+        """Return the tools that best match a query, from all packs or one.
+
+        OneTool's own tools, which are about tools, come last unless the query names them. Raises BadArguments for an
+        unknown pack.
         """
         self._current.runtime.recorder.flush()  # counts the latest calls
         snapshot, counted = self.current_snapshot(), self._evidence.of(owner())
@@ -203,7 +210,7 @@ class ToolCatalog:
         return lambda: self._listeners.remove(callback)
 
     def refuse_switched_off(self, name: str, result: "ToolResult", allowed: Collection[str] | None) -> None:
-        """Raise BundleError if a call of this name failed because of a switch or a limit."""
+        """Raise BundleError if a call of this name failed because the tool is disabled or over its limit."""
         if result.error is not None:
             self._bundles.refuse(self.registry.get(self.real_name(name)), result, allowed)
 
@@ -214,7 +221,7 @@ class ToolCatalog:
         return self._bundles.warm()
 
     def warm_search(self) -> None:
-        """Load the embeddings of tools before the first search. Used by servers, in any thread.
+        """Load the embeddings of tools before the first search. Servers call this, in any thread.
 
         From now on no search waits for embeddings: until they are loaded, searches match words only.
         """
@@ -234,7 +241,10 @@ class ToolCatalog:
             log.warning("the search could not be prepared: %s: %s", type(error).__name__, error)
 
     def apply(self, config: "Config", own: Catalogue, read: Iterable[Catalogue]) -> Callable[[], None]:
-        """List the tools of another config. Returns a function that stops the servers that it changed or removed."""
+        """Switch to another config and its tools.
+
+        Returns a function that stops the servers that it changed or removed.
+        """
         self._config = config
         packs, declared = read
         self._own, self._local = own, Offered(own, packs, declared)
@@ -313,7 +323,10 @@ class ToolCatalog:
             await to_thread(self._catch_up, packs)
 
     def _catch_up(self, packs: Iterable[str] = ()) -> None:
-        """Register what servers have listed since. The thread that received a listing may be about to register it."""
+        """Register the tools that servers have listed since the last registration.
+
+        The thread that received a listing may be about to register it.
+        """
         if (servers := self.servers) is None:
             return
         servers.follow_others(packs)
@@ -369,24 +382,33 @@ class ToolCatalog:
             try:
                 tell()
             except Exception:
-                log.exception("a listener for changed tools failed; the others are called")
+                log.exception("a listener for changed tools failed; the others are still called")
 
     # Why something is missing
 
     def why_missing(self, name: str) -> ToolFailure | None:
-        """Explain why a tool is missing: a problem of the tool, its pack or its server."""
+        """Explain why a tool is missing: a problem with the tool, its pack or its server."""
         if (gone := self._missing_alias_target(name)) is not None:
             return gone
         pack = name.partition(".")[0]
         if self.servers is not None and (why := self.servers.missing(pack)):
             return why
-        for mistake in self.mistakes:
-            of_its_pack = mistake.key == "packs" and Path(mistake.file or "").stem == pack
-            if of_its_pack or mistake.key == name or (mistake.key or "").endswith(f" ({name})"):
-                return ToolFailure(f"it was refused: {self._current.redact(str(mistake))}", reason="refused")
+        if (refused := self._refused(name)) is not None:
+            return refused
         if self.untrusted is not None and pack not in self.registry.packs():  # untrusted files aren't read to find out
             return ToolFailure(self.untrusted.short)
         return self._not_loaded()
+
+    def _refused(self, name: str) -> ToolFailure | None:
+        """Explain a missing tool or pack by a mistake in its definition."""
+        pack = name.partition(".")[0]
+        for mistake in self.mistakes:
+            file, key = Path(mistake.file or ""), mistake.key or ""
+            of_its_pack = key == "packs" and file.stem == pack
+            of_its_tool = name == pack and file.suffix == ".py" and key.startswith(f"{pack}.")
+            if of_its_pack or of_its_tool or key == name or key.endswith(f" ({name})"):
+                return ToolFailure(f"it is invalid: {self._current.redact(str(mistake))}", reason="refused")
+        return None
 
     def explain_call(self, result: "ToolResult", name: str) -> "ToolResult":
         """Return the result, with the reason added to an error about a missing tool."""
@@ -396,13 +418,14 @@ class ToolCatalog:
         return result if why is None else replace(result, error=_with_reason(result.error, why))
 
     def explain_run(self, result: "RunResult", words: Iterable[str]) -> "RunResult":
-        """Explain an error of code that uses these names by a missing server, folder, or target of an alias."""
+        """Explain an error of code that uses these names by a missing server, folder or alias target."""
         if (error := result.error) is None:
             return result
         servers, named = self.servers, dict.fromkeys(WORD.findall(error.message))
         both = () if servers is None else (one for one in words if one in named and one not in self.registry.packs())
         aliases = (self._missing_alias_target(word) for word in named if word in self._config.aliases)
-        why = next(filter(None, chain(map(servers.missing, both) if servers else (), aliases)), None)
+        refused = map(self._refused, [*NO_SUCH_TOOL.findall(error.message), *NO_PACK.findall(error.message)])
+        why = next(filter(None, chain(map(servers.missing, both) if servers else (), aliases, refused)), None)
         if why is None and self.untrusted is not None and NO_NAME.search(error.message):
             why = ToolFailure(self.untrusted.short)
         if why is None and self.servers is not None and (found := NO_TOOL.search(error.message)):

@@ -19,11 +19,10 @@ if TYPE_CHECKING:
     from onetool.sources.packs import Registry
 
 SOON_S = 14 * 24 * 3600
-TOKENS = (".has-tokens", "access_tokens/tokens.json")  # token support is loaded only if one of these exists
 
 
 def may_store_tokens(config: "Config") -> bool:
-    return any((config.home / name).exists() for name in TOKENS)
+    return (config.home / ".has-tokens").exists()  # token support is loaded only then
 
 
 def lint_config(
@@ -87,7 +86,7 @@ class _Linter(NamedTuple):
 
             if is_behind_proxy(http):
                 message = f"Everyone who reaches {http.url} has the role edit: this server has no tokens"
-                hint = "make a token with `onetool tokens add NAME`, unless the proxy signs people in"
+                hint = "create a token with `onetool tokens add NAME`, unless the proxy signs people in"
                 yield self.warning("http.url", message, hint)
 
     def folders(self) -> Iterator[Mistake]:
@@ -183,7 +182,7 @@ class _Linter(NamedTuple):
         for number, token in enumerate(map(as_stored, self.config.http.tokens)):
             key, file = f"http.tokens[{number}]", str(self.config.path)
             if token.name in stored:
-                message = f"a stored token is also called {token.name}, and is refused"
+                message = f"a stored token has the same name, {token.name}; both are refused"
                 yield Mistake(message=message, file=file, key=f"{key}.name", hint="rename this token, or revoke both")
             if token.hash in revoked:
                 yield self.warning(key, f"{token.name} was revoked and is refused", "remove it from the config")

@@ -1,4 +1,4 @@
-"""The database of the config: opened when first needed, and kept over reloads that don't change it."""
+"""The database of the config: opened when first needed, and kept across reloads that don't change it."""
 
 import logging
 import os
@@ -8,7 +8,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Literal
 
 from onetool.core.errors import ConfigError, Mistake
-from onetool.core.state_folders import OLD_FOLDERS, STATE_FILE
+from onetool.core.state_folders import STATE_FILE
 from onetool.database.connection import DamagedDatabaseError
 
 if TYPE_CHECKING:
@@ -93,7 +93,10 @@ class AppDatabase:
             return self._windows[database]
 
     def share_rates(self, replicas: "Callable[[], int]", workers: "Database | None" = None) -> None:
-        """Divide rates by `replicas` while the database is away. `workers` is a database that only shares rates."""
+        """Divide rates by `replicas` while the database is unavailable.
+
+        `workers` is a database that only shares rates.
+        """
         self._replicas, self._workers = replicas, workers
 
     def set_config(self, config: "Config") -> None:
@@ -134,16 +137,9 @@ def open_state(config: "Config") -> "Iterator[Database]":
 
 
 def open_state_file(config: "Config") -> "SqliteDatabase":
-    """Open `state.db`, and import the files of older versions."""
     from onetool.database.sqlite import SqliteDatabase
 
-    database = SqliteDatabase(state_file(config), makes_folder=True)
-    if any((config.home / folder).exists() for folder in OLD_FOLDERS):
-        from onetool.app.old_state import import_old_files, old_files
-
-        if old_files(config.home):
-            import_old_files(database, config)
-    return database
+    return SqliteDatabase(state_file(config), makes_folder=True)
 
 
 def state_file(config: "Config") -> Path:

@@ -1,7 +1,8 @@
 """Copies all state from one place to another, for `onetool db import` and `export`.
 
 A place is a database and, for `state.db`, the folder with the bundles beside it. Tables are copied unchanged. Documents
-are decrypted, and encrypted for the target. What was revoked or ended in either place stays so.
+are decrypted, and encrypted for the target. Tokens revoked in either place stay revoked, and sessions ended in either
+place stay ended.
 """
 
 import time
@@ -16,7 +17,6 @@ import msgspec
 from onetool.app import bundles
 from onetool.app.bundle_runtime import foreign_file
 from onetool.app.documents import COPIED, DocumentKind, documents_in
-from onetool.app.old_state import old_files
 from onetool.config import Config
 from onetool.core.errors import OneToolError
 from onetool.core.state_folders import STATE_FILE, make_state_folder
@@ -37,10 +37,6 @@ from onetool.sources.mcp_servers.server_cache import count_approved
 
 Tell = Callable[[str, int, int], None]  # the store, the number of copied items, the total
 MAX_LOCK_S = 10.0  # seconds to wait for replicas that change the same document
-OLD = (
-    "an older version has written this file, and it is not copied: run `ONETOOL_HOME={0} onetool db` once, with a "
-    "config that has no `database`, to move it into {0}/state.db; then import again"
-)
 OTHER = "the target has different content under this name"
 OTHER_KEY = (
     "The audit log keeps its own key, and the copied lines have another key: `onetool audit --args` doesn't find them."
@@ -85,7 +81,7 @@ class Place(NamedTuple):
 
 def has_state(folder: Path) -> bool:
     """Return whether a folder is an export or a home with any state."""
-    return (folder / STATE_FILE).exists() or (folder / bundles.FOLDER).is_dir() or bool(old_files(folder))
+    return (folder / STATE_FILE).exists() or (folder / bundles.FOLDER).is_dir()
 
 
 @contextmanager
@@ -148,10 +144,8 @@ def copy_state(
     yield "bundles", _copy_bundles(source, target, config, force, partial(tell, "bundles"))
     if target.folder is not None and documents_in(one, "tokens", config, "never").keys():
         make_marker(target.folder)  # before the first token is stored
-    old = [] if source.folder is None else old_files(source.folder)
     for kind in COPIED:
-        left = tuple(LeftBehind(str(file.file), OLD.format(source.folder)) for file in old if file.kind == kind)
-        yield kind, _copy_documents(one, other, kind, config, force, partial(tell, kind)) + Moved(left=left)
+        yield kind, _copy_documents(one, other, kind, config, force, partial(tell, kind))
     children = [table for table in all_tables() if table.parent]
     for name, tables in _stores().items():
         done = _copy_audit_key(one, other) if name == "audit" else Moved()

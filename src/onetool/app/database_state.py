@@ -80,7 +80,7 @@ def database_state(database: Database) -> DatabaseState:
 
 
 def explain(error: DatabaseError) -> tuple[str, str | None]:
-    """Return what is wrong, in PostgreSQL's words, and how to fix it, without the password.
+    """Return a description of the error, quoting PostgreSQL but not the password, and how to fix it.
 
     Messages about a SQLite file include the fix.
     """
@@ -101,7 +101,7 @@ def explain(error: DatabaseError) -> tuple[str, str | None]:
 
 
 def database_mistakes(config: Config) -> list[Mistake]:
-    """Return the problems of the database, or of `state.db`, for `onetool check`."""
+    """Return the problems with the database, or with `state.db`, for `onetool check`."""
     if config.database is None:
         return list(_file_mistakes(config))
     try:

@@ -1,8 +1,8 @@
-"""How the app describes itself and its tools: descriptions for models, facts of one tool, and health.
+"""Descriptions of the app and its tools: descriptions for models, facts about one tool, and health.
 
 Models read the descriptions of `run`, `search` and `call`, and the server's instructions. The description of `run`
-takes at most 500 tokens, however many packs there are: names are listed while they fit. Names come from strangers, so
-only short words of letters and digits are shown, and none of the packs' own texts.
+takes at most 500 tokens, however many packs there are: names are listed while they fit. Names may be chosen by third
+parties, so only short words of letters and digits are shown, and none of the packs' own text.
 """
 
 import os
@@ -131,16 +131,16 @@ def server_instructions(menu: Menu, tools: int, text: str | None = None) -> str:
 
 
 def untrusted_note(untrusted: Untrusted) -> str:
-    """Return a note that tools are missing, and who can enable them. It quotes nothing of the untrusted folder."""
-    note = "Tools of this project's own folder are not in use, since nobody has trusted it as it is now"
+    """Return a note that tools are missing, and who can enable them. It quotes nothing from the untrusted folder."""
+    note = "Tools from this project's folder are disabled, because its current content is not trusted"
     return f"{note}: tell the user to run `{untrusted.command}` there."
 
 
 def most_tokens(text: str) -> int:
     """Return an upper bound for the tokens of a text, without a vocabulary.
 
-    A byte is at most one token. Where any two neighbours form one token, no two tokens of one letter are adjacent,
-    which makes at worst two tokens of three letters.
+    A byte is at most one token. If two adjacent letters always form one token, no two one-letter tokens are adjacent:
+    at worst, three letters make two tokens.
     """
     digits, letters = _DIGITS.findall(text), _LETTERS.findall(text)
     others = len(text.encode(errors="replace")) - sum(map(len, digits)) - sum(map(len, letters))
@@ -148,7 +148,7 @@ def most_tokens(text: str) -> int:
 
 
 def _name_line(head: str, names: Iterable[str], room: int, see: str = "", mark: str = "") -> tuple[str, int]:
-    """Return a line with the names that fit and the number of remaining ones, and the room that it takes."""
+    """Return a line with the names that fit and the number of the others, and the line's size."""
     every = dict.fromkeys(names)
     if not every:
         return "", 0

@@ -35,7 +35,7 @@ DocumentKind = Literal["servers", "logins", "own_examples", "tokens", "page_sess
 
 
 class Keeping(NamedTuple):
-    """How documents of a kind are stored in a database."""
+    """The storage options of one kind of document."""
 
     is_sealed: bool = False
     follow: Following = "later"
@@ -62,8 +62,9 @@ def documents_in(
     *,
     is_source: bool = False,
 ) -> Documents:
-    """Return the documents of a kind. `follow` overrides the default of the kind. `is_source` means that they are
-    copied from here, perhaps from a copy of a project's `state.db`.
+    """Return the documents of a kind. `follow` overrides the default of the kind.
+
+    With `is_source`, the documents are to be copied from this database, which may be a copy of a project's `state.db`.
     """
     keeping, seal = KINDS[kind], None
     if keeping.is_sealed and database.is_shared:
@@ -76,9 +77,11 @@ def documents_in(
 
 
 def seal_anew(database: Database, config: Config) -> int:
-    """Encrypt with `cluster.key` what one of `cluster.accepted_keys`, or this machine's own key, has encrypted, so that
-    every replica can read it. Returns the number of these documents. Does nothing if the key is not set. Raises
-    SealError if a document needs a key that is not in the config.
+    """Re-encrypt documents that use older keys with `cluster.key`.
+
+    Older keys are `cluster.accepted_keys` and this machine's own key, which other replicas can't read. Returns the
+    number of these documents. Does nothing if the key is not set. Raises SealError if a document needs a key that is
+    not in the config.
     """
     if config.cluster is None or not config.cluster.has_key:
         return 0
@@ -89,9 +92,10 @@ def seal_anew(database: Database, config: Config) -> int:
 
 
 def secrets_of(config: Config) -> list[bytes]:
-    """Return the secrets that keys are derived from; the first encrypts. Raises SealError.
+    """Return the secrets from which keys are derived. The first one is used to encrypt. Raises SealError.
 
-    A `cluster.key` that is not set on this machine is an error: no replica could read what another key encrypts.
+    A `cluster.key` that is not set on this machine is an error: other replicas couldn't read documents encrypted with
+    another key.
     """
     try:
         shared = [] if config.cluster is None else config.cluster.keys

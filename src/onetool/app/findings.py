@@ -1,4 +1,4 @@
-"""All problems of a config and its tools in one list, as `onetool check`, `GET /check` and `ot.health` report them.
+"""Lists all problems with a config and its tools, as `onetool check`, `GET /check` and `ot.health` report them.
 
 Tools of bundles need secrets, and hosts that have to be allowed. HTTP is loaded only if there are bundles.
 """
@@ -41,9 +41,9 @@ def findings(
     reload_error: "ConfigError | None",
     pending: "Iterable[Mistake]",
 ) -> tuple[Mistake, ...]:
-    """Return all problems, each once, except those of other replicas."""
+    """Return all problems without duplicates, except those of other replicas."""
     config = runtime.config
-    broken = () if reload_error is None else reload_error.mistakes  # files that are not in force
+    broken = () if reload_error is None else reload_error.mistakes  # files that are not used
     pending = (one for one in pending if one.file not in {mistake.file for mistake in broken})
     of_database: list[Mistake] = []
     if config.database is not None or os.path.lexists(config.home / STATE_FILE):
@@ -102,7 +102,7 @@ def _full_disks(runtime: "Runtime") -> Iterator[Mistake]:
 
 
 def _lost_records(runtime: "Runtime") -> Iterator[Mistake]:
-    """Yield what could not be written since this process started."""
+    """Yield a warning for each kind of record that could not be written since this process started."""
     for key, state in runtime.records_health().items():
         if state is not None:
             words = (f"{word}: {value}" for word, value in state.items() if word != "status")
@@ -125,7 +125,7 @@ def _only_revoked_tokens(runtime: "Runtime") -> Iterator[Mistake]:
 
 
 def _server_mistakes(statuses: "Iterable[ServerStatus]") -> Iterator[Mistake]:
-    """Yield the problems of servers. Only a process that has tried its servers knows them."""
+    """Yield the problems with servers. Only a process that has tried its servers knows them."""
     reasons = {"approve": "server_changed", "login": "server_login", "logs": "server_down"}
     for status in statuses:
         for message, hint in server_problems(status):
@@ -134,7 +134,7 @@ def _server_mistakes(statuses: "Iterable[ServerStatus]") -> Iterator[Mistake]:
 
 
 def server_problems(status: "ServerStatus") -> list[tuple[str, str]]:
-    """Return the problems of a server, each with the command that fixes it."""
+    """Return the problems with a server, each with the command that fixes it."""
     found = [("Its tools have changed since they were approved.", "approve")] if status.changed else []
     if status.needs_login:
         found.append((status.error or "It requires a login.", "login"))
@@ -217,6 +217,6 @@ def _lacking(runtime: "Runtime", needs: Requirements) -> "Iterator[tuple[str, Ne
 
 
 def requirements_of(runtime: "Runtime", tools: Iterable[Mapping[str, Any]]) -> Requirements:
-    """Return what tools of bundles need together. The tools are given as REST shows them."""
+    """Return the combined requirements of bundles' tools, which are given as REST shows them."""
     made = (read_http_tool(tool) for tool in tools if tool["type"] == "http")
     return http_requirements(runtime.secret_rules, runtime.http_context.hosts, (one for one in made if one is not None))

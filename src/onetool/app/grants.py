@@ -40,7 +40,7 @@ WrongPart = Literal["host", "hosts", "value"]
 
 
 class GrantValueError(OneToolError):
-    """A host or a secret is invalid."""
+    """An invalid host or secret."""
 
     def __init__(self, part: WrongPart, message: str) -> None:
         super().__init__(message)
@@ -48,7 +48,7 @@ class GrantValueError(OneToolError):
 
 
 class GrantRefusedError(OneToolError):
-    """A grant was refused and nothing was changed. `code` is for programs."""
+    """The refusal of a grant; nothing was changed. `code` is for programs."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
@@ -146,7 +146,7 @@ class SecretRow(msgspec.Struct, frozen=True, kw_only=True):
     """A secret, without its value."""
 
     name: str
-    provider: Annotated[str | None, Meta(description="The model provider whose key it is.")]
+    provider: Annotated[str | None, Meta(description="The model provider that the key belongs to.")]
     source: Annotated[str | None, Meta(description="file, config, environment or keyring; null if it is not set.")]
     hosts: Annotated[tuple[str, ...], Meta(description="The hosts that it is bound to.")]
     use: Annotated[str | None, Meta(description="What the server uses it for; such a secret can't be replaced.")] = None
@@ -184,7 +184,7 @@ def store_secret(app: App, name: str, value: str, hosts: Iterable[str], replace:
     GrantRefusedError.
     """
     if not value.strip() or not value.isprintable():
-        raise GrantValueError("value", "a secret must be one line of text that isn't empty")
+        raise GrantValueError("value", "a secret must be a single, non-empty line of text")
     wanted = tuple(dict.fromkeys(map(_binding, hosts)))
     for _, message, _ in HostBoundSecret(value=Secret(""), hosts=wanted).problems() if wanted else ():
         raise GrantValueError("hosts", message)
@@ -198,16 +198,16 @@ def store_secret(app: App, name: str, value: str, hosts: Iterable[str], replace:
         with trust_renewed(file.absolute(), trust_store(), own_folder(), (name,)):
             put_secret(file, name, value, check, hosts, new_only=not replace)
     except SecretExistsError:
-        raise GrantRefusedError("secret_exists", f"{name} has just been stored by another process") from None
+        raise GrantRefusedError("secret_exists", f"{name} was just stored by another process") from None
     except (OSError, ValueError) as error:
-        raise GrantRefusedError("secrets_not_kept", f"nothing was stored in {file}: {error}") from None
+        raise GrantRefusedError("secrets_not_kept", f"can't write {file}: {error}") from None
     load_written(app, file, settings_only=True)
     log.info("Stored over REST: the secret %s, for %s", name, ", ".join(hosts) or "no host")
     return hosts
 
 
 def _binding(text: str) -> str:
-    """Return a binding in canonical form."""
+    """Return a host to bind a secret to, in canonical form."""
     try:
         read_binding(text)
     except ValueError as error:
@@ -248,6 +248,6 @@ def _hosts_to_store(app: App, name: str, wanted: tuple[str, ...], replace: bool)
         raise GrantRefusedError("secret_exists", f"{name} is already stored in the {where}{place}. {how}")
     if any(one not in bound for one in wanted):
         command = binding_command(name, dict.fromkeys((*bound, *wanted)))
-        message = f"{name} is stored{place or ' for no host'}, and its hosts can't be changed here"
+        message = f"{name} is stored{place or ' without a host'}, and its hosts can't be changed here"
         raise GrantRefusedError("secret_bound", f"{message}. To do it anyway, run: {command}")
     return bound

@@ -1,4 +1,4 @@
-"""`LearnedShapes`: what tools without an output schema return, learned from their first results.
+"""`LearnedShapes`: the return shapes of tools without an output schema, learned from their first results.
 
 The recorder's thread inspects the values, off the path of the calls. Names and types of fields are stored, one document
 per pack, and shared by all processes. An entry is valid while the tool's definition and source are unchanged.
@@ -50,7 +50,7 @@ class LearnedShapes:
     def track(self, spec: "ToolSpec", definition: Callable[[], bytes] | None = None) -> None:
         """Start learning the return shape of a tool without an output schema.
 
-        `definition` returns further text that the shape depends on.
+        `definition` returns additional text that the shape depends on.
         """
         schema = spec.output_schema
         if (
@@ -75,7 +75,7 @@ class LearnedShapes:
                 self._changed[values.name] = values
 
     def write(self, is_last: bool = False) -> float | None:
-        """Store what is new. Returns the seconds until the next attempt if this one failed."""
+        """Store new observations. Returns the seconds until the next attempt if this one failed."""
         packs: dict[str, list[LearnedValues]] = {}
         for values in [*self._changed.values()]:
             packs.setdefault(values.pack, []).append(values)
@@ -161,7 +161,7 @@ class LearnedValues(ObservedValues):
         return sum(seen.results for seen in [*self._callers.values()])
 
     def of_caller(self, owner: str) -> ObservedValues | None:
-        """Return what was learned from a caller's results; None if there are too many callers."""
+        """Return the shape learned from a caller's results; None if there are too many callers."""
         if len(self._callers) < MAX_CALLERS:
             return self._callers.setdefault(owner, ObservedValues())
         return self._callers.get(owner)
@@ -171,7 +171,7 @@ class LearnedValues(ObservedValues):
         return len(self._callers) < MAX_CALLERS if seen is None else not seen.is_full
 
     def read(self) -> None:
-        """Learn what other processes have stored."""
+        """Add the observations that other processes have stored."""
         self._version, known = self._shapes.entry(self.pack, self.name, self._version)
         self.add(known)
 

@@ -1,10 +1,10 @@
-"""Which API key of a model provider is sent to which address, by `ask` and by HTTP tools.
+"""Decides which API key of a model provider is sent to which address, by `ask` and by HTTP tools.
 
-A project's config may name an address, but must not send the user's key there. A key is looked up in the config in
-force, then in the environment, in the keyring and in the user's own config in ~/.onetool. The user's keys go to the
+A project's config may name an address, but must not send the user's key there. A key is looked up in the current
+config, then in the environment, in the keyring and in the user's own config in ~/.onetool. The user's keys go to the
 provider itself and to addresses that the user's own config names; a config passed by path may also name this machine
-and its network. A config found elsewhere that names another address gets only keys that are stored with it (`onetool
-auth set openai` there). A key bound to hosts is sent only to these.
+and its network. A config found elsewhere that names another address gets only the keys that are stored with it
+(`onetool auth set openai` there). A key bound to hosts is sent only to these.
 """
 
 import logging

@@ -42,7 +42,10 @@ POLL_S = 1.0  # between two checks of the files
 
 
 class Reloader:
-    """Reloads everything, or only the settings; one reload at a time. Each applies completely or not at all."""
+    """A reloader of the whole config or only its settings, one reload at a time.
+
+    A reload applies completely or not at all.
+    """
 
     def __init__(
         self,
@@ -113,7 +116,7 @@ class Reloader:
     def reload_settings(self) -> bool:
         """Reload the settings if their files have changed; code stays as loaded.
 
-        Returns whether other settings are in force. Raises ConfigError as `reload` does.
+        Returns whether the settings have changed. Raises ConfigError as `reload` does.
         """
         with self._reloading:
             self._thread = get_ident()
@@ -123,7 +126,7 @@ class Reloader:
                 self._thread = None
 
     def take_stamps(self) -> "tuple[FolderSnapshot, FolderSnapshot]":
-        """Return, and remember, snapshots of the files of settings and code as they were read."""
+        """Record and return the stamps of the files of settings and code as they were read."""
         from onetool.services.file_watcher import snapshot
 
         stamps = self._stamps  # a reload in another thread resets it
@@ -133,21 +136,21 @@ class Reloader:
         return stamps
 
     def pending_changes(self) -> list[Mistake]:
-        """Return the changes that are not loaded yet, each with a hint how to load it, or why it can't be loaded."""
+        """Return the changes that are not loaded yet, each with a hint on how to load it, or why it can't be loaded."""
         mistakes = () if self.error is None else self.error.mistakes
         broken = {one.file: one for one in reversed(mistakes) if one.file}
         pending = [one for one in self._pending if one.file not in broken]
         named = {*broken, *(one.file for one in pending), str(trust_store().file)}
         changed = {file: word for file, word in self._changed_files().items() if file not in named}
         pending += [Mistake(message=word, file=file, severity="warning") for file, word in changed.items()]
-        hint = f"load it: {load_command()}"
+        hint = f"load it: {load_command()}; a server started with --watch loads changes by itself"
         for file, one in broken.items():
             if one.line is not None:  # the mistake is in the text of the file
                 broken[file] = replace(one, message=f"can't be read: {one.message}")
         return [*broken.values(), *(replace(one, hint=hint) for one in pending)]
 
     def is_concerned(self) -> bool:
-        """Return whether a change may matter here. The trust of all folders is stored in a single file."""
+        """Return whether a change may affect this app. The trust in all folders is stored in a single file."""
         is_trust_alone = self._changed_files().keys() == {str(trust_store().file)}
         return not is_trust_alone or self.untrusted is not None or self.error is not None
 
@@ -195,11 +198,11 @@ class Reloader:
             settings = snapshot(self._setting_files())
             found, config, obstacle = None, self._config, None
             if config.path is not None and not (config.path.is_file() and config.path.stat().st_size):
-                obstacle = "it is gone or empty"
+                obstacle = "the file is missing or empty"
             else:
                 found, config = self._read_config()
                 if found is not None and (found.whose, found.folder) != (self._config.whose, self._config.folder):
-                    obstacle = "new: it will replace the config in force"
+                    obstacle = "new: it will replace the current config"
                 elif has_other_includes(config, self._config, changed_files(code, snapshot(code))):
                     obstacle = "its includes have changed, so none of it is reloaded"
             if obstacle is not None:
@@ -229,7 +232,7 @@ class Reloader:
             trust_log.warning("%s", self.untrusted)
 
     def _changed_files(self) -> dict[str, str]:
-        """Return the files that have changed since they were read, each with a word: new, removed or changed."""
+        """Return the files that have changed since they were read, each with "new", "removed" or "changed"."""
         from onetool.services.file_watcher import changed_files, snapshot
 
         return {
@@ -239,18 +242,18 @@ class Reloader:
         }
 
     def _read_config(self) -> tuple[Found | None, Config]:
-        """Find and read the config again. Raises ConfigError also if a key of `kept` has changed."""
+        """Find and read the config again. Raises ConfigError for an invalid config, or a changed key of `kept`."""
         found = self._find_again()
         config = add_servers(load_config(self._config.path if found is None else found), self._servers)
         changed = [key for key in self.kept if getattr(config, key) != getattr(self._config, key)]
         if changed:
             file = str(config.path) if config.path else None
-            message = "{} can't change while OneTool serves: it needs a restart"
+            message = "{} can't change while the server runs: restart it"
             raise ConfigError([Mistake(message=message.format(key), file=file, key=key) for key in changed])
         return found, config
 
     def _find_again(self) -> Found | None:
-        """Find the config in force now. A trusted project whose changes are not trusted yet stays as it was."""
+        """Find the config that applies now. A trusted project whose changes are not trusted yet stays as it was."""
         if not self._finds_config:
             return None
         found, config = find(), self._config
@@ -269,7 +272,7 @@ class Reloader:
         return DeclaredTools(config.tools, functions, self._handlers).load()
 
     def _refuse_new_mistakes(self, read: Iterable[Catalogue]) -> None:
-        """Raise ConfigError for mistakes that are new."""
+        """Raise ConfigError if there are new mistakes."""
         known = {(mistake.key, mistake.message) for mistake in self._catalog.mistakes}
         _, mistakes = united([self._own, *read])
         broken = [one for one in mistakes if one.severity == "error" and (one.key, one.message) not in known]
@@ -279,7 +282,7 @@ class Reloader:
     def _setting_files(self) -> list[Path]:
         """Return the files of the settings, and those that decide which config applies here.
 
-        Packs of an untrusted folder are left out: they may be a link to anything.
+        Packs of an untrusted folder are left out: they may be links to anything.
         """
         files = setting_files(self._config, finds=self._finds_config)
         if self._finds_config:
@@ -289,7 +292,7 @@ class Reloader:
 
     @contextmanager
     def _remember_error(self) -> "Generator[None]":
-        """Remember the error of a reload, and the files to fix. An OSError becomes a ConfigError."""
+        """Remember the error from a reload, and the files to fix. An OSError becomes a ConfigError."""
         try:
             yield
         except (OSError, ConfigError) as error:
@@ -308,7 +311,7 @@ def load_command() -> str:
 
 
 class ConfigWatcher:
-    """Reloads in the background when files change: everything, or only the settings."""
+    """A background watcher that reloads everything, or only the settings, when files change."""
 
     def __init__(self, reloader: Reloader, mode: Callable[[], WatchMode | None], registry: Registry) -> None:
         self._reloader, self._mode, self._registry = reloader, mode, registry
@@ -319,11 +322,17 @@ class ConfigWatcher:
 
     @property
     def untrusted(self) -> "Untrusted | None":
-        """The project folder that was found but is not used; in a server, also how to load it."""
+        """The project folder that was found but is not used; in a server, with the command that loads it."""
         found = self._reloader.untrusted
         if found is None or not self._is_started or self._mode() == "everything":
             return found
         return replace(found, then=load_command())
+
+    @property
+    def pending_count(self) -> int:
+        """The number of changes that were noticed and wait for a reload."""
+        count, pending = self._logged
+        return len(pending) if count == self._reloader.count else 0
 
     def start(self) -> None:
         self._is_started = True
@@ -349,10 +358,10 @@ class ConfigWatcher:
             try:
                 if self._reloader.reload_settings():
                     watch_log.info(
-                        "Settings were reloaded, because something was missing: %d tools", len(self._registry)
+                        "Settings were reloaded, because something was not found: %d tools", len(self._registry)
                     )
             except ConfigError as error:
-                watch_log.error("Not reloaded, what was in force stays: %s", error)
+                watch_log.error("Not reloaded, the previous config stays in effect: %s", error)
             finally:
                 self._looked_at = monotonic()
 
@@ -366,16 +375,16 @@ class ConfigWatcher:
         try:
             if self._mode() == "everything":
                 self._reloader.reload()
-                watch_log.info("Reloaded, because files have changed: %d tools", len(self._registry))
+                watch_log.info("Reloaded, because files changed: %d tools", len(self._registry))
             elif self._reloader.reload_settings():
-                watch_log.info("Settings were reloaded, because files have changed: %d tools", len(self._registry))
+                watch_log.info("Settings were reloaded, because files changed: %d tools", len(self._registry))
             (count, before), now = self._logged, self._reloader.pending_changes()
             self._logged = self._reloader.count, now
             for one in now:  # each is logged once until the next reload
                 if one not in before or count != self._reloader.count:
                     watch_log.warning("Not loaded: %s", one)
         except ConfigError as error:
-            watch_log.error("Not reloaded, what was in force stays: %s", error)
+            watch_log.error("Not reloaded, the previous config stays in effect: %s", error)
         if self._watcher is not None and self._mode() is None:
             self._watcher.close()
             self._watcher = None

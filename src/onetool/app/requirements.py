@@ -48,7 +48,7 @@ class Requirements(NamedTuple):
         }
 
     def missing(self) -> "list[Need]":
-        """Return what has to be allowed or set before the tools can be called."""
+        """Return the hosts to allow and the secrets to set before the tools can be called."""
         return [one.need for one in (*self.hosts, *self.secrets) if one.need is not None]
 
     def unset(self) -> "list[Need]":
@@ -61,7 +61,7 @@ class Requirements(NamedTuple):
 
 
 def http_requirements(rules: "SecretRules", hosts: "AllowedHosts", tools: "Iterable[HttpTool]") -> Requirements:
-    """Return what these tools need together."""
+    """Return the combined requirements of these tools."""
     secrets: dict[str, dict[str, Url]] = {}  # name -> binding -> a URL that needs it
     urls: dict[str, None] = {}
     for tool in tools:
@@ -92,7 +92,7 @@ def _required_secret(rules: "SecretRules", name: str, there: "Mapping[str, Url]"
 
 
 def read_http_tool(tool: Mapping[str, Any]) -> "HttpTool | None":
-    """Read an HTTP tool of a bundle for inspection; None if its definition is invalid."""
+    """Return an HTTP tool of a bundle for inspection; None if its definition is invalid."""
     from onetool.http.tool import tool_to_inspect
     from onetool.sources.bundles.validation import converted
 

@@ -94,9 +94,10 @@ class Runtime:
         call: "AppCall",
         newest: "Callable[[], Awaitable[Runtime]]",
     ) -> None:
-        """Create the services of a config. Events go into the queue of the `recorder`, whose thread also calls
-        `count_call` for every call. `call` is `App.call`. `newest` checks for changed settings and returns the runtime
-        in force.
+        """Create the services of a config.
+
+        Events go into the queue of the `recorder`, whose thread also calls `count_call` for every call. `call` is
+        `App.call`. `newest` checks for changed settings and returns the current runtime.
         """
         self.config = config
         self.recorder = recorder
@@ -235,7 +236,7 @@ class Runtime:
 
     @cached_property
     def secret_rules(self) -> "SecretRules":
-        """Which secrets HTTP tools may send, and where."""
+        """The rules for which secrets HTTP tools may send, and where."""
         from onetool.app.secret_rules import SecretRules
 
         return SecretRules(self.config, self.tokens)
@@ -270,7 +271,7 @@ class Runtime:
         return None if newest is self else newest.http_context
 
     def share_with(self, to: "Runtime") -> None:
-        """Hand over services that are the same in both configs: stats aren't lost, and no second worker starts."""
+        """Hand over services that are the same in both configs, so that no stats are lost and no new workers start."""
         with self.lock:
             mine, theirs = self.config, to.config
             same = {"client"}
@@ -295,7 +296,7 @@ class Runtime:
             stats.flush()
 
     def close(self) -> None:
-        """Close everything, including what all configs share. The app ends."""
+        """Close everything, including the services that all configs share, because the app is closed."""
         self.retire()
         client = self._made("client")
         if client is not None:
@@ -321,11 +322,10 @@ class Runtime:
         return roots_within(self.config)
 
     def _private(self) -> list[Path]:
-        """Return the paths of the config, its secrets, and state that contains data of others, such as stored results.
+        """Return the paths of the config, its secrets, and state with other users' data, such as stored results.
 
-        Everything in a folder `.onetool` is closed anyway; this is for configs and state that are stored elsewhere. If
-        a config lies in the middle of somebody's project, folders with the names of state folders may be that person's
-        own.
+        Every folder `.onetool` is private anyway; this is for configs and state that are stored elsewhere. If a config
+        is inside a user's project, folders with the names of state folders may belong to the project.
         """
         secrets, home = self.config.secrets.file, self.config.home
         mixed = self.config.path is not None and home == self.config.path.parent and home.name != ".onetool"
@@ -407,7 +407,7 @@ class Runtime:
         self.recorder.put((self._write_menu, (client, full_bytes, sent_bytes, principal)), principal.owner)
 
     def record_reply(self, result: "RunResult", parts: Iterable[Any]) -> None:
-        """Record the size of a run's reply: texts, and other parts as JSON."""
+        """Record the size of a run's reply: text, and other parts as JSON."""
         run = result.meta.get("run")
         if self.stats is not None and run is not None:
             self.recorder.put((self.stats.record_reply, (run, sum(map(size_of, parts)))), current_principal.get().owner)
@@ -433,13 +433,13 @@ class Runtime:
 
     @cached_property
     def own_examples(self) -> "OwnExamples":
-        """The examples of tools that callers keep for themselves."""
+        """Callers' private examples of tools."""
         from onetool.sources.bundles.editing import OwnExamples  # loads bundles
 
         return OwnExamples(self.documents("own_examples"))
 
     def records_health(self) -> dict[str, dict[str, Any] | None]:
-        """Return the problems of the audit log, the stats and the queue of events, which drops events when flooded."""
+        """Return the problems with the audit log, the stats and the event queue, which drops events when flooded."""
         stats: UsageStats | None = self._made("stats")
         dropped = self.recorder.lost.total()
         return {
@@ -454,7 +454,10 @@ class Runtime:
         return {} if workers is None else workers.usage()
 
     def warm(self) -> None:
-        """Start what the first run would have to wait for. Called in any thread; failures are only logged."""
+        """Start the services that the first run would have to wait for.
+
+        Any thread may call this; failures are only logged.
+        """
         try:
             self.engine.warm()
         except Exception as error:  # noqa: BLE001 - the first run tries again and reports the error
@@ -462,7 +465,10 @@ class Runtime:
 
 
 class CurrentRuntime:
-    """The runtime in force, which a reload replaces. Objects that outlive a reload keep this one instead."""
+    """The current runtime, which a reload replaces.
+
+    Objects that outlive a reload keep a reference to this object instead.
+    """
 
     runtime: Runtime
 

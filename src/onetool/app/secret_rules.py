@@ -1,8 +1,8 @@
-"""Which secrets HTTP tools may send, and where.
+"""Decides which secrets HTTP tools may send, and where.
 
-What the server itself uses (`http.token`, stored tokens, `cluster.key`, `database`, client secrets of `servers`) is
-never sent. A model provider's key goes only where `ask` would send it. A secret that is bound to hosts goes only to
-these. The first two are recognised by name and by value, because one value may be stored under two names.
+Secrets that the server itself uses (`http.token`, stored tokens, `cluster.key`, `database`, client secrets of
+`servers`) are never sent. A model provider's key goes only where `ask` would send it. A secret that is bound to hosts
+goes only to these. The first two are recognised by name and by value, because one value may be stored under two names.
 """
 
 from collections.abc import Iterable, Iterator
@@ -102,13 +102,13 @@ class SecretRules:
         )
 
     def binding_need(self, name: str, bindings: Iterable[str]) -> Need:
-        """Return the need to bind a stored secret to these hosts, in addition to its current ones."""
+        """Return the requirement to bind a stored secret to these hosts, in addition to its current ones."""
         return secret_need(name, dict.fromkeys((*self.secrets.hosts(name), *bindings)), stored=True)
 
     # What the server itself uses
 
     def use_by_server(self, name: str) -> str | None:
-        """Return a description of what the server uses a secret for; None if it doesn't use it."""
+        """Describe how the server itself uses a secret. Return None if it doesn't use it."""
         value = self.secrets.get_stored(name)
         for own in self._own_secrets:
             if name in own.names or (value and any(known.is_in(value) for known in own.values)):
@@ -134,7 +134,7 @@ class SecretRules:
 
 
 def _used_by_server(config: "Config") -> "Iterator[tuple[str, Secret, *tuple[str, ...]]]":
-    """Yield keys of the config with the secret that each holds, and further texts that are equally secret."""
+    """Yield keys of the config with the secret that each holds, and other strings to keep secret."""
     if config.http.token:
         yield "http.token", config.http.token
     if config.metrics.token:

@@ -16,7 +16,7 @@ INSTALL = 'pip install "onetool-layer[otel]"'
 def start_telemetry(config: "Config", recorder: "Recorder", replica: str | None = None) -> Callable[[], None] | None:
     """Start the export if the config has `otel`, and return a function that stops it.
 
-    Servers call this once; changes of `otel` need a restart. Raises ConfigError if the SDK is not installed.
+    Servers call this once; changes to `otel` need a restart. Raises ConfigError if the SDK is not installed.
     """
     if (otel := config.otel) is None:
         return None

@@ -51,7 +51,7 @@ def requested_token(
 
 def check_name(name: str, config: Config, store: TokenStore, only_print: bool, again: bool) -> str | None:
     """Raise TokenNameError if a new token can't have this name. Tokens with the same name would share stored data, so
-    the name of a revoked token is refused unless `again` confirms that it is for the same person.
+    the name of a revoked token is refused unless `again` confirms that it is for the same user.
 
     Returns the line of the config that the new token replaces, if the token is only printed.
     """
@@ -66,8 +66,8 @@ def check_name(name: str, config: Config, store: TokenStore, only_print: bool, a
     revoked = [one.at for one in store.revoked().values() if one.name == name]
     if revoked and not again:
         raise TokenNameRevokedError(
-            f"a token called {name} was revoked on {shown_time(max(revoked))}, and a new token of this name gets what "
-            f"is stored for it: results, sessions and examples."
+            f"a token called {name} was revoked on {shown_time(max(revoked))}, and a new token of this name "
+            f"gets the data stored for it: results, sessions and examples."
         )
     return place
 
@@ -79,8 +79,9 @@ def add_token(store: TokenStore, token: StoredToken) -> tuple[str, StoredToken]:
 
 
 def closed_clients(config: Config, store: TokenStore) -> list[str] | None:
-    """Return the clients that the first token would lock out: those that called without a credential in the last day,
-    "" for those without a name. None if this token is not the first.
+    """Return the names of clients that the first token would lock out; None if this token is not the first.
+
+    These clients called without a credential in the last day. The name "" stands for clients without a name.
     """
     if needs_credential(config.http, store):
         return None
@@ -90,8 +91,10 @@ def closed_clients(config: Config, store: TokenStore) -> list[str] | None:
 
 
 def revoke_token(name: str, config: Config, store: TokenStore) -> list[str] | None:
-    """Revoke a token immediately, also in running servers. Returns the lines of the config that have become useless;
-    None if the token was already revoked. Raises TokenNameError.
+    """Revoke a token immediately, including in running servers.
+
+    Returns the lines of the config that have no effect any more; None if the token was already revoked. Raises
+    TokenNameError.
     """
     of_config = [(one, place) for one, place in configured_tokens(config) if one.name == name]
     stored = store.named(name)
@@ -108,7 +111,7 @@ def revoke_token(name: str, config: Config, store: TokenStore) -> list[str] | No
 
 
 def token_rows(config: Config, store: TokenStore) -> list[dict[str, Any]]:
-    """Return the public facts of all tokens: stored ones, those of the config, and revoked ones."""
+    """Return the public facts about all tokens: stored ones, those of the config, and revoked ones."""
     stored, gone = store.list(), store.revoked()
     rows = [token_row(token) for token in stored]
     rows += [token_row(as_stored(one), place, one.hash in gone) for one, place in configured_tokens(config)]
@@ -120,7 +123,7 @@ def token_rows(config: Config, store: TokenStore) -> list[dict[str, Any]]:
 
 
 def token_row(token: StoredToken, where: str = "stored", is_revoked: bool = False) -> dict[str, Any]:
-    """Return the public facts of a token, without its hash."""
+    """Return the public facts about a token, without its hash."""
     is_over = token.expires is not None and token.expires <= time.time()
     rate = token.rate
     return {

@@ -1,4 +1,4 @@
-"""Executes the tool calls of a model, and decides which need approval.
+"""Executes the tool calls of a model, and decides which calls need approval.
 
 The model has no tools, each tool by its own name, or the single tool `run`. Read-only tools always run; `approve`
 decides about all others.
@@ -34,7 +34,7 @@ ask_depth: ContextVar[int] = ContextVar("onetool_asked_inside", default=0)
 
 @contextmanager
 def nested_ask(attached: FindFile | None) -> Generator[None]:
-    """Count a nested question, and let its tools send files of the conversation, which `attached` finds by name."""
+    """Count a nested question, and let its tools send attached files, which `attached` finds by name."""
     before, files = ask_depth.set(ask_depth.get() + 1), attached_file.set(attached)
     try:
         yield
@@ -67,7 +67,7 @@ class ToolCaller(Protocol):
 
 
 class _Backend:
-    """The base class of backends, with the state that they share."""
+    """Base class for backends, with the state that they share."""
 
     def __init__(self, caller: ToolCaller, catalog: ToolCatalog, toolset: Toolset, approval: "Approval") -> None:
         self._caller = caller
@@ -156,7 +156,7 @@ class DirectBackend(_Backend):
 
     def _read_on(self, handle: str, offset: int) -> str:
         if OT_RESULT not in self._specs:
-            return "nothing here: ot.result is not among your tools; ask for less"
+            return "ot.result is not among your tools; request less data"
         return f'the tool {OT_RESULT}, with {{"handle": "{handle}", "offset": {offset}}}'
 
 
@@ -260,7 +260,9 @@ class Approval:
         if spec.name == OT_CALL:  # a nested ot.call would hide the tool that it names
             return ToolFailure("ot.call can't call ot.call: name the tool itself", reason="denied")
         if spec.name == "ot.all":  # nobody would be asked about its calls
-            return ToolFailure("ot.all is for code: call the tool itself, page by page", reason="denied", hints=[GO_ON])
+            return ToolFailure(
+                "ot.all can only be used in code: call the tool itself, page by page", reason="denied", hints=[GO_ON]
+            )
         try:
             if self._approve != "never":
                 answer = self._approve(call, spec)
@@ -270,9 +272,9 @@ class Approval:
                 self.denied.append(spec.name)
                 self.not_run.add(call.id)
         if is_denied:
-            why = f"the person did not allow this call of {spec.name}"
+            why = f"the person did not approve this call of {spec.name}"
             if self._approve == "never":
-                why = f"{spec.name} may change things, and nobody has allowed that here"
+                why = f"{spec.name} may change data, and such calls are not approved here"
             return ToolFailure(why, reason="denied", hints=[GO_ON])
         await self._catalog.refresh(at_once=True)  # the tool may have been disabled while waiting for approval
         now = self._catalog.registry.get(spec.name)

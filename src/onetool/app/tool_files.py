@@ -19,7 +19,10 @@ def file_sources(environment: Environment, results: Callable[[str, int], str]) -
     """Return the sources of files for HTTP tools. `results` reads a stored result of the caller, up to a size."""
 
     async def read_path(path: str, max_bytes: int) -> bytes:
-        """Call `fs.read_file` as the caller of the running tool: with its allow-list, and recorded like any call."""
+        """Call `fs.read_file` on behalf of the running tool's caller, with the caller's allow-list.
+
+        The call is recorded as usual.
+        """
         outer = current_call.get()
         most = min(max_bytes, MAX_BYTES)
         args = {"path": path, "maxBytes": max(most, 1), "encoding": "base64"}

@@ -1,4 +1,4 @@
-"""What tools see of the app: the view for the pack `ot`, and the handlers for declared tools of type `internal`."""
+"""The parts of the app for tools: the view for the pack `ot`, and the handlers of tools of type `internal`."""
 
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any
@@ -29,7 +29,7 @@ Ask = Callable[..., Awaitable["Answer"]]
 
 
 class AppView:
-    """What the pack `ot` uses of the app."""
+    """The parts of the app that the pack `ot` uses."""
 
     version = __version__
 
@@ -104,7 +104,7 @@ class AppView:
             self._reload()
         except ConfigError as error:
             wrong = "; ".join(map(str, error.mistakes))
-            raise ToolFailure(f"not reloaded, what was in force stays: {wrong}", reason="config") from None
+            raise ToolFailure(f"not reloaded, the previous config stays in effect: {wrong}", reason="config") from None
 
     def stats(self, period: str, tool: str | None, allowed: Collection[str] | None) -> "Summary":
         runtime = self._current.runtime
@@ -151,7 +151,7 @@ def _server_summary(status: Any) -> dict[str, Any]:
         "transport": status.transport,
         "tools": status.tools,
     }
-    version = " ".join((status.version or "").split())[:100]  # a stranger's words, on one line
+    version = " ".join((status.version or "").split())[:100]  # third-party text, on one line
     more = {"version": version, "error": status.error, "changed": list(status.changed)}
     return facts | {key: value for key, value in more.items() if value}
 
@@ -205,7 +205,7 @@ def internal_handlers(
             return str(gone)
 
     async def ask(prompt: str, session: str | None = None) -> str | None:
-        """Ask with the caller's tools that change nothing: nobody can approve other calls here."""
+        """Ask with only the caller's read-only tools, because other calls can't be approved here."""
         from onetool.ask.errors import AskError
 
         try:

@@ -1,12 +1,12 @@
 """A model that uses the tools: the loop of `ask`, its sessions, and the model providers.
 
     loop          asks the model, runs its tool calls and returns the results, until there is an answer
-    messages      provider-independent messages and tools, and OneTool's own texts to a model
+    messages      provider-independent messages and tools, and OneTool's own messages to a model
     events        the events of a question, in order
-    errors        the reasons for which there is no answer
+    errors        the errors that prevent an answer
     prompts       builds the prompt of each step
     model_client  sends prompts and reads replies, streamed or whole
-    endpoint      the URL of a provider, and errors of its use
+    endpoint      the URL of a provider, and errors from its use
     model_choice  chooses a provider and model if none is configured
     providers/    adapters of the providers' APIs
     sessions/     conversations, stored in the database

@@ -1,7 +1,7 @@
-"""The endpoint of a provider: its base URL, the only allowed host; and errors of its use, without the key.
+"""The endpoint of a provider: its base URL, the only allowed host; and errors from its use, without the key.
 
-An adapter reports the provider's message. This module adds what only the sender knows: the URL, the number of tries and
-the name of the key.
+An adapter reports the provider's message. This module adds what only the sender knows: the URL, the number of attempts
+and the name of the key.
 """
 
 import os
@@ -102,14 +102,14 @@ class ProviderErrors:
         return body.replace(self._key_forms.encode(), MASK.encode()) if self._key_forms else body
 
     def masked(self, text: str, most: int = MAX_MESSAGE) -> str:
-        """Return a text on one line, with the key masked."""
+        """Return the text on one line, with the key masked."""
         return in_short(text.replace(self._key_forms, MASK) if self._key_forms else text, most)
 
     def from_http_failure(self, failure: ToolFailure) -> ModelError:
         """Return the ModelError for a failure of our HTTP client."""
         where = self._endpoint.authority
         if isinstance(failure, ResponseTooLargeError):
-            return ModelError(f"the answer of {where} is too large", "garbled")
+            return ModelError(f"the response of {where} is too large", "garbled")
         if isinstance(failure, RequestTimeoutError) and not isinstance(failure, ConnectTimeoutError):
             return ModelError(str(failure), "timeout")
         reason = "garbled" if isinstance(failure, InvalidResponseError) else "unreachable"
@@ -141,10 +141,10 @@ class ProviderErrors:
     def explained(
         self, error: ModelError, *, tries: int = 1, was_cut_off: bool = False, models: Iterable[str] = ()
     ) -> ModelError:
-        """Return the error with the number of tries, hints and a masked key."""
+        """Return the error with the number of attempts, hints and a masked key."""
         text = str(error)
         if was_cut_off:
-            text = f"the answer broke off: {text}"
+            text = f"the response was interrupted: {text}"
         if tries > 1:
             text += f" (tried {tries} times)"
         hints = error.hints if was_cut_off else dict.fromkeys((*error.hints, *self._hints(error, list(models))))

@@ -1,4 +1,4 @@
-"""The errors of `ask`. Messages tell people what was wrong, where, and what to do.
+"""The errors of `ask`. Messages tell the user what went wrong, where, and what to do.
 
 AskError
 ├── ModelError     the provider failed, refused, or could not be reached
@@ -39,7 +39,7 @@ Reason = Literal[
 
 
 class AskError(OneToolError):
-    """An error of `ask`. `reason` is for programs; `hints` say what to do, and `needs` what to configure first."""
+    """An error in `ask`. `reason` is for programs; `hints` say what to do, and `needs` what to configure first."""
 
     needs: tuple[Need, ...] = ()
 
@@ -60,7 +60,10 @@ class NoModelError(AskError):
 
 
 class ModelError(AskError):
-    """A failure of the provider. `again`: a retry may help. `wait`: the seconds to wait, if the provider says so."""
+    """A failure of the provider.
+
+    `again` means that a retry may help; `wait` is the number of seconds to wait, if the provider says so.
+    """
 
     def __init__(
         self,

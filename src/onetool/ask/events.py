@@ -14,7 +14,7 @@ from onetool.core.call import ToolCall, ToolResult
 
 
 class _Event(msgspec.Struct, frozen=True, kw_only=True, rename="camel", tag_field="type"):
-    """The base class of events."""
+    """Base class for events."""
 
 
 class Started(_Event, frozen=True, kw_only=True, tag="started"):

@@ -53,7 +53,7 @@ SOURCE = "ask"
 MAX_CACHED_BYTES = 16 * 1024  # bytes of a value that is stored for reuse
 MAX_EXCERPT = 200  # characters of invalid JSON
 STOPPED = "The call was stopped before it ended. What it has done is not known."
-NOT_STARTED = "The call was not made: the person stopped before."
+NOT_STARTED = "The call was not made: the user had stopped the answer."
 
 _ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
@@ -70,7 +70,7 @@ class CallOutcome(NamedTuple):
 
 
 class ToolBackend(Protocol):
-    """A runner of tools for a model. `call` never raises, whatever a tool or model does."""
+    """The tools of a model, and a way to call them. `call` never raises, whatever a tool or model does."""
 
     toolset: Toolset
     denied: list[str]  # tools that were not approved
@@ -112,7 +112,7 @@ def with_ids(calls: Iterable[Call], taken: set[str]) -> tuple[Call, ...]:
 
 
 def public_call(call: Call, backend: ToolBackend) -> ToolCall:
-    """Return the call without secrets, for people and for the session."""
+    """Return the call without secrets, for users and for the session."""
     return ToolCall(call.id, call.name, backend.clean(backend.masked(call.name, call.args)), SOURCE)
 
 
@@ -199,7 +199,7 @@ async def _run_call(call: Call, spec: ToolSpec | None, backend: ToolBackend, ses
             code="invalid_args",
             message=f"the arguments of {call.name} are not a JSON object: {excerpt}",
             reason="malformed",
-            hints=("send one complete JSON object with the arguments by name, and escape quotes in texts",),
+            hints=("send one complete JSON object with the arguments by name, and escape quotes in strings",),
         )
         result = ToolResult(ok=False, error=error, meta=meta)
     elif value is not UNSET:
@@ -225,7 +225,7 @@ def _result_message(call: Call, given: CallOutcome, backend: ToolBackend) -> Res
 # The loop
 
 
-MAX_CALLS = 64  # per step; more would be an error of the model, and fill its context window
+MAX_CALLS = 64  # per step; more would be the model's error, and fill its context window
 
 
 class AskLoop:

@@ -99,7 +99,7 @@ def model_lister(
 def _place(
     chosen: Adapter, choice: ModelChoice, secret: Secret, env: Mapping[str, str]
 ) -> tuple[str | None, str | None, str]:
-    """Return the address (None: the provider's own), the key that goes there, and the setting that names it."""
+    """Return the address (None for the provider's own), the key to send there, and the name of the setting."""
     key, base_url, setting = _key(chosen.name, secret), choice.base_url, SETTING
     if base_url is not None and not VERSION.search(chosen.base_url):
         base_url = VERSION.sub("", base_url.strip().rstrip("/"))
@@ -139,7 +139,7 @@ def _known_provider(name: str) -> str:
 def _no_provider_error(base_url: str) -> NoModelError:
     first, *others = ranked_providers()
     return NoModelError(
-        f"there is no model to ask: no key for {', '.join([first, *others])}, and no Ollama answers at {base_url}",
+        f"no model to ask: no key for {', '.join([first, *others])}, and Ollama does not respond at {base_url}",
         "no_provider",
         [
             f"store a key: `onetool auth set {first}` (or {', '.join(others)})",

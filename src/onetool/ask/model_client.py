@@ -1,8 +1,8 @@
 """ModelClient: sends a prompt to a provider and reads the reply. Only the host of its base URL is called.
 
 A failed request is retried if this may help, but only before any part of an answer has arrived: text that was shown
-can't be taken back. Streamed answers are server-sent events or JSON lines; the time-out for the next one depends on
-what has arrived.
+can't be taken back. Streamed answers are server-sent events or JSON lines; the timeout for the next one depends on what
+has arrived.
 """
 
 import asyncio
@@ -98,7 +98,7 @@ async def each_stream_value(
 ) -> AsyncGenerator[Any]:
     """Yield the value of each event or line: its JSON, or the text if it is not JSON.
 
-    Raises StreamStalledError after the time-out, and past the deadline even if data is available.
+    Raises StreamStalledError after the timeout, and past the deadline even if data is available.
     """
     frames = _BoundedFraming(EventDecoder() if framing == "events" else JsonLines(), host)
 
@@ -106,7 +106,7 @@ async def each_stream_value(
         async with aclosing(aiter(pieces)) as coming:
             while True:
                 seconds = timeouts.seconds()
-                silent = StreamStalledError(f"{host} did not continue its answer", max(seconds or 0, 0))
+                silent = StreamStalledError(f"{host} did not continue its response", max(seconds or 0, 0))
                 if seconds is not None and seconds <= 0:
                     raise silent
                 try:
@@ -123,7 +123,7 @@ async def each_stream_value(
             yield event_value(text)
 
 
-# Time-outs: before the answer starts, during it, and after it is complete
+# Timeouts: before the answer starts, during it, and after it is complete
 
 
 SILENCE = 120.0  # seconds without a byte after an answer has started; before that, models may think for long
@@ -132,7 +132,7 @@ ENDING = 0.1  # … and for the end of the body if no data can follow, to reuse 
 
 
 class StreamTimeouts:
-    """The time-outs of one streamed answer. `until` is the deadline in loop time."""
+    """The timeouts of one streamed answer. `until` is the deadline in loop time."""
 
     def __init__(self, reader: ReplyReader, silence: float, until: float) -> None:
         self._reader, self._silence, self._until = reader, silence, until
@@ -148,7 +148,7 @@ class StreamTimeouts:
 
     @property
     def is_over(self) -> bool:
-        """Whether the deadline has passed, also for a stream that never pauses."""
+        """Whether the deadline has passed, even for a stream that never pauses."""
         return self._now() >= self._ends
 
     def event_received(self, has_delta: bool) -> None:
@@ -165,7 +165,7 @@ class StreamTimeouts:
 
 
 class Retrying(msgspec.Struct, frozen=True):
-    """A failed try, which is repeated after a pause."""
+    """A failed attempt, which is repeated after a pause."""
 
     seconds: float
     why: str
@@ -244,7 +244,7 @@ class ModelClient:
             tries += 1
 
     async def names(self, seconds: float = LISTING) -> list[str]:
-        body = await self.fetch(self._adapter.models_request(), seconds)
+        body = await self.fetch(ProviderRequest(self._adapter.models_path), seconds)
         with self._reading():
             return self._adapter.models(body)
 
@@ -260,7 +260,7 @@ class ModelClient:
         except ToolFailure as failure:
             raise self._errors.explained(self._errors.from_http_failure(failure)) from None
 
-    # One try
+    # One attempt
 
     async def _try(
         self, http_request: HttpRequest, request: ProviderRequest, prompt: ModelPrompt, stream: bool, until: float
@@ -307,7 +307,7 @@ class ModelClient:
                 async for value in coming:
                     number += 1
                     if timeouts.is_over:
-                        late = f"{self._endpoint.authority} did not finish its answer"
+                        late = f"{self._endpoint.authority} did not finish its response"
                         raise RequestTimeoutError(late, self._timeout)
                     if number > MAX_EVENTS:
                         raise InvalidResponseError(f"{self._endpoint.authority} sent more than {MAX_EVENTS:,} events")
@@ -322,7 +322,12 @@ class ModelClient:
             if not reader.is_complete:
                 raise
         if not reader.is_complete:
-            raise ModelError(f"{self._endpoint.authority} broke off its answer", "unreachable", status=200, again=True)
+            raise ModelError(
+                f"{self._endpoint.authority} closed the connection in the middle of its response",
+                "unreachable",
+                status=200,
+                again=True,
+            )
         with self._reading():
             reply = reader.reply()
         yield reply
@@ -362,14 +367,14 @@ class ModelClient:
 
     @contextmanager
     def _reading(self) -> Iterator[None]:
-        """Turn exceptions of an adapter into ModelError: the provider's reply did not follow its API."""
+        """Turn exceptions from an adapter into ModelError: the provider's reply did not follow its API."""
         try:
             yield
         except AskError:
             raise
         except Exception as error:
             raise ModelError(
-                f"{self._endpoint.authority} sent an unreadable answer ({type(error).__name__}: {error})", "garbled"
+                f"{self._endpoint.authority} sent an unreadable response ({type(error).__name__}: {error})", "garbled"
             ) from error
 
     def _http_request(self, request: ProviderRequest, stream: bool = False) -> HttpRequest:
@@ -386,7 +391,7 @@ class ModelClient:
     # Retries
 
     def _pause(self, error: ModelError, tries: int, until: float) -> float | None:
-        """Return the seconds until the next try; None if there is none."""
+        """Return the seconds until the next attempt; None if there is none."""
         if tries >= self._tries or not error.again or error.reason == "quota" or (error.wait or 0) > MAX_WAIT:
             return None
         pause = max(error.wait or 0.0, longest_pause(tries + 1) * (1 + self._chance()) / 2)

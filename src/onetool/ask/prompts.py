@@ -35,7 +35,7 @@ A_CALL = 8
 A_PICTURE = 1_500
 MARKS = 24  # tokens of the tags around a result
 MIN_RESULT = 64  # minimum tokens of a shortened result
-MAX_COUNTED = 50_000  # texts with cached counts
+MAX_COUNTED = 50_000  # strings with cached counts
 
 UNKNOWN_WINDOW = 32_768
 # The documented context windows of text models by family, without options that must be requested or cost more.
@@ -85,7 +85,7 @@ def without_abandoned(messages: Sequence[SessionMessage]) -> list[SessionMessage
 
 
 def as_question(call: UserCall) -> User:
-    """Return a call by the user as a message of the user, with the result marked as data."""
+    """Return a call by the user as a user message, with the result marked as data."""
     args = json.dumps(call.args, ensure_ascii=False, default=str)
     return User(text=USER_CALL_TEXT.format(name=on_one_line(call.name), args=args, content=call.content))
 

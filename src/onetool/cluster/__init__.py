@@ -11,8 +11,8 @@ shared_servers    stdio servers that run in one process; shared_calls: how other
 drift             replicas with other packs, settings or tools
 report            the report on replicas in commands
 
-No interface is imported here: `interfaces/http/serve.py` passes what is needed. Processes outside a cluster do not load
-this package.
+No interface is imported here: `interfaces/http/serve.py` passes the necessary objects. Processes outside a cluster do
+not load this package.
 
 This module has the shared definitions: the settings, a `Replica`, and the signature of its row. A row decides where
 requests go, with their callers and bodies. So write access to the database must not be enough to add, change or restore
@@ -101,7 +101,7 @@ def is_signed(key: bytes, replica: Replica, signature: str) -> bool:
 
 
 def other_key(id: str, address: str) -> str:
-    """Describe a row that is not signed with our key. Its texts are untrusted."""
+    """Describe a row that is not signed with our key. Its values are untrusted."""
     id, address = (escape_invisible(cut(" ".join(text.split()), MAX_SHOWN)) for text in (id, address))
     return f"replica {id} at {address} has another cluster.key (or its row was changed)"
 

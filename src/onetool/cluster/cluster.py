@@ -1,6 +1,6 @@
 """`Cluster`: a replica's members, forwarder and internal routes.
 
-Routes below /cluster are for other replicas only: `HttpApp` refuses requests without a valid header of theirs.
+Routes below /cluster are for other replicas only: `HttpApp` refuses requests without a valid header from one of them.
 """
 
 import asyncio
@@ -45,7 +45,7 @@ class Cluster:
         self.on_close: list[Callable[[], None]] = []  # called before this process stops being a member
 
     def start(self, listen_unix: Callable[[str], socket]) -> dict[str, Any]:
-        """Become a member; return options of `serve`. `listen_unix` listens at a path."""
+        """Join the cluster, and return options for `serve`. `listen_unix` opens a socket at a path."""
         unix = self.settings.is_one_machine
         further = listen_unix(self.settings.address.removeprefix(UNIX)) if unix else None
         self.members.start()
@@ -53,7 +53,7 @@ class Cluster:
             "further": further,
             "drain_s": 0.0 if unix else DRAIN_S,  # workers of one machine share their sockets, without a balancer
             "finish_s": self.settings.finish_s,
-            "patience_s": REQUESTS_TIMEOUT_S,
+            "shutdown_timeout_s": REQUESTS_TIMEOUT_S,
             "parting_s": PARTING_S,
             "is_last": self.settings.is_last,
         }

@@ -75,7 +75,7 @@ class Drift:
 
 
 def drifts(replicas: Iterable[Replica], key: bytes) -> list[tuple[Replica, str]]:
-    """Return the replicas that differ from the oldest one, with a text that names it and the differences."""
+    """Return the replicas that differ from the oldest one, with a message that names it and the differences."""
     known = [replica for replica in replicas if replica.is_known]
     parts = [(replica, own) for replica in known if (own := opened(replica.catalogue, key, replica.id))]
     if not parts:

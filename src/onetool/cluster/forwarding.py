@@ -90,7 +90,7 @@ _RETURNED = frozenset(
 GONE = "the replica responsible for this is gone; whether it did anything is not known"
 SAME_ADDRESS = f"Another replica has the same address as this one: {OWN_ADDRESS}. The log names it."
 NOT_PROVEN = (
-    "The answer of another replica was rejected: it does not prove that it comes from a holder of cluster.key. "
+    "The response of another replica was rejected: it does not prove that the sender has cluster.key. "
     "Whether the request had an effect there is not known; the log of this replica names the address."
 )
 HEAD_TOO_LARGE = (
@@ -101,7 +101,7 @@ RETRY = [(b"retry-after", b"1")]
 
 
 class ForwardRequest(NamedTuple):
-    """The bytes of a request, and its sealing header, to which the response must contain the proof."""
+    """The bytes of a request, and its seal, for which the response must contain the proof."""
 
     data: bytes
     seal: bytes
@@ -160,8 +160,8 @@ class Forwarder:
     async def stream(self, replica: Replica, path: str, body: bytes, principal: Principal) -> AsyncGenerator[bytes]:
         """POST to a route below /cluster as this principal, and yield the body of the response as it arrives.
 
-        Ending the iteration early cancels the request there. Raise ReplicaGoneError, or ReplicaRefusedError, also for a
-        status other than 2xx.
+        Ending the iteration early cancels the request there. Raise ReplicaGoneError, or ReplicaRefusedError, including
+        for a status other than 2xx.
         """
         seal = self._seal.write(replica.id, "POST", path.encode(), principal, body, "").encode()
         request = _request("POST", path.encode(), replica, [(b"content-type", JSON)], seal, body)
@@ -230,7 +230,7 @@ class Forwarder:
         try:
             proof = response.headers.get(ANSWERED_HEADER.decode(), "").encode("utf-8", "replace")
             if not hmac.compare_digest(self._seal.proof(request.seal, response.status), proof):
-                problem = "the answer from replica %s at %s (status %d) does not prove that it has our cluster.key: %s"
+                problem = "the response of replica %s at %s (status %d) does not prove that it has our cluster.key: %s"
                 log.error(problem, replica.id, replica.address, response.status, SAME_KEY)
                 raise ReplicaRefusedError(502, "answer_not_proven", NOT_PROVEN)
             if response.status == OTHER_REPLICA:
@@ -439,7 +439,7 @@ def _refused(why: str) -> HttpError:
 
 
 class ReplicaGoneError(HttpError):
-    """The replica can't be reached. `was_answering`: part of its response was sent already."""
+    """The replica can't be reached. `was_answering` means that part of its response was sent already."""
 
     def __init__(self, was_answering: bool = False) -> None:
         super().__init__(502, "replica_gone", f"{GONE[0].upper()}{GONE[1:]}.")

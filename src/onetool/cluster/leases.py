@@ -1,4 +1,4 @@
-"""`Leases`: for work that only one process does at a time, such as running a stdio MCP server.
+"""`Leases` are for work that only one process does at a time, such as running a stdio MCP server.
 
 A lease is a row with a holder and an expiry time, by the database's clock. Its holder renews it with each heartbeat.
 Another process takes it once it has expired, or once its holder is no longer among the replicas.
@@ -32,8 +32,9 @@ class Leases:
     def __init__(
         self, database: Database, members: Members, prefix: str, is_needed: Callable[[], bool] = lambda: True
     ) -> None:
-        """Set up the leases. `is_needed` returns whether this process needs the holders: else heartbeats skip the
-        database.
+        """Set up the leases.
+
+        `is_needed` returns whether this process needs to know the holders; if not, heartbeats skip the database.
         """
         self._database = database
         self._members = members
@@ -151,7 +152,7 @@ def forget_replica(database: Database, address: str) -> None:
 def is_shared(settings: ServerSettings) -> bool:
     """Return whether only one process may run the server: a stdio server keeps its state in its process.
 
-    Servers over HTTP are connected to by every process.
+    Every process connects to HTTP servers.
     """
     return settings.enabled and settings.transport == "stdio" and not settings.replicate
 
@@ -171,6 +172,6 @@ def lease_name(server: str, settings: ServerSettings) -> str:
 
 
 def parts_of_lease(name: str) -> tuple[str, str]:
-    """Return the server and the digest in the name of a lease."""
+    """Return the server and the digest in a lease's name."""
     server, _, digest = name.rpartition("@")
     return server, digest

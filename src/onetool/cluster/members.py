@@ -2,7 +2,7 @@
 
 A replica counts as gone if its row was not renewed for GONE_S seconds. While the database is unavailable, the members
 stay those of the last heartbeat, and requests to dead members fail. The members are kept for another GRACE_S, because
-the replicas reach the database again one after the other.
+the replicas reconnect to the database one after the other.
 
 A row is valid only with a signature of the cluster's key. Other rows are logged once, and nothing is sent to them.
 """
@@ -78,12 +78,12 @@ class Members:
 
     @property
     def is_settling(self) -> bool:
-        """Whether an outage has just ended, so that others may not have sent a heartbeat yet. Never blocks."""
+        """Whether an outage has just ended, so that other members may not have sent a heartbeat yet. Never blocks."""
         return time.monotonic() < self._settled_at
 
     @property
     def has_database(self) -> bool:
-        """Whether this process has reached the database in the last seconds. Never blocks."""
+        """Whether this process has reached the database in the last few seconds. Never blocks."""
         return not self._database.is_away and time.monotonic() - self._beat_at < LATE_S
 
     def start(self) -> None:
@@ -93,12 +93,12 @@ class Members:
         self._thread.start()
 
     def drain(self) -> None:
-        """Tell the others that this process ends soon."""
+        """Tell the other members that this process will stop soon."""
         self._is_draining = True
         self._beat()
 
     def close(self) -> None:
-        """Remove the row. The others notice at their next heartbeat."""
+        """Remove the row. The other members notice at their next heartbeat."""
         self._ended.set()
         if self._thread is not None:
             self._thread.join(CLOSE_S)
@@ -106,7 +106,7 @@ class Members:
             try:
                 self._database.write(lambda work: work.execute("DELETE FROM replicas WHERE id = %s", (self.id,)))
             except DatabaseError as error:
-                log.warning("the row of this replica stays until it is forgotten: %s", error)
+                log.warning("the row of this replica stays until it expires: %s", error)
 
     def alive(self) -> list[Replica]:
         """Return the members as of the last heartbeat, including this process. Never blocks."""
@@ -148,7 +148,7 @@ class Members:
     def now(self) -> float:
         """Return the seconds since 1970 by the database's clock, which all replicas share.
 
-        Changes of this machine's clock have no effect, unless the database runs on the same machine.
+        Changes to this machine's clock have no effect, unless the database runs on the same machine.
         """
         if (offset := self._offset) is None or not self._database.is_shared:
             return self._database.now()

@@ -21,9 +21,10 @@ MAX_MISTAKES = 20  # of one kind: anyone with write access to the database can a
 
 
 class ReplicaRow(msgspec.Struct, frozen=True):
-    """A replica with a heartbeat. `has_other_key`: its row is not signed with our `cluster.key`. `same_address` is the
-    ID of another replica with this address. `differs_in` describes how its packs, settings and tools differ from those
-    of the oldest replica.
+    """A replica with a heartbeat. `has_other_key` means that its row is not signed with our `cluster.key`.
+
+    `same_address` is the ID of another replica with this address. `differs_in` describes how its packs, settings and
+    tools differ from those of the oldest replica.
     """
 
     id: str
@@ -68,7 +69,7 @@ def server_holders(config: Config) -> dict[str, ReplicaRow]:
 
 
 def inspect_replicas(config: Config) -> tuple[tuple[ReplicaRow, ...], list[Mistake]]:
-    """Return the serving replicas, and their problems."""
+    """Return the serving replicas, and the problems found."""
     try:
         with closing(open_database(config)) as database:
             if missing(database):  # reported by `database_mistakes`
@@ -114,5 +115,5 @@ def _mistakes(
         settings = config.servers.get(name)
         if settings is not None and is_shared(settings) and block_digest(settings) != digest:
             message = f"the server {name} is configured differently on the replica {replica.id} at {replica.address}"
-            hint = "give all replicas the same command, args, cwd and names of env: only then they share the server"
+            hint = "give all replicas the same command, args, cwd and names of env: only then do they share the server"
             yield config_mistake(config, message, hint, "warning", f"servers.{name}")

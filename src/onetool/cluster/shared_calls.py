@@ -1,4 +1,4 @@
-"""`SharedCalls`: lets other processes call the stdio servers that run here. The messages, then their routes.
+"""`SharedCalls`: lets other processes call the stdio servers that run here. The messages come first, then their routes:
 
     POST /cluster/servers/NAME/call    SharedCall; the answer is a stream of lines, the last of which is the outcome
     POST /cluster/answers/ID           CallerAnswer to a question in one of these lines
@@ -59,7 +59,7 @@ class LogLine(msgspec.Struct, frozen=True, tag="log"):
 
 
 class LackLine(msgspec.Struct, frozen=True, tag="lack"):
-    """A question of the server that the caller can't answer."""
+    """A question from the server that the caller can't answer."""
 
     capability: str
     message: str
@@ -89,7 +89,7 @@ class MovedLine(msgspec.Struct, frozen=True, tag="moved"):
 
 
 class CallerAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """The answer of a caller, or the reason why there is none."""
+    """The caller's answer, or the reason why there is none."""
 
     value: Any = None
     declined: str | None = None
@@ -115,7 +115,7 @@ def failure_of(line: FailureLine) -> ToolFailure:
 
 
 def answer_of(error: ToolFailure) -> CallerAnswer:
-    """Return the answer for a caller that raised this error."""
+    """Convert an error raised by the caller to an answer."""
     if isinstance(error, Declined):
         return CallerAnswer(declined=error.action)
     if isinstance(error, CannotAsk):
@@ -149,7 +149,7 @@ class SharedResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RemotePeer:
-    """A client of another process: the same object for all its calls."""
+    """A client of another process, represented by the same object in all its calls."""
 
 
 class SharedCalls:
@@ -178,7 +178,7 @@ class SharedCalls:
             case ["answers", id]:
                 answer, waiting = _decoded(body, CallerAnswer), self._questions.get(id)
                 if waiting is None or waiting.done():
-                    raise HttpError(404, "not_found", "The call that asked this question is over.")
+                    raise HttpError(404, "not_found", "The call that asked this question has ended.")
                 waiting.set_result(answer)
                 await respond(send, 200, b"{}")
             case _:
@@ -287,7 +287,7 @@ class RemoteCaller:
         return answer.value
 
     def end(self) -> None:
-        """Cancel all questions: the call is over."""
+        """Cancel all questions, because the call is over."""
         for waiting in self._own:
             waiting.cancel()
 
@@ -299,7 +299,7 @@ class RemoteCaller:
 
 
 async def _next(lines: "asyncio.Queue[Line | None]") -> bytes | None:
-    """Return the next line; an empty line if none has come for a while; None at the end."""
+    """Return the next line, an empty line if none has arrived for a while, or None at the end."""
     try:
         async with asyncio.timeout(STILL_HERE_S):
             line = await lines.get()

@@ -1,4 +1,4 @@
-"""Forwards requests about the state of another replica: a waiting call, a task, a stream."""
+"""Forwards requests about the state of another replica: a waiting call, a task or a stream."""
 
 from collections.abc import Mapping
 from typing import Any

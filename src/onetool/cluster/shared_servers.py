@@ -2,10 +2,10 @@
 
 The process that runs a server holds a lease. The name of the lease contains a digest of the server's config block, so
 replicas with different blocks don't share the server. The database is only queried if no holder is known, or if the
-holder is gone. Progress, messages and questions of the server arrive on the response stream. If the caller gives up,
+holder is gone. Progress, messages and questions from the server arrive on the response stream. If the caller gives up,
 the request is cancelled, and with it the call there.
 
-Each heartbeat wakes a thread that maintains the servers, because loading new tools may take too long for it.
+Each heartbeat wakes a thread that maintains the servers, because loading new tools may take longer than a heartbeat.
 """
 
 import asyncio
@@ -107,7 +107,7 @@ class SharedServers(ServerOwners):
         self._thread.start()
 
     def close(self) -> None:
-        """Let others run the servers that run here."""
+        """Release the leases, so that other processes can run the servers that run here."""
         self._is_closed = True
         self._is_due.set()
         self._leases.close()
@@ -121,7 +121,7 @@ class SharedServers(ServerOwners):
     def runs_here(self, server: str, block: str) -> bool:
         """Return whether this process runs a server, perhaps from now on. It doesn't if its config has another block.
 
-        Senders of older versions send no block.
+        Older versions send no block.
         """
         lease = self._lease(server)
         if lease is None or block not in ("", parts_of_lease(lease)[1]):
@@ -179,7 +179,7 @@ class SharedServers(ServerOwners):
                 self._loop.call_soon_threadsafe(self._read_soon)
 
     def _log_moved(self, leases: dict[str, str]) -> None:
-        """Log servers that another process ran before. A lease without a holder keeps its last one."""
+        """Log servers that another process ran before. A lease without a holder keeps the name of its last one."""
         holders = self._leases.holders()
         for server, lease in leases.items():
             before, now = self._ran_in.get(lease), holders.get(lease)
@@ -203,7 +203,7 @@ class SharedServers(ServerOwners):
         self._differing = differing
 
     def _read_soon(self) -> None:
-        """Read states, unless a read is pending: the late answer of a slow owner must not replace a newer one."""
+        """Read states, unless a read is pending: a late answer from a slow owner must not replace a newer one."""
         if self._reading is None or self._reading.done():
             self._reading = asyncio.create_task(self._read_states())
 
@@ -249,7 +249,7 @@ class SharedServers(ServerOwners):
                 again = error.was_not_reached or may_again
                 may_again = may_again and error.was_not_reached
             except ReplicaRefusedError as error:
-                raise ToolFailure(f"{server} runs in another process, which refuses: {error}") from None
+                raise ToolFailure(f"{server} runs in another process, which refused the call: {error}") from None
             if not again or monotonic() > began + FIND_S:
                 raise ToolFailure(
                     f"the process that ran {server} is gone; try again",
@@ -260,11 +260,11 @@ class SharedServers(ServerOwners):
             await asyncio.to_thread(self._leases.renew)
 
     async def _owner(self, server: str, refused: str, is_late: bool) -> "Replica | None":
-        """Return the other process that runs a server; None if this one does.
+        """Return the process that runs a server; None if it is this one.
 
-        `refused` is a replica that refuses connections. `is_late`: this process is stopping, and no other has taken
-        over its server. Raise NotRunThereError if the owner has just gone, and ToolFailure if the owner has another
-        key: it keeps running, so waiting would not help.
+        `refused` is a replica that refuses connections. `is_late` means that this process is stopping, and no other has
+        taken over its server. Raise NotRunThereError if the owner has just gone, and ToolFailure if the owner has
+        another key: it keeps running, so waiting would not help.
         """
         if (lease := self._lease(server)) is None:
             raise ToolFailure(f"the MCP server {server} no longer exists", reason="source_unavailable")
@@ -327,7 +327,7 @@ class SharedServers(ServerOwners):
 
 
 async def _lines(pieces: AsyncIterator[bytes]) -> AsyncIterator[Line]:
-    """Yield the lines of a response. Raise ReplicaGoneError if none comes for a while."""
+    """Yield the lines of a response. Raise ReplicaGoneError if none arrives for a while."""
     pending: list[bytes] = []
     while True:
         try:
@@ -347,7 +347,7 @@ async def _lines(pieces: AsyncIterator[bytes]) -> AsyncIterator[Line]:
 
 
 def _take(line: Line, caller: "Caller | None") -> None:
-    """Process a line of the server. Raise if the line ends the request."""
+    """Process a line from the server. Raise if the line ends the request."""
     match line:
         case ProgressLine():
             report_progress(line.done, line.total, line.message)

@@ -1,8 +1,8 @@
 """Sessions that several replicas serve: rows in the database, cached here.
 
-A change of a session is written to its row, and the other replicas are notified before the client gets its response.
-A replica that was not reached sees the change within a minute, when it renews the rows of the sessions it serves. Rows
-of sessions that were idle for longer are read when the session is used again.
+A change to a session is written to its row, and the other replicas are notified before the client gets its response. A
+replica that was not reached sees the change within a minute, when it renews the rows of the sessions it serves. Rows of
+sessions that were idle for longer are read when the session is used again.
 
 IDs of questions to the client, and of events, begin with the ID of their replica.
 """
@@ -32,7 +32,7 @@ _REPLICA = re.compile(r"[0-9a-f]{8}")
 
 
 class SessionNews(msgspec.Struct, frozen=True, kw_only=True):
-    """A message to another replica: a session has changed or ended, or messages of its client have come."""
+    """A message to another replica: a session has changed or ended, or its client has sent messages."""
 
     session: str
     is_over: bool = False
@@ -183,7 +183,10 @@ class SharedSessions:
         return await self._cluster.forwarder.broadcast(PATH, _encoded(news), session.principal)
 
     async def _receive_news(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve /cluster/mcp: news from another replica. Sessions that are not in memory need none."""
+        """Serve /cluster/mcp, which receives news from other replicas.
+
+        News of sessions that are not in memory is ignored.
+        """
         news = msgspec.convert(decode(await read_body(receive) or b""), SessionNews)
         session = self._sessions.get(news.session, scope["principal"])
         if session is None:

@@ -15,7 +15,7 @@ from onetool.http.asgi import encode
 log = logging.getLogger("onetool.cluster")
 
 MAX_TASK_BYTES = 4 * 1024 * 1024
-UNKNOWN = "taskId: there is no such task, or its time is up"
+UNKNOWN = "taskId: unknown or expired task"
 
 
 class SharedTasks:

@@ -48,7 +48,7 @@ class JsoncDocument(msgspec.Struct, kw_only=True):
 
 
 def read_json(text: str) -> JsoncDocument:
-    """Parse a text. Raises JsoncError, also for duplicate keys, because clients differ in which value they use."""
+    """Parse a document. Raises JsoncError, even for duplicate keys, because clients differ in which value they use."""
     reader = _Reader(text)
     reader.skip()
     root = reader.value(0)
@@ -142,7 +142,7 @@ class _Reader:
             more = self._comma()
 
     def _comma(self) -> bool:
-        """Consume a comma and return whether there was one. If not, leave comments before a bracket to its gap."""
+        """Consume a comma and return whether there was one. If not, comments before a bracket stay in its gap."""
         back, known = self.at, len(self.comments)
         self.skip()
         if self.take(","):
@@ -163,7 +163,7 @@ BOM = "\ufeff"
 
 
 def put_file(file: Path, change: Callable[[str], str], *, private: bool) -> bool:
-    """Write the result of `change` on the file's text. Returns whether anything changed.
+    """Replace the file's text with the result of `change`. Returns whether anything changed.
 
     A new file is readable by its owner only if it is `private`. EditError and OSError leave the file unchanged.
     """

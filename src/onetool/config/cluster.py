@@ -24,7 +24,7 @@ _ADDRESS = lazy_pattern(r"(\[[0-9a-fA-F:.]+\]|[\w.-]+):\d{1,5}")
 
 
 class UnsetSecret(Secret):
-    """A text with the variable `name`, which is not set on this machine."""
+    """A value with the variable `name`, which is not set on this machine."""
 
     def __init__(self, _text: str, name: str, mistake: Mistake) -> None:
         self.name, self.mistake = name, mistake
@@ -36,9 +36,9 @@ class UnsetSecret(Secret):
 class ClusterConfig(msgspec.Struct, frozen=True, kw_only=True, rename={"own_address": "address", "shared": "key"}):
     """Settings of a replica, for a config with a `database`.
 
-    `address` and `key` raise ConfigError if their variable is not set here. `accepted_keys` are further keys that are
-    accepted while the replicas change to another key. `connections` limits this replica's connections to the database,
-    without the one that listens. `finish_s` is how long a stopping replica waits for running calls.
+    `address` and `key` raise ConfigError if their variable is not set here. `accepted_keys` are additional keys that
+    are accepted while the replicas change to another key. `connections` limits this replica's connections to the
+    database, not counting the one that listens. `finish_s` is how long a stopping replica waits for running calls.
     """
 
     own_address: Annotated[str, Meta(min_length=1)]
@@ -69,7 +69,7 @@ class ClusterConfig(msgspec.Struct, frozen=True, kw_only=True, rename={"own_addr
         return "key" not in self._unset()
 
     def require(self, *keys: str) -> None:
-        """Raise ConfigError if one of these keys, by default of all, is not set on this machine."""
+        """Raise ConfigError if one of these keys, by default all, is not set on this machine."""
         if mistakes := [replace(one.mistake, hint=_hint(key, one)) for key, one in self._unset(*keys).items()]:
             raise ConfigError(mistakes)
 

@@ -1,8 +1,8 @@
 """Separates settings from code and access: a server reloads settings by itself, the others only on request.
 
-Code is everything that lets another program or other Python run: packs, includes (whatever they contain), the command
-of a server if it is new or written differently, enabling a server with a command, and `watch: true`. All other keys are
-settings, and so are the secrets in a server's arguments and environment.
+Code is everything that lets another program or other Python code run: packs, includes (whatever they contain), the
+command of a server if it is new or written differently, enabling a server with a command, and `watch: true`. All other
+keys are settings, and so are the secrets in a server's arguments and environment.
 
 A change that lets callers do more waits, too, because a half-written file must not open a server. Such changes are a
 credential of `http` that is removed or changed, `http.local`, `http.admin: false`, and `fs` or `audit` if removed. New
@@ -72,7 +72,7 @@ def has_other_includes(new: Config, old: Config, changed: Iterable[str]) -> bool
 
 
 def _program(block: ServerSettings) -> tuple[object, ...]:
-    """Return what decides which program runs: arguments and environment as written, with ${NAME}."""
+    """Return the values that decide which program runs: arguments and environment as written, with ${NAME}."""
     env = {name: _as_written(value) for name, value in block.env.items()}
     command = None if block.command is None else str(block.command)
     return command, block.cwd, [*map(_as_written, block.args)], env, block.inherit, block.url

@@ -27,7 +27,7 @@ from onetool.config.yaml_nodes import plain_value
 from onetool.core.text import did_you_mean
 from onetool.services.secrets import Secret
 
-MAX_SHOWN_LENGTH = 40  # characters of a wrong text that an error quotes
+MAX_SHOWN_LENGTH = 40  # characters of a wrong value that an error quotes
 
 _KINDS: dict[type, str] = {
     str: "text", bool: "bool", int: "whole", float: "fraction", NoneType: "nothing", list: "list", dict: "mapping",
@@ -42,8 +42,8 @@ _TAKES: dict[Any, set[str]] = {
     NoneType: {"nothing"},
 }
 _WORDS: dict[Any, str] = {
-    str: "a text",
-    Secret: "a text",
+    str: "a string",
+    Secret: "a string",
     Path: "a path",
     int: "a whole number",
     float: "a number",
@@ -114,14 +114,14 @@ def describe_value(node: Node, wanted: Any = Any) -> str:
     kind = kind_of(node.value)
     hidden = any(choice.type is Secret for choice in choices_of(wanted))
     if kind == "text":
-        return "a text" if hidden else f"the text {_shortened(node.value)!r}"
+        return "a string" if hidden else f"the string {_shortened(node.value)!r}"
     if kind in ("whole", "fraction"):
         return "a number" if hidden else f"the number {_shortened(str(node.value))}"
     return {"bool": str(node.value).lower(), "nothing": "nothing", "list": "a list", "mapping": "a mapping"}[kind]
 
 
 def broken_limit(value: Any, limits: tuple[msgspec.Meta, ...]) -> str | None:
-    """Return what the value must be if it violates a limit, for example "be at least 1"."""
+    """Return the limit that a value violates, such as "be at least 1"; None if it violates none."""
     for limit in limits:
         if limit.min_length is not None and len(value) < limit.min_length:
             return "not be empty"
@@ -178,8 +178,8 @@ def plain(node: Node, findings: Findings) -> Any:
     """Return the node as plain data, with a warning where YAML 1.1 would have read another value."""
     findings.add(node.mistakes)
     if node.trap:
-        hint = f'{node.trap}, or quote it if text is meant: "{node.value}"'
-        findings.warn(node, f"read as the text {node.value!r}", hint)
+        hint = f'{node.trap}, or quote it to make it a string: "{node.value}"'
+        findings.warn(node, f"read as the string {node.value!r}", hint)
     if isinstance(node.value, list):
         return [plain(item, findings) for item in node.value]
     if isinstance(node.value, dict):
@@ -215,7 +215,7 @@ def unknown_key(node: Node, key: str, struct: type[msgspec.Struct], findings: Fi
     if getattr(struct, "lenient", False):
         findings.warn(node, f"unknown key {key!r}; it is ignored", hint)
     else:
-        findings.error(node, f"the key {key!r} is not known", hint)
+        findings.error(node, f"unknown key {key!r}", hint)
 
 
 def report_mismatch(node: Node, wanted: Any, findings: Findings) -> None:

@@ -35,7 +35,7 @@ _REMOVED: Any = object()
 
 
 class _NewKey(str):
-    """A marker in place of a value: rename its key to this."""
+    """A marker instead of a value, which renames the key."""
 
     __slots__ = ()
 
@@ -46,7 +46,7 @@ _NOTE = re.compile(r"\s*(#.*|---\s*|\.\.\.\s*)?", re.DOTALL)  # a line without d
 def put_servers(text: str, servers: Mapping[str, Any]) -> str:
     """Return the text with these servers: new ones after the others, known ones in the same place.
 
-    Blocks may come from strangers, so they may not refer to secret files of this machine.
+    Blocks may have been written by others, so they may not refer to secret files of this machine.
     """
     for name, block in servers.items():
         if names_secret_file(block):
@@ -165,7 +165,7 @@ def _change(data: Any, changes: Changes, written: Callable[[Any], Any]) -> None:
 
 
 def _merged(old: list[str], before: list[str], after: list[str]) -> Iterator[str]:
-    """Yield the old text with the change from `before` to `after`, once for each possible place of the change.
+    """Yield the old text with the change from `before` to `after` applied, once for each place where it may belong.
 
     ruamel.yaml writes `before` and `after` without the comments and blank lines of the old text, which stay.
     """
@@ -212,7 +212,7 @@ def _places(before: list[str], old: list[str]) -> dict[int, int]:
     blocks = SequenceMatcher(None, keys, old_keys, autojunk=False).get_matching_blocks()
     places = {numbers[one.a + n]: old_numbers[one.b + n] for one in blocks for n in range(one.size)}
     places |= {-1: -1, len(before): len(old)}
-    for at in sorted({*range(len(before))} - {*numbers}):  # inside a text of several lines
+    for at in sorted({*range(len(before))} - {*numbers}):  # inside a string of several lines
         if (place := places.get(at - 1, len(old)) + 1) < len(old) and old[place].strip() == before[at].strip():
             places[at] = place
     return places
@@ -260,7 +260,7 @@ def _yaml_lines(data: CommentedMap) -> list[str]:
 
 
 def _without_placeholders(text: str) -> str:
-    """Mask what our reader repairs: `${NAME}` in braces, and escaped surrogates."""
+    """Mask the notations that our reader repairs: `${NAME}` in braces, and escaped surrogates."""
     return re.sub(r"\\(u[dD][89a-fA-F])", "\ue002\\1", ANY_PLACEHOLDER.sub("\ue000\\1\ue001", text))
 
 

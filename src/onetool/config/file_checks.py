@@ -32,8 +32,10 @@ def require_ownership(paths: Iterable[Path], home: Path, accepted: Accepted) -> 
 
 
 def require_no_links(state: Path, is_ours_alone: bool) -> None:
-    """Raise ConfigError for links in the state folder, which would make us write elsewhere. With `is_ours_alone`, links
-    inside its folders are refused, too: a shared folder may have the user's own files with the same names.
+    """Raise ConfigError for links in the state folder, which would make us write elsewhere.
+
+    With `is_ours_alone`, links inside its folders are refused, too. A shared folder may contain other files of the user
+    with these names.
     """
     links = [state / part for part in STATE if os.path.islink(state / part)]
     if is_ours_alone and not links:
@@ -55,7 +57,7 @@ def _links_in(folder: Path) -> list[Path]:
 
 
 def ownership_mistake(path: Path, home: Path, accepted: Accepted) -> Mistake | None:
-    """Return the mistake about a path's owner or mode, with the command that fixes it; None if the path is fine."""
+    """Return the mistake in a path's owner or mode, with the command that fixes it; None if the path is fine."""
     if not HAS_OWNERS:
         return None
     try:
@@ -81,7 +83,10 @@ def ownership_mistake(path: Path, home: Path, accepted: Accepted) -> Mistake | N
 
 
 def owner_and_mode(path: Path) -> dict[str, Any]:
-    """Return the facts that are accepted for a path: its owner, and whether others can write to it. Raises OSError."""
+    """Return the facts that the user can accept for a path: its owner, and whether others can write to it.
+
+    Raises OSError.
+    """
     status = os.stat(path)
     return {"uid": status.st_uid, "writable": is_writable_by_others(status)}
 

@@ -1,4 +1,4 @@
-"""Finds the config file in force, whose it is, and the state folder."""
+"""Finds the config file that applies, its owner, and the state folder."""
 
 import os
 from collections.abc import Iterator, Mapping
@@ -21,11 +21,11 @@ Whose = Literal["named", "own", "project"]
 
 
 class Found(msgspec.Struct, frozen=True, kw_only=True):
-    """The config that applies here, and whose it is.
+    """The config that applies here, and its owner.
 
     A config that is `named` (--config, ONETOOL_CONFIG, `App.open(config=…)`) or the user's `own` (in ~/.onetool) is
     used without asking. The config of a `project` was found and is trusted; an `untrusted` one is ignored, and the
-    user's own config is in force.
+    user's own config is used.
     """
 
     config: Path | None
@@ -74,7 +74,7 @@ def find_config(
     cwd: Path | None = None,
     home: Path | None = None,
 ) -> Path | None:
-    """Return the config in force. The config of an untrusted folder is ignored."""
+    """Return the config that applies. The config of an untrusted folder is ignored."""
     return find(explicit, env=env, cwd=cwd, home=home).config
 
 
@@ -177,8 +177,8 @@ def _is_above_a_mount(place: Path, cwd: Path) -> bool:
 def _project_folders(cwd: Path, home: Path, store: TrustStore) -> Iterator[Path]:
     """Yield every `.onetool` from here upwards that may be a project's.
 
-    The search stops at the user's home, which has its own, at a mount, and at a folder that everybody can write to,
-    in which anyone could have created one.
+    The search stops at the user's home, which has its own, at a mount, and at a world-writable folder, in which anyone
+    could have created one.
     """
     try:
         end = os.stat(home)

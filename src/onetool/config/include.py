@@ -49,7 +49,7 @@ def read_files(path: Path, findings: Findings, may_read: MayRead = lambda _: Tru
 
 
 class Files:
-    """Reads each file once: the including file first, then those that it includes."""
+    """The files of a config. Each is read once, an including file before the files that it includes."""
 
     def __init__(self, findings: Findings, may_read: MayRead) -> None:
         self.findings = findings
@@ -66,7 +66,7 @@ class Files:
             self.findings.error(entry, f"circular include: {circle}", "remove one of the includes")
         elif entry and len(trail) > MAX_DEPTH:
             self.findings.error(
-                entry, f"includes are nested more than {MAX_DEPTH} files deep", "include the file further up"
+                entry, f"includes are nested more than {MAX_DEPTH} files deep", "include the file directly"
             )
         elif identity not in self._identities and self._may_read(path):
             self._identities.add(identity)
@@ -160,7 +160,7 @@ LITERAL_KEYS = {"tools", "snippets", "aliases", "prompts", "allowedHosts"}
 
 _UNSUPPORTED = re.compile(
     r"\$\{[^{}]{0,100}\}"
-)  # bounded: otherwise a text of nothing but `${` would take quadratic time
+)  # bounded: otherwise a string of nothing but `${` would take quadratic time
 
 
 def resolve(root: Node, secrets: Secrets | None, findings: Findings, kept_here: Collection[str] = frozenset()) -> Node:
@@ -201,7 +201,10 @@ class _Filler:
         self.is_late = is_late
 
     def node(self, node: Node, fits: Fits | None = None) -> Node:
-        """Fill in secrets below a node. `fits` returns whether given hosts receive the value; None: it is not sent."""
+        """Fill in secrets below a node.
+
+        `fits` returns whether given hosts receive the value; None means that it is not sent.
+        """
         if isinstance(node.value, dict):
             return replace(node, value={key: self.node(item, fits) for key, item in node.value.items()})
         if isinstance(node.value, list):
@@ -211,7 +214,7 @@ class _Filler:
         return node
 
     def server(self, node: Node) -> Node:
-        """Fill in secrets in a block of `servers`: what is sent to its URL may contain secrets bound to that host."""
+        """Fill in secrets in a block of `servers`. Values sent to its URL may contain secrets bound to that host."""
         url = node.value.get("url") if isinstance(node.value, dict) else None
         if url is None or not isinstance(url.value, str):
             return self.node(node)
@@ -308,7 +311,7 @@ class HostBoundSecret(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SecretFileError(ValueError):
-    """A file that a config uses as a secret can't be used."""
+    """A secret file that can't be used."""
 
     def __init__(self, message: str, hint: str) -> None:
         super().__init__(message)
@@ -318,8 +321,8 @@ class SecretFileError(ValueError):
 def read_secret_file(path: str, secrets: Secrets) -> str:
     """Return the content of a placeholder's file, without trailing line ends. Raises SecretFileError.
 
-    Links are followed, because Kubernetes mounts secrets as links. Others may read the file, because Docker mounts it
-    so, but not write to it. `secrets` records the file and masks the value.
+    Links are followed, because Kubernetes mounts secrets as links. Other users may read the file, because Docker mounts
+    it that way, but must not be able to write to it. `secrets` records the file and masks the value.
     """
     if not os.path.isabs(path):
         raise SecretFileError(f"{path} is not an absolute path", "write ${file:/run/secrets/NAME}")
@@ -394,7 +397,7 @@ def _secrets_in(node: Node, findings: Findings, env: Mapping[str, str], file: Pa
     findings.add(node.mistakes)
     if not isinstance(node.value, dict):
         if node.value is not BROKEN:
-            findings.error(node, "expected a mapping of names to texts", "write NAME: value")
+            findings.error(node, "expected a mapping of names to strings", "write NAME: value")
         return None
     values: dict[str, str] = {}
     hosts: dict[str, tuple[str, ...]] = {}
@@ -411,7 +414,7 @@ def _secrets_in(node: Node, findings: Findings, env: Mapping[str, str], file: Pa
             except SecretFileError as error:
                 findings.error(entry, str(error), error.hint)
         elif entry.value is not BROKEN and not isinstance(entry.value, dict):
-            findings.error(entry, "a secret must be a text", "quote it")
+            findings.error(entry, "a secret must be a string", "quote it")
     if len(values) != len(node.value):
         return None
     return Secrets(values, env=env, file=file, hosts=hosts, files=secrets.files)

@@ -36,7 +36,7 @@ class KnownClient(msgspec.Struct, frozen=True, kw_only=True):
     user_file: Callable[[Path, Env], Path]  # for this home, in this environment
     section: str = "mcpServers"
     typed: tuple[str, ...] = ()  # the transports whose entries have a `type`
-    variable: str | None = "${%s}"  # format of an environment variable in a text; None if texts are literal
+    variable: str | None = "${%s}"  # format of an environment variable in a string; None if strings are literal
     project_folder: str | None = None  # its variable for the open project's folder, in commands and arguments
     takes_urls: bool = True  # in its file; otherwise it only starts commands
     starts_in_project: bool = True  # so that the server finds the project's config itself
@@ -72,7 +72,7 @@ def toml_snippet(section: str, name: str, entry: dict[str, Any]) -> str:
 
 
 def dump_json(data: Any, unit: str, indent: str = "") -> str:
-    """Format objects over several lines and lists on one, as people write such files."""
+    """Format objects over several lines and lists on one, as in handwritten files."""
     if not isinstance(data, dict):
         return json.dumps(data, ensure_ascii=False)
     deeper = indent + unit
@@ -81,7 +81,7 @@ def dump_json(data: Any, unit: str, indent: str = "") -> str:
 
 
 def _below(*parts: str, moved_by: str | None = None, moved: tuple[str, ...] = ()) -> Callable[[Path, Env], Path]:
-    """Return a function for a file below the user's home, or for `moved` below the folder in a variable."""
+    """Return a function that locates a file below the user's home, or below the folder in a variable if `moved`."""
 
     def file(home: Path, env: Env) -> Path:
         folder = env.get(moved_by) if moved_by else None

@@ -86,7 +86,7 @@ def load_config(at: Found | Path | None, *, env: Mapping[str, str] = os.environ)
 
 
 def add_servers(config: Config, servers: Mapping[str, ServerSettings]) -> Config:
-    """Return the config with further servers. Raises ConfigError if it already has a server of that name."""
+    """Return the config with additional servers. Raises ConfigError if it already has a server of that name."""
     for name in servers.keys() & config.servers.keys():
         message, hint = f"the config already has a server {name}", "choose another name for yours: --name NAME"
         raise ConfigError([Mistake(message=message, file=str(config.path), key=f"servers.{name}", hint=hint)])
@@ -150,7 +150,7 @@ def token_places(path: Path) -> list[tuple[str, int]]:
 
 
 def _found_from_path(path: Path | None, env: Mapping[str, str]) -> Found:
-    """Return a `Found` for a path that a caller passed; None means the user's own folder without a config."""
+    """Return a `Found` for a path that a caller passed. None means the user's own folder without a config."""
     if path is None:
         return Found(config=None, folder=own_folder(env), whose="own")
     is_own = path.absolute() == own_folder(env) / NAME
@@ -165,7 +165,10 @@ def _secrets(
     findings: Findings,
     may_be_missing: bool = False,
 ) -> Secrets | None:
-    """Read the secrets of a config. From the environment and the keyring, a project gets only what was accepted."""
+    """Return the secrets of a config.
+
+    From the environment and the keyring, a project gets only the secrets that the user has accepted.
+    """
     from onetool.config.include import read_secrets
 
     if found.whose != "project":
@@ -188,7 +191,7 @@ def _secrets(
 
 
 def _refuse_prompts_elsewhere(root: Node, named: Any, found: Found, findings: Findings) -> None:
-    """Report a prompts file behind a link that leads out of the project, unless `onetool trust` has shown its path."""
+    """Report a prompts file behind a link that leads out of the project, unless `onetool trust` showed its path."""
     file, project = named if isinstance(named, Path) else found.folder / PROMPTS_FILE, found.folder.parent
     leads_out = os.path.normpath(file).startswith(f"{project}{os.sep}") and not is_inside(file, project)
     if found.whose == "project" and leads_out:
@@ -198,7 +201,7 @@ def _refuse_prompts_elsewhere(root: Node, named: Any, found: Found, findings: Fi
 
 
 def _refuse_links(files: list[Path], found: Found, findings: Findings) -> list[Path]:
-    """Report and return links to secrets that a project could change after `onetool trust` has shown their path."""
+    """Report and return links to secrets that a project could change after `onetool trust` showed their path."""
     project, node = found.folder.parent, Node(value=None, file=str(found.folder / NAME), line=1)
     inside = [file for file in files if os.path.normpath(file).startswith(f"{project}{os.sep}")]
     links = [file for file in inside if found.whose == "project" and not is_inside(file, project)]
@@ -234,7 +237,7 @@ def _with_folders(servers: Any, written: Node | None, config: Path, trusted: Tru
 
 
 def _check_state(home: Path, env: Mapping[str, str]) -> None:
-    """Check the owner of the state folder and its parts; only of the parts if the folder is shared with a project."""
+    """Check the owner of the state folder and its parts, or only of the parts if a project shares the folder."""
     is_ours_alone = home.name == FOLDER or bool(env.get("ONETOOL_HOME"))
     require_no_links(home, is_ours_alone)
     parts = [home / part for part in STATE]
@@ -244,7 +247,7 @@ def _check_state(home: Path, env: Mapping[str, str]) -> None:
 
 
 def _names_stored_here(found: Found, root: Node) -> frozenset[str]:
-    """Return the secrets that a project's servers get only if stored with it: provider keys and the HTTP token."""
+    """Return the secrets that a project's servers get only from the project: provider keys and the HTTP token."""
     if found.whose != "project":
         return frozenset()
     from onetool.config.include import names_in
@@ -271,7 +274,7 @@ def pack_paths(config: Config) -> list[Path]:
 
 
 def setting_files(config: Config, *, finds: bool) -> list[Path]:
-    """Return the files of the settings: config, prompts and secrets; with `finds`, also where a config would appear."""
+    """Return the files of the settings: config, prompts and secrets; with `finds`, also possible places of a config."""
     beside = _config_folder(config)
     place = beside / NAME if config.path is None and finds else config.path
     named = (place, config.prompts or beside / PROMPTS_FILE, config.secrets.file, *config.secrets.files)

@@ -12,8 +12,8 @@ Keys such as these control access to `onetool serve`:
         scopes: {"tools:call": {tools: [web.*], role: call}}
     audit: required
 
-The prompts file contains texts for models that replace or extend the built-in ones. Models read them again and again,
-so each has a limit in tokens.
+The prompts file contains instructions for models that replace or extend the built-in ones. Models read them again and
+again, so each has a limit in tokens.
 
     instructions: …            # the instructions of the server
     run: …                     # the description of the tool `run`; the names of packs follow it
@@ -94,7 +94,7 @@ class TokenConfig(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Grant(msgspec.Struct, frozen=True, kw_only=True):
-    """What the holder of a scope or a claim in a JWT may do."""
+    """The rights of the holder of a scope or a claim in a JWT."""
 
     tools: tuple[Name, ...] | None = None
     role: Role = "call"
@@ -110,7 +110,7 @@ Algorithm = Literal["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256
 
 
 class JwtConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """JWTs of an authorization server, besides tokens. Without a matching scope or claim, they may do nothing."""
+    """JWTs of an authorization server, besides tokens. A JWT without a matching scope or claim has no rights."""
 
     issuer: Name
     audience: Name | tuple[Name, ...] | None = None  # None: http.url, which is always accepted
@@ -124,7 +124,7 @@ class JwtConfig(msgspec.Struct, frozen=True, kw_only=True):
         for field, url in (("issuer", self.issuer), ("jwks", self.jwks)):
             here = r"http://(localhost|127\.0\.0\.1|\[::1\])(:[0-9]{1,5})?(/|$)"
             if url is not None and not url.startswith("https://") and not re.match(here, url):
-                yield field, f"{url!r} must begin with https://", "http:// is for this machine only"
+                yield field, f"{url!r} must begin with https://", "http:// is only allowed for this machine"
         if "|" in self.issuer:
             yield "issuer", f"{self.issuer!r} contains |, which separates issuer and subject in names", None
         if not self.algorithms:
@@ -152,7 +152,7 @@ class MetricsConfig(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OtelConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """Where traces and metrics are sent over OTLP. `otel: http://localhost:4318` is a short form."""
+    """The collector that receives traces and metrics over OTLP. `otel: http://localhost:4318` is a short form."""
 
     shorthand: ClassVar[str] = "endpoint"
 
@@ -168,7 +168,7 @@ class OtelConfig(msgspec.Struct, frozen=True, kw_only=True):
 def _limit_problems(tools: tuple[str, ...] | None, rate: str | None) -> Iterator[Problem]:
     for one in tools or ():
         if not _PATTERN.fullmatch(one):
-            yield "tools", f"{one!r} is neither the name of a tool nor a pattern", "write time.now, or time.*"
+            yield "tools", f"{one!r} is neither a tool name nor a pattern", "write time.now, or time.*"
     if rate is not None and read_rate(rate) is None:
         yield "rate", f"{rate!r} is not a rate", "write a number and a time: 600/min, 10/s, 5000/day"
 
@@ -199,17 +199,18 @@ class PromptTexts(msgspec.Struct, frozen=True, kw_only=True):
         given += [("packs", f"packs.{name}", of.instructions) for name, of in self.packs.items()]
         for field, key, text in given:
             if text is not None and not text.strip():
-                yield field, f"{key} is empty", "write a text, or remove the key"
+                yield field, f"{key} is empty", "write a value, or remove the key"
             elif text is not None and count_tokens(text) > PROMPT_TOKENS[field]:
                 most = PROMPT_TOKENS[field]
                 message = (
-                    f"{key} has about {count_tokens(text):,} tokens; the limit is {most:,}, about {4 * most:,} letters"
+                    f"{key} has about {count_tokens(text):,} tokens; "
+                    f"the limit is {most:,}, about {4 * most:,} characters"
                 )
-                yield field, message, "shorten it: models read it again and again"
+                yield field, message, "shorten it: models read it with every request"
 
 
 def read_prompts(path: Path | None, beside: Path, findings: Findings) -> tuple[Path | None, PromptTexts]:
-    """Return the path and the texts of the prompts file that the config names, or of the default file."""
+    """Return the path and the content of the prompts file that the config names, or of the default file."""
     if not isinstance(path, Path | None):  # not a path: that mistake has been reported
         return None, PromptTexts()
     named, path = path is not None, path or beside / PROMPTS_FILE
@@ -251,7 +252,10 @@ class Declared(ToolDeclaration, frozen=True):
 
 
 class FsConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """The folders that the `fs` pack may access. Roots are relative to the working folder, and so stored as written."""
+    """The folders that the `fs` pack may access.
+
+    Roots are relative to the working folder, so they are stored as written.
+    """
 
     roots: tuple[Name, ...] = (".",)
 
@@ -301,13 +305,13 @@ class DefaultsConfig(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BundlesConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """Limits of the bundles in `bundles/` beside the config."""
+    """Limits for the bundles in `bundles/` beside the config."""
 
     max_tools: Count = 200_000
 
 
 class RunConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """Limits of one `run`."""
+    """Limits for one `run`."""
 
     timeout_s: Seconds = 30.0
     memory_mb: Count = 256
@@ -319,7 +323,7 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ResultsConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """Results that are too large to send whole, and are stored behind a handle."""
+    """Settings for results that are too large to send whole, which are stored and sent as a handle."""
 
     inline_bytes: Count = 16 * 1024
     preview_bytes: Count = 4 * 1024
@@ -328,7 +332,7 @@ class ResultsConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def max_preview(self) -> int:
-        """The maximum bytes of a preview: half of what would be sent whole."""
+        """The maximum bytes of a preview: half the size that would be sent whole."""
         return min(self.preview_bytes, self.inline_bytes // 2)
 
 
@@ -359,12 +363,12 @@ class AskConfig(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HttpConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """Where `onetool serve` listens, and who may call it."""
+    """The address of `onetool serve`, and the access to it."""
 
     host: Name = "127.0.0.1"
     port: Port = 8765
-    token: Annotated[Secret, Meta(min_length=1)] | None = None  # an empty token would let everybody in
-    tokens: tuple[TokenConfig, ...] = ()  # tokens of people and programs, each with its rights
+    token: Annotated[Secret, Meta(min_length=1)] | None = None  # an empty token would admit everyone
+    tokens: tuple[TokenConfig, ...] = ()  # tokens of users and programs, each with its rights
     jwt: JwtConfig | None = None
     url: Name | None = None  # the server's public address, for example that of a proxy
     hosts: tuple[Name, ...] = ()  # further names of the server, such as a proxy's
@@ -376,7 +380,11 @@ class HttpConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     def problems(self) -> Iterator[tuple[str, str, str | None]]:
         if self.token and not all("!" <= char <= "~" for char in self.token):
-            yield "token", "must consist of ASCII letters, digits and signs without spaces, to fit into a header", None
+            yield (
+                "token",
+                "must consist of ASCII letters, digits and punctuation, without spaces, to fit into a header",
+                None,
+            )
         names = [one.name for one in self.tokens]
         for name in sorted({name for name in names if names.count(name) > 1}):
             yield "tokens", f"two tokens have the name {name!r}", "rename one: stored data belongs to a name"
@@ -439,14 +447,14 @@ class Keys(msgspec.Struct, frozen=True, kw_only=True, rename={"allowed_hosts": "
 
 
 class Config(Keys, frozen=True, kw_only=True):
-    """The config in force. `home` is the folder of state: stats, results, bundles."""
+    """The current config. `home` is the state folder: stats, results, bundles."""
 
     path: Path | None = None
     whose: Literal["named", "own", "project"] = "named"
     folder: Path | None = None  # the default folder of packs; None: beside the config
     project_packs: Path | None = None  # packs of a project without a config, used with the user's own
     home: Path
-    texts: PromptTexts = PromptTexts()  # the texts of the prompts file
+    texts: PromptTexts = PromptTexts()  # the content of the prompts file
     warnings: tuple[Mistake, ...] = ()
 
     @property

@@ -38,7 +38,7 @@ class Node(msgspec.Struct, frozen=True):
 
     @property
     def key(self) -> str | None:
-        """The path as people write it: tools[2].name"""
+        """The path in its usual notation: tools[2].name"""
         return dotted(self.path) or None
 
     def mistake(self, message: str, hint: str | None = None, severity: str = "error") -> Mistake:

@@ -1,8 +1,8 @@
-"""What a project's config would run, connect to and read, and the secrets that it names; from its text alone.
+"""Determines what a project's config would run, connect to and read, and which secrets it names, from its text alone.
 
-Nothing is looked up, filled in or imported. Each item is a line that a person can read, with a digest of everything
-that belongs to it: a server with a changed header is a different server, although its line is the same. A value of an
-unexpected shape is reported as a whole, so that no notation hides anything.
+Nothing is looked up, filled in or imported. Each item is a human-readable line, with a digest of everything that
+belongs to it: a server with a changed header is a different server, although its line is the same. A value of an
+unexpected type is reported as a whole, so that nothing can be hidden by an unusual notation.
 """
 
 import hashlib
@@ -37,13 +37,13 @@ from onetool.core.redaction import mask_credentials, sounds_secret
 from onetool.sources.mcp_servers.program import ServerProgram
 from onetool.sources.packs.importing import parts_of
 
-MAX_FILES = 2_000  # of packs: more than a person writes
+MAX_FILES = 2_000  # of packs: more than a user writes
 PACKS = "packs"  # beside the config
 LINE = "Python of packs in "
 
 
 class Packs(msgspec.Struct, frozen=True, kw_only=True):
-    """The packs of a folder: a line for each, their files, and whether these are all files."""
+    """The packs of a folder: a line for each, their files, and whether the list of files is complete."""
 
     lines: dict[str, str]
     files: list[Path]
@@ -102,7 +102,7 @@ _ASKED_FOR = re.compile(r"(?:secret\w*|api_headers)\s*[(=]\s*[\"']([A-Za-z_][A-Z
 
 
 class Reach(msgspec.Struct, frozen=True, kw_only=True):
-    """What a config reaches, as readable lines by category, each with a digest."""
+    """The reach of a config: readable lines by category, each with a digest."""
 
     runs: dict[str, str] = {}
     dials: dict[str, str] = {}
@@ -122,7 +122,7 @@ class Reach(msgspec.Struct, frozen=True, kw_only=True):
         return {f"{part}: {line}": digest for part, lines in parts for line, digest in lines.items()}
 
     def seen(self) -> Any:
-        """Return everything that a person sees, as plain data."""
+        """Return everything that is shown to users, as plain data."""
         return msgspec.to_builtins((self.pinned(), self.packs, self.wants, self.programs))
 
     def shown(self, part: str) -> Iterator[str]:
@@ -136,16 +136,24 @@ class Reach(msgspec.Struct, frozen=True, kw_only=True):
         return {*(line.partition(" ")[0] for line in self.secrets), *self.wants}
 
 
+_READABLE = {
+    ACCESS_LINE: "http.token: callers need it",
+    SHARED["database"]: "database: a PostgreSQL database that stores bundles, tokens, logins and results",
+    SHARED["cluster"]: "cluster: other machines that may send requests of any user to this machine",
+    SHARED["metrics"]: "metrics.token: callers with it can read how often each tool is called",
+}
+
+
 def readable(line: str) -> str:
     """Return a line as people read it. The line itself is stored in `trust.json`, so its wording can't change."""
-    if line == ACCESS_LINE:
-        return "http.token: callers need it"
+    if line in _READABLE:
+        return _READABLE[line]
     name = line.removesuffix(OWN_VALUE)
     return line if name == line or " " in name else f"{name}: the project's own value is used"
 
 
 def reach_of(folder: Path, config: Path | None) -> Reach:
-    """Return what a project's `.onetool` reaches, with its config if there is one. Raises ConfigError for an unreadable
+    """Return the reach of a project's `.onetool`, with its config if there is one. Raises ConfigError for an unreadable
     file.
 
     Stamps are taken before a file is read, so that a concurrent write counts as a change.
@@ -328,7 +336,7 @@ def _secret_files(data: dict[str, Any], own: dict[str, Any]) -> dict[str, str]:
 
 
 def _texts_with_secrets(data: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield every text whose placeholders are filled in, with its place."""
+    """Yield every string whose placeholders are filled in, with its place."""
     for key, value in data.items():
         if key not in LITERAL_KEYS:
             parts = value.items() if key == "servers" and isinstance(value, dict) else [("", value)]
@@ -337,7 +345,7 @@ def _texts_with_secrets(data: dict[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _values(data: dict[str, Any], file: Path | None) -> dict[str, str]:
-    """Return digests of the project's own secrets that decide about a command or an address.
+    """Return digests of the project's own secrets that determine a command or an address.
 
     Values under names that sound secret (`api_key`, `token`) may change at any time, so they count only if they are
     addresses.
@@ -366,7 +374,7 @@ def _deciding_texts(data: dict[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _texts_by_key(value: Any, key: str = "") -> Iterator[tuple[str, str]]:
-    """Yield every text in a value, with the nearest key above it."""
+    """Yield every string in a value, with the nearest key above it."""
     if isinstance(value, str):
         yield key, value
     elif isinstance(value, dict):

@@ -59,8 +59,8 @@ def programs_of(
 ) -> dict[str, ServerProgram]:
     """Return the program that each command finds, in the server's folder or the project's.
 
-    A command with a secret that the project does not set is left out, because it is known only when the server starts.
-    `sets_safe_path` means that the servers start with PYTHONSAFEPATH, as those of a project's config do.
+    A command with a secret that the project does not set is left out, because the command is known only when the server
+    starts. `sets_safe_path` means that the servers start with PYTHONSAFEPATH, as those of a project's config do.
     """
     found: dict[str, ServerProgram] = {}
     for name, block in servers.items():

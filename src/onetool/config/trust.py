@@ -1,8 +1,8 @@
 """Decides whether a project's folder may be used, and stores which folders the user trusts.
 
-A folder is not trusted because the current directory is in it. The user trusts it once with `onetool trust`; what it
-reaches at that moment is stored, and anything new has to be confirmed again. The code of its packs may change, unless
-the user's own config says `trust: strict`.
+A folder is not trusted because the current directory is in it. The user trusts it once with `onetool trust`; its reach
+at that moment is stored, and anything new has to be confirmed again. The code of its packs may change, unless the
+user's own config says `trust: strict`.
 
 `~/.onetool/trust.json` is never in a project, is ignored if others can write to it, and is replaced atomically under a
 lock:
@@ -121,7 +121,10 @@ class Untrusted(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def state(self) -> str:
         """The state in words: not trusted yet, or what is new since it was trusted."""
-        shown = "; ".join(self.new[:MAX_SHOWN])
+        dials = "dials: "  # as in `trust.json`
+        shown = "; ".join(
+            f"connects to: {one.removeprefix(dials)}" if one.startswith(dials) else one for one in self.new[:MAX_SHOWN]
+        )
         more = f" and {len(self.new) - MAX_SHOWN} more" if len(self.new) > MAX_SHOWN else ""
         return f"{self._verdict} ({shown}{more})" if self.new else self._verdict
 
@@ -151,7 +154,7 @@ class Trusted(msgspec.Struct, frozen=True, kw_only=True):
 def trusted_parts(
     folder: Path, config: Path | None, store: TrustStore, env: Mapping[str, str], own: Path
 ) -> Trusted | Untrusted:
-    """Return what a project may use, or the reason why none of it is used."""
+    """Return the parts of a project that may be used, or the reason why none of them is."""
     pin = store.folder(folder)
     if env.get(TRUST_VARIABLE) == "1":
         from onetool.config.reach import reach_of
@@ -226,9 +229,9 @@ def _store_stamps(folder: Path, store: TrustStore, now: Mapping[str, Any]) -> No
 
 
 def new_reach(pin: Mapping[str, Any], reach: "Reach", strict: bool) -> list[str]:
-    """Return what the folder reaches now but did not when it was trusted, and the protections that it has lost.
+    """Return the lines of the reach that were added since the folder was trusted, and the protections that it has lost.
 
-    The lines are shown to people. The lines in `trust.json` are compared, so their wording can't change.
+    The lines are shown to users. The lines in `trust.json` are compared, so their wording can't change.
     """
     from onetool.config.reach import ACCESS_LINE, AUDIT, NOT_NOTED
 
@@ -257,7 +260,10 @@ def new_reach(pin: Mapping[str, Any], reach: "Reach", strict: bool) -> list[str]
 def trust_folder(
     folder: Path, reach: "Reach", store: TrustStore, *, packs: bool = False, names: tuple[str, ...] = ()
 ) -> None:
-    """Pin what a folder reaches. `packs` trusts later packs, too; `names` are further secrets that it may use."""
+    """Trust a folder with its current reach.
+
+    `packs` trusts later packs, too; `names` are additional secrets that it may use.
+    """
     from datetime import UTC, datetime
 
     from onetool.config.reach import own_line
@@ -280,7 +286,7 @@ def trust_folder(
 
 
 def has_anything(folder: Path) -> bool:
-    """Return whether the folder contains a visible file."""
+    """Return whether the folder contains a file that isn't hidden."""
     try:
         return any(not name.startswith(".") for name in os.listdir(folder))
     except OSError:

@@ -79,7 +79,7 @@ _NAMED = VARIABLE + "|" + FILE + r"[^{}\n]{1,1000}"
 PLACEHOLDER = re.compile(r"\$\{(" + VARIABLE + r")\}")
 FILE_PLACEHOLDER = re.compile(r"\$\{" + FILE + r"([^{}\n]{1,1000})\}")
 ANY_PLACEHOLDER = re.compile(r"\$\{(" + _NAMED + r")\}")
-_BEFORE = re.compile(r"""(?:[\[{,]|[:?][ \t]|["']:|^)[ \t]*""")  # what may precede an unquoted text
+_BEFORE = re.compile(r"""(?:[\[{,]|[:?][ \t]|["']:|^)[ \t]*""")  # what may precede an unquoted string
 _AFTER = re.compile(r"(?:\$\{(?:" + _NAMED + r")\}|:(?=[^\s,\[\]{}])|(?<!\s)#|[^\s:#,\[\]{}]|[ \t]+(?=[^\s#,\[\]{}]))*")
 _PAIR = re.compile(r"\\u([dD][89abAB][0-9a-fA-F]{2})\\u([dD][c-fC-F][0-9a-fA-F]{2})")
 
@@ -159,25 +159,27 @@ def tagged_value(text: str, tag: str) -> Scalar:
             return text.encode("utf-16", "surrogatepass").decode("utf-16")
         except UnicodeDecodeError:
             raise ConfigFileError(
-                "half of a character: \\uD800 to \\uDFFF come in pairs", hint="write the character itself"
+                "a lone surrogate: \\uD800 to \\uDFFF must come in pairs", hint="write the character itself"
             ) from None
     if tag != PLAIN and tag not in _TYPES:
         raise unknown_tag()
     try:
         value = plain_value(text)
     except ValueError:
-        raise ConfigFileError(f"a number of {len(text)} digits is too long", hint="quote it if text is meant") from None
+        raise ConfigFileError(
+            f"a number of {len(text)} digits is too long", hint="quote it to make it a string"
+        ) from None
     if tag in _TYPES and type(value) not in _TYPES[tag]:
         raise ConfigFileError(f"the value does not match its tag !!{tag.rpartition(':')[2]}", hint="remove the tag")
     return value
 
 
 def unknown_tag() -> ConfigFileError:
-    return ConfigFileError("unknown tag after '!'", hint="remove the tag, or quote a text that begins with '!'")
+    return ConfigFileError("unknown tag after '!'", hint="remove the tag, or quote a string that begins with '!'")
 
 
 def plain_value(text: str) -> Scalar:
-    """Return the value of an unquoted scalar. Raises ValueError for a whole number of absurd length."""
+    """Return the value of an unquoted scalar. Raises ValueError for a whole number with too many digits."""
     if text in _WORDS:
         return _WORDS[text]
     if text[0] not in "+-.0123456789":
@@ -214,24 +216,28 @@ REPAIR_BUDGET = 8 * 1024 * 1024  # characters that repairs may parse again
 # Messages of the two parsers (C and Python), their meaning, and the fix. The first match counts. None quotes the file,
 # which may contain secrets, and a password may begin with '*' or '!'.
 _MESSAGES = [
-    ("tab character", "a tab can't stand here", "indent with spaces"),
-    ("cannot start any token", "{char} can't begin a text", "quote the text"),
-    ("mapping values are not allowed", "a ':' where no key can stand", "check the indentation, or quote the text"),
+    ("tab character", "a tab is not allowed here", "indent with spaces"),
+    ("cannot start any token", "{char} can't begin a string", "quote the text"),
+    (
+        "mapping values are not allowed",
+        "unexpected ':': a key is not allowed here",
+        "check the indentation, or quote the text",
+    ),
     ("quoted scalar|end of stream", "the quoted text of line {begin} is never closed", "add the closing quote"),
     ("flow|end of the file", "the bracket of line {begin} is never closed", "add the closing bracket"),
-    ("',' or '}'", "expected ',' or '}}'", "quote a text that has brackets, braces or commas in it"),
-    ("',' or ']'", "expected ',' or ']'", "quote a text that has brackets, braces or commas in it"),
+    ("',' or '}'", "expected ',' or '}}'", "quote a string that has brackets, braces or commas in it"),
+    ("',' or ']'", "expected ',' or ']'", "quote a string that has brackets, braces or commas in it"),
     ("expected ':'", "a key without a ':'", "write key: value"),
     ("expected key", "the line does not fit the lines above it", "check the indentation"),
     ("<block end>", "the line does not fit the lines above it", "check the indentation"),
     ("'-' indicator", "the line does not fit the list above it", "begin it with '-', or check the indentation"),
-    ("undefined alias", "'*' refers to an anchor that does not exist", "quote a text that begins with '*'"),
+    ("undefined alias", "'*' refers to an anchor that does not exist", "quote a string that begins with '*'"),
     ("duplicate anchor", "the anchor of line {begin} is used again", "give it another name"),
     ("another document", "a second document begins here", "a config is one document: remove the ---"),
     ("escape", "an unknown escape", r"in double quotes write \\ for a backslash, or use single quotes"),
-    ("node content", "{char} can't stand here", "quote the text"),
-    ("<document start>", "{char} can't stand here", "check the brackets before it"),
-    ("tag", "unknown tag after '!'", "remove the tag, or quote a text that begins with '!'"),
+    ("node content", "{char} is not allowed here", "quote the text"),
+    ("<document start>", "{char} is not allowed here", "check the brackets before it"),
+    ("tag", "unknown tag after '!'", "remove the tag, or quote a string that begins with '!'"),
 ]
 
 
@@ -249,7 +255,7 @@ def compose(text: str, base: type | None = None) -> yaml.Node | None:
                 raise _in_plain_words(error, text) from None
             text, chances_left = better, chances_left - 1
         except (yaml.YAMLError, ValueError, OverflowError):  # the Python parser raises these
-            raise ConfigFileError("a character or a number that does not exist", line=1) from None
+            raise ConfigFileError("an invalid character or number", line=1) from None
         finally:
             loader.dispose()
 
@@ -335,7 +341,7 @@ def node_of(text: str, file: str, base: type | None = None) -> Node:
 
 
 class _Reader:
-    """Converts the YAML nodes of one file. Aliases are expanded each time, so their nodes count again."""
+    """A converter of the YAML nodes of one file. Aliases are expanded each time, so their nodes count again."""
 
     def __init__(self, file: str) -> None:
         self.file = file

@@ -1,8 +1,8 @@
-"""ToolCall and ToolResult, the input and the output of the executor, and Caller, the person or program that calls.
+"""ToolCall and ToolResult, the input and the output of the executor, and Caller, the user or program that calls.
 
 All interfaces use these types. If the interface can reach the caller during the call (an MCP client, a terminal), a
-handler may ask questions: to the person, to the client's model, or about the client's folders. This module defines the
-questions; each interface transports them. Time spent waiting for an answer doesn't count towards the call's deadline.
+handler may ask the user, ask the client's model, or request the client's folders. This module defines the questions;
+each interface transports them. Time spent waiting for an answer doesn't count towards the call's deadline.
 """
 
 from collections.abc import Callable, Generator, Mapping
@@ -75,7 +75,7 @@ class WrongArgument(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 class ToolError(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The failure of a call. `reason` may give a finer cause than `code`."""
 
-    code: Annotated[Code, Meta(description="The kind of failure. `reason` may give a finer cause.")]
+    code: Annotated[Code, Meta(description="The kind of failure. `reason` may have a more specific cause.")]
     message: str
     reason: Annotated[str | None, Meta(description="timeout, denied, rate_limited … or the tool's own.")] = None
     hints: Annotated[tuple[str, ...], Meta(description="What the caller can do.")] = ()
@@ -83,7 +83,7 @@ class ToolError(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     needs: Annotated[tuple[Need, ...], Meta(description="What has to be allowed or set for the call to work.")] = ()
 
     def cleaned(self, clean: Callable[[Any], Any]) -> "ToolError":
-        """Return a copy with secrets masked in every text."""
+        """Return a copy with secrets masked in every string."""
         return msgspec.convert({**clean(msgspec.to_builtins(self)), "code": self.code}, ToolError)
 
 
@@ -113,8 +113,10 @@ class ToolResult(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def raised(self) -> str:
-        """The message of the exception that code gets for a failure. A handler's own message about its arguments comes
-        without the prefix that names the tool: code knows the tool.
+        """The message of the exception that is raised in code.
+
+        A handler's own message about its arguments comes without the prefix that names the tool: the code names the
+        tool itself.
         """
         if self.error is None:
             return ""
@@ -128,7 +130,7 @@ class ToolResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ServerResult(ToolResult, frozen=True, kw_only=True):
-    """The result or error of an MCP server. `sent` returns the server's original answer, with secrets masked.
+    """A result or error from an MCP server. `sent` returns the server's original answer, with secrets masked.
 
     The MCP interface uses `sent`; all others use the plain result.
     """
@@ -150,14 +152,17 @@ class ServerResult(ToolResult, frozen=True, kw_only=True):
 
 
 class Next(TypedDict):
-    """The position where a truncated page continues."""
+    """The position at which a truncated page continues."""
 
     offset: int
     column: int
 
 
 class Page(TypedDict):
-    """Some lines of a result. `total_lines` counts all lines of the result; `has_more` is about the requested ones."""
+    """Some lines of a result.
+
+    `total_lines` counts all lines of the result; `has_more` refers to the requested lines.
+    """
 
     lines: list[str]
     numbers: NotRequired[list[int]]  # for a search: the line numbers of the matches
@@ -219,7 +224,7 @@ class CannotAsk(ToolFailure):
 
 
 class Declined(ToolFailure):
-    """The person declined or cancelled."""
+    """The user declined or cancelled."""
 
     def __init__(self, action: str) -> None:
         super().__init__(f"the person {'declined' if action == 'decline' else 'cancelled'}", reason="declined")
@@ -277,7 +282,7 @@ class Pauses(msgspec.Struct, eq=False):
 
 
 class Caller(Protocol):
-    """What a running call can ask of, and send to, its caller."""
+    """The channel from a running call to its caller, for questions and messages."""
 
     def can(self, what: str) -> bool:
         """Return whether the caller has a capability: elicitation, sampling, roots, or the ID of an extension."""
@@ -290,7 +295,7 @@ class Caller(Protocol):
     def log(self, level: Level, data: Any, logger: str | None) -> None: ...
 
     async def ask(self, question: Question) -> Any:
-        """Return the answer. Raises CannotAsk, Declined, or another ToolFailure."""
+        """Ask the caller a question, and return the answer. Raises CannotAsk, Declined, or another ToolFailure."""
         ...
 
 
@@ -298,7 +303,7 @@ current_caller: ContextVar[Caller | None] = ContextVar("onetool_current_caller",
 
 
 def client_name() -> str:
-    """Return the client's name; empty for people, Python code, and clients that sent no name."""
+    """Return the client's name; empty for users of the command line, Python code, and clients that sent no name."""
     caller = current_caller.get()
     return "" if caller is None else getattr(caller, "client_name", "")
 

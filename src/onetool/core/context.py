@@ -1,7 +1,7 @@
 """CallContext, a context variable with the running call, and the events that are recorded when calls end.
 
 The executor sets the context around every handler, and the SDK reads it. With a context variable, concurrent calls each
-see their own context, also in threads, and code outside of a call sees none.
+see their own context, even in threads, and code outside of a call sees none.
 """
 
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping
@@ -29,7 +29,10 @@ Gate = Callable[[ToolCall, ToolSpec], Awaitable[ToolFailure | None]]
 
 
 class CallWatch(Protocol):
-    """Watches the calls that the code of a run makes, in any thread. Its methods must be quick and must not raise."""
+    """A watcher of the calls that the code of a run makes, in any thread.
+
+    Its methods must be quick and must not raise.
+    """
 
     def began(self, call: ToolCall) -> None: ...
     def ended(self, call: ToolCall, result: ToolResult) -> None: ...
@@ -167,7 +170,10 @@ class CallEvent(msgspec.Struct, frozen=True):
         span: str = "",
         parent: str = "",
     ) -> "CallEvent":
-        """Make an event. The arguments and the value are measured now: a pack may change them after the call."""
+        """Create an event.
+
+        The arguments and the value are measured immediately, because a pack may change them after the call.
+        """
         args, bytes_in = sorted_json(call.args)
         bytes_out = size_of(value if error is None else error)
         # Clients may have sent a credential in place of a name.
@@ -182,7 +188,7 @@ class CallEvent(msgspec.Struct, frozen=True):
         return self.error is None
 
     def shown_args(self) -> Mapping[str, Any]:
-        """Return the arguments as a record may show them. Computed on demand: most calls are only counted."""
+        """Return the arguments with secrets masked. Computed on demand, because most calls are only counted."""
         try:
             args: Any = msgspec.json.decode(self.args or b"{}")
         except msgspec.DecodeError:  # a lone surrogate, which is valid JSON
@@ -193,7 +199,7 @@ class CallEvent(msgspec.Struct, frozen=True):
 
 
 def shown_args(call: ToolCall, spec: ToolSpec | None) -> Mapping[str, Any]:
-    """Return the arguments of a call as others may see them.
+    """Return the arguments of a call with secrets masked.
 
     Arguments of unknown tools and unknown arguments may be secret, so they are masked.
     """
@@ -214,7 +220,7 @@ class RunEvent(msgspec.Struct, frozen=True, kw_only=True):
     """A finished run. Each of its calls has an event of its own, with the run's ID."""
 
     id: str
-    door: str
+    source: str
     client: str = ""
     duration_ms: float
     code_bytes: int  # of the code as sent

@@ -1,4 +1,4 @@
-"""The exceptions of OneTool, and how any exception is described in one line.
+"""The exceptions of OneTool, and functions that describe any exception in one line.
 
 OneToolError
 ├── DefinitionError            a tool's definition can't be accepted
@@ -12,7 +12,7 @@ OneToolError
     └── HandleNotFoundError, ResultExpiredError …   stored results (services/results)
 
 A tool that fails at run time is not an exception but a failed ToolResult: the executor catches whatever a handler
-raises. Exceptions are for people who define and configure tools.
+raises. Exceptions are for users who define and configure tools.
 """
 
 import os
@@ -24,7 +24,7 @@ from msgspec import Meta
 
 
 class OneToolError(Exception):
-    """The base class of OneTool's exceptions."""
+    """Base class for OneTool's exceptions."""
 
 
 class DefinitionError(OneToolError, ValueError):
@@ -62,10 +62,10 @@ class Need(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class ToolFailure(OneToolError):  # noqa: N818 - a tool that fails is an outcome, not a bug
-    """Raised by a handler to fail with a message that reaches the caller unchanged. `reason` is a finer cause than the
+    """Raised by a handler to fail with a message that reaches the caller unchanged. `reason` is more specific than the
     error code: timeout, denied, rate_limited, source_unavailable, not_found … `hints` say what the caller can do.
 
-    `needs` lists what a person has to allow or set first.
+    `needs` lists the hosts and secrets that the user has to allow or set first.
     """
 
     reason: str | None = None
@@ -84,8 +84,8 @@ class ToolFailure(OneToolError):  # noqa: N818 - a tool that fails is an outcome
 class BadArguments(ToolFailure):
     """Raised by a handler for an argument that the schema could not rule out. The result's code is `invalid_args`.
 
-    Pass the argument's name as `argument` only if the handler has not changed anything yet: the call then counts as
-    refused, as if the schema had refused it.
+    Pass the argument's name as `argument` only if the handler has not changed anything yet: the call is then reported
+    as if the schema had refused it.
     """
 
     argument: str | None = None
@@ -170,5 +170,5 @@ MAX_SHOWN_VALUE = 60  # characters of a wrong value in a message
 
 
 def cut(text: str, most: int) -> str:
-    """Truncate a text to `most` characters, ending in an ellipsis."""
+    """Truncate a string to `most` characters, ending in an ellipsis."""
     return text if len(text) <= most else f"{text[: most - 1]}…"

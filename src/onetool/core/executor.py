@@ -83,13 +83,13 @@ log = logging.getLogger("onetool.executor")
 
 
 class Redact(Protocol):
-    """Masks the secrets in `value`, except those that the reader sent (`sent`)."""
+    """A function that masks the secrets in `value`, except those that the reader sent (`sent`)."""
 
     def __call__(self, value: Any, sent: Any = None) -> Any: ...
 
 
 class Executor:
-    """Runs calls against a registry. `timeout` and `retries` are defaults for tools that set none.
+    """An executor of calls against a registry. `timeout` and `retries` are defaults for tools that set none.
 
     `retries` applies only to idempotent local tools: a server's claim that its tools are idempotent is not trusted.
     """
@@ -285,7 +285,7 @@ class Executor:
         raise refused
 
     def _masked(self, sent: ServerAnswer, call: ToolCall, failed: ToolSpec | None = None) -> ServerAnswer:
-        """Return a server's answer without secrets; if the tool failed, also without the secrets in the arguments."""
+        """Return a server's answer without secrets and, if the tool failed, without the secrets in the arguments."""
         if failed is not None:
             passed = [*secret_values(call.args, failed.secrets)]
             return ServerAnswer(*self._without_secrets([*sent], passed, call.args))
@@ -413,7 +413,7 @@ def _invalid(spec: ToolSpec, problems: list[WrongArgument]) -> CallRefused:
 
 
 def _finding(spec: ToolSpec, problems: list[WrongArgument]) -> tuple[str, ...]:
-    """Return a message about wrong arguments and the tool's signature; an empty tuple without problems."""
+    """Return a message about wrong arguments and the tool's signature; an empty tuple if there are none."""
     more = "; and more" if len(problems) >= MAX_PROBLEMS else ""
     listed = "; ".join(map(str, problems))
     return (f"{wrong_arguments(spec.name)} {listed}{more}", signature(spec)) if problems else ()
@@ -438,6 +438,6 @@ def _text(value: Any) -> str | None:
 
 
 def _texts(values: Any) -> tuple[str, ...]:
-    """Return hints as texts. A handler may have passed anything."""
+    """Return hints as strings. A handler may have passed anything."""
     listed = cast(list[Any], values) if isinstance(values, list | tuple) else [values]
     return tuple(text for value in listed if (text := _text(value)))

@@ -1,5 +1,5 @@
-"""Locks (flock) on files and folders, taken immediately or with a timeout. The system releases a lock when its holder
-ends, even after a crash.
+"""Locks (flock) on files and folders, acquired immediately or with a timeout. The system releases a lock when its
+holder ends, even after a crash.
 
 After taking a lock, the holder checks that the path still leads to the locked file, which may have been deleted or
 moved just before.
@@ -92,7 +92,7 @@ def remove(path: Path, file: int) -> None:
 
 
 def lock_beside(file: Path) -> AbstractContextManager[None]:
-    """Hold a lock that lets one writer at a time change the file, across processes."""
+    """Hold a lock that allows one writer at a time to change the file, across processes."""
     return held(file.with_name(f".{file.name}.lock"))
 
 

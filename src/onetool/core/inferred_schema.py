@@ -36,7 +36,7 @@ _DATA = lazy_pattern(
 
 
 class ValueShape(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The kinds of values that were seen. Without any kind, nothing is known."""
+    """The kinds of values seen so far; without any kind, nothing is known."""
 
     kinds: frozenset[Kind] = frozenset()
     items: "ValueShape | None" = None  # the items of all arrays; None: unknown
@@ -125,7 +125,7 @@ def is_name(key: str) -> bool:
     """Return whether a key looks like a field name: a guess, because names and tokens overlap."""
     if len(key) > MAX_FIELD_NAME or not _NAME.fullmatch(key) or _DATA.search(key):
         return False
-    # Random texts such as `dQw4w9WgXcQ` often switch between kinds of characters.
+    # Random strings such as `dQw4w9WgXcQ` often switch between kinds of characters.
     words = _WORD.findall(key)
     letters = sum(map(len, words))
     return letters < 8 or letters >= (2.5 if letters < 16 else 3) * len(words)
@@ -184,7 +184,7 @@ def _present(shapes: Iterable[ValueShape | None]) -> list[ValueShape]:
 MAX_RESULTS = 20  # results of a tool that are inspected
 MAX_SHAPE_PARTS = 300  # of one tool's shape; the deepest levels are dropped first
 MAX_ALTERNATIVES = 3  # kinds of values in one place, apart from null; with more, the schema says nothing
-ALIKE = 8  # an object with so many fields of one shape is a map
+ALIKE = 8  # an object with this many fields of one shape is a map
 
 _KINDS: tuple[Kind, ...] = ("object", "array", "string", "integer", "number", "boolean", "null")
 

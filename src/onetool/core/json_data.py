@@ -1,8 +1,9 @@
-"""JSON data: converting handlers' values to plain data, freezing shared data, and bounding JSON from outside. Parsing a
-little JSON can take long: 4 MiB can hold 1.4 million empty lists, and nothing else in the process runs meanwhile.
+"""JSON data: converting handlers' values to plain data, freezing shared data, and limiting untrusted JSON. Parsing even
+a small amount of JSON can take a long time: 4 MiB can hold 1.4 million empty lists, and nothing else in the process
+runs meanwhile.
 
-Callers that read JSON from outside call `check_json` first. The strict decoder is for hand-written JSON: it refuses
-input that Python's decoder accepts but other programs refuse or read differently.
+Callers that read untrusted JSON call `check_json` first. The strict decoder is for hand-written JSON: it refuses input
+that Python's decoder accepts but other programs refuse or read differently.
 """
 
 import re
@@ -26,7 +27,7 @@ Block = dict[str, Any]
 
 
 class ServerAnswer(NamedTuple):
-    """The answer of an MCP server: content blocks, and optional structured content, metadata and error."""
+    """The response from an MCP server: content blocks, and optional structured content, metadata and error."""
 
     content: list[Block]
     structured: Any = None
@@ -35,14 +36,14 @@ class ServerAnswer(NamedTuple):
 
 
 class AnsweredValue(msgspec.Struct, frozen=True):
-    """A value with the server's original answer, returned by handlers of MCP servers' tools."""
+    """A value with the server's original response, returned by handlers of MCP servers' tools."""
 
     value: Any
     sent: ServerAnswer
 
 
 class ServerFailure(ToolFailure):
-    """An error answer of an MCP server. `sent` is the original answer."""
+    """An error response from an MCP server. `sent` is the original response."""
 
     def __init__(self, message: str, sent: ServerAnswer) -> None:
         super().__init__(message)
@@ -164,7 +165,10 @@ def check_json(data: bytes) -> None:
 
 
 def data_in(text: str) -> Any:
-    """Decode a text with a JSON object or list. Return other texts unchanged, also numbers: they may be zip codes."""
+    """Decode a string with a JSON object or list.
+
+    Return other strings unchanged, even numbers, because they may be zip codes.
+    """
     if text.lstrip()[:1] not in ("{", "["):
         return text
     try:
@@ -179,7 +183,7 @@ def _parts(data: bytes) -> int:
 
 
 def _long_number(data: bytes) -> bool:
-    """Return whether a number has too many digits: then two neighbours in a sample of every 500th byte are digits."""
+    """Return whether a number has too many digits: two adjacent samples of every 500th byte are then digits."""
     return _DIGITS_IN_A_ROW.search(data[::_STRIDE]) is not None and _TOO_LONG in data.translate(_ZEROS)
 
 
@@ -232,7 +236,7 @@ def _convert_unknown(value: Any) -> Any:
         return fspath(value)  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
     if hasattr(type(value), "model_dump"):  # pyright: ignore[reportUnknownArgumentType] - ask the class: a mock has every attribute
         return value.model_dump(mode="json")
-    raise TypeError(f"{type(value).__name__} has no form in JSON; return text, numbers, lists or dicts")
+    raise TypeError(f"{type(value).__name__} can't be converted to JSON; return text, numbers, lists or dicts")
 
 
 def _is_endless(value: Any) -> bool:
@@ -311,7 +315,7 @@ _DIGITS_PER_BIT = 0.30103
 
 
 def size_of(value: Any) -> int:
-    """Return the size of a text in UTF-8, or of any other value as JSON, in bytes."""
+    """Return the size of a string in UTF-8, or of any other value as JSON, in bytes."""
     if type(value) is str:
         return len(value) if value.isascii() else len(value.encode("utf-8", "replace"))
     try:

@@ -1,9 +1,9 @@
 """Converts the arguments of a call to the arguments for the tool, or reports what is wrong with them.
 
 Local tools are strict. For the tools of MCP servers (`lenient`), the server decides: arguments that contradict the
-schema are sent anyway. Texts are first converted to numbers, JSON or one-item lists where the schema asks for these and
-no information is lost. Code is checked against the schema before it runs. Only arguments that fail the strict check are
-processed here, so correct calls have no overhead.
+schema are sent anyway. Strings are first converted to numbers, JSON or one-item lists where the schema asks for these
+and no information is lost. Code is checked against the schema before it runs. Only arguments that fail the strict check
+are processed here, so correct calls have no overhead.
 """
 
 import re
@@ -70,7 +70,7 @@ def taken(spec: ToolSpec, args: Mapping[str, Any], problems: list[WrongArgument]
 def recorded_call(call: ToolCall, spec: ToolSpec | None) -> ToolCall:
     """Return the record of a failed call, with only the first wrong names, and long ones truncated.
 
-    Large values in such a call are masked: no message shows them, and searching them for secrets takes long.
+    Large values in such a call are masked: no message shows them, and searching them for secrets is slow.
     """
     args = call.args
     if not isinstance(args, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance] - from outside
@@ -97,7 +97,7 @@ def is_closed(schema: Schema) -> bool:
 
 
 def coerced(spec: ToolSpec, name: str, value: Any) -> Any:
-    """Return one argument, with texts converted to the types in the schema."""
+    """Return one argument, with strings converted to the types in the schema."""
     schema = spec.input_schema
     if name not in properties_of(schema):
         return value
@@ -123,7 +123,7 @@ def _coerced(value: Any, schema: Any, root: Schema, levels: int) -> Any:
 
 
 def _wants_texts(schema: Schema, root: Schema) -> bool:
-    """Return whether the schema accepts a list of texts, but not a single text."""
+    """Return whether the schema accepts a list of strings, but not a single string."""
     kinds = types_of(schema, root)
     if "array" not in kinds or "string" in kinds:
         return False
@@ -133,9 +133,7 @@ def _wants_texts(schema: Schema, root: Schema) -> bool:
 
 
 def _read(text: str, kinds: set[str]) -> Any:
-    """Convert a text to the kind of data that is wanted. Return the text itself if it fits or information would be
-    lost.
-    """
+    """Convert a string to one of these types. Return it unchanged if its type is right or information would be lost."""
     if "string" in kinds:
         return text
     if kinds & {"integer", "number"} and len(text) <= MAX_NUMBER:

@@ -2,7 +2,7 @@
 
 The window is divided into parts, so that memory use does not depend on the rate. A part counts until it has left the
 window completely: the effective rate may be up to a sixtieth lower than the limit, and is never higher. Without
-`--workers`, the process is the first of one worker. The first worker does the jobs that have to be done once.
+`--workers`, the process is the first of one worker. The first worker does the jobs that must be done only once.
 """
 
 from collections import deque
@@ -27,7 +27,7 @@ class RateWindow:
 
     @property
     def parts(self) -> list[tuple[int, int]]:
-        """The parts, for making another window."""
+        """The parts, from which an equal window can be created."""
         return list(self._parts)
 
     def take(self, now: float, most: float) -> float | None:

@@ -46,7 +46,7 @@ INTERNAL_ERROR = -32603
 HEADER_MISMATCH = -32020
 MISSING_CAPABILITY = -32021
 UNSUPPORTED_VERSION = -32022
-PAGE_REQUIRED = -32042  # a person has to open a page first
+PAGE_REQUIRED = -32042  # the user has to open a page first
 RESOURCE_NOT_FOUND = -32002  # in revisions before 2026-07-28
 
 Message = dict[str, Any]
@@ -113,7 +113,8 @@ def decode(data: bytes) -> Any:
     except JsonTooCostlyError as error:
         raise JsonRpcError(INVALID_REQUEST, f"the message {error}") from None
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
-        # A lone surrogate, from a client that truncated a text: unusual, but valid JSON, so the client gets an answer.
+        # A lone surrogate, from a client that truncated a string: unusual, but valid JSON, so the client gets an
+        # answer.
         if b"\\u" in data:
             with suppress(ValueError, RecursionError):
                 return json.loads(data.decode(), parse_constant=no_constant, parse_float=finite)
@@ -128,10 +129,10 @@ def check_message(message: Any) -> Message:
     if found.get("jsonrpc") != "2.0":
         raise JsonRpcError(INVALID_REQUEST, 'expected "jsonrpc": "2.0"')
     if "id" in found and not is_id(found["id"]) and not (found["id"] is None and "error" in found):
-        raise JsonRpcError(INVALID_REQUEST, f"id: expected a text or a whole number, got {_json_type(found['id'])}")
+        raise JsonRpcError(INVALID_REQUEST, f"id: expected a string or an integer, got {_json_type(found['id'])}")
     if "method" in found:
         if not isinstance(found["method"], str):
-            raise JsonRpcError(INVALID_REQUEST, f"method: expected a text, got {_json_type(found['method'])}")
+            raise JsonRpcError(INVALID_REQUEST, f"method: expected a string, got {_json_type(found['method'])}")
         if not isinstance(found.get("params", {}), dict):
             raise JsonRpcError(INVALID_PARAMS, f"params: expected an object, got {_json_type(found['params'])}")
     elif "id" not in found or not ("result" in found or "error" in found):
@@ -171,5 +172,5 @@ def notification(method: str, params: Any = None) -> Message:
 
 
 def _json_type(value: Any) -> str:
-    names: dict[Any, str] = {dict: "an object", list: "a list", str: "a text", bool: "a boolean", type(None): "null"}
+    names: dict[Any, str] = {dict: "an object", list: "a list", str: "a string", bool: "a boolean", type(None): "null"}
     return names.get(type(value), "a number")

@@ -1,4 +1,4 @@
-"""Opening files and folders without following links, and reading and writing private files.
+"""Opens files and folders without following links, and reads and writes private files.
 
 The functions for files work the same on all systems: `O_NOFOLLOW` and similar flags are missing on Windows, and
 `O_BINARY`, without which Windows changes the bytes that are read and written, is missing elsewhere.

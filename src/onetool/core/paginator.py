@@ -34,11 +34,11 @@ LAST = ("islast", "islastpage", "last")
 
 
 class PagingError(ValueError):
-    """A tool whose pages can't be followed. The message shows the evidence."""
+    """An error for a tool whose pages can't be followed. The message shows why."""
 
 
 class Paginator:
-    """Follows the pages of a tool: call it with `next_args` and pass the result to `add` until `next_args` is None."""
+    """The pages of a tool: call it with `next_args`, and pass the result to `add`, until `next_args` is None."""
 
     def __init__(
         self, spec: ToolSpec, args: Mapping[str, Any], limit: int | None = None, key: str | None = None

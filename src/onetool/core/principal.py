@@ -1,7 +1,7 @@
-"""Principals and allow-lists: who calls, with which role and rate, and which tools the caller may call. The HTTP server
-authenticates each request and sets `current_principal` for its task; the person who runs the process is `LOCAL`.
+"""Principals and allow-lists: the caller with its role and rate, and the tools that it may call. The HTTP server
+authenticates each request and sets `current_principal` for its task; the user who runs the process is `LOCAL`.
 
-Stored data has an owner, a text that is unique to each principal. A plain collection of names is an allow-list, too;
+Stored data has an owner, a string that is unique to each principal. A plain collection of names is an allow-list, too;
 None allows everything.
 """
 
@@ -28,8 +28,9 @@ class Rate(msgspec.Struct, frozen=True):
 
 
 class Principal(msgspec.Struct, frozen=True, kw_only=True):
-    """A caller. `name` is shown to people, `owner` is stored with the principal's data. Both are empty for the local
-    user.
+    """A caller. `name` is shown to users, `owner` is stored with the principal's data.
+
+    Both are empty for the local user.
     """
 
     name: str = ""
@@ -98,7 +99,7 @@ class AllowList(Collection[str]):
     def __init__(
         self, patterns: Collection[str], there: Collection[str], within: Collection[str] | None = None
     ) -> None:
-        """Allow matching tools of `there`, and with `within` only those that are also in `within`."""
+        """Allow matching tools of `there`, restricted to those in `within`, if given."""
         self._fits = _matcher(tuple(patterns))
         self._within = within
         # Names may also be those of unlisted tools.

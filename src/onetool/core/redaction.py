@@ -20,7 +20,7 @@ _NAME = lazy_pattern(
 )
 _NAME_END = 64  # inspected characters at the end of a name; every word of `_NAME` is shorter
 _MAX_DEPTH, _MAX_WIDTH = 4, 20
-_SHORTEST = 4  # shorter texts are too common to mask in every message
+_SHORTEST = 4  # shorter values are too common to mask in every message
 _CAMEL = lazy_pattern(r"(?<=[a-z0-9])(?=[A-Z])")
 
 _CREDENTIAL = lazy_pattern(r"\b(ots?_)[A-Za-z0-9_-]{40,}")  # access tokens and sessions; tool names are shorter
@@ -31,7 +31,7 @@ _TELLING = (str, *_WITH_NAMES)  # types that may be, or hold, a text
 
 
 def mask_credentials(text: str) -> str:
-    """Mask access tokens and sessions of this server in a text, for logs and records."""
+    """Mask access tokens and sessions of this server in a string, for logs and records."""
     return _CREDENTIAL.sub(rf"\1{MASK}", text) if "ot_" in text or "ots_" in text else text
 
 
@@ -74,12 +74,12 @@ def _borrowed(schema: Mapping[str, Any], root: Mapping[str, Any], depth: int) ->
 
 
 def sounds_secret(name: str) -> bool:
-    """Return whether a name ends like that of a secret. Takes constant time for long names."""
+    """Return whether the end of a name suggests a secret value. Takes constant time for long names."""
     return bool(_NAME.search(_CAMEL.sub("_", name[-_NAME_END:])))
 
 
 def secret_values(args: Any, secret: frozenset[str] = frozenset()) -> Iterator[str]:
-    """Yield the texts under secret names at any depth, to be masked in messages."""
+    """Yield the strings under secret names at any depth, to be masked in messages."""
     if isinstance(args, Mapping):
         for name, value in cast(Mapping[Any, Any], args).items():
             if type(value) not in _LEAVES and isinstance(value, _TELLING):
@@ -103,7 +103,7 @@ def _texts(value: Any) -> Iterator[str]:
 
 
 def mask_values(value: Any, secrets: Iterable[str]) -> Any:
-    """Mask these texts in text or data. There may be half a million texts, of which few occur."""
+    """Mask these values in text or data. There may be half a million values, of which few occur."""
     text = "\n".join(_texts_in(value))
     for secret in dict.fromkeys(secrets):
         if secret in text:

@@ -1,5 +1,5 @@
-"""The tool registry: tools by name in registration order. Refuses invalid tools and provides frozen snapshots. A Source
-provides a Catalogue of tools, prompts and resources.
+"""The tool registry: tools by name in registration order. The registry refuses invalid tools and provides immutable
+snapshots. A Source provides a Catalogue of tools, prompts and resources.
 
 Each prompt and resource has an unlisted ToolSpec: reading a resource is an ordinary call with a deadline, the pack's
 settings and secrets, and a record.
@@ -41,7 +41,7 @@ class LazyTool(Protocol):
 
     @property
     def digest(self) -> bytes:
-        """A hash of everything that the tool's texts depend on."""
+        """A hash of everything that the tool's descriptions depend on."""
         ...
 
     def spec(self) -> ToolSpec:
@@ -169,7 +169,7 @@ class Snapshot:
         return self._tools.values()
 
     def packs(self) -> Mapping[str, ToolMap]:
-        """Return the tools of each pack by local name. Computed once."""
+        """Return the tools of each pack by local name. The result is cached."""
         if self._packs is None:
             packs: dict[str, dict[str, ToolSpec | LazyTool]] = {}
             for spec in self._tools.values():
@@ -256,7 +256,7 @@ class ToolRegistry(Snapshot):
         return spec
 
     def snapshot(self) -> Snapshot:
-        """Return a snapshot of the tools. Copied only after a change."""
+        """Return a snapshot of the tools, which is copied only after a change."""
         if (frozen := self._frozen) is not None:
             return frozen
         with self._lock:
@@ -326,7 +326,7 @@ class SingleTool:
 
 
 class Prompt(msgspec.Struct, frozen=True, kw_only=True):
-    """A text for a model that a person picks by name. The spec's tool returns the text, or messages."""
+    """A prompt for a model, which a user picks by name. The spec's tool returns the text, or messages."""
 
     name: str
     spec: ToolSpec

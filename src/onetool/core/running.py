@@ -59,7 +59,7 @@ async def within_deadline(context: CallContext, grace: float = 0.0) -> AsyncGene
 
 # Running handlers
 
-GRACE = 0.5  # seconds after the deadline in which the loop can report the time-out
+GRACE = 0.5  # seconds after the deadline in which the loop can report the timeout
 # Options of a handler's task: start before the next iteration of the loop, where supported.
 _TASK_OPTIONS: Mapping[str, Any] = {"eager_start": True} if sys.version_info >= (3, 12) else {}
 
@@ -131,7 +131,7 @@ class HandlerRunner:
                 self._abandoned.add(task)
                 task.add_done_callback(self._abandoned.discard)
                 task.cancel()
-                # Detach the task, which was already reported as a time-out, so that asyncio.run does not wait for it.
+                # Detach the task, which was already reported as a timeout, so that asyncio.run does not wait for it.
                 asyncio.tasks._unregister_task(task)  # pyright: ignore[reportPrivateUsage, reportUnknownMemberType, reportAttributeAccessIssue]
                 task._log_destroy_pending = False  # pyright: ignore[reportAttributeAccessIssue]
 
@@ -210,7 +210,7 @@ async def _contained(work: Coroutine[Any, Any, Any]) -> Any:
 
 
 def _too_late(context: CallContext) -> Outcome:
-    message = f"{context.spec.name} gave no answer within {context.seconds:g} s"
+    message = f"{context.spec.name} did not respond within {context.seconds:g} s"
     hints = ["the tool's author can raise the limit: @tool(timeout=…), or timeout in its definition"]
     if isinstance(context.call.timeout, int | float):  # the caller set this limit
         hints = []

@@ -36,7 +36,7 @@ class UniqueItems:
         if not self._is_on or not isinstance(instance, list | tuple):
             return
         items = cast(Sequence[Any], instance)
-        kinds = set(map(type, items))  # only texts, or only integers, are fast to compare
+        kinds = set(map(type, items))  # only strings, or only integers, are fast to compare
         text_of = str if kinds == {str} else hex if kinds == {int} else _canonical_text
         if text_of is _canonical_text and larger_than(items, MAX_COMPARED_PARTS + 1):
             raise ValueError(f"it has more than {MAX_COMPARED_PARTS:,} parts to compare")
@@ -284,7 +284,7 @@ class CompiledSchema:
         return self._verdict.costs[0]
 
     def long_names(self, value: Mapping[str, Any]) -> list[WrongArgument]:
-        """Return the arguments with too long names. Values are not read."""
+        """Return the arguments whose names are too long. Values are not read."""
         limit = self._max_name
         if limit is None or not (long := [name for name in value if len(str(name)) > limit]):
             return []

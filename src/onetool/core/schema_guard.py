@@ -172,7 +172,7 @@ class _Graph:
         return _Node(_weight(schema), _slow(schema), again, places)
 
     def _number(self, node: Any) -> int:
-        """Return the number of a sub-schema. Raises SchemaError if it is not a place where a schema may stand."""
+        """Return the number of a sub-schema. Raises SchemaError if a schema is not allowed there."""
         if id(node) not in self._numbers:
             raise SchemaError("a reference leads to a place without a schema; put the schema under #/$defs/…")
         return self._numbers[id(node)]
@@ -248,11 +248,11 @@ def _cyclic(edges: list[list[int]]) -> bool:
 
 
 def _weight(schema: Schema) -> int:
-    """Return the cost of a sub-schema without its parts: 1 plus the numbers of possible errors and compared values."""
+    """Return the cost of a sub-schema without its parts: 1 plus the number of possible errors and compared values."""
     required, enum = schema.get("required"), schema.get("enum")
     names = len(cast(list[Any], required)) if isinstance(required, list | tuple) else 0
     options = cast(list[Any], enum) if isinstance(enum, list | tuple) else []
-    # Texts are hashed; numbers and structures are compared one by one, which is slow.
+    # Strings are hashed; numbers and structures are compared one by one, which is slow.
     return 1 + names + len(options) // 100 + sum(4 for option in options if not isinstance(option, str))
 
 

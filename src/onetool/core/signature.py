@@ -3,7 +3,7 @@ code uses `_12306_mcp.get_date`.
 
 Names that are identifiers stay unchanged. If two names have the same identifier, one of them gets a short hash, which
 does not depend on other tools. Arguments typed on a command line are decoded as JSON if the tool's schema asks for
-data, and are texts otherwise.
+data, and are strings otherwise.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -74,7 +74,7 @@ def arguments_by_name(spec: ToolSpec, args: Sequence[Any], named: Mapping[str, A
     """
     given = dict(zip(spec.order, args, strict=False))
     if len(args) > len(given):
-        raise TypeError(f"{spec.name} takes {len(spec.order)} arguments at most, got {len(args)}")
+        raise TypeError(f"{spec.name} takes at most {len(spec.order)} arguments, got {len(args)}")
     by_word = _parameters_by_word(spec.order)
     for word, value in named.items():
         name = by_word.get(word, word)
@@ -95,7 +95,7 @@ def _parameters_by_word(order: tuple[str, ...]) -> dict[str, str]:
     return {**{as_identifier(name): name for name in reversed(order)}, **{name: name for name in order}}
 
 
-# A tool's signature in one line, for people and models: `fs.read_file(path: str, maxBytes: int = 204800)`.
+# A tool's signature in one line, for users and models: `fs.read_file(path: str, maxBytes: int = 204800)`.
 
 MAX_DEFAULT = 1_000  # characters; longer defaults are truncated
 
@@ -140,13 +140,18 @@ MAX_REFERENCES = 10  # references in a schema that are followed
 
 
 def is_text(key: str, spec: ToolSpec) -> bool | None:
-    """Return whether an argument is a text; None if the schema allows texts and other types, so that both are tried."""
-    properties: Mapping[str, Any] = spec.input_schema.get("properties") or {}
-    kinds = _kinds(properties.get(key), spec.input_schema, MAX_REFERENCES)
+    """Return whether an argument is a string; None if the schema allows other types as well, so that both are tried."""
+    kinds = kinds_of(key, spec)
     if kinds is None:
         return None
     kinds -= {"null"}
     return "string" in kinds if len(kinds) == 1 or "string" not in kinds else None
+
+
+def kinds_of(key: str, spec: ToolSpec) -> set[str] | None:
+    """Return the JSON types that the schema allows for an argument; None if it allows any."""
+    properties: Mapping[str, Any] = spec.input_schema.get("properties") or {}
+    return _kinds(properties.get(key), spec.input_schema, MAX_REFERENCES)
 
 
 def takes_others(spec: ToolSpec) -> bool:
@@ -159,7 +164,7 @@ def takes_others(spec: ToolSpec) -> bool:
 
 
 def named_values(key: str, spec: ToolSpec) -> list[str]:
-    """Return the values that the schema lists for an argument, in the form to be typed."""
+    """Return the values that the schema lists for an argument, as typed on the command line."""
     properties: Mapping[str, Any] = spec.input_schema.get("properties") or {}
     field = properties.get(key)
     if not isinstance(field, Mapping):
@@ -173,7 +178,7 @@ def named_values(key: str, spec: ToolSpec) -> list[str]:
 
 
 def _kinds(schema: Any, root: Mapping[str, Any], depth: int) -> set[str] | None:
-    """Return the types that a schema names; None without any."""
+    """Return the types that a schema names, or None."""
     if not isinstance(schema, Mapping) or not depth:
         return None
     fields = cast(Mapping[str, Any], schema)

@@ -16,7 +16,7 @@ def sign(key: bytes, data: bytes, bound: bytes = b"") -> str:
 
 
 def verify(key: bytes, text: str, bound: bytes = b"") -> bytes | None:
-    """Return the data of a signed text; None if the signature is invalid."""
+    """Return the data of a signed string; None if the signature is invalid."""
     try:
         data = urlsafe_b64decode(text + "=" * (-len(text) % 4))[_MAC_BYTES:]
         # Compare the whole text: Base64 can encode the same bytes in several ways; accept only the canonical one.

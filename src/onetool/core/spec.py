@@ -34,7 +34,7 @@ NO_PARAMETERS: Mapping[str, Any] = freeze({"type": "object", "properties": {}})
 
 
 def is_address(url: Any) -> bool:
-    """Return whether a text is a web address that can be shown on one line."""
+    """Return whether a string is a web address that can be shown on one line."""
     return isinstance(url, str) and re.fullmatch(r"https?://[^\s/][^\s]*", url) is not None and url.isprintable()
 
 
@@ -160,7 +160,7 @@ class ToolSpec(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True, w
 
 
 def effect_of(read_only: bool | None, idempotent: bool) -> str:
-    """Return `reads`, `changes`, or an empty text if unknown, with `repeatable` for changes that can be repeated."""
+    """Return `reads`, `changes`, or an empty string if unknown, with `repeatable` for changes that can be repeated."""
     if read_only:
         return "reads"
     marks = ["changes"] if read_only is False else []
@@ -257,7 +257,7 @@ def accept(definition: Mapping[str, Any] | ToolSpec, builtins: Handlers, interna
 
 
 def _check_spec(spec: ToolSpec) -> None:
-    """Check a ToolSpec made by hand, whose fields may have any values."""
+    """Check a ToolSpec that was created directly, whose fields may have any values."""
     fields = {
         **{key: getattr(spec, key) for key in ("name", "description", *_FLAGS, "tags", "examples")},
         "read_only": False if spec.read_only is None else spec.read_only,
@@ -319,7 +319,7 @@ def from_definition(definition: Any, builtins: Handlers, internals: Handlers) ->
 
 def _text_errors(fields: Mapping[str, Any]) -> list[str]:
     errors = [
-        f"{key}: expected text, got {_kind(fields[key])}"
+        f"{key}: expected a string, got {_kind(fields[key])}"
         for key in ("name", "description", "handler")
         if key in fields and not (isinstance(fields[key], str) and fields[key].strip())
     ]
@@ -352,7 +352,7 @@ def _option_errors(fields: Mapping[str, Any]) -> list[str]:
     for key in ("tags", "examples"):
         value = fields.get(key, [])
         if not (isinstance(value, list | tuple) and all(isinstance(item, str) for item in cast(list[Any], value))):
-            errors.append(f"{key}: expected a list of texts, got {_kind(value)}")
+            errors.append(f"{key}: expected a list of strings, got {_kind(value)}")
     timeout = fields.get("timeout", 1)
     if not is_seconds(timeout) or timeout == float("inf"):
         errors.append(f"timeout: expected a number of seconds above 0, got {_kind(timeout)}")
@@ -402,7 +402,7 @@ def _unknown(key: str, known: tuple[str, ...], prefix: str = "") -> str:
 
 def _kind(value: Any) -> str:
     if isinstance(value, str):
-        return repr(value) if value.strip() else "an empty text"
+        return repr(value) if value.strip() else "an empty string"
     if value is None or isinstance(value, bool | int | float):
         return "null" if value is None else str(value).lower()
     if isinstance(value, Mapping):

@@ -4,8 +4,8 @@ State contains sessions, hashes of tokens and keys: a caller who can read it can
 only state has a file `.onetool-state`, which also protects exports, copies and second mounts. The marker is created
 before the first file. `services/file_access` opens nothing in such a folder.
 
-A folder with both state and other files has no marker. There, each folder of state has one, and state files are
-recognised by their names, if such a folder or another of these files is in the same folder.
+A folder with both state and other files has no marker. There, each state folder has its own marker, and state files are
+recognised by name if the folder contains a state folder or another such file.
 """
 
 import os
@@ -23,8 +23,11 @@ IGNORED = (
     "open-page.html\nsecrets.yaml\n.secrets.yaml.*\n.*.lock\n__pycache__/\n"
 )
 
-OLD_FOLDERS = ("access_tokens", "page_sessions", "own_examples", "servers")  # from before there was a database
-STATE_FOLDERS = ("results", "sessions", *OLD_FOLDERS, "audit", "database", "bundles/.state")
+# Some of these names only protect the state of versions before 0.1.0.
+STATE_FOLDERS = (
+    *("results", "sessions", "access_tokens", "page_sessions", "own_examples", "servers", "audit", "database"),
+    "bundles/.state",
+)
 STATE_FILE = "state.db"
 PAGE_FILE = "open-page.html"  # opens the web page in a browser, with the key of a link
 STATE_FILES = (STATE_FILE, ".has-tokens", "stats.db", "run_history", "chat_history", PAGE_FILE)
@@ -76,7 +79,7 @@ def make_home(home: Path) -> None:
 
 
 def mark_home(home: Path) -> None:
-    """Mark state folders from before there were markers. Ignore folders that can't be written to."""
+    """Mark state folders that were created before markers existed. Ignore folders that can't be written to."""
     with suppress(OSError):
         if home.is_dir():
             make_home(home)
@@ -90,7 +93,7 @@ def is_marked(folder: str | Path) -> bool:
 
 
 def is_state_file(path: str) -> bool:
-    """Return whether a file is named like state, config, secrets or keys, and another OneTool file is in its folder."""
+    """Return whether a name is that of a state, config, secrets or key file, and the folder has another such file."""
     folder, name = os.path.split(path)
     names = (*STATE_FILES, *CONFIG_FILES)
     if not is_name_of(name, names):

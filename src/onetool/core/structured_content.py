@@ -1,7 +1,7 @@
 """Wraps values for MCP's structured content, which has to be an object, and unwraps values from servers.
 
 Values that are not objects are sent as {"result": value}, like in the common SDKs. Code gets the value itself and its
-schema; JSON texts in the wrapper are decoded.
+schema; JSON strings in the wrapper are decoded.
 """
 
 from collections.abc import Mapping

@@ -1,7 +1,6 @@
-"""Names, texts and times: similar names, lookalike characters, lone surrogates, storable names, times as texts. Times
-are ISO 8601 texts in UTC.
+"""Names, strings and times: similar names, lookalike characters, lone surrogates, storable names, times as strings.
 
-Spans are texts such as 30d. `lazy_pattern` is for rarely used regular expressions.
+Times are ISO 8601 strings in UTC. Spans are strings such as 30d. `lazy_pattern` is for rarely used regular expressions.
 """
 
 import re
@@ -28,12 +27,12 @@ class _LazyPattern:
 
 
 def lazy_pattern(pattern: AnyStr, flags: int = 0) -> re.Pattern[AnyStr]:
-    """Return a pattern that is compiled on first use: compiling all patterns took 6 % of a short command."""
+    """Return a pattern that is compiled on first use: compiling all patterns took 6 % of a short command's time."""
     return cast(re.Pattern[AnyStr], _LazyPattern(pattern, flags))
 
 
 def replace_surrogates(text: str) -> str:
-    """Replace lone surrogates by U+FFFD, and surrogate pairs by their characters."""
+    """Replace lone surrogates with U+FFFD, and surrogate pairs with their characters."""
     if text.isascii():
         return text
     try:
@@ -44,7 +43,7 @@ def replace_surrogates(text: str) -> str:
 
 
 def replace_all_surrogates(value: Any) -> Any:
-    """Replace surrogates in all texts of some data, including keys. Lists and objects become plain ones."""
+    """Replace surrogates in all strings of some data, including keys. Containers become plain lists and dicts."""
     if isinstance(value, str):
         return replace_surrogates(value)
     if isinstance(value, Mapping):
@@ -129,7 +128,7 @@ def latin_lookalikes(text: str, shortest: int = 1) -> Iterator[str]:
 
 
 def suspicious_words(text: str, most: int) -> list[str]:
-    """Return warnings about words of the text that could be mistaken for others, at most `most` of each kind."""
+    """Return warnings about words in the text that could be mistaken for others, at most `most` of each kind."""
     mixed = dict.fromkeys(islice(mixed_script_words(text), MAX_ODD_WORDS))
     alike = dict.fromkeys(islice(latin_lookalikes(text, SHORTEST_LOOKALIKE), MAX_ODD_WORDS))
     return [
@@ -139,7 +138,7 @@ def suspicious_words(text: str, most: int) -> list[str]:
 
 
 def has_controls(value: Any) -> bool:
-    """Return whether a text or key in the data has control characters other than tabs and line ends."""
+    """Return whether a string or key in the data has control characters other than tabs and line ends."""
     if isinstance(value, str):
         return _CONTROL.search(value) is not None
     if isinstance(value, Mapping):
@@ -149,7 +148,7 @@ def has_controls(value: Any) -> bool:
 
 
 def hosts_in_ascii(text: str) -> Iterator[str]:
-    """Yield the non-ASCII host names in a text in their DNS form."""
+    """Yield the non-ASCII host names in a text, in their DNS form."""
     if text.isascii():
         return
     for found in _NAME.finditer(text):
@@ -177,7 +176,7 @@ def _spelt(word: str) -> str:
 
 
 def skeleton(name: str) -> str:
-    """Return a text that is equal for names that look the same."""
+    """Return a string that is equal for names that look the same."""
     seen = normalize("NFKC", "".join(sign for sign in name if sign.isprintable() and not _HIDDEN.match(sign)))
     return seen.translate(_LIKE).translate(_LIKE)  # twice: lookalikes of I are also lookalikes of l
 
@@ -195,7 +194,7 @@ MAX_NAME = 256  # characters of a name in a call, unless a longer name is regist
 MAX_UNKNOWN = 10  # described unknown arguments of a call; others are counted
 MAX_NEAREST = 3
 MAX_COMPARED = 200  # characters; longer names aren't typos, and comparing them takes long
-CLEARLY_BETTER = 15.0  # names that are so much worse than the best one are not suggested
+CLEARLY_BETTER = 15.0  # names that score this much less than the best one are not suggested
 CLOSE = 60.0  # of 100: `pth` is 86 from `path`, `lst` 86 from `list`, `weather` 31 from `time.now`
 
 
@@ -221,13 +220,13 @@ def nearest(name: str, known: Iterable[str], most: int = MAX_NEAREST) -> list[st
 
 
 def did_you_mean(name: str, known: Iterable[str], most: int = MAX_NEAREST) -> str | None:
-    """Return "did you mean …?" with similar names; None without any."""
+    """Return "did you mean …?" with similar names, or None."""
     names = nearest(name, known, most)
     return f"did you mean {' or '.join(names)}?" if names else None
 
 
 def or_rather(name: str, known: Iterable[str]) -> str:
-    """Return the suffix `; did you mean …?` for a message, or an empty text."""
+    """Return the suffix `; did you mean …?` for a message, or an empty string."""
     question = did_you_mean(name, known)
     return f"; {question}" if question else ""
 
@@ -311,7 +310,7 @@ def utc_text(seconds: float) -> str:
 
 
 def utc_text_ms(seconds: float) -> str:
-    """Format a time as `2027-01-01T12:00:00.123Z`. The texts sort by time."""
+    """Format a time as `2027-01-01T12:00:00.123Z`. The strings sort by time."""
     whole, milliseconds = divmod(int(seconds * 1000), 1000)
     return f"{_to_the_second(whole)}.{milliseconds:03}Z"
 

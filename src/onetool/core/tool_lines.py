@@ -8,7 +8,6 @@ from json.encoder import encode_basestring
 
 import msgspec
 
-from onetool.core.errors import cut
 from onetool.core.signature import call_signature
 from onetool.core.spec import ToolSpec
 from onetool.core.text import count_tokens, cut_to_tokens, lazy_pattern
@@ -24,6 +23,7 @@ NAME_TOKENS = 100  # for the names of the tools without a line
 
 # A sentence ends before text that starts with a capital letter, or with a letter of a script without case.
 _END = lazy_pattern(r"(?<=[.!?])\s+(?=[^\Wa-z_])|(?<=[。！？])")
+_CUT_OFF = lazy_pattern(r"(\s\S{0,20}|.)$")  # the last word, or in languages without spaces the last character
 
 
 class ToolLine(msgspec.Struct, frozen=True):
@@ -47,13 +47,14 @@ def tool_line(spec: ToolSpec, name: str | None = None, *, exact: bool = False) -
 
 def first_sentence(description: str) -> str:
     first = single_line(description.strip().partition("\n\n")[0][: 8 * MAX_SENTENCE])
-    return cut(_END.split(first, 1)[0], MAX_SENTENCE)
+    sentence = _END.split(first, 1)[0]
+    return sentence if len(sentence) <= MAX_SENTENCE else f"{_CUT_OFF.sub('', sentence[:MAX_SENTENCE])}…"
 
 
 def found_lines(found: Sequence[ToolLine], about: str, is_limited: bool = False) -> list[str]:
     """Return a line for each tool. The last line tells how to see details (`about`) and more tools.
 
-    `is_limited`: the caller passed a limit.
+    `is_limited` means that the caller passed a limit.
     """
     texts = (tool.line for tool in found[:MAX_LINES])
     room, size = (MAX_BYTES, count_bytes) if is_limited else (MAX_TOKENS, count_tokens)
@@ -74,7 +75,7 @@ def single_line(text: str) -> str:
 def take_within(
     room: int, texts: Iterable[str], size: Callable[[str], int] = count_tokens, at_least: int = 0
 ) -> Iterator[str]:
-    """Yield texts within a budget, measured in tokens or by `size`, but at least `at_least` texts."""
+    """Yield lines within a budget, measured in tokens or by `size`, but at least `at_least` lines."""
     for count, text in enumerate(texts):
         room -= size(text) + 1
         if room < 0 and count >= at_least:

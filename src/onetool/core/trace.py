@@ -39,7 +39,7 @@ class RequestTrace(msgspec.Struct, frozen=True):
     record_span: "RecordSpan | None" = None  # set if spans are exported: the trace continues in other systems
 
     def traceparent(self, span_id: str = "") -> str:
-        """Return the header for an outgoing request of this request or of one of its spans."""
+        """Return the header for an outgoing request made by this request or by one of its spans."""
         return f"00-{self.trace_id}-{span_id or self.span_id}-{self.flags}"
 
     def log_fields(self) -> dict[str, str]:

@@ -28,8 +28,9 @@ def type_name(schema: Any, root: Mapping[str, Any] | None = None) -> str:
 
 
 def type_with_fields(schema: Any, root: Mapping[str, Any]) -> str:
-    """Return the type hint of a schema with the fields of its objects, as deep as MAX_TYPE_TEXT allows; empty without
-    known fields.
+    """Return the type hint of a schema with the fields of its objects; empty if no fields are known.
+
+    Nested objects are included as deep as MAX_TYPE_TEXT allows.
     """
     text = ""
     for objects in range(MAX_OBJECT_DEPTH, 0, -1):
@@ -77,7 +78,7 @@ def types_of(schema: Any, root: Mapping[str, Any], levels: int = MAX_DEPTH) -> s
 class _Namer:
     """A formatter for the types of one schema, with a limit on the inspected nodes.
 
-    With `max_fields`, the form is short: text fields have no type, and objects only so many fields.
+    With `max_fields`, the form is short: string fields have no type, and objects are cut to that many fields.
     """
 
     def __init__(self, root: Mapping[str, Any], max_fields: int | None = None) -> None:
@@ -164,9 +165,9 @@ _SHAPES = ((3, 20), (3, 12), (2, 12), (2, 6), (1, 12), (1, 6), (1, 3), (0, 0))
 
 
 def return_shape(spec: ToolSpec) -> str:
-    """Return the short shape of a tool's value:
+    """Return the short shape of a tool's value; empty if unknown.
 
-    `{items: [{id, name}], total: int}`. Empty if unknown. A field without a type is a text, or its type is unknown; a
+    An example is `{items: [{id, name}], total: int}`. A field without a type is a string, or its type is unknown; a
     field with `?` may be missing. Long shapes are truncated between fields.
     """
     schema = return_schema(spec)

@@ -44,11 +44,14 @@ class Transaction(Protocol):
         return True
 
     def allow(self, seconds: int) -> None:
-        """Set the time limit for each further statement of this transaction. The default is ten seconds."""
+        """Set the time limit for each later statement of this transaction. The default is ten seconds."""
         ...
 
     def notify(self, topic: str, detail: str = "") -> None:
-        """Notify listeners (`Database.on_change`) of a change once it is committed. Too slow for every tool call."""
+        """Notify listeners (`Database.on_change`) of a change once it is committed.
+
+        This is too slow for every tool call.
+        """
         ...
 
 
@@ -108,13 +111,14 @@ class Database(Protocol):
         return time() + self.ahead
 
     def stamp(self) -> Hashable:
-        """Return a value that differs after every commit by any process. None if such a value isn't cheap; then use
-        `on_change`.
+        """Return a value that differs after every commit by any process.
+
+        None if no such value is cheap; use `on_change` then.
         """
         return None
 
     def peek(self, sql: str, params: Params = ()) -> list[Row]:
-        """Return the rows of one SELECT with the parameters `?1`, `?2` …; none where there are no stamps."""
+        """Return the rows of one SELECT with the parameters `?1`, `?2` …; none if the database has no stamps."""
         return []
 
     def on_change(self, topic: str, call: Callable[[str], None]) -> Forget:
@@ -136,7 +140,7 @@ class Database(Protocol):
         ...
 
     def pool_usage(self) -> dict[str, int]:
-        """Return the numbers of open and idle connections and of waiting threads; empty without a pool."""
+        """Return the number of open and idle connections and of waiting threads; empty if there is no pool."""
         return {}
 
     @property
@@ -148,7 +152,7 @@ class Database(Protocol):
         """Record that missing content was restored, or won't be, so that `onetool check` stops warning."""
 
     def describe(self) -> str:
-        """Return a name of the database for messages, without its address."""
+        """Return the name of the database for messages, without its address."""
         ...
 
     def spare_bytes(self) -> int:
@@ -156,7 +160,10 @@ class Database(Protocol):
         return 0
 
     def shrink(self) -> None:
-        """Return unused bytes to the system, in small steps, as PostgreSQL does by itself. Not for every change."""
+        """Return unused bytes to the system, in small steps, as PostgreSQL does by itself.
+
+        Don't call this after every change.
+        """
 
     def close(self) -> None: ...
 
@@ -171,10 +178,11 @@ class LockNumber:
 
 
 class DatabaseError(OneToolError):
-    """An error of the database. The message is shown to callers: it contains neither the address, which may have a
-    password, nor the folder of a file.
+    """A database error. The message is shown to callers: it contains neither the address, which may have a password,
+    nor the folder of a file.
 
-    `reason` is the reason of a tool's failure. `is_damaged`: the content is unreadable, so it may be overwritten.
+    `reason` is the reason for a tool's failure. `is_damaged` means that the content is unreadable, so it may be
+    overwritten.
     """
 
     reason: str | None = None
@@ -188,7 +196,7 @@ class DatabaseError(OneToolError):
 
 
 def with_folder(text: str, error: BaseException | None) -> str:
-    """Return a text, with the folder added to the name of the file in an error or its cause."""
+    """Return the message of an error or its cause, with the folder added to the name of the file."""
     while error is not None:
         if isinstance(error, DatabaseError) and error.path is not None:
             return text if str(error.path) in text else text.replace(error.path.name, str(error.path))

@@ -16,7 +16,7 @@ from onetool.database.moving import LeftBehind, Moved, Progress
 from onetool.database.sqlite import read_empty
 
 BATCH_ROWS = 500
-OTHER = "this key exists with other content"
+OTHER = "this key already exists with different content"
 DAMAGED = "it is damaged"
 TYPES: dict[str, tuple[type, ...]] = {
     "boolean": (bool,),
@@ -29,7 +29,7 @@ TYPES: dict[str, tuple[type, ...]] = {
 
 
 class Table(NamedTuple):
-    """A table of the migrations. `number` is the column with automatic numbers, if any."""
+    """A table created by the migrations. `number` is the column with automatic numbers, if any."""
 
     name: str
     columns: tuple[str, ...]  # without `number` and computed ones
@@ -78,7 +78,7 @@ class Table(NamedTuple):
 
 
 def all_tables() -> list[Table]:
-    """Return all tables of the migrations, parents first."""
+    """Return all tables created by the migrations, parents first."""
 
     def describe(work: Transaction, name: str) -> Table:
         columns = work.execute(f"PRAGMA table_info({name})")  # rows: index, name, type, NOT NULL, …, in the key

@@ -55,7 +55,7 @@ SET body = excluded.body, version = excluded.version, modified_at = excluded.mod
 
 
 class StoredDocument(NamedTuple):
-    """A document at one moment."""
+    """A snapshot of a document."""
 
     version: Version
     body: bytes | None
@@ -181,7 +181,7 @@ class Documents:
         return [key for (key,) in self._database.read(lambda work: work.execute(sql, (self._kind,)))]
 
     def seal_anew(self, max_wait: float) -> int:
-        """Encrypt documents of older keys with the current key. Return their number."""
+        """Re-encrypt documents that use older keys with the current key. Return their number."""
         if (seal := self._seal) is None:
             return 0
         count = 0
@@ -257,7 +257,7 @@ class HeldDocument:
         return self._documents.load_now(self._key)
 
     def write(self, body: bytes) -> Version:
-        """Write the document, even if the lock was lost: call `check` before where that matters."""
+        """Write the document, even if the lock was lost: call `check` first where that matters."""
         return self._documents.write(self._key, body)
 
     def delete(self) -> bool:

@@ -108,7 +108,7 @@ class Signature:
         end = len(SIGNED) + MAC_BYTES
         mac, body = sealed[len(SIGNED) : end], sealed[end:]
         if not sealed.startswith(SIGNED) or not hmac.compare_digest(mac, self._mac(about, body)):
-            raise DamagedSealError(f"{about} was not written by OneTool of this user on this machine; remove state.db")
+            raise DamagedSealError(f"{about} was not written by this user's OneTool on this machine; remove state.db")
         return body
 
     def _mac(self, about: str, body: bytes) -> bytes:

@@ -16,8 +16,9 @@ class LeftBehind(msgspec.Struct, frozen=True):
 
 
 class Moved(msgspec.Struct, frozen=True):
-    """The numbers of copied and existing items, and the skipped items. Remarks are information for the user about
-    complete copies.
+    """The number of copied and existing items, and the skipped items.
+
+    Remarks are information for the user about complete copies.
     """
 
     moved: int = 0

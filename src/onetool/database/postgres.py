@@ -1,7 +1,7 @@
 """PostgreSQL with psycopg: a connection pool for threads (psycopg_pool), a circuit breaker, and a listener.
 
 If the database can't be reached, the breaker opens and the pool is closed: calls fail immediately instead of waiting
-for a time-out. A thread keeps trying to connect, and closes the breaker on success. psycopg is imported only here, and
+for a timeout. A thread keeps trying to connect, and closes the breaker on success. psycopg is imported only here, and
 this module only if the config has a `database`.
 
 `NotifiedListeners` waits for NOTIFY on its own connection, in a thread. Behind a pooler, notifications may get lost, so

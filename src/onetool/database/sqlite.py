@@ -134,7 +134,6 @@ class SqliteDatabase(Database):
         self._listeners = PollingListeners(self.stamp)
         self._process = os.urandom(8).hex()
         self._alive: SqliteLock | None = None  # held until this process ends
-        self.is_incomplete = False  # some state of the previous version could not be imported
 
     def read(self, job: Callable[[Transaction], T], *, snapshot: bool = False) -> T:
         if self._is_absent():
@@ -157,7 +156,7 @@ class SqliteDatabase(Database):
         return self._seen
 
     def peek(self, sql: str, params: Params = ()) -> list[Row]:
-        """Return the rows of one SELECT, none without a file. Never waits, and needs no transaction."""
+        """Return the rows of one SELECT, none if the file is missing. Never waits, and needs no transaction."""
         if self._files is None and not os.path.lexists(self.file):
             return []
         with self._lock:
@@ -200,8 +199,8 @@ class SqliteDatabase(Database):
 
     @property
     def has_lost(self) -> bool:
-        """Whether this file replaces a lost one, or lacks state of the previous version."""
-        return self.is_incomplete or self.loss != "none"
+        """Whether this file replaces a lost one."""
+        return self.loss != "none"
 
     @property
     def loss(self) -> Loss:
@@ -425,7 +424,7 @@ class SqliteDatabase(Database):
             raise self._translated(error) from error
 
     def _translated(self, error: sqlite3.Error | OSError) -> DatabaseError:
-        """Convert an error of SQLite or the system to a DatabaseError that may be shown to callers."""
+        """Convert an error from SQLite or the system to a DatabaseError that may be shown to callers."""
         translated = self._damaged(str(error)) if is_damage(error) else as_database_error(error, self.file)
         hide_folder(translated, self.file)
         return translated
@@ -465,7 +464,7 @@ class SqliteDatabase(Database):
 
 
 class _ImmutableConnection(sqlite3.Connection):
-    """A connection that does not notice changes of its file. Used once."""
+    """A connection that does not notice changes to its file. It is used once."""
 
 
 def _is_busy(error: sqlite3.OperationalError | ReplacedDatabaseError) -> bool:

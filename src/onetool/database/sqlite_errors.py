@@ -1,4 +1,4 @@
-"""Converts errors of SQLite and the system to DatabaseErrors, with a fix, and without the file's folder."""
+"""Converts errors from SQLite and the system to DatabaseErrors, with a fix, and without the file's folder."""
 
 import errno
 import logging

@@ -1,4 +1,4 @@
-"""Detecting that other processes replaced, damaged or changed a SQLite file; locks; and the setup of connections."""
+"""Detects when other processes replace, damage or change a SQLite file; also locks, and the setup of connections."""
 
 import os
 import sqlite3
@@ -146,7 +146,7 @@ class PollingListeners(Listeners):
     """Listeners that are called immediately for changes by this process. A thread polls for changes by others."""
 
     def __init__(self, stamp: Callable[[], Hashable]) -> None:
-        """Take a function whose result differs after every change."""
+        """Create listeners. `stamp` is a function whose result differs after every change."""
         super().__init__()
         self._stamp = stamp
         self._thread: threading.Thread | None = None

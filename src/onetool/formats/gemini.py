@@ -96,7 +96,7 @@ def _number(value: Any) -> int | float | None:
 Node = dict[str, Any]
 
 MAX_DEPTH = 10
-CHARACTERS_PER_NODE = 100  # of texts, which count towards the size limit
+CHARACTERS_PER_NODE = 100  # of strings, which count towards the size limit
 
 _ANYTHING = ("string", "number", "boolean", "object", "array")
 _TYPE_KEYWORDS = ("type", "enum", "const", "properties")

@@ -93,7 +93,7 @@ NO_MEMBERS = ObjectMembers({}, [])
 
 
 class ObjectFolder:
-    """Flattens the parts of one schema, and merges them into plain objects, within a size limit."""
+    """A converter that flattens the parts of one schema and merges them into plain objects, within a size limit."""
 
     def __init__(self, root: Any) -> None:
         self.root = root
@@ -101,7 +101,7 @@ class ObjectFolder:
         self._known: dict[int, ObjectMembers | None] = {}
 
     def spend(self, amount: int) -> None:
-        """Reduce the remaining room, but not below zero: a deficit would reduce the room reserved for later parts."""
+        """Reduce the remaining budget, but not below zero: a deficit would reduce the budget for later parts."""
         self.room = max(0, self.room - amount)
 
     def flat(self, schema: Any, above: frozenset[str] = frozenset()) -> tuple[dict[str, Any], frozenset[str]]:
@@ -128,8 +128,9 @@ class ObjectFolder:
         return merged, above | followed
 
     def folded(self, schema: Any) -> dict[str, Any]:
-        """Return the schema as a plain object with the properties of all alternatives. Those required by all are
-        required.
+        """Return the schema as a plain object with the properties of all alternatives.
+
+        Properties that all of them require are required.
         """
         flat, _ = self.flat(schema)
         members = self._members(flat, depth=0) or NO_MEMBERS

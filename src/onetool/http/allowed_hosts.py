@@ -66,7 +66,7 @@ _private_6 = tuple(map(IPv6Network, _PRIVATE_6))
 
 @lru_cache(maxsize=4096)
 def reach(text: str) -> str:
-    """Classify an address as GLOBAL, PRIVATE or NOWHERE; a text that is not an address is NOWHERE."""
+    """Classify an address as GLOBAL, PRIVATE or NOWHERE; a string that is not an address is NOWHERE."""
     plain, zone, _ = text.partition("%")
     try:
         address = ip_address(plain)
@@ -254,19 +254,19 @@ def _is_private_name(name: str) -> bool:
 
 
 def is_private(host: str) -> bool:
-    """Return whether a host is on this machine or its network, as far as its name tells (no lookup)."""
+    """Return whether a host is on this machine or its network, judging by its name alone (no lookup)."""
     return reach(host) == PRIVATE if is_address(host) else _is_private_name(host)
 
 
 def host_need(url: Url, private: bool = False) -> Need:
-    """Return the need to allow this URL's host. `private`: the host resolves to a private address."""
+    """Return the requirement to allow this URL's host. `private` means that the host resolves to a private address."""
     private = private or is_private(url.host)
     command = f"onetool hosts allow {'--private ' if private else ''}{url.authority}"
     return Need(command=command, host=url.authority, private=private)
 
 
 def secret_need(name: str, bindings: Iterable[str] = (), stored: bool = False) -> Need:
-    """Return the need to set a secret or, if it is `stored`, to bind it to these hosts."""
+    """Return the requirement to set a secret or, if it is `stored`, to bind it to these hosts."""
     bindings = tuple(bindings)
     return Need(command=binding_command(name, bindings), secret=name, hosts=bindings, stored=stored)
 

@@ -1,7 +1,7 @@
 """Authentication of requests by bearer token, password, API key or HMAC signature; `oauth` has OAuth 2.
 
 An `Authenticator` is created once per tool. For each call it creates a `Signer` with the values of that call, which
-signs every try and every redirect within the tool's own origin.
+signs every attempt and every redirect within the tool's own origin.
 """
 
 import hashlib
@@ -49,7 +49,7 @@ class Signer:
 
 
 class AuthTexts:
-    """The texts of an `auth` with their placeholders. `check` returns a value, or raises if it is invalid."""
+    """The strings of an `auth` with their placeholders. `check` returns a value, or raises if it is invalid."""
 
     def __init__(
         self,
@@ -78,10 +78,10 @@ class AuthTexts:
         return filled
 
     def derived(self, credential: str, secret: Lookup, form: Callable[[str], str] = str) -> list[str]:
-        """Return the texts to mask in case a server echoes this credential, encoded in `form` and Base64.
+        """Return the strings to mask in case a server echoes this credential, encoded in `form` and Base64.
 
-        Without secrets the list is empty. If the texts also contain arguments, the credential differs in each call, and
-        masks are never removed. So only the part of each encoded secret that is the same in all calls is masked.
+        Without secrets the list is empty. If the strings also contain arguments, the credential differs in each call,
+        and masks are never removed. So only the part of each encoded secret that is the same in all calls is masked.
         """
         if len(self.secrets) == len(self.placeholders):
             return [credential] if self.secrets else []
@@ -181,7 +181,7 @@ def basic(username: str, password: str) -> str:
 
 
 def encoded_parts(text: str) -> list[str]:
-    """Return the three forms that a text can have within Base64, one for each offset in a group of three bytes."""
+    """Return the three forms that a string can have within Base64, one for each offset in a group of three bytes."""
     data = text.encode()
     ends = [(start, (start + len(data)) * 8 // 6) for start in range(3)]
     return [b64encode(bytes(start) + data).decode()[-(-start * 8 // 6) : end] for start, end in ends]

@@ -18,7 +18,7 @@ from onetool.http.errors import InvalidResponseError, ResponseTooLargeError, Wir
 
 GZIP, ZLIB, RAW = 16 + zlib.MAX_WBITS, zlib.MAX_WBITS, -zlib.MAX_WBITS
 CODINGS = frozenset(("gzip", "x-gzip", "deflate", "br", "zstd", "compress", "identity"))
-MAX_SHOWN = 64 * 1024  # characters of a body shown to a person
+MAX_SHOWN = 64 * 1024  # characters of a body shown to a user
 LARGE = 256 * 1024  # bytes or characters: larger bodies are decoded in a thread
 MAX_MEMBERS = 256  # of one gzip stream: concatenated files are valid, but each costs time
 MAX_DEPTH = 200  # levels: recursive functions use Python stack for each level
@@ -52,7 +52,7 @@ class CompressedBody:
             try:
                 part = stream.decompress(data, self._left + 1)
             except zlib.error as error:
-                raise InvalidResponseError(f"the answer can't be decompressed: {error}") from None
+                raise InvalidResponseError(f"the response can't be decompressed: {error}") from None
             self._left -= len(part)
             if self._left < 0:
                 raise too_large(self._max_bytes)
@@ -63,15 +63,15 @@ class CompressedBody:
             if data and self._bits == GZIP:
                 self._members += 1
                 if self._members > MAX_MEMBERS:
-                    raise InvalidResponseError(f"the answer is compressed as more than {MAX_MEMBERS} parts")
+                    raise InvalidResponseError(f"the response is compressed as more than {MAX_MEMBERS} parts")
                 stream = self._stream = zlib.decompressobj(GZIP)
             elif data:
-                raise InvalidResponseError("the answer has extra data after the compressed body")
+                raise InvalidResponseError("the response has extra data after the compressed body")
         return b"".join(pieces)
 
     def end(self) -> None:
         if self._started and self._stream is not None and not self._stream.eof:
-            raise InvalidResponseError("the answer breaks off: the compressed body is incomplete")
+            raise InvalidResponseError("the response is truncated: the compressed body is incomplete")
 
 
 def decompressor(coding: str, max_bytes: int) -> CompressedBody | None:
@@ -85,12 +85,12 @@ def decompressor(coding: str, max_bytes: int) -> CompressedBody | None:
         return CompressedBody("deflate", max_bytes)
     known = all(part.strip() in CODINGS for part in coding.split(","))  # an unknown coding could be a secret
     how = f"the encoding {coding[:40]!r}, which" if known else "an encoding that"
-    raise InvalidResponseError(f"the answer has {how} was not requested")
+    raise InvalidResponseError(f"the response has {how} was not requested")
 
 
 def too_large(max_bytes: int) -> ResponseTooLargeError:
     return ResponseTooLargeError(
-        f"the answer has more than {max_bytes:,} bytes (limits.maxResponseBytes)", "limits.maxResponseBytes"
+        f"the response has more than {max_bytes:,} bytes (limits.maxResponseBytes)", "limits.maxResponseBytes"
     )
 
 
@@ -175,7 +175,7 @@ class TooDeepError(JsonTooCostlyError):
 
 
 def json_of(text: bytes) -> Any:
-    """Parse JSON. Raise JsonTooCostlyError if that would cost too much, or the error of msgspec."""
+    """Parse JSON. Raise JsonTooCostlyError if that would cost too much, or msgspec's error."""
     check_json(text)
     try:
         value = msgspec.json.decode(text)

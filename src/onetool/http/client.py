@@ -143,7 +143,7 @@ class HttpContext(NamedTuple):
     redact: Callable[[Any], Any] = lambda value: value  # of this call
     secret: "Lookup | None" = None  # by name; None: the secrets of the call's environment
     check_secret: Callable[[str, "Url"], None] = lambda *_: None  # raises if this secret may not be sent to this URL
-    logins: "Documents | None" = None  # logins of people
+    logins: "Documents | None" = None  # logins of users
     files: "FileSources | None" = None  # for tools that send files
     needs: "Callable[[Any], Sequence[Need]]" = lambda _: ()  # hosts to allow and secrets to set for an HttpTool
     look_again: "Callable[[], Awaitable[HttpContext | None]] | None" = None  # rereads the settings; None: unchanged
@@ -163,7 +163,7 @@ def request_bytes(request: "HttpRequest") -> bytes:
         lines.append(f"User-Agent: {AGENT}")
     if "accept-encoding" not in names:
         lines.append("Accept-Encoding: gzip, deflate")
-    lines.append(f"{FROM_TOOL}: tool")  # always: also without a token, a server has routes that tools must not call
+    lines.append(f"{FROM_TOOL}: tool")  # always: even without a token, a server has routes that tools must not call
     if body or method in ("POST", "PUT", "PATCH"):
         lines.append(f"Content-Length: {len(body)}")
     text = "\r\n".join(lines)
@@ -173,7 +173,7 @@ def request_bytes(request: "HttpRequest") -> bytes:
 
 
 class FetchedToken(NamedTuple):
-    """The response of a token endpoint."""
+    """The response from a token endpoint."""
 
     access: str
     life: float | None  # seconds; None: unknown
@@ -228,7 +228,7 @@ class TokenCache:
         return await self._fetch(key, fetch, cached, mine)
 
     def may_fetch(self, key: TokenKey) -> bool:
-        """Return False if the last two tokens came within a second: the server would refuse another one, too."""
+        """Return False if the last two tokens were issued within a second: the server would refuse another one, too."""
         cached = self._tokens.get(key)
         return cached is None or not cached.hurried or self._clock() >= cached.since + MIN_LIFE
 

@@ -81,7 +81,7 @@ class Connection(asyncio.Protocol):
         if not self._fresh:
             self._parser, self._fresh = HttpResponseParser(self), True
         waiter = self._waiter = self._loop.create_future()
-        if self._transport.is_closing():  # it closed between two turns of the loop
+        if self._transport.is_closing():  # it closed between two iterations of the loop
             self.end(StaleConnectionError(f"{self._address} closed the connection", sent=False))
             return waiter
         self._deadline = deadline
@@ -115,7 +115,7 @@ class Connection(asyncio.Protocol):
         if self._transport.is_closing():
             return
         if is_wanted:
-            self._transport.resume_reading()  # also after a complete response: the next one uses the same transport
+            self._transport.resume_reading()  # even after a complete response: the next one uses the same transport
         elif not self._complete:
             self._transport.pause_reading()
 
@@ -128,7 +128,7 @@ class Connection(asyncio.Protocol):
         if self._loop.time() < self._deadline:
             self._timer = self._loop.call_at(self._deadline, self._deadline_passed)
         else:
-            what = "did not complete its answer" if self._has_data else "did not answer"
+            what = "did not complete its response" if self._has_data else "did not answer"
             self.end(RequestTimeoutError(f"{self._address} {what}", self._seconds))
 
     # The transport's side
@@ -169,7 +169,7 @@ class Connection(asyncio.Protocol):
             why = f" ({getattr(exc, 'strerror', None) or exc})" if exc else ""
             message = f"{self._address} closed the connection before it answered{why}"
             if self._has_data:
-                self.end(UnreachableError(f"{self._address} broke off its answer{why}"))
+                self.end(UnreachableError(f"{self._address} closed the connection in the middle of its response{why}"))
             else:
                 self.end(StaleConnectionError(message, sent=True) if self.used else UnreachableError(message))
 
@@ -177,7 +177,7 @@ class Connection(asyncio.Protocol):
 
     def on_message_begin(self) -> None:
         if self._complete:
-            raise self._refused(InvalidResponseError(f"{self._address} sent more than one answer"))
+            raise self._refused(InvalidResponseError(f"{self._address} sent more than one response"))
 
     def on_status(self, status: bytes) -> None:
         self._answer.reason += status.decode("latin-1")
@@ -212,7 +212,7 @@ class Connection(asyncio.Protocol):
         if length is not None and int(length) > self._max_bytes and status not in (204, 304):
             raise self._refused(too_large(self._max_bytes))
         if headers.get("transfer-encoding", "chunked").strip().lower() != "chunked":
-            message = f"{self._address} sends its answer in a transfer encoding that was not requested"
+            message = f"{self._address} sends its response in a transfer encoding that was not requested"
             raise self._refused(InvalidResponseError(message))
         if "content-encoding" in headers:
             try:

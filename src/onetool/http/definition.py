@@ -1,6 +1,6 @@
 """`httpImpl` and `limits` of a tool as msgspec Structs, with the retries and time limits that follow from them.
 
-Cheap to import: listing tools needs only this module. Also builds JSON pointers into a definition.
+It is cheap to import, because listing tools needs only this module. It also builds JSON pointers into a definition.
 """
 
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -38,7 +38,7 @@ UPSTREAM = "upstream"  # in the `meta` of a result: status, time and size of the
 class CamelStruct(
     msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True, omit_defaults=True
 ):
-    """The base of Structs in user-written files: camelCase keys; unknown keys are errors."""
+    """Base class for Structs in user-written files, with camelCase keys. Unknown keys are errors."""
 
 
 class Bearer(CamelStruct, frozen=True, kw_only=True, tag="bearer", tag_field="type"):
@@ -81,7 +81,7 @@ class Hmac(CamelStruct, frozen=True, kw_only=True, tag="hmac", tag_field="type")
 class OAuth2(CamelStruct, frozen=True, kw_only=True, tag="oauth2", tag_field="type"):
     """A bearer token fetched from `tokenUrl`, kept until it expires, and fetched again if it is refused.
 
-    With the grant `authorizationCode`, a person logs in at `authorizationUrl` first, with `onetool bundles login`.
+    With the grant `authorizationCode`, the user first logs in at `authorizationUrl`, with `onetool bundles login`.
     """
 
     token_url: Text
@@ -133,8 +133,8 @@ class Request(CamelStruct, frozen=True, kw_only=True):
     body_file: Annotated[Text | None, Meta(description="`${name}`: the body is the file it names.")] = None
     body_encoding: Annotated[dict[str, Encoding], Meta(description="Encodings of form or `multipart` fields.")] = {}
     auth: Auth | None = None
-    timeout_ms: Annotated[Milliseconds, Meta(description="Limit of each try.")] = 10_000
-    retries: Annotated[int, Meta(ge=0, le=10, description="Further tries after a network error, 429 or 5xx.")] = 0
+    timeout_ms: Annotated[Milliseconds, Meta(description="The limit of each attempt.")] = 10_000
+    retries: Annotated[int, Meta(ge=0, le=10, description="Retries after a network error, 429 or 5xx.")] = 0
     idempotent: Annotated[bool | None, Meta(description="Whether it may be retried. Default: by method.")] = None
     follow_redirects: bool = False
 
@@ -172,7 +172,7 @@ class RequestStep(CamelStruct, frozen=True, kw_only=True):
 
 
 Steps = Annotated[
-    tuple[RequestStep, ...], Meta(min_length=1, max_length=20, description="The last one gives the tool's value.")
+    tuple[RequestStep, ...], Meta(min_length=1, max_length=20, description="The last one returns the tool's value.")
 ]
 
 
@@ -210,13 +210,13 @@ class ToolLimits(CamelStruct, frozen=True, kw_only=True):
     max_retries: Annotated[int, Meta(ge=0, le=10)] | None = None
 
 
-# Numbers of tries and timeouts
+# Numbers of attempts and timeouts
 
 IDEMPOTENT = frozenset(("GET", "HEAD", "PUT", "DELETE", "OPTIONS"))
-FIRST_PAUSE = 0.25  # maximum seconds before the second try; doubled for each further try …
+FIRST_PAUSE = 0.25  # maximum seconds before the second attempt; doubled for each further one …
 MAX_PAUSE = 8.0  # … up to this
 TOKEN_SECONDS = 15.0  # for fetching a token
-MAX_TOTAL = 900.0  # seconds for all tries, unless a single try may take longer
+MAX_TOTAL = 900.0  # seconds for all attempts, unless a single one may take longer
 OVERHEAD = 1.0  # seconds for everything but sending: filling in, selecting
 
 
@@ -231,12 +231,12 @@ def max_tries(request: Request, limits: ToolLimits) -> int:
 
 
 def longest_pause(number: int) -> float:
-    """Return the maximum pause in seconds after try `number`, unless the server asks for more."""
+    """Return the maximum pause in seconds after attempt `number`, unless the server asks for more."""
     return min(FIRST_PAUSE * 2 ** (number - 1), MAX_PAUSE)
 
 
 def sending_seconds(request: Request, limits: ToolLimits) -> float:
-    """Return the seconds for all tries of one request and the pauses between them."""
+    """Return the seconds for all attempts at one request and the pauses between them."""
     number, seconds = max_tries(request, limits), request.timeout_ms / 1000
     token = TOKEN_SECONDS if isinstance(request.auth, OAuth2) else 0
     total = seconds * number + sum(map(longest_pause, range(1, number))) + token

@@ -1,7 +1,7 @@
-"""Errors of the HTTP client and of HTTP tools, and the quoting of server texts in them.
+"""Errors of the HTTP client and of HTTP tools, and the quoting of text from servers in them.
 
-Texts from a server are masked first, then put on one line, then cut: a mask would not recognise half of a secret, or
-one in lower case.
+Text from a server is masked first, then put on one line, then cut: a mask would not recognise half of a secret, or one
+in lower case.
 """
 
 import re
@@ -23,14 +23,14 @@ class UnmetNeedError(RequestRefusedError):
 
 
 class AuthError(OneToolError):
-    """Authentication failed; the message has the reason. A login, or a later try, may help."""
+    """Authentication failed; the message has the reason. A login, or a later attempt, may help."""
 
 
 # Errors of the connection
 
 
 class WireError(ToolFailure):
-    """One try failed. `again`: whether a retry may succeed."""
+    """One attempt failed. `again` is whether a retry may succeed."""
 
     again = True
 
@@ -46,7 +46,7 @@ class UnreachableError(WireError):
 class StaleConnectionError(UnreachableError):
     """The server closed an idle connection before it answered.
 
-    `sent`: whether the request may still have reached the server.
+    `sent` is whether the request may still have reached the server.
     """
 
     def __init__(self, message: str, sent: bool) -> None:
@@ -91,10 +91,10 @@ def with_message(failure: ToolFailure, message: str, *hints: str) -> ToolFailure
     return other
 
 
-# Server texts in messages
+# Text from servers in messages
 
-LOOKED_AT = 48 * 1024  # characters of a text that are read for an excerpt …
-CUT_MARGIN = 32 * 1024  # … except at the end of a cut text, which may contain half of a secret
+LOOKED_AT = 48 * 1024  # characters that are read for an excerpt …
+CUT_MARGIN = 32 * 1024  # … except at the end of cut text, which may contain half of a secret
 
 _UNSEEN = re.compile(r"[\x00-\x1f\x7f-\x9f\s]+")
 
@@ -102,7 +102,7 @@ Redact = Callable[[Any], Any]
 
 
 def masked(text: str, redact: Redact, goes_on: bool = False) -> str:
-    """Return the beginning of a text with its secrets masked. `goes_on`: the text itself is cut."""
+    """Return the beginning of a text with its secrets masked. `goes_on` means that the text itself is cut."""
     clean = redact(text[:LOOKED_AT])
     return clean[:-CUT_MARGIN] if goes_on or len(text) > LOOKED_AT else clean
 

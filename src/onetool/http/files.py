@@ -101,7 +101,7 @@ def file_preview(source: Any) -> Any:
 
 async def _load(source: Any, sources: FileSources | None, left: int, redact: Redact) -> FileContent:
     if not isinstance(source, str):
-        raise ToolFailure("is not a text")
+        raise ToolFailure("is not a string")
     if source[:5].lower() == DATA:
         if len(source) > LARGE:
             return await asyncio.to_thread(_read_data_url, source, left)

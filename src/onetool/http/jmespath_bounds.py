@@ -88,4 +88,4 @@ class Interpreter(TreeInterpreter):
 
 def _check_text(size: int) -> None:
     if size > MAX_TEXT:
-        raise SelectionTooLargeError(f"its result has a text of more than {MAX_TEXT:,} characters")
+        raise SelectionTooLargeError(f"its result has a string of more than {MAX_TEXT:,} characters")

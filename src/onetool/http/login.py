@@ -2,8 +2,8 @@
 
     async with browser_login(name, port, say) as callback: answer = await callback(page)
 
-`LoginCallback` listens on this machine for the answer of the authorization server. It accepts a single answer, with
-the `state` of the pending login, because any page in the browser can send requests to it.
+`LoginCallback` listens on this machine for the authorization server's answer. It accepts a single answer, with the
+`state` of the pending login, because any page in the browser can send requests to it.
 
 `LoginStore` keeps the tokens, one private or encrypted document per login. Tokens belong to a URL and a client and
 are never used with others. A refresh token may be valid for one use only, so a process that uses it holds the lock
@@ -18,6 +18,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from http import HTTPStatus
 from secrets import compare_digest
+from threading import Thread
 from typing import Any, TypeVar
 from urllib.parse import parse_qs, urlsplit
 
@@ -30,7 +31,7 @@ from onetool.http.errors import AuthError, in_short
 
 T = TypeVar("T")
 
-LOGIN_S = 300.0  # for a person to log in
+LOGIN_S = 300.0  # for a user to log in
 MAX_WAIT_S = 60.0  # for another process that renews the same tokens; longer than such a request may take
 SAVE_TIMEOUT_S = 20.0  # for saving new tokens if the database is unavailable: the old ones may be invalid
 PAUSE_S = 0.5  # between two attempts to save them
@@ -75,7 +76,7 @@ class LoginStore:
     def __init__(self, logins: Documents, name: str, url: str, key: str) -> None:
         self.name = name
         self.empty = StoredLogin(url=url, key=key)
-        self.save_error = f"the login can't be kept in {logins.describe(name)}"
+        self.save_error = f"the login can't be stored in {logins.describe(name)}"
         self._logins = logins
 
     def version(self) -> Version:
@@ -169,11 +170,11 @@ def forget(logins: Documents, name: str) -> bool:
 
 @contextmanager
 def _as_auth_error(what: str) -> Iterator[None]:
-    """Turn errors of a database or its lock into AuthError."""
+    """Turn errors from a database or its lock into AuthError."""
     try:
         yield
     except TimeoutError:
-        why = f"another process holds it for more than {MAX_WAIT_S:.0f} s; end it, and try again"
+        why = f"another process has locked it for more than {MAX_WAIT_S:.0f} s; stop that process and try again"
         raise AuthError(f"{what}: {why}") from None
     except (OSError, DatabaseError) as error:
         raise AuthError(f"{what}: {getattr(error, 'strerror', None) or error}") from None
@@ -183,13 +184,13 @@ def _as_auth_error(what: str) -> Iterator[None]:
 async def browser_login(
     name: str, port: int | None, say: Say, browse: Say | None = None, seconds: float = LOGIN_S
 ) -> "AsyncIterator[LoginCallback]":
-    """Listen for the end of a login to `name` for this many seconds. The listener is always closed, also on Ctrl-C."""
+    """Listen for the end of a login to `name` for this many seconds. The listener is always closed, even on Ctrl-C."""
     callback = LoginCallback(name, say, browse or open_browser)
     try:
         server = await asyncio.start_server(callback.serve, CALLBACK_HOST, port or 0, limit=MAX_REQUEST)
     except OSError as error:
         place = f"{CALLBACK_HOST}:{port or 'any port'}"
-        raise AuthError(f"can't listen at {place} for the end of the login: {error.strerror}") from None
+        raise AuthError(f"can't listen on {place} for the redirect of the login: {error.strerror}") from None
     callback.redirect_uri = f"http://{CALLBACK_HOST}:{server.sockets[0].getsockname()[1]}{CALLBACK_PATH}"
     try:
         async with asyncio.timeout(seconds):
@@ -240,7 +241,7 @@ class LoginCallback:
         except ValueError:
             target = urlsplit("")
         if target.path != CALLBACK_PATH or method != "GET":
-            return _page(HTTPStatus.NOT_FOUND, "Nothing here", "This address is for the end of a login only.")
+            return _page(HTTPStatus.NOT_FOUND, "Not found", "This address is only used to complete a login.")
         answer = {key: values[0] for key, values in parse_qs(target.query).items()}
         if not self._is_ours(answer) or self._answer.done():
             text = "It does not belong to the current login. Please start again from the terminal."
@@ -264,7 +265,6 @@ def open_browser(url: str) -> None:
     if not has_window() and not os.environ.get("BROWSER"):
         return
     import webbrowser
-    from threading import Thread
 
     def show() -> None:
         with suppress(OSError, webbrowser.Error):  # the address of the page is on the terminal, too

@@ -1,6 +1,6 @@
 """Bodies with files: `multipart/form-data` (RFC 7578), and a body that is one file.
 
-A field is a text with placeholders, or `{"file": "${photo}"}`. Values can't end their part or add a header to it: the
+A field is a string with placeholders, or `{"file": "${photo}"}`. Values can't end their part or add a header to it: the
 boundary is random, and names are escaped as browsers do (`"`, `\\` and line ends as %XX).
 """
 
@@ -127,7 +127,7 @@ def _field(name: str, value: Any, encoding: Encoding, arguments: KnownNames, poi
         return _Field(name, pair_value(value, arguments, pointer, str), encoding)
     is_file = "file" in value and value.keys() <= {"file", "filename"}
     if not is_file or not all(isinstance(text, str) for text in value.values()):
-        raise TemplateError('A field is a text, or a file: {"file": "${photo}", "filename": "a.png"}', pointer)
+        raise TemplateError('A field must be a string, or a file: {"file": "${photo}", "filename": "a.png"}', pointer)
     file = _file_argument(value["file"], arguments, below(pointer, "file"))
     filename = value.get("filename")
     named = None if filename is None else parse_text(filename, arguments, below(pointer, "filename"))

@@ -1,4 +1,4 @@
-"""OAuth 2 for HTTP tools: tokens from client credentials, a refresh token, or the login of a person.
+"""OAuth 2 for HTTP tools: tokens from client credentials, a refresh token, or a user's login.
 
 Tokens of the first two stay in memory (`TokenCache`). Tokens of a login (the grant `authorizationCode`) are stored
 like those of MCP servers:
@@ -6,8 +6,8 @@ like those of MCP servers:
     onetool bundles login BUNDLE -> the browser -> a code -> tokens
 
 A login belongs to all tools of one bundle with the same authorization server, client and scope. Its tokens are sent
-only to the origins that these tools had when the person logged in. Calls never prompt: without a valid login they
-fail with the command to run. Every token is registered for masking before its use.
+only to the origins that these tools had when the user logged in. Calls never prompt: without a valid login they fail
+with the command to run. Every token is registered for masking before its use.
 """
 
 import asyncio
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 
 EXCHANGE_S = 20.0  # for exchanging a code or a refresh token
 MARGIN_S = 30.0  # before its expiry a token is no longer used
-MAX_LIFE_S = 10 * 366 * 86_400  # a longer life is a mistake of the server
+MAX_LIFE_S = 10 * 366 * 86_400  # a longer lifetime is the server's mistake
 MAX_ANSWER = 256 * 1024  # bytes
 KEY_LENGTH = 16  # characters of the login's key in its document name
 SENT_SECRETS = ("refresh_token", "code", "code_verifier")  # form fields that contain secrets
@@ -84,7 +84,7 @@ class TokenEndpoint(NamedTuple):
         return "TokenEndpoint(***)"
 
     async def ask(self, form: dict[str, str], left: float) -> FetchedToken:
-        """Send the form within `left` seconds. Raise ToolFailure if no token comes back."""
+        """Send the form within `left` seconds. Raise ToolFailure if no token is returned."""
         client, hosts, filled = self.context.client, self.context.hosts, self.filled
         headers = [("Content-Type", "application/x-www-form-urlencoded"), ("Accept", "application/json")]
         sent = dict(form)
@@ -126,7 +126,7 @@ class TokenEndpoint(NamedTuple):
             check_length(refresh, f"the refresh token of {self.request.url.authority}")
             self.context.mask_also(refresh)
         life = 0.0
-        with suppress(TypeError, ValueError, OverflowError):  # servers send texts, nothing, or 0 for unknown
+        with suppress(TypeError, ValueError, OverflowError):  # servers send strings, nothing, or 0 for unknown
             life = float(fields.get("expires_in"))
         return FetchedToken(access, life if 0 < life < MAX_LIFE_S else None, refresh or None, scope)
 
@@ -151,7 +151,7 @@ class TokenEndpoint(NamedTuple):
 
 
 class TokenSigner(Signer):
-    """A signer with an access token. If it is refused, signs once more with a new one."""
+    """A signer with an access token. If the token is refused, the request is signed once more with a new one."""
 
     def __init__(self, endpoint: TokenEndpoint) -> None:
         self._endpoint = endpoint
@@ -182,7 +182,7 @@ class TokenSigner(Signer):
 
 
 class OAuthAuthenticator(Authenticator):
-    """An authenticator with tokens fetched without a person."""
+    """An authenticator that fetches tokens without user interaction."""
 
     asks_elsewhere = True
 
@@ -233,11 +233,11 @@ class _GrantSigner(TokenSigner):
         return self._tokens.may_fetch(self._key) and super().on_unauthorized()
 
 
-# The login of a person
+# A user's login
 
 
 class LoginAuthenticator(Authenticator):
-    """An authenticator with the login of a person. `target` is the URL of requests; None: it depends on the call."""
+    """An authenticator that uses a user's login. `target` is the URL of requests; None if it depends on the call."""
 
     asks_elsewhere = True
 
@@ -253,7 +253,7 @@ class LoginAuthenticator(Authenticator):
             name = min(self._texts.arguments)
             raise TemplateError(f"a login can't depend on an argument, and `{name}` is one", AUTH_POINTER)
         if target is None:
-            raise TemplateError("with a login the host has to be written out", "/request/urlTemplate")
+            raise TemplateError("with a login the host can't have placeholders", "/request/urlTemplate")
         self.origin = origin_of(target)
         self._seen: tuple[str, Version, StoredLogin] | None = None  # key, version and content
 
@@ -267,7 +267,7 @@ class LoginAuthenticator(Authenticator):
     def login(self, secret: Lookup, context: "HttpContext") -> "ToolLogin":
         """Return the login that the tool needs, with the current secrets."""
         if context.logins is None or self._bundle is None:
-            raise ToolFailure("there is nowhere to keep a login: only tools of bundles have one", reason="denied")
+            raise ToolFailure("there is no place to store a login: only tools of bundles have one", reason="denied")
         for names, url in self.destinations(None):
             for name in names:
                 context.check_secret(name, url)
@@ -341,7 +341,7 @@ class _LoginSigner(TokenSigner):
         except AuthError as error:
             raise ToolFailure(str(error), reason="source_unavailable") from None
         if not stored.tokens:
-            raise _needs_login("it needs a login")
+            raise _needs_login("it requires a login")
         if refresh := stored.tokens.get("refresh_token"):
             self._endpoint.context.mask_also(refresh)
         self._origins = stored.origins
@@ -351,12 +351,12 @@ class _LoginSigner(TokenSigner):
         if (origin := origin_of(request.url)) not in self._origins:
             raise RequestRefusedError(
                 f"the login is only for requests to {', '.join(self._origins)}, and this one goes to {origin}",
-                [f"if that is meant, log in again: {login_command()}"],
+                [f"if this is intended, log in again: {login_command()}"],
             )
         return super().sign(request)
 
     async def _refresh(self) -> StoredLogin:
-        """Return new tokens, or those that another process has got in the meantime."""
+        """Return new tokens, or those that another process has obtained in the meantime."""
         async with self._login.store.locked() as held:
             stored = (await held.load())[1]
             if not stored.tokens or not self._has_expired(stored):
@@ -426,14 +426,9 @@ def _endpoint_url(text: str, key: str) -> Url:
 
 
 async def log_in(
-    login: ToolLogin,
-    name: str,
-    origins: Iterable[str],
-    say: Say,
-    browse: Say | None = None,
-    seconds: float = LOGIN_S,
+    login: ToolLogin, name: str, origins: Iterable[str], say: Say, browse: Say | None = None, seconds: float = LOGIN_S
 ) -> str | None:
-    """Have a person log in, and save the tokens for requests to `origins`. Return the granted scope, if known.
+    """Ask the user to log in, and save the tokens for requests to `origins`. Return the granted scope, if known.
 
     If the login fails, the stored one stays unchanged.
     """
@@ -477,8 +472,9 @@ def _page_url(login: ToolLogin, redirect_uri: str, verifier: str, state: str) ->
 
 
 def _check_issuer(auth: OAuth2, issuer: str | None) -> None:
-    """Raise AuthError if the answer comes from another authorization server than the tool's (RFC 9207). The expected
-    issuer is the tool's `issuer`, or the origin of the login page.
+    """Raise AuthError if the answer comes from an authorization server other than the tool's (RFC 9207).
+
+    The expected issuer is the tool's `issuer`, or the origin of the login page.
     """
     page, sender = urlsplit(auth.authorization_url), None
     with suppress(ValueError):
@@ -487,4 +483,4 @@ def _check_issuer(auth: OAuth2, issuer: str | None) -> None:
     if issuer is not None and not (issuer == auth.issuer if auth.issuer else is_same):
         known = auth.issuer or f"{page.scheme}://{page.netloc}"
         answered = in_short(issuer, MAX_QUOTED)
-        raise AuthError(f"the answer to the login is from {answered}, not from {known} (`issuer` in the tool's auth)")
+        raise AuthError(f"the response to the login is from {answered}, not from {known} (`issuer` in the tool's auth)")

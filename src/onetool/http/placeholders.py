@@ -1,4 +1,4 @@
-"""`${name}` in the texts of a template: parsed once, when a tool is defined, and filled in for each call.
+"""`${name}` in the strings of a template: parsed once, when a tool is defined, and filled in for each call.
 
 A name in argSchema stands for an argument, any other for a secret of the app. This is decided when the tool is defined,
 so no caller can give a secret's name a value. In a tool with several requests `${steps.login.user.0.id}` stands for a
@@ -25,7 +25,7 @@ Lookup = Callable[[str], str | None]
 STEPS = "steps"  # the first part of the names of step values
 MARK = "\ufdd0"  # a Unicode noncharacter, so no valid text contains it
 
-# Matches begin at the first dollar of a run only, and are bounded, so a text of only `$` or `${` takes linear time.
+# Matches begin at the first dollar of a run only, and are bounded, so a string of only `$` or `${` takes linear time.
 _PLACEHOLDER = re.compile(r"(?<!\$)(\$+)\{([^{}]{0,200}\})?")
 _SECRET = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
 _UNFIT_IN_NAMES = re.compile(r"[\x00-\x1f\x7f\"\\]")
@@ -65,7 +65,7 @@ class Placeholder(NamedTuple):
 
 
 class TemplateText:
-    """A text with placeholders. `alone` is its only placeholder, if the text consists of nothing else."""
+    """A string with placeholders. `alone` is its only placeholder, if the string consists of nothing else."""
 
     __slots__ = ("alone", "pieces", "placeholders")
 
@@ -80,7 +80,7 @@ class TemplateText:
 
     @property
     def marked(self) -> str:
-        """The text with a mark for each placeholder, so that it can be split like any text."""
+        """The string with a mark for each placeholder, so that it can be split like any string."""
         return "".join(piece if isinstance(piece, str) else MARK for piece in self.pieces)
 
     def changed(self, change: Callable[[str], str]) -> "TemplateText":
@@ -101,16 +101,16 @@ class TemplateText:
         return "".join(filled)
 
     def fill_whole(self, values: Values, escape: Callable[[Placeholder, str], str], whole: str) -> str:
-        """Fill in the escaped values of a required text. Raise an error if one of them is absent or null."""
+        """Fill in the escaped values of a required string. Raise an error if one of them is absent or null."""
         filled = self.fill(values, escape)
         if filled is None:
             absent = next(placeholder for placeholder in self.placeholders if values.get(placeholder.name) is None)
-            raise absent.bad(f"is needed: it is part of {whole}")
+            raise absent.bad(f"is required: it is part of {whole}")
         return filled
 
 
 def unmarked(part: str, placeholders: Iterator[Placeholder]) -> TemplateText:
-    """Return a part of a marked text with its placeholders, taken from `placeholders` in order."""
+    """Return a part of a marked string with its placeholders, taken from `placeholders` in order."""
     first, *others = part.split(MARK)
     pieces: list[str | Placeholder] = [first]
     for other in others:
@@ -119,7 +119,7 @@ def unmarked(part: str, placeholders: Iterator[Placeholder]) -> TemplateText:
 
 
 def parse_text(text: str, arguments: Collection[str], pointer: str) -> TemplateText:
-    """Parse the placeholders of a text. Raise TemplateError if one of them is invalid."""
+    """Parse the placeholders of a string. Raise TemplateError if one of them is invalid."""
     if MARK in text:
         raise TemplateError("contains U+FDD0, which is not a character", pointer)
     pieces: list[str | Placeholder] = []
@@ -148,7 +148,7 @@ class StepNames(NamedTuple):
         if name in self.before:
             return None
         known = did_you_mean(name, self.before) or (
-            f"there are {', '.join(self.before)}" if self.before else "there is none before this one"
+            f"earlier steps: {', '.join(self.before)}" if self.before else "this is the first step"
         )
         if name in self.others:
             return f"the step `{name}` has no value yet: only steps before this one have; {known}"
@@ -171,7 +171,7 @@ def _placeholder(name: str, arguments: Collection[str], pointer: str) -> Placeho
             raise TemplateError(f"`${{{name}}}`: write a number between dots, as in `${{steps.list.0.id}}`", pointer)
         if not step or not all(path):
             how = "write `${steps.STEP}`, or a part, `${steps.STEP.id}`"
-            raise TemplateError(f"`${{{name}}}` names no value: {how}", pointer)
+            raise TemplateError(f"`${{{name}}}` has no value: {how}", pointer)
         if why := steps.why_unknown(step):
             raise TemplateError(f"`${{{name}}}`: {why}", pointer)
         return Placeholder(name, is_secret=False, step=step)
@@ -231,7 +231,7 @@ def gather(placeholders: Iterable[Placeholder], args: Mapping[str, Any], secret:
             need = secret_need(name)
             unset = UnmetNeedError(
                 f"the secret {name} is not set, and the tool's request needs it",
-                [f"run: {need.command}", f"if an argument is meant, add `{name}` to the tool's argSchema"],
+                [f"run: {need.command}", f"for an argument, add `{name}` to the tool's argSchema"],
                 [need],
             )
             unset.reason = "secret_missing"
@@ -243,7 +243,7 @@ def as_text(placeholder: Placeholder, value: Any) -> str:
     """Return a value as text: as in JSON, without quotes."""
     if isinstance(value, str):
         if not value.isascii() and any("\ud800" <= char <= "\udfff" for char in value):
-            raise placeholder.bad("contains half of a character (a lone surrogate), which can't be sent")
+            raise placeholder.bad("contains a lone surrogate, which can't be sent")
         return value
     if isinstance(value, bool):
         return "true" if value else "false"
@@ -254,5 +254,5 @@ def as_text(placeholder: Placeholder, value: Any) -> str:
             raise placeholder.bad("is a number with too many digits") from None
     if isinstance(value, float) and isfinite(value):
         return float.__repr__(value)
-    kind = {list: "a list", tuple: "a list", dict: "an object", float: "not a number"}.get(type(value), "not a text")
-    raise placeholder.bad(f"is {kind}: here it can only be a text, a number, true or false")
+    kind = {list: "a list", tuple: "a list", dict: "an object", float: "not a number"}.get(type(value), "not a string")
+    raise placeholder.bad(f"is {kind}: only a string, a number, true or false is allowed here")

@@ -8,6 +8,7 @@ connected to. A lookup can't be cancelled, so lookups run in a limited number of
 import asyncio
 import os
 import socket
+import ssl
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Hashable, Sequence
 from contextlib import suppress
@@ -21,8 +22,6 @@ from onetool.http.errors import UnreachableError
 from onetool.http.url import Url, is_address
 
 if TYPE_CHECKING:
-    import ssl
-
     from onetool.http.allowed_hosts import AllowedHosts, HostRule
 
 
@@ -73,7 +72,7 @@ Connect = Callable[..., Awaitable[tuple[Any, Any]]]
 
 class Dialler:
     def __init__(
-        self, resolve: Resolve | None, connect: Connect | None, tls: "Callable[[], ssl.SSLContext] | None"
+        self, resolve: Resolve | None, connect: Connect | None, tls: Callable[[], ssl.SSLContext] | None
     ) -> None:
         self._resolve = resolve or Resolver().addresses
         self._connect = connect
@@ -114,9 +113,7 @@ class Dialler:
         raise failure or UnreachableError(f"{url.host} resolves to no address")
 
 
-def _default_tls() -> "ssl.SSLContext":
-    import ssl
-
+def _default_tls() -> ssl.SSLContext:
     context = ssl.create_default_context()
     context.set_alpn_protocols(["http/1.1"])
     context.hostname_checks_common_name = False  # RFC 9525: names are in subjectAltName
@@ -130,7 +127,9 @@ def _unreachable(url: Url, error: Exception) -> UnreachableError:
     if verify := getattr(error, "verify_message", None):
         return UnreachableError(f"the certificate of {where} is not accepted: {verify}", again=False)
     if reason := getattr(error, "reason", None):  # of TLS
-        return UnreachableError(f"no TLS with {where}: {str(reason).lower().replace('_', ' ')}", again=False)
+        return UnreachableError(
+            f"the TLS handshake failed with {where}: {str(reason).lower().replace('_', ' ')}", again=False
+        )
     number = getattr(error, "errno", None)  # asyncio's own message does not name the reason
     return UnreachableError(f"no connection to {where}: {os.strerror(number) if number else error}")
 
@@ -178,7 +177,7 @@ class ConnectionPool:
             yield
         finally:
             self.close()
-            await asyncio.sleep(0)  # transports report their end in the next turn
+            await asyncio.sleep(0)  # transports report their end in the next iteration
 
     def acquire_idle(self, key: Hashable) -> Connection | None:
         """Return the idle connection used last, which is the least likely to be closed soon."""

@@ -42,7 +42,7 @@ class PreviewRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
 
 
 class _Words:
-    """Placeholder words of letters and digits, and the texts displayed in their place."""
+    """Placeholder words of letters and digits, and the strings displayed in their place."""
 
     def __init__(self, steps: "Iterable[Placeholder]") -> None:
         self.secret = f"s{token_hex(8)}"
@@ -116,7 +116,7 @@ def _signed(
 
 
 def _notes(request: "ToolRequest", filled: "HttpRequest", context: "HttpContext") -> tuple[list[str], list[Need]]:
-    """Return the reasons why the request could not be sent, as texts and as needs."""
+    """Return the reasons why the request could not be sent, as messages and as needs."""
     notes, needs = list[str](), list[Need]()
 
     def note(refusal: ToolFailure) -> None:

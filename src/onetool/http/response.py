@@ -117,7 +117,7 @@ class ResponseReader:
             return {"status": answer.status, "body": _json_or_text(answer)}
         status, hints = answer.status, list[str]()
         if status == 401:
-            hints = ["it does not accept the login: check the tool's auth, and the secrets that it names"]
+            hints = ["it rejected the credentials: check the tool's auth, and the secrets that it names"]
         elif 300 <= status < 400 and (location := answer.headers.get("location")):
             target = quoted(location, redact, 200)
             hints = [f"it redirects to {target}; with request.followRedirects the tool follows it, if that is allowed"]
@@ -164,13 +164,13 @@ def _json(answer: HttpResponse, url: str, redact: Redact) -> Any:
         return _decoded(answer)
     except JsonTooCostlyError as error:
         reason = "output_invalid" if isinstance(error, TooDeepError) else "too_large"
-        raise ToolFailure(f"the answer of {url} {error}", reason=reason) from None
+        raise ToolFailure(f"the response of {url} {error}", reason=reason) from None
     except (msgspec.MsgspecError, UnicodeError) as error:
         why = str(error)
     kind = in_short(_kind(answer, redact), 60)
     declared = f" ({kind})" if kind and "json" not in mime_of(answer) else ""
     message = (
-        f"the answer of {url} is not JSON{declared}: {why}; it begins: {excerpt_of(answer, redact) or '(nothing)'}"
+        f"the response of {url} is not JSON{declared}: {why}; it begins: {excerpt_of(answer, redact) or '(nothing)'}"
     )
     hint = "for other data, set response.encoding to text or binary"
     raise ToolFailure(message, reason="upstream_error", hints=(hint,))
@@ -239,7 +239,7 @@ class SelectorError(ValueError):
 class Selector:
     """A compiled expression. `await selector.of(data, size)` returns the part; ToolFailure if that takes too long."""
 
-    _WHAT, _DATA = "selector", "the answer"  # in messages
+    _WHAT, _DATA = "selector", "the response"  # in messages
 
     def __init__(self, text: str) -> None:
         import jmespath
@@ -261,7 +261,7 @@ class Selector:
                     and (name := node["value"]) not in Functions.FUNCTION_TABLE
                 ):
                     known = ", ".join(sorted(Functions.FUNCTION_TABLE))
-                    raise SelectorError(f"there is no function {name}(); there are {known}")
+                    raise SelectorError(f"there is no function {name}(); known: {known}")
                 waiting += node.get("children") or ()
 
     async def of(self, data: Any, size: int, redact: Redact = lambda value: value) -> Any:
@@ -288,6 +288,5 @@ class Selector:
 
     def _failure(self, why: str) -> ToolFailure:
         return ToolFailure(
-            f"the {self._WHAT} {cut(self._text, 80)!r} can't be applied to {self._DATA}: {why}",
-            reason="output_invalid",
+            f"the {self._WHAT} {cut(self._text, 80)!r} can't be applied to {self._DATA}: {why}", reason="output_invalid"
         )

@@ -6,7 +6,7 @@ placeholder for the whole host (`https://${host}/x`) may contain several labels.
 call's URL may be called.
 
 A body is a form if Content-Type says so. Otherwise data, or a text that reads as a JSON object or array, is JSON, with
-`${name}` inside strings or bare; with a type like application/x-ndjson it may be several JSON texts, one per line. In
+`${name}` inside strings or bare; with a type like application/x-ndjson it may be several JSON values, one per line. In
 any other text, values are inserted unchanged, and escaped in XML.
 """
 
@@ -58,7 +58,7 @@ FORM = "application/x-www-form-urlencoded"
 JSON = "application/json"
 LINES = "application/x-ndjson"
 PLAIN = "text/plain; charset=utf-8"
-RECORD = "\x1e"  # begins each text of application/json-seq
+RECORD = "\x1e"  # begins each value of application/json-seq
 
 _ABSENT: Any = object()
 _STRING_OR_PLACEHOLDER = re.compile(r'"(?:[^"\\]|\\.)*(?:"|\\?\Z)|(?<!\$)\$+\{[^{}]{0,200}\}', re.DOTALL)
@@ -111,7 +111,7 @@ def body_template(
     if "json" in kind:
         return _lines(body, arguments)
     if not kind and _goes_on_after_json(body):
-        how = "application/x-ndjson for one JSON text a line, or text/plain for a text with values put in as they are"
+        how = "application/x-ndjson for one JSON value per line, or text/plain to insert values unchanged"
         raise TemplateError(f"is JSON with more text after it: set a Content-Type, {how}", BODY_POINTER)
     return _text(body, kind, arguments)
 
@@ -125,7 +125,7 @@ def _form(body: Any, arguments: Collection[str], encodings: Mapping[str, Encodin
     elif isinstance(body, dict):
         pairs = named_pairs(body, arguments, BODY_POINTER, encodings)
     else:
-        raise TemplateError("a form is a text, a=1&b=2, or an object", BODY_POINTER)
+        raise TemplateError("a form must be a string such as a=1&b=2, or an object", BODY_POINTER)
     form = PairTemplates(pairs, max_bytes)
     placeholders = tuple(placeholder for pair in pairs for placeholder in pair.placeholders)
     return BodyTemplate(FORM, lambda values: form.fill(values).encode("ascii"), placeholders)
@@ -223,7 +223,7 @@ def _fill_value(template: Any, values: Values) -> Any:
             return _ABSENT if filled is None else filled
         value = values.get(alone.name, _ABSENT)
         if isinstance(value, float) and not isfinite(value):
-            raise alone.bad("is not a number that JSON has")
+            raise alone.bad("is not a valid JSON number")
         return value
     if isinstance(template, _ListTemplate):
         return [item for inner in template if (item := _fill_value(inner, values)) is not _ABSENT]
@@ -278,11 +278,7 @@ class RequestTemplate:
     """The template of a request. Raises TemplateError if it can never work. `steps` are the tool's steps, if any."""
 
     def __init__(
-        self,
-        request: Request,
-        arg_schema: Any,
-        steps: StepNames | None = None,
-        max_bytes: int = DEFAULT_REQUEST_BYTES,
+        self, request: Request, arg_schema: Any, steps: StepNames | None = None, max_bytes: int = DEFAULT_REQUEST_BYTES
     ) -> None:
         arguments = KnownNames(arg_schema, steps)
         self.method = request.method
@@ -347,7 +343,7 @@ class RequestTemplate:
             )
             if any(placeholder.step for placeholder in host.placeholders):
                 raise RequestRefusedError(
-                    "the value of a step can't be part of a host: the answering server would choose it"
+                    "the value of a step can't be part of a host: the server that responds would choose it"
                 )
             self._host = host if host.placeholders else plain
             path, _, query = rest.partition("?")
@@ -370,4 +366,4 @@ def _host(text: TemplateText, values: Values) -> str:
     try:
         return normal_host(filled)
     except RequestRefusedError:
-        raise text.placeholders[0].bad("does not make a valid host") from None
+        raise text.placeholders[0].bad("is not part of a valid host") from None

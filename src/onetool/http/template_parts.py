@@ -37,7 +37,7 @@ class FilledBody(NamedTuple):
 
 
 class PathTemplate:
-    """The part of the URL before `?`: literal texts, and segments with placeholders."""
+    """The part of the URL before `?`: literal text, and segments with placeholders."""
 
     __slots__ = ("parts",)
 
@@ -68,7 +68,7 @@ class PathTemplate:
 
 def _not_empty(placeholder: Placeholder, value: str) -> str:
     if not value:
-        raise placeholder.bad("is empty: the URL would be another one")
+        raise placeholder.bad("is empty, which would change the path of the URL")
     return escaped(placeholder, value)
 
 
@@ -118,7 +118,7 @@ class FieldChecks:
 
 
 def field_values(name: str, value: Any, encoding: Encoding, placeholder: Placeholder) -> Iterator[tuple[str, str]]:
-    """Yield the names and texts, both unescaped, of the form fields for a value. Null is left out."""
+    """Yield the names and values, both unescaped, of the form fields for a value. Null is left out."""
     is_object = isinstance(value, dict)
     if "json" in (encoding.content_type or ""):
         yield name, json_bytes(value).decode()
@@ -244,7 +244,7 @@ def written_pairs(marked: str, placeholders: Iterator[Placeholder]) -> list[Pair
 def named_pairs(
     fields: Mapping[str, Any], arguments: Collection[str], pointer: str, encodings: Mapping[str, Encoding]
 ) -> list[PairTemplate]:
-    """Return the templates of the pairs in a mapping. Their texts are unescaped data."""
+    """Return the templates of the pairs in a mapping. Their strings are unescaped data."""
     check_encodings(fields, encodings, pointer)
     pairs: list[PairTemplate] = []
     for name, value in fields.items():
@@ -272,7 +272,7 @@ def pair_value(value: Any, arguments: Collection[str], pointer: str, escape: Cal
     if isinstance(value, str):
         return parse_text(value, arguments, pointer).changed(escape)
     if isinstance(value, dict | list | tuple):
-        raise TemplateError("has to be a text, a number, true, false, or a list of them", pointer)
+        raise TemplateError("must be a string, a number, true, false, or a list of these", pointer)
     return TemplateText([escape(as_text(Placeholder("", is_secret=False), value))])
 
 

@@ -37,7 +37,7 @@ from onetool.http.upstream import OnResponse, ShowResponse
 from onetool.http.url import Url
 
 ARGS = "args"
-MIN_CREDENTIAL = 4  # characters: shorter texts are too common to be masked everywhere
+MIN_CREDENTIAL = 4  # characters: shorter values are too common to be masked everywhere
 
 # JMESPath nodes whose first child sees all the data, and whose other children see the result of the first.
 _NARROWING = ("subexpression", "index_expression", "pipe", "projection", "value_projection", "filter_projection")
@@ -53,10 +53,12 @@ def step_names(steps: Sequence[RequestStep], arg_schema: Any) -> list[StepNames]
         if not name.isidentifier():
             raise TemplateError(f"{name!r} is not a name: that is letters, digits and `_`, and no digit first", pointer)
         if name in names[:number]:
-            raise TemplateError(f"there are two steps `{name}`: give each a name of its own", pointer)
+            raise TemplateError(f"two steps are called `{name}`: give each its own name", pointer)
     for name in sorted(argument_names(arg_schema)):
         if name.partition(".")[0] == STEPS:
-            what = f"argSchema has an argument {name!r}, and `${{{STEPS}.…}}` stands for what earlier requests gave"
+            what = (
+                f"argSchema has an argument {name!r}, and `${{{STEPS}.…}}` stands for the results of earlier requests"
+            )
             raise TemplateError(f"{what}: give the argument another name, like `step_list`", "/requests")
     return [StepNames(names[:number], names[number:]) for number in range(len(names))]
 
@@ -159,7 +161,7 @@ def _check_root(path: tuple[str, ...], arg_schema: Mapping[str, Any], steps: Ste
         raise TemplateError(why, "/when")
     known = argument_names(arg_schema)
     if first == ARGS and rest and rest[0] not in known and not arg_schema.get("additionalProperties"):
-        hint = did_you_mean(rest[0], known) or f"there are {', '.join(sorted(known)) or 'none'}"
+        hint = did_you_mean(rest[0], known) or f"known: {', '.join(sorted(known)) or 'none'}"
         raise TemplateError(f"there is no argument {rest[0]!r}; {hint}", "/when")
 
 
@@ -171,7 +173,7 @@ class _Step(NamedTuple):
 
 
 class HttpTool:
-    """`await tool(city="Kyiv")`. Creating it raises TemplateError, with a pointer into httpImpl, if it can't work."""
+    """The handler of an HTTP tool: `await tool(city="Kyiv")`. Raises TemplateError on creation if it can't work."""
 
     def __init__(
         self,
@@ -182,7 +184,7 @@ class HttpTool:
         bundle: str | None = None,
         on_response: OnResponse | None = None,
     ) -> None:
-        """Create a tool of the bundle with the ID `bundle`: a person's login is for one bundle.
+        """Create a tool. `bundle` is the ID of its bundle, to which a user's login belongs.
 
         `on_response` makes this a trial: it receives each response, and no result is stored.
         """
@@ -209,7 +211,7 @@ class HttpTool:
         texts = frozenset[str]().union(*(step.request.texts for step in self._steps))
         if name := min(files & texts, default=None):
             pointer = "/requests" if impl.request is None else "/request"
-            raise TemplateError(f"`${{{name}}}` is a file, so it can't be part of a text", pointer)
+            raise TemplateError(f"`${{{name}}}` is a file, so it can't be part of a string", pointer)
         self._files = sorted(files)
         self._max_request_bytes = limits.max_request_bytes
 
@@ -220,7 +222,7 @@ class HttpTool:
 
     @property
     def destinations(self) -> Iterator[tuple[str, Url | None]]:
-        """Each secret with a URL it is sent to, up to the host. None: the host depends on the call."""
+        """Each secret with a URL it is sent to, up to the host. None means that the host depends on the call."""
         for step in self._steps:
             for names, url in step.request.destinations:
                 yield from ((name, url) for name in sorted(names))
@@ -319,13 +321,13 @@ class HttpTool:
                 if not is_last:  # don't pass on a secret that a server echoed
                     values[step.name] = result = await asyncio.to_thread(context.redact, result)
                 done.append(step.name)
-        finally:  # also for the credentials of steps that were not sent
+        finally:  # including the credentials of steps that were not sent
             for step in self._steps:
                 mask.add(step.request.credentials, values_for(step.request.step_values, values))
         return mask(result)
 
     def _rehearse(self, args: Mapping[str, Any], secret: Lookup, context: HttpContext) -> None:
-        """Raise known problems of any step before the first is sent: half of a sequence is worse than none."""
+        """Raise known problems with any step before the first is sent: half of a sequence is worse than none."""
         for step in self._steps:
             if step.condition is None:
                 with _named(step.name, ()):

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from onetool.http.definition import Auth
     from onetool.http.url import HttpRequest, Url
 
-TIMEOUT_HINT = "timeoutMs in the tool's httpImpl.request sets how long each try may take"
+TIMEOUT_HINT = "timeoutMs in the tool's httpImpl.request sets how long each attempt may take"
 ACCEPTS = {"json": "application/json, */*;q=0.5", "sse": "text/event-stream"}
 
 
@@ -146,7 +146,7 @@ class ToolRequest:
     async def _send(
         self, request: "HttpRequest", signer: Signer | None, context: HttpContext, seconds: float
     ) -> HttpResponse:
-        """Return the last response, or raise the last error. `seconds` is the limit for all tries."""
+        """Return the last response, or raise the last error. `seconds` is the limit for all attempts."""
         if signer is not None:
             self._check_size(request)  # before a token is fetched
         until = monotonic() + seconds
@@ -154,7 +154,7 @@ class ToolRequest:
         while True:
             left = until - monotonic()
             if left <= 0:
-                raise RequestTimeoutError("there was no answer", seconds)
+                raise RequestTimeoutError("there was no response", seconds)
             try:
                 if signer is not None:
                     await signer.prepare(left)
@@ -244,7 +244,7 @@ class ToolRequest:
 
 
 class Retries:
-    """The retry policy of one tool. `tries` is the maximum number of tries."""
+    """The retry policy of one tool. `tries` is the maximum number of attempts."""
 
     def __init__(
         self,
@@ -258,7 +258,7 @@ class Retries:
         self._chance = chance
 
     def pause(self, number: int, outcome: HttpResponse | WireError, left: float) -> float | None:
-        """Return the seconds to wait after try `number` (from 1); None if it was the last."""
+        """Return the seconds to wait after attempt `number` (from 1); None if it was the last."""
         if number >= self.tries:
             return None
         asked = 0.0
@@ -290,7 +290,7 @@ def next_request(request: "HttpRequest", answer: HttpResponse) -> "HttpRequest |
     try:
         target = parse_url(urljoin(url.text, location))
     except (RequestRefusedError, ValueError) as error:
-        raise RequestRefusedError(f"{url.authority} redirects to something that can't be called: {error}") from None
+        raise RequestRefusedError(f"{url.authority} redirects to a URL that can't be called: {error}") from None
     method, body, headers = request.method, request.body, request.headers
     if (answer.status == 303 and method != "HEAD") or (answer.status in (301, 302) and method == "POST"):
         method, body = "GET", b""

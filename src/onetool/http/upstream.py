@@ -1,4 +1,4 @@
-"""`UpstreamResponse`, the part of a response that a person may see: bounded, and without secrets."""
+"""`UpstreamResponse`, the part of a response that a user may see: bounded, and without secrets."""
 
 import json
 from collections.abc import Callable
@@ -42,7 +42,7 @@ ShowResponse = Callable[[], UpstreamResponse]
 def shown_response(
     request: "HttpRequest", answer: "HttpResponse", seconds: float, redact: Redact, step: str = ""
 ) -> UpstreamResponse:
-    """Return the part of a response that a person may see. The body of a streamed one is not read."""
+    """Return the part of a response that a user may see. The body of a streamed one is not read."""
     headers = {name: MASK if name in HIDDEN else value for name, value in answer.headers.items()}
     body, is_cut = _shown_body(answer, redact)
     return UpstreamResponse(

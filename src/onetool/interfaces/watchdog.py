@@ -1,9 +1,9 @@
-"""A watchdog for the event loop of a server: a process that kills a server which answers nobody any more.
+"""A watchdog for the event loop of a server: a process that kills the server if the loop hangs.
 
-There is code that nobody can interrupt from inside: an async tool that blocks, or a value from the sandbox that takes
-hours to become an object here. Such a server answers nobody any more, and does not even end when asked to. So a process
-watches it, to which the loop has to send a byte now and then, and kills it. One that is gone is started again, by
-whoever looks after it: the client that it belongs to, or a supervisor.
+Some code can't be interrupted from inside the process: an async tool that blocks, or the decoding of a value from the
+sandbox that takes hours. The server then answers no requests and ignores signals to stop. So the loop regularly sends a
+byte to a watchdog process, which kills the server when none arrives. The client or supervisor that started the server
+starts it again.
 """
 
 import asyncio
@@ -36,14 +36,14 @@ while True:
 if os.getppid() != pid:
     sys.exit()
 os.kill(pid, signal.SIGKILL)
-told = f"onetool (process {pid}) answered nobody for {seconds:g} s and was ended. Something blocked its event loop: "
-told += f"an async tool that does not await, or a hostile value. {sys.argv[3]}=0 lets it be.\\n"
+told = f"onetool (process {pid}) did not respond for {seconds:g} s and was killed: its event loop was blocked by "
+told += f"an async tool that does not await, or by a hostile value. {sys.argv[3]}=0 turns this check off.\\n"
 os.write(2, told.encode())
 """
 
 
 class Watchdog:
-    """Watches the running event loop until `close`. It starts a second later, to keep the start fast.
+    """A watchdog of the running event loop, until `close`. Its process starts a second later, to keep the startup fast.
 
     It is off when ONETOOL_WATCHDOG is 0, and under a debugger.
     """
@@ -58,7 +58,7 @@ class Watchdog:
         self._timer.cancel()
         if self._process is not None and self._process.stdin is not None:
             with suppress(OSError):
-                self._process.stdin.write(b"!")  # closing may not do: a child that a tool forked may hold the pipe, too
+                self._process.stdin.write(b"!")  # closing may not do: a tool's child process may hold the pipe, too
             self._process.stdin.close()
             with suppress(subprocess.TimeoutExpired):
                 self._process.wait(1)
@@ -66,27 +66,27 @@ class Watchdog:
     def _begin(self) -> None:
         if not self._seconds:
             return
-        with suppress(OSError):  # a machine that has no process left for it
+        with suppress(OSError):  # the machine may have no free process
             self._process = subprocess.Popen(  # noqa: S603 - our own code
                 [sys.executable, "-I", "-S", "-c", _CODE, str(os.getpid()), str(self._seconds), VARIABLE],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
                 bufsize=0,
-                process_group=0,  # Ctrl-C is not meant for it
+                process_group=0,  # Ctrl-C in the terminal does not reach it
             )
             if self._process.stdin is not None:
                 os.set_blocking(self._process.stdin.fileno(), False)
             self._beat()
 
     def _beat(self) -> None:
-        with suppress(OSError):  # it may be gone; that is no reason for us to be
+        with suppress(OSError):  # the watchdog may have ended, which must not stop the server
             if self._process is not None and self._process.stdin is not None:
                 self._process.stdin.write(b".")
         self._timer = self._loop.call_later(self._seconds / _OFTEN, self._beat)
 
 
 def _wanted() -> float:
-    """Seconds; 0 for none."""
+    """Return the timeout in seconds; 0 for no watchdog."""
     if sys.gettrace() is not None or not hasattr(signal, "SIGKILL"):  # Windows has none, nor what else the dog needs
         return 0.0
     try:

@@ -44,7 +44,7 @@ def list_dir(path: str = ".", recursive: bool = False, maxDepth: int = 4) -> lis
         path: The folder: relative to the first allowed folder (by default the working folder, "."), or an absolute
             path below an allowed folder. "~" and "$HOME" are not expanded.
         recursive: Also list the entries of subfolders, each after its folder.
-        maxDepth: With recursive, the number of levels: 1 is the folder itself. Larger values than 32 count as 32.
+        maxDepth: With recursive, the number of levels: 1 is the folder itself. Values larger than 32 count as 32.
 
     Returns:
         A list of {path, type, size}. Pass the path to read_file or list_dir unchanged (bytes that are not UTF-8 are
@@ -76,7 +76,7 @@ def read_file(path: str, maxBytes: int = 204800, encoding: Literal["utf-8", "bas
     Args:
         path: The file: relative to the first allowed folder (by default the working folder), or an absolute path
             below an allowed folder. "~", "$HOME" and "%20" are not expanded. Paths from list_dir can be used unchanged.
-        maxBytes: The maximum size in bytes. Larger values than 16777216 (16 MiB) count as 16777216.
+        maxBytes: The maximum size in bytes. Values larger than 16777216 (16 MiB) count as 16777216.
         encoding: "utf-8" for text, "base64" for the bytes of any file.
 
     Returns:
@@ -145,7 +145,7 @@ def _allowed_roots(path: str) -> Iterator["Roots"]:
 
 def _bytes_error(path: str, decoded: str) -> BadArguments:
     """Return the error for a path that looks like bytes. A file with such a name can be read as ./b'a'."""
-    return BadArguments(f"path: expected a text, got {_quoted(path)}, which looks like bytes; use {_quoted(decoded)}")
+    return BadArguments(f"path: expected a string, got {_quoted(path)}, which looks like bytes; use {_quoted(decoded)}")
 
 
 def _failure(refused: "PathRefusedError", path: str, roots: "Roots | None") -> ToolFailure:

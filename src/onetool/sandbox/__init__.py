@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 
 class TraceLine(NamedTuple):
-    """One line of a traceback. Lines begin at 1."""
+    """One line of a traceback. Lines are numbered from 1."""
 
     filename: str
     line: int
@@ -28,7 +28,7 @@ class TraceLine(NamedTuple):
 
 
 class SandboxError(Exception):
-    """An error that kept code from ending with a value."""
+    """An error that prevented code from returning a value."""
 
 
 class CodeError(SandboxError):

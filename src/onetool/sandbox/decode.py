@@ -3,7 +3,7 @@
 The values are untrusted. So nothing here hashes, compares or prints a value before it is known to be small, and
 everything is Python code: other threads, the deadline and Ctrl-C get their turn every few milliseconds.
 
-- A key becomes a text before it is hashed, because Python's hash of texts is keyed. A set becomes a list.
+- A key becomes a string before it is hashed, because Python's hash of strings is keyed. A set becomes a list.
 - A node may have many parents: forty times `x = [x, x]` is forty nodes with 2^40 leaves. The weight of each node with
   its children is checked before its value is built.
 - Depth is computed without recursion. An integer is read only if it is short.
@@ -25,7 +25,7 @@ PER_PART = 2  # minimum bytes of a part: a digit and a comma
 MAX_PARTS = 1_000_000  # whatever the budget, since even lists of empty values take memory and time
 SPARE_NODES = 10_000  # besides the parts of a value: the classes of its objects
 FEW = 32  # bytes of indexes
-LARGE = 65_536  # bytes of a text; larger ones are not copied before they are decoded
+LARGE = 65_536  # bytes of a string; larger ones are not copied before they are decoded
 MAX_KEY_BYTES = 65_536  # bytes of a tuple or an object used as a key
 MAX_INDEX_BYTES = 5  # bytes
 CHECK_BYTES = 65_536  # bytes to read between two calls of `check`
@@ -76,8 +76,9 @@ class Values:
         return _copy(value) if self._is_shared else value
 
     def read(self, data: bytes, pos: int, end: int) -> None:
-        """Read all nodes. Parents come after their children. Long on purpose: a function call per node costs
-        too much.
+        """Read all nodes. Parents come after their children.
+
+        This function is long on purpose: one call per node would cost too much.
         """
         budget, part = self._budget, self._part
         add, weigh = self._values.append, self._weights.append
@@ -166,7 +167,7 @@ class Values:
         self._add(result, depth, weight)
 
     def _key(self, key: Any, weight: int) -> str:
-        """Return a key that isn't a text, as JSON. This takes as long as the key's weight, in every dict.
+        """Return a key that isn't a string, as JSON. This takes as long as the key's weight, in every dict.
 
         Lists and dicts are written in one step, which blocks the process.
         """

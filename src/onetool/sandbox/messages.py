@@ -211,7 +211,7 @@ class FunctionCall:
 
 
 class OsCall:
-    """An OS call by the code. All but sleeping is refused."""
+    """An OS call by the code. Everything but sleeping is refused."""
 
     __slots__ = ("call_id", "is_async", "is_sleep", "seconds")
 
@@ -242,7 +242,7 @@ class NameLookup:
 
 
 class ResolveFutures:
-    """A question for the answers of some of these calls, for which all tasks of the code wait."""
+    """A request for the answers to some of these calls, for which all tasks of the code wait."""
 
     __slots__ = ("call_ids",)
 
@@ -294,7 +294,7 @@ class Print:
 
 
 class Ok(NamedTuple):
-    """The success of a request without another answer."""
+    """The answer to a successful request that has no other answer."""
 
     data: bytes
     start: int

@@ -156,7 +156,7 @@ class WorkerProcess:
         return True
 
     def kill(self) -> None:
-        """End the worker now. From any thread, any number of times."""
+        """Kill the worker immediately. Any thread may call this, any number of times."""
         with self._lock:
             if not self._killed:
                 self._killed = True
@@ -274,7 +274,7 @@ class WorkerSession:
         return self._exchange(messages.resume_futures(answers))
 
     def kill(self) -> None:
-        """End the worker now, unless it was released: then it may serve another session."""
+        """Kill the worker immediately, unless it was released and may serve another session."""
         with self._lock:
             if not self._released:
                 self._worker.kill()
@@ -342,7 +342,7 @@ class WorkerPool:
 
     @contextmanager
     def session(self, stubs: str | None = None) -> Iterator[WorkerSession]:
-        """Open a session in a worker without state of earlier sessions. `stubs` turn type checks on."""
+        """Open a session in a worker without state from earlier sessions. `stubs` turn type checks on."""
         with self._lock:
             self._busy += 1
         try:
@@ -376,7 +376,7 @@ class WorkerPool:
         self._reaper.close()
 
     def _worker(self) -> WorkerProcess:
-        """Return an idle worker that is reset, else a new one. Waits shortly for the one released last."""
+        """Return an idle worker that is reset, else a new one. Waits briefly for the one released last."""
         resetting: list[IdleWorker] = []
         seconds = START_SECONDS
         found: WorkerProcess | None = None

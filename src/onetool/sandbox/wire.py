@@ -1,4 +1,4 @@
-"""Protobuf, as much as Monty's protocol uses, and plain data encoded in it as a list of nodes.
+"""The part of Protobuf that Monty's protocol uses, and plain data encoded with it as a list of nodes.
 
 Children come before their parents. The readers accept untrusted bytes.
 """
@@ -36,7 +36,7 @@ def header(tag: int, size: int) -> bytes:
 
 
 def message(tag: int, content: bytes) -> bytes:
-    """Return a field that contains bytes, a text or a message."""
+    """Return a field that contains bytes, a string or a message."""
     size = len(content)
     if tag < 16 and size < 128:
         return _ONE_BYTE[tag << 3 | LENGTH] + _ONE_BYTE[size] + content
@@ -44,7 +44,7 @@ def message(tag: int, content: bytes) -> bytes:
 
 
 def text(tag: int, content: str) -> bytes:
-    """Return a text field. Lone surrogates, which UTF-8 can't encode, become question marks."""
+    """Return a string field. Lone surrogates, which UTF-8 can't encode, become question marks."""
     return message(tag, content.encode(errors="replace"))
 
 
@@ -98,7 +98,7 @@ def fields(data: bytes, pos: int, end: int) -> Iterator[tuple[int, int, int]]:
 
 
 def first_text(data: bytes, start: int, end: int) -> str:
-    """Return field 1 of a message, if it is a text."""
+    """Return field 1 of a message, if it is a string."""
     return next((data[at:stop].decode() for tag, at, stop in fields(data, start, end) if tag == 1), "")
 
 
@@ -122,7 +122,7 @@ _double = Struct("<d").pack
 
 # Indexes below this are always written in three bytes, so that all pairs have one format.
 THREE_BYTES = 1 << 21
-LONG = 1000  # characters of a text
+LONG = 1000  # characters of a string
 SMALL = 8192  # smaller integers are sent once
 
 
@@ -143,7 +143,7 @@ class HostObject:
 
 
 class Arena:
-    """The values in one message. Texts and small values are sent once, however often they occur."""
+    """The values in one message. Strings and small values are sent once, however often they occur."""
 
     __slots__ = ("_integers", "_nodes", "_singles", "_texts")
 
@@ -168,7 +168,7 @@ class Arena:
         """Return the index of the value's node. Raise TooLargeError if nested too deep, TypeError if not plain data."""
         kind, nodes = type(value), self._nodes
         if kind is str:
-            if len(value) < LONG:  # hashing a long text takes longer than sending it
+            if len(value) < LONG:  # hashing a long string takes longer than sending it
                 known = self._texts.setdefault(value, len(nodes))
                 if known < len(nodes):
                     return known
@@ -210,7 +210,7 @@ class Arena:
             raise TooLargeError("nested too deep")
         add, texts, pairs = self.add, self._texts, list[bytes]()
         for key, part in value.items():
-            # Most keys are texts that occurred before, as in the rows of a table.
+            # Most keys are strings that occurred before, as in the rows of a table.
             name = texts.get(key) if type(key) is str else None  # a key's hash is cached
             if name is None:
                 name = add(key, depth + 1)

@@ -92,7 +92,10 @@ def write_call_line(name: str, args: Mapping[str, Any]) -> str:
 
 
 def find_tool(slug: str, names: ScriptNames, allowed: Collection[str] | None = None) -> ToolSpec:
-    """Return the tool with this name, alias or slug, also with `@version`. The ScriptError suggests similar names."""
+    """Return the tool with this name, alias or slug, which may end with `@version`.
+
+    The ScriptError suggests similar names.
+    """
     slug = normalize("NFC", slug)
     spec = names.tool(slug) or names.catalogue.get(slug) or names.tool(slug.replace("-", "_"))
     if spec is not None:

@@ -115,7 +115,7 @@ def problems_with(spec: ToolSpec, arguments: LiteralArguments) -> Iterator[Wrong
 
 @lru_cache(maxsize=4096)
 def _can_stand_alone(spec: ToolSpec) -> bool:
-    """Return whether an argument's schema can be validated alone: it refers to shared definitions only."""
+    """Return whether an argument's schema can be validated alone: it may refer only to shared definitions."""
     properties: Mapping[str, Any] = spec.input_schema.get("properties") or {}
     if any(isinstance(schema, Mapping) and not DEFINITIONS.isdisjoint(schema) for schema in properties.values()):
         return False

@@ -115,14 +115,14 @@ class SharedWorkers:
         self.sandbox.close()
 
     def usage(self) -> dict[str, int]:
-        """Return the numbers of slots, of running and of waiting runs."""
+        """Return the number of slots, of running runs, and of waiting runs."""
         counted = [one.usage() for one in tuple(self.limiters.values())]
         running, waiting = (sum(numbers) for numbers in zip((0, 0), *counted, strict=True))
         return {"slots": self.limits.workers, "running": running, "waiting": waiting}
 
 
 class Engine:
-    """The engine for scripts. Its only state between runs are warm workers."""
+    """The engine for scripts. Its only state between runs is its warm workers."""
 
     def __init__(
         self,
@@ -165,7 +165,7 @@ class Engine:
         gate: Gate | None = None,
         watch: CallWatch | None = None,
     ) -> RunResult:
-        """Run the code in a text. Never raises for errors of the code, only when cancelled.
+        """Run the code in `text`. Never raises for errors in the code, only when cancelled.
 
         Code run by a tool is part of that tool's call: it has no ID and is not recorded. `variables` are names bound
         before the code begins. Its tool calls have to pass the `gate`, if any, and are reported to the `watch`.
@@ -224,7 +224,7 @@ class Engine:
                 return await pipeline.execute(prepared, partial(self._worker, tools.names), context, live, slot)
 
     def check(self, text: str, catalogue: Snapshot, known: Collection[str]) -> ToolError | None:
-        """Return what is wrong with code that is to be stored, if anything. `known` are its variables."""
+        """Return the error in code that is to be stored, if any. `known` are its variables."""
         return Pipeline(self.settings, self.tools_of(catalogue), text, None, known).check()
 
     def report(

@@ -1,8 +1,8 @@
 """Records the line where an error was first raised, in cases where the sandbox loses it.
 
 An error that code catches loses its traceback in the sandbox, and code that raises it again (`finally`, `with`,
-`raise`, an `except` that does not match) gives it the traceback of another line. So each statement whose errors may
-take such a way is put into a `try`,
+`raise`, an `except` that does not match) gives it the traceback of another line. So each statement whose errors may be
+affected is put into a `try`,
 
     try:
      x = y / 0
@@ -69,7 +69,8 @@ class TracedCode(msgspec.Struct, frozen=True, kw_only=True):
 def traced_code(scan: CodeScan) -> TracedCode | None:
     """Return the watched code of a scan; None if no error in it loses its line, or the code is too long.
 
-    The sandbox may still refuse the result, because functions can become too large; then the original code is fed.
+    The sandbox may still refuse the result, because functions can become too large. In that case, the original code is
+    fed.
     """
     if scan.tree is None or not scan.loses_lines or len(scan.code) > MAX_NOTED_CODE or "__future__" in scan.code:
         return None
@@ -99,7 +100,7 @@ def line_of(code: str, row: int) -> int:
 
 
 class _Watch:
-    """The texts to add: before lines, after lines, and before a statement on the line of its block's head."""
+    """The code to add: before lines, after lines, and before a statement on the line of its block's head."""
 
     def __init__(self, code: str, in_strings: set[int], note: str) -> None:
         self._texts = code.encode().split(b"\n")
@@ -113,7 +114,10 @@ class _Watch:
         self.too_deep = False
 
     def block(self, body: list[ast.stmt], depth: int, head: int, watching: bool) -> None:
-        """Watch the statements of a block, or their parts. `depth` is the number of added `try` around it."""
+        """Watch the statements of a block, or their parts.
+
+        `depth` is the number of `try` statements added around it.
+        """
         for unit in _units(body):
             first = unit[0]
             # A docstring must stay first; the parts of the other statements are watched, or can't fail.

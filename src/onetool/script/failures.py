@@ -85,7 +85,7 @@ def _tool_error(error: BaseException, scene: RunScene) -> ToolError:
         hint = "put await before it; a call that is awaited in one place is a future in all of them"
         return ToolError(code="execution_error", message=message, reason="never_awaited", hints=(hint,))
     if isinstance(error, TooManyDigitsError):
-        hint = "format it, or keep to its first digits: n // 10**k"
+        hint = "format it, or use only its first digits: n // 10**k"
         return ToolError(code="execution_error", message=str(error), hints=(hint,))
     raise error
 
@@ -107,7 +107,7 @@ def _code_error(error: CodeError, scene: RunScene) -> ToolError:
     if kind == "SystemExit":
         text = "code can't end the process; let it end, or raise another exception"
     if "exceptions can only be called with" in text:
-        kind, text = "TypeError", "an exception takes one text here: raise ValueError(str(…))"
+        kind, text = "TypeError", "an exception takes one string here: raise ValueError(str(…))"
     syntax = kind == "NotImplementedError" and "syntax parser" in text
     shown = _short(text.replace("The monty syntax parser does not yet support ", "not supported here: "))
     message = f"{kind}: {shown}" if text else kind
@@ -173,7 +173,7 @@ def _short(text: str) -> str:
 NO_FILES = "code here has no files; use the fs tools: fs.read_file(path=…), fs.list_dir(path=…)"
 NO_PROGRAMS = "code here can't start programs; call a tool that does"
 NO_NETWORK = "code here has no network; call a tool that has access"
-SIDE_BY_SIDE = "await asyncio.gather(…) runs tool calls side by side; asyncio here has gather, run and sleep"
+SIDE_BY_SIDE = "await asyncio.gather(…) runs tool calls concurrently; asyncio here has gather, run and sleep"
 COMMON_MODULES = (
     "there are collections, csv, datetime, functools, itertools, json, math, random, re, statistics, string, textwrap, "
     "urllib.parse and some more"

@@ -16,7 +16,7 @@ class FairLimiter:
     """A semaphore for threads and any event loop: `async with limiter.slot():` waits for a slot.
 
     Callers take turns. The last half of the slots, at least one, is reserved for callers that hold none, so that one
-    caller can't block all others. Callers without a token look alike, and may take all slots.
+    caller can't block all others. Callers without a token can't be told apart, and may take all slots.
     """
 
     def __init__(self, slots: int) -> None:
@@ -37,7 +37,7 @@ class FairLimiter:
             slot.release()
 
     def usage(self) -> tuple[int, int]:
-        """Return the numbers of runs that hold a slot, and that wait for one."""
+        """Return the number of runs that hold a slot, and of those that wait for one."""
         with self._lock:
             return self._held.total(), sum(map(len, self._waiting.values()))
 
@@ -93,9 +93,9 @@ class FairLimiter:
 
 
 class RunSlot:
-    """The slot of one run. Other runs may use it while this run waits for a person and its code waits for answers.
+    """The slot of one run. Other runs may use it while this run waits for the user and its code waits for answers.
 
-    If the code continues while one of its calls still waits for a person, the run needs the slot again.
+    If the code continues while one of its calls still waits for the user, the run needs the slot again.
     """
 
     def __init__(self, limiter: FairLimiter, caller: str) -> None:
@@ -117,7 +117,7 @@ class RunSlot:
             self._limiter.discard(self._caller, ticket)
 
     def pause(self, is_paused: bool) -> None:
-        """Record whether the run waits for a person."""
+        """Record whether the run waits for the user."""
         with self._lock:
             self._is_paused = is_paused
             if is_paused and self._is_waiting:

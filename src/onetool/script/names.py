@@ -90,9 +90,9 @@ class ScriptNames:
             if spec is None:
                 self.useless[alias] = f"there is no tool {target}"
             elif alias in BUILTINS:
-                self.useless[alias] = f"{alias} is Python's own"
+                self.useless[alias] = f"{alias} is a name of Python"
             elif alias in self.functions:
-                self.useless[alias] = f"{alias} is a tool already"
+                self.useless[alias] = f"{alias} is already a tool"
             elif as_identifier(alias) != alias:
                 self.useless[alias] = f"{alias} is not a valid name in code; use {as_identifier(alias)}"
             else:
@@ -106,7 +106,10 @@ class ScriptNames:
         return pack
 
     def shared(self, waiting: Iterable[str] = ()) -> list[str]:
-        """Return the names that stand for both a function and a pack. `waiting` are packs without known tools yet."""
+        """Return the names that stand for both a function and a pack.
+
+        `waiting` are packs whose tools are not known yet.
+        """
         packs = {*self._pack_of, *waiting}
         return [word for word in self.functions if word in packs]
 

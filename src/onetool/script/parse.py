@@ -76,7 +76,7 @@ class ScriptError(OneToolError):
 
 
 def read(text: str) -> str:
-    """Return the code in a text. Raise ScriptError if it is too long or can't be code."""
+    """Return the code in the text. Raise ScriptError if it is too long or can't be code."""
     if len(text) > MAX_BYTES or len(text.encode(errors="replace")) > MAX_BYTES:
         raise ScriptError(f"the code is longer than {MAX_BYTES // 1024**2} MiB; pass data through tools or files")
     if "\0" in text:
@@ -157,7 +157,7 @@ def _only(body: str, rest: str) -> str:
 
 
 def _dedented(code: str) -> str:
-    """Dedent code that is indented as a whole. Lines inside strings stay."""
+    """Dedent code that is indented as a whole. Lines inside strings are unchanged."""
     lines = code.split("\n")
     first = next((line for line in lines if line.strip() and not line.lstrip().startswith("#")), "")
     indent = first[: len(first) - len(first.lstrip())]

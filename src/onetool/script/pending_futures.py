@@ -40,7 +40,7 @@ class PendingFutures:
         return {}
 
     def stop(self) -> None:
-        """Cancel all calls. From any thread, any number of times."""
+        """Cancel all calls. Any thread may call this, any number of times."""
         self._stopped = True
         if not self._started:
             return

@@ -99,7 +99,7 @@ class PrintedOutput:
 
 
 class Pipeline:
-    """One text on its way through all steps to a result. Never raises for errors of the code."""
+    """The processing of one text, through all steps to a result. Never raises for errors in the code."""
 
     def __init__(
         self,
@@ -111,9 +111,10 @@ class Pipeline:
         run: str | None = None,
         variables: Mapping[str, Any] | None = None,
     ) -> None:
-        """Set the session's `known` names, which earlier code has defined, and the ID of the `run`, if it is one.
+        """Create a pipeline.
 
-        `variables` are names and values bound before the code begins.
+        `known` are the session's names that earlier code has defined; `run` is the run's ID, if any. `variables` are
+        names and values bound before the code begins.
         """
         self._settings = settings
         self._tools = tools
@@ -156,7 +157,7 @@ class Pipeline:
         return prepared
 
     def check(self) -> ToolError | None:
-        """Return what is wrong with the code, if anything. Runs nothing."""
+        """Return the error in the code, if any. Runs nothing."""
         try:
             self._prepare()
         except _Refused as refused:
@@ -254,7 +255,7 @@ class Pipeline:
         return self._result(printed, error=failure)
 
     def _begin_span(self, context: CallContext) -> Span | None:
-        """Start the sandbox span, the parent of the code's calls; None if no spans are exported."""
+        """Start the sandbox span, the parent of the code's calls. Return None if spans aren't exported."""
         if (trace := current_trace.get()) is None or trace.record_span is None:
             return None
         if self.run is not None:
@@ -263,11 +264,11 @@ class Pipeline:
             parent = trace.span_id if (outer := current_call.get()) is None else outer.span
         return Span("sandbox", trace, trace.record_span, parent, context.span, is_client=False)
 
-    def event(self, run: str, door: str, error: ToolError | None) -> RunEvent:
+    def event(self, run: str, source: str, error: ToolError | None) -> RunEvent:
         """Return the event for recorders after the end of the run."""
         return RunEvent(
             id=run,
-            door=door,
+            source=source,
             client=client_name(),
             duration_ms=self._elapsed_ms(),
             code_bytes=len(self._sent.encode("utf-8", "replace")),
@@ -339,7 +340,7 @@ class Pipeline:
         value: Any = None,
         error: ToolError | None = None,
     ) -> RunResult:
-        """Return the caller's result. Masks nothing here: secrets from tools were masked on their way to the code.
+        """Return the caller's result. Nothing is masked here: secrets from tools were masked on their way to the code.
 
         Everything else derives from what the caller sent, and a mask would confirm a guessed secret.
         """

@@ -1,4 +1,4 @@
-"""Renders the results of runs: a value as text for a model or a person, and the reply with all printed output.
+"""Renders the results of runs: a value as text for a model or a user, and the reply with all printed output.
 
 Text is unchanged, data becomes YAML:
 
@@ -9,8 +9,8 @@ Flow style is at most two levels deep and stays on one line; everything else is 
 1.2 read the same data back: a string is unquoted only if no parser reads it as another type (in YAML 1.1 `no` is false,
 `010` is eight and `1:30` is ninety).
 
-A reply also has the value as structured data, for clients that accept it. A text that is too long to send is stored;
-the reply then has its handle, its size, its beginning and the call that reads more.
+A reply also has the value as structured data, for clients that accept it. Text that is too long to send is stored; the
+reply then has its handle, its size, its beginning and the call that reads more.
 """
 
 import re
@@ -83,14 +83,14 @@ _NOT_LITERAL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ud800-\udff
 
 
 def yaml_text(text: str) -> str:
-    """Return a text, quoted if necessary."""
+    """Return a string, quoted if necessary."""
     if _PLAIN.fullmatch(text) and (len(text) > _MAX_WORD or text.lower() not in _WORDS):
         return text
     return yaml_quoted(text)
 
 
 def yaml_quoted(text: str) -> str:
-    """Return a text in double quotes: a JSON string is a YAML string, except for a few characters.
+    """Return a string in double quotes: a JSON string is a YAML string, except for a few characters.
 
     YAML can't represent lone surrogates; they are replaced by U+FFFD.
     """
@@ -101,9 +101,9 @@ def yaml_quoted(text: str) -> str:
 
 
 def literal_block_mark(text: str) -> str | None:
-    """Return the block indicator of a text (`|`, or `|-` without a final break), or None if it can't be a block.
+    """Return the block indicator of a string (`|`, or `|-` without a final break), or None if it can't be a block.
 
-    A text that begins with a space, or ends with several breaks, would need indicators that are hard to read.
+    A string that begins with a space, or ends with several breaks, would need indicators that are hard to read.
     """
     if "\n" not in text or text[0] in " \t\n" or text.endswith("\n\n") or _NOT_LITERAL.search(text):
         return None
@@ -118,7 +118,7 @@ def _int(value: int) -> str:
 
 
 def _float(value: float) -> str:
-    """Return a float, always with a point: in YAML 1.1 `1e+16` is text."""
+    """Return a float, always with a decimal point: in YAML 1.1 `1e+16` is text."""
     text = repr(value)
     if "." in text:
         return text
@@ -144,8 +144,8 @@ LEVELS = 2  # of flow style
 LIST_WIDTH = 120
 OBJECT_WIDTH = 400
 MAX_KEY = 1_000  # YAML allows at most 1024 characters before the colon
-SHORT = 40  # characters of a text with line breaks that may be inline
-_CACHED_LENGTH = 64  # texts up to this length are likely to recur
+SHORT = 40  # characters of a string with line breaks that may be inline
+_CACHED_LENGTH = 64  # strings up to this length are likely to recur
 _MAX_CACHED = 4_096
 
 
@@ -172,7 +172,7 @@ class _Writer:
         self._lines: list[str] = []
         self._known: dict[str, str] = {}
         self._keys: dict[str, str] = {}
-        self._open = -1  # the line whose line break belongs to a text
+        self._open = -1  # the line whose line break belongs to a string
 
     def write(self, value: Any) -> str:
         text = self._inline(value, LEVELS)
@@ -215,7 +215,7 @@ class _Writer:
             self._block(part, inner, inner, depth + 1)
 
     def _text(self, head: str, text: str, inner: str) -> None:
-        """Write a text that is long or has several lines."""
+        """Write a string that is long or has several lines."""
         if len(text) > self._room:
             raise _too_large_error(self._limit)
         mark = literal_block_mark(text)
@@ -283,7 +283,7 @@ class _Writer:
         return f"[{line}]" if len(line) <= LIST_WIDTH else None
 
     def _key(self, key: Any) -> str:
-        """Return a key. A text with a colon is quoted, because it would be hard to see where the key ends."""
+        """Return a key. A key with a colon is quoted, because it would be hard to see where the key ends."""
         if type(key) is not str:
             return self._inline(key, LEVELS) or yaml_quoted(f"<{type(key).__name__}>")
         text = yaml_quoted(key) if ":" in key else yaml_text(key)
@@ -304,15 +304,13 @@ ReadOn = Callable[[str, int], str]
 
 
 class StoreText(Protocol):
-    """A function that stores a text, and the value it represents if that is different. Raises ToolFailure."""
+    """A function that stores text, and the value it represents if that is different. Raises ToolFailure."""
 
     def __call__(self, text: str, value: Any = None) -> StoredResult: ...
 
 
 class RunReply(msgspec.Struct, frozen=True, kw_only=True):
-    """A reply: `text` for models and people, `structured` for clients that accept data (the value, or where it
-    is stored).
-    """
+    """A reply: `text` for reading, `structured` for clients that accept data (the value, or where it is stored)."""
 
     text: str
     structured: Any = None
@@ -351,7 +349,7 @@ def run_reply(
 
 
 def sendable(value: Any, size: int, inline_bytes: int) -> Page | None:
-    """Return the part to send of a page of a stored result that has too many bytes.
+    """Return the part of a stored result's page to send, if the page has too many bytes.
 
     None if the page fits, or the value is not a page.
     """

@@ -63,13 +63,11 @@ def too_much_printed(limits: RunLimits) -> LimitError:
 
 def too_large(max_bytes: int, what: str) -> LimitError:
     message = f"{what} is larger than {max_bytes} bytes, has more than a million parts, or is nested too deep"
-    return LimitError(
-        "output", message, "keep to the part that matters; run.max_output_bytes sets the limit of a result"
-    )
+    return LimitError("output", message, "return only what matters; run.max_output_bytes sets the limit of a result")
 
 
 def busy(limits: RunLimits, waited: float) -> LimitError:
-    message = f"no worker was free for {waited:g} s: {limits.workers} runs are under way, and others wait"
+    message = f"no worker was free for {waited:g} s: {limits.workers} runs are in progress, and others wait"
     return LimitError("busy", message, "try again later, or raise run.workers in the config")
 
 
@@ -114,8 +112,7 @@ class CallLog:
             counts, texts = (self._failed, self._failures) if has_answer else (self._timed_out, self._timeouts)
             counts[call.name] += 1
             if len(texts) < MAX_NOTED:
-                message = cut(" ".join(result.error.message.split()), MAX_MESSAGE)
-                texts.append(f"{self._call_text(call)}: {message}")
+                texts.append(f"{self._call_text(call)}: {_one_line(result.error.message)}")
 
     def counts(self) -> str:
         with self._lock:
@@ -156,8 +153,12 @@ class CallLog:
         return f"{call.name}({cut(', '.join(parts), MAX_ARGS)})"
 
 
+def _one_line(message: str) -> str:
+    return cut(" ".join(message.split()), MAX_MESSAGE)
+
+
 def _made(outcomes: Mapping[str, tuple[Iterable[str], int]]) -> Made:
-    """Return, for each outcome with calls, the texts that fit, and the number of the others."""
+    """Return, for each outcome with calls, the lines that fit and the number of the others."""
     made: Made = {}
     for outcome, (texts, count) in outcomes.items():
         shown: list[str] = []
@@ -195,6 +196,8 @@ class RunResult(ToolResult, frozen=True, kw_only=True):
         made: Made = self.meta.get("made", {})
         if self.error is None or not made:
             return self.error
+        if "failed" in made:  # the last failure is usually the error itself
+            made = {**made, "failed": made["failed"].removesuffix(f": {_one_line(self.error.message)}")}
         return msgspec.structs.replace(self.error, hints=(*self.error.hints, *made_lines(made)))
 
     def cleaned(self, clean: Callable[[Any], Any]) -> Self:

@@ -88,13 +88,13 @@ def parse_arguments(text: str, types: Mapping[str, str]) -> tuple[dict[str, Any]
 
 
 def as_parameter_type(value: Any, type: str) -> Any:
-    """Return the value as its parameter's type. Texts are parsed, other values are checked."""
+    """Return the value as its parameter's type. Strings are parsed, other values are checked."""
     if isinstance(value, str) and type != "string":
         value = _parse(value, type)
     if isinstance(value, float) and value.is_integer() and type == "integer":
         value = int(value)
     if not _has_type(value, type):
-        raise WrongValueError(f"is to be {EXPECTED[type]}, not {value_shown(value)}")
+        raise WrongValueError(f"must be {EXPECTED[type]}, not {value_shown(value)}")
     _check_value(value)
     return value
 
@@ -106,7 +106,7 @@ def value_shown(value: Any) -> str:
 
 
 def _value(text: str, at: int, type: str, several: bool) -> tuple[Any, int]:
-    """Return the value that begins at `at`, and its end. `several`: more pairs may follow on the line."""
+    """Return the value that begins at `at`, and its end. `several` means that more pairs may follow on the line."""
     end = _line_end(text, at)
     quoted = QUOTED.match(text, at)
     if quoted and len(quoted["quote"]) == 1 and quoted.end() > end:
@@ -118,7 +118,7 @@ def _value(text: str, at: int, type: str, several: bool) -> tuple[Any, int]:
             value, value_end = json.JSONDecoder(parse_constant=no_constant).raw_decode(text, at)
             if ALONE.match(text, value_end):
                 return value, value_end
-        raise WrongValueError(f"is to be {EXPECTED[type]}, not {value_shown(text[at:end])}")
+        raise WrongValueError(f"must be {EXPECTED[type]}, not {value_shown(text[at:end])}")
     if several and text.startswith(("'", '"'), at):
         raise WrongValueError("has text right after its closing quote" if quoted else "has a quote that is not closed")
     if several and (following := NEXT.search(text, at, end)):
@@ -140,7 +140,7 @@ def _unescaped(text: str) -> str:
 
 
 def _parse(text: str, type: str) -> Any:
-    """Return a text parsed as this type, or the text itself if that fails."""
+    """Return a string parsed as this type, or the string itself if that fails."""
     try:
         if type == "boolean":
             return {"true": True, "false": False}[text.lower()]
@@ -169,7 +169,7 @@ def _check_value(value: Any, depth: int = 0) -> None:
             raise WrongValueError("contains a lone surrogate, which is not a character")
     elif isinstance(value, int):
         if abs(value) >= WHOLE:
-            raise WrongValueError("is too large a number; give it as a text")
+            raise WrongValueError("is too large for a number; write it as a string")
     elif isinstance(value, Mapping):
         for key, part in value.items():
             _check_value(key, depth + 1)
@@ -178,7 +178,7 @@ def _check_value(value: Any, depth: int = 0) -> None:
         for part in value:
             _check_value(part, depth + 1)
     elif value is not None and not isinstance(value, float):
-        raise WrongValueError("is to be plain data")
+        raise WrongValueError("must be plain data")
 
 
 def past_space(text: str, at: int) -> int:
@@ -234,7 +234,7 @@ _WORD = re.compile(r"\w+")
 def visible_snippets(
     snippets: Mapping[str, AnySnippet], names: ScriptNames, allowed: Collection[str] | None
 ) -> Mapping[str, AnySnippet]:
-    """Return the snippets that use only tools of the allow-list. Its callers see no others."""
+    """Return the snippets that use only tools of the allow-list. Its callers see only these."""
     if allowed is None:
         return snippets
     packs = {as_identifier(name.partition(".")[0]) for name in allowed}
@@ -277,7 +277,7 @@ def expand(text: str, snippets: Mapping[str, SnippetLike]) -> str:
             raise SnippetError(f"there is no snippet ${name}, did you mean {names}?")
         listed = ", ".join(f"${known}" for known in list(snippets)[:LISTED])
         more = " …" if len(snippets) > LISTED else ""
-        raise SnippetError(f"there is no snippet ${name}; there are {listed}{more}")
+        raise SnippetError(f"there is no snippet ${name}; known: {listed}{more}")
     rest = text[head.end() :]
     if rest and not rest[0].isspace():
         _refuse(name, snippet, [f"{value_shown(rest.splitlines()[0])} can't follow the name"])
@@ -288,8 +288,9 @@ def expand(text: str, snippets: Mapping[str, SnippetLike]) -> str:
 def render_snippet(
     snippet: SnippetLike, values: Mapping[str, Any], name: str = "snippet", wrong: Mapping[str, str] | None = None
 ) -> str:
-    """Return the code of a snippet with these values. Texts are converted if another type is needed, because prompts
-    send only texts. `wrong` are parse errors by key.
+    """Return the code of a snippet with these values.
+
+    Strings are converted if another type is needed, because prompts send only strings. `wrong` are parse errors by key.
     """
     known, wrong = snippet.params, wrong or {}
     args = {key: param.default for key, param in known.items() if param.default is not UNSET}
@@ -380,7 +381,7 @@ def _definition_lines(name: str, snippet: SnippetLike) -> Iterator[str]:
 
 
 def _parameter_lines(name: str, facts: dict[str, Any]) -> Iterator[str]:
-    """Yield a parameter on one line with quoted texts, or on several lines if it is too deep or too long."""
+    """Yield a parameter on one line with quoted strings, or on several lines if it is too deep or too long."""
     default = facts.get("default")
     parts = default.values() if isinstance(default, dict) else default if isinstance(default, list) else ()
     values = {

@@ -92,7 +92,7 @@ class WrongTypesError(Exception):
 class WorkerLoop:
     """A loop that runs one piece of code in a worker and answers its questions. `stop` ends it from any thread.
 
-    `may_interrupt`: `interrupt` must work even while a blocking tool runs.
+    With `may_interrupt`, `interrupt` works even while a blocking tool runs.
     """
 
     def __init__(
@@ -131,7 +131,10 @@ class WorkerLoop:
         self.feed = ""  # the name of this run's code in the sandbox's tracebacks
 
     async def run(self, session: WorkerSession, prepared: PreparedCode, printed: OnPrint) -> Any:
-        """Return the value of the code's last expression as plain data. Raise LimitError and errors of the sandbox."""
+        """Return the value of the code's last expression as plain data.
+
+        Raise LimitError and errors from the sandbox.
+        """
         with self._lock:
             self._session = session
         self._raise_if_stopped()

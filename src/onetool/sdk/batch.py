@@ -1,9 +1,10 @@
 """`batch_execute`, which calls a function with many items in parallel and returns the outcomes in order.
 
-Failures are outcomes like any other, and items that hang are given up at the call's deadline, so neither loses the
+Failures are outcomes like any other, and items that hang are abandoned at the call's deadline, so neither loses the
 batch.
 """
 
+import json
 import sys
 from collections.abc import Callable, Coroutine, Iterable
 from contextlib import suppress
@@ -11,7 +12,7 @@ from contextvars import copy_context
 from functools import cache, partial
 from inspect import iscoroutine, iscoroutinefunction
 from itertools import count
-from threading import TIMEOUT_MAX
+from threading import TIMEOUT_MAX, Thread
 from time import monotonic
 from typing import Any, TypeVar
 
@@ -32,7 +33,7 @@ _UNFINISHED: Outcome = (None, ToolFailure("not finished before the deadline", re
 def normalize_items(items: Iterable[Any]) -> list[tuple[Any, str]]:
     """Return each item with a label: `"a"` becomes `("a", "a")`, and pairs of an item and a label stay unchanged.
 
-    Lists of two are pairs, too, because JSON has no tuples. Other items are labelled by their text.
+    Lists of two are pairs, too, because JSON has no tuples. Other items are labelled with `str`.
     """
     if isinstance(items, str | bytes):
         raise TypeError("items must be a list; for a single item write [item]")
@@ -56,8 +57,8 @@ def batch_execute(
 ) -> Any:
     """Call `func` with every item, `max_workers` (8) at once, and return all outcomes in the items' order.
 
-    By default, the outcome is a text with a section for each item, headed by its label (`title`). Values are shown as
-    JSON unless they are texts, and failures as `Error: …`. With `as_dict=True`, the outcome is a dict of values by
+    By default, the outcome is a string with a section for each item, headed by its label (`title`). Values are shown as
+    JSON unless they are strings, and failures as `Error: …`. With `as_dict=True`, the outcome is a dict of values by
     label, with failures as `{"error": …}`. Repeated labels are numbered: `a`, `a (2)`. `func` runs within the current
     call: `get_config`, `call_tool` etc. work.
 
@@ -102,7 +103,6 @@ def _in_own_loop(work: Coroutine[Any, Any, T]) -> T:
     """
     import asyncio
     from concurrent.futures import Future
-    from threading import Thread
 
     done: Future[T] = Future()
 
@@ -164,8 +164,6 @@ def _text(value: Any, error: BaseException | None) -> str:
     if isinstance(value, str):
         return value
     if error is None:
-        import json
-
         try:
             return json.dumps(plain(value), indent=2, ensure_ascii=False)
         except ToolFailure as failure:

@@ -4,8 +4,8 @@ Calls of other tools go through the executor like all calls: they are validated,
 settings and secrets of the called pack. Secrets in the value are not masked until the calling tool returns. In async
 code, await the call; in sync code, it returns the value.
 
-A tool can ask the person or the model at the caller's end, and send messages there. Only async tools can ask. Waiting
-for the answer does not count towards the tool's deadline.
+A tool can ask the caller's user or model, and send messages to the caller. Only async tools can ask. Waiting for the
+answer does not count towards the tool's deadline.
 
 A `LogSpan` is a named piece of work, logged as one structured event at the end:
 
@@ -24,16 +24,7 @@ from inspect import iscoroutinefunction
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Self, TypeVar, cast, get_args
 
-from onetool.core.call import (
-    Caller,
-    CannotAsk,
-    ForModel,
-    ForPerson,
-    ForRoots,
-    Level,
-    ToolCall,
-    current_caller,
-)
+from onetool.core.call import Caller, CannotAsk, ForModel, ForPerson, ForRoots, Level, ToolCall, current_caller
 from onetool.core.context import current_call
 from onetool.core.json_data import plain
 from onetool.core.redaction import mask_arguments
@@ -47,7 +38,7 @@ if TYPE_CHECKING:
 
 
 def get_config() -> Mapping[str, Any]:
-    """Return the settings of the running pack, `settings: {<pack>: …}` in the config; empty without any."""
+    """Return the running pack's settings (`settings: {<pack>: …}` in the config), or an empty dict."""
     context = current_call.get()
     if context is None or context.environment is None:
         return {}
@@ -174,7 +165,7 @@ def _tools() -> Snapshot:
 
 
 async def ask_person(message: str, fields: Mapping[str, Any], *, key: str | None = None) -> dict[str, Any]:
-    """Ask the person to fill in a form, and return the values.
+    """Ask the user to fill in a form, and return the values.
 
     Args:
         message: The question, with the reason for asking.
@@ -183,8 +174,8 @@ async def ask_person(message: str, fields: Mapping[str, Any], *, key: str | None
         key: A name for the question, for tools that ask several times; must be unique.
 
     Raises:
-        Declined: The person declined, or closed the form.
-        CannotAsk: The caller can't ask a person.
+        Declined: The user declined, or closed the form.
+        CannotAsk: The caller can't ask a user.
     """
     from onetool.core.schema import CompiledSchema  # rarely needed
 
@@ -208,7 +199,7 @@ async def ask_model(
     """Ask the client's model, at the client's expense, and return its text.
 
     Args:
-        prompt: A text, or messages: [{"role": "user", "content": "…"}, …].
+        prompt: A string, or messages: [{"role": "user", "content": "…"}, …].
         max_tokens: The maximum length of the answer.
         system: The system prompt.
         key: A name for the question, for tools that ask several times; must be unique.
@@ -260,7 +251,7 @@ def _caller(capability: str, whom: str) -> Caller:
 
 
 def _key(about: Any) -> str:
-    """Return a key that is equal for equal questions, also in other processes."""
+    """Return a key that is equal for equal questions, even in other processes."""
     from hashlib import blake2b
 
     return f"q{blake2b(repr(about).encode(), digest_size=6).hexdigest()}"

@@ -6,13 +6,13 @@ content is ordinary data.
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, Never, TypeVar
 
 import msgspec
 
 from onetool.core.call import MAX_RETRIES, is_retries, is_seconds
 from onetool.core.spec import Requirement
-from onetool.core.text import lazy_pattern
+from onetool.core.text import lazy_pattern, or_rather
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -51,6 +51,7 @@ def tool(
     task: Literal["optional", "required"] | None = None,
     tags: Sequence[str] = (),
     examples: Sequence[str] = (),
+    **unknown: Never,
 ) -> Any:
     """Set the properties of a tool: `@tool(pure=True, timeout=30)`. The function itself is unchanged.
 
@@ -69,6 +70,8 @@ def tool(
         tags: Words for finding the tool.
         examples: Example calls for help texts.
     """
+    for option in unknown:
+        raise TypeError(f"@tool has no option {option}{or_rather(option, ToolMarks.__struct_fields__)}")
     if timeout is not None and not is_seconds(timeout):
         raise ValueError(f"timeout: expected a number of seconds above 0, got {timeout}")
     if retries is not None and not is_retries(retries):
@@ -77,7 +80,7 @@ def tool(
         raise ValueError(f'task: expected "optional" or "required", got {task!r}')
     for texts, option in ((tags, "tags"), (examples, "examples")):
         if isinstance(texts, str) or not all(isinstance(text, str) for text in texts):
-            raise TypeError(f"{option}: expected a list of texts, got {texts!r}")
+            raise TypeError(f"{option}: expected a list of strings, got {texts!r}")
     marks = ToolMarks(
         name=name,
         pure=pure,
@@ -165,7 +168,7 @@ class OfferMarks(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def prompt(function: Callable[..., Any] | None = None, /, *, name: str | None = None, title: str | None = None) -> Any:
-    """Declare a prompt that people can pick in their client. The function returns its text.
+    """Declare a prompt that users can pick in their client. The function returns its text.
 
     The function may also return a list of content (`text(…)`, `image(…)`, `embedded(…)`), or of `{"role": …, "content":
     …}`. Its parameters are the prompt's arguments, and its docstring is the description. The function is not a tool.

@@ -288,14 +288,11 @@ def _shown(value: Any) -> str:
 
 
 def tool_from_function(function: Callable[..., Any], pack: str) -> ToolSpec:
-    """Return the tool `<pack>.<function>`. Raises TypeError if a parameter's hint has no JSON form."""
+    """Return the tool `<pack>.<function>`. Raises UnsupportedHintError, a TypeError, for an unusable hint."""
     marks, docs = marks_of(function), read_docs(function)
     parameters, hints = signature(function).parameters, hints_of(function)
     name = marks.name or function.__name__
-    try:
-        input_schema, forms, others = _input(HintReader(names_of(function)), parameters, hints, docs)
-    except UnsupportedHintError as error:
-        raise TypeError(f"{name}: {error}") from None
+    input_schema, forms, others = _input(HintReader(names_of(function)), parameters, hints, docs)
 
     @cache
     def documented_schema() -> Mapping[str, Any] | None:
@@ -343,7 +340,7 @@ def _parameter_form(reader: HintReader, name: str, hint: Any) -> JsonForm:
     try:
         return reader.form(hint)
     except UnsupportedHintError as error:
-        raise UnsupportedHintError(error.hint, error.advice, parameter=name) from None
+        raise UnsupportedHintError(error.hint, error.advice, name, error.problem) from None
 
 
 def _output_schema(function: Callable[..., Any], hints: Mapping[str, Any], description: str | None) -> Schema | None:

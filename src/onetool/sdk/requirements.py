@@ -3,8 +3,10 @@
 Checks run only on request: a pack with missing requirements still loads and lists its tools.
 """
 
+import os
 import re
 import sys
+import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from functools import cache
@@ -191,9 +193,7 @@ def _output_of(path: str, flag: str) -> str:
 
     The output goes to a file, because a background process of the command would keep a pipe open.
     """
-    import os
     import signal
-    import time
     from subprocess import DEVNULL, STDOUT, Popen
     from tempfile import TemporaryFile
 

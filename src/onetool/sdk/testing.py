@@ -10,6 +10,7 @@ def test_forecast():
         assert weather.forecast("Oslo") == "sunny"                          # or the function itself
 """
 
+import asyncio
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from types import ModuleType
@@ -49,9 +50,7 @@ class Tools:
         return self.result(name, **args).value()
 
     def result(self, name: str, /, **args: Any) -> ToolResult:
-        """Call a tool and return the whole result, also for failures."""
-        import asyncio
-
+        """Call a tool and return the whole result, even for failures."""
         try:
             asyncio.get_running_loop()
         except RuntimeError:

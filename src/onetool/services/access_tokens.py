@@ -40,7 +40,7 @@ log = logging.getLogger("onetool.serve")
 
 DOCUMENT = "tokens"
 MARKER = ".has-tokens"  # in the state folder
-LOSS_FIX = "restore a backup with `onetool db import FILE`, or make new tokens: `onetool tokens add NAME`"
+LOSS_FIX = "restore a backup with `onetool db import FILE`, or create new tokens: `onetool tokens add NAME`"
 PREFIX = "ot_"
 HASH = "sha256:"
 RANDOM_BYTES = 32
@@ -179,19 +179,17 @@ class TokenStore:
         *,
         home: Path | None = None,
         is_closed: bool = False,
-        problem: str | None = None,
         memory: TokenMemory | None = None,
     ) -> None:
         """Open the tokens of a state folder. `home` is that folder, where the marker is.
 
-        With `is_closed`, servers require a token even if none is stored. With a `problem`, no stored token is accepted.
-        After a reload, `memory` is the memory of the previous store.
+        With `is_closed`, servers require a token even if none is stored. After a reload, `memory` is the memory of the
+        previous store.
         """
         self._documents = documents
         self._clock = clock
         self._home = home
         self._is_closed = is_closed
-        self._problem = problem
         self.memory = memory or TokenMemory()
         if home is not None and os.path.lexists(home / MARKER):
             self.memory.has_guarded = True
@@ -200,7 +198,7 @@ class TokenStore:
 
     @property
     def place(self) -> str:
-        """Where the tokens are stored, for messages."""
+        """The place where the tokens are stored, for messages."""
         return self._documents.place
 
     # For requests
@@ -211,7 +209,7 @@ class TokenStore:
 
     @property
     def is_away(self) -> bool:
-        """True if tokens may have been added or revoked without this process knowing. Never blocks."""
+        """Whether tokens may have been added or revoked without this process knowing. Never blocks."""
         return self._documents.is_away
 
     @property
@@ -290,8 +288,6 @@ class TokenStore:
 
     def view(self) -> TokenView:
         """Return the current tokens. The document is read only if it has changed."""
-        if self._problem is not None:
-            return _refused(None, self._problem)
         try:
             version = self._documents.version(DOCUMENT)
         except DatabaseError as error:
@@ -337,8 +333,6 @@ class TokenStore:
 
     def _change(self, change: Callable[[_TokenState], _TokenState]) -> None:
         """Change the document under its lock. Errors leave it unchanged, except perhaps ChangeUnknownError."""
-        if self._problem is not None:
-            raise TokenStoreError(self._problem)
         try:
             with self._lock, self._documents.locked(DOCUMENT, MAX_WAIT_S) as held:
                 before = read_tokens(held.load().body)
@@ -372,14 +366,9 @@ def read_tokens(body: bytes | None) -> _TokenState:
 
 
 def count_tokens(body: bytes) -> tuple[int, int]:
-    """Return the numbers of tokens and of revoked tokens in a document. Raises what `read_tokens` raises."""
+    """Return the number of tokens and of revoked tokens in a document. Raises the same errors as `read_tokens`."""
     state = read_tokens(body)
     return len(state.tokens), len(state.revoked)
-
-
-def join_revoked(body: bytes, other: bytes) -> bytes:
-    """Return the document with the revocations of another document added."""
-    return msgspec.json.encode(read_tokens(body).joining_revoked(read_tokens(other)))
 
 
 def join_tokens(body: bytes | None, other: bytes, *, force: bool = False) -> tuple[bytes, list[str]]:
@@ -424,7 +413,7 @@ def token_hash(text: str) -> str:
 
 
 def possible_tokens(text: str) -> set[str]:
-    """Return the parts of a text that may be tokens, including parts that are encoded."""
+    """Return the parts of a string that may be tokens, including parts that are encoded."""
     texts = {text, unquote(text)}
     for run in {run for decoded in texts for run in _ENCODED.findall(decoded)}:
         for part in (run[start:] for start in range(4)):  # other text may precede it

@@ -77,7 +77,7 @@ class ChildReaper:
 
 
 def _start_time_of(pid: int) -> str | None:
-    """Return the start time of a process, in a unit of the system. None if the process has ended."""
+    """Return the start time of a process, in a system-specific unit. None if the process has ended."""
     if not Path(PROC, "self").exists():
         return UNKNOWN
     try:

@@ -4,8 +4,8 @@
     queue.put(event, caller)     # only appends to a list, so calls never wait
     queue.flush()                # handle all queued events now, in this thread
 
-Memory is limited. When a queue is full, the caller with the most events loses its newest, so that a flood of
-one caller costs other callers no events. `lost` counts lost events by caller.
+Memory is limited. When a queue is full, the caller with the most events loses its newest, so that a flood from one
+caller costs other callers no events. `lost` counts lost events by caller.
 """
 
 import logging
@@ -36,7 +36,7 @@ class EventQueue(Generic[E]):
 
     `handle` gets a deque and removes handled events from its left. After a DatabaseError, the remaining events stay.
     Only one thread at a time calls it. `after` is called in the thread of the queue after each batch, and returns the
-    seconds until its next call; None: after the next event.
+    seconds until its next call; None means after the next event.
     """
 
     def __init__(
@@ -80,9 +80,9 @@ class EventQueue(Generic[E]):
                     self._start()
 
     def flush(self, last: E | None = None, timeout: float = -1) -> None:
-        """Handle the queued events, then `last`, in this thread. Raises DatabaseError, and drops `last` then.
+        """Handle the queued events, then `last`, in this thread. Raises DatabaseError, and then drops `last`.
 
-        `timeout` limits the wait for another thread that is handling events; -1: no limit.
+        `timeout` limits the wait for another thread that is handling events; -1 means no limit.
         """
         if self._handling_thread == get_ident() or not self._handling.acquire(timeout=timeout):
             return  # called by a handler, or timed out
@@ -179,9 +179,10 @@ class EventQueue(Generic[E]):
 
 
 class Recorder(EventQueue[tuple[Callable[..., Any], tuple[Any, ...]]]):
-    """A queue of functions and their arguments, which its thread calls. `writers` write later what these collect.
+    """A queue of functions and their arguments, which its thread calls.
 
-    The argument of a writer is True for the last call. `observers`, such as metrics and traces, get each event once.
+    `writers` later write what these functions collect. The argument of a writer is True for the last call. `observers`,
+    such as metrics and traces, get each event once.
     """
 
     def __init__(self) -> None:
@@ -200,7 +201,7 @@ class Recorder(EventQueue[tuple[Callable[..., Any], tuple[Any, ...]]]):
         self._write(is_last=True)
 
     def _write(self, is_last: bool = False) -> float | None:
-        """Call each writer, and return the seconds until the next call that one of them wants."""
+        """Call each writer, and return the seconds until one of them wants to be called again."""
         waits: list[float | None] = []
         for write in tuple(self.writers):
             try:

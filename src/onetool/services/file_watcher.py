@@ -44,7 +44,7 @@ class FileWatcher:
         every: float = 1.0,
         since: float | None = None,
     ) -> None:
-        """Start to watch. Changes after `since`, the time when the files were read, are reported too."""
+        """Start watching. Changes after `since`, the time when the files were read, are reported too."""
         self._paths = paths
         self._on_change = on_change
         self._every = every

@@ -96,7 +96,7 @@ class JsonFormatter(logging.Formatter):
 
 
 class PlainFormatter(logging.Formatter):
-    """A formatter of records for a person at a terminal."""
+    """A formatter of records for a user at a terminal."""
 
     def format(self, record: logging.LogRecord) -> str:
         worker = f"worker {number}: " if (number := getattr(record, "worker", None)) else ""

@@ -172,7 +172,7 @@ def _outcome(event: CallEvent | RunEvent) -> Attributes:
 
 
 def start_export(exporter: OtelExporter, recorder: Recorder) -> Callable[[], None]:
-    """Start to send spans and metrics of the recorder's events. Return a function that stops this."""
+    """Start sending spans and metrics of the recorder's events. Return a function that stops this."""
     recorder.observers.append(exporter.observe)
     recorder.record_span = lambda span: recorder.put((recorder.observe, (span,)), span.owner)
 

@@ -35,7 +35,7 @@ class LoginSessionState(msgspec.Struct, frozen=True):
         return session.id in self.ended or session.expires <= until
 
     def ending(self, ended: dict[str, int], now: float, until: int = 0) -> "LoginSessionState":
-        """Return the state with these sessions ended, and all that expire by `until`."""
+        """Return the state after ending these sessions and all that expire by `until`."""
         left = {id: expires for id, expires in (self.ended | ended).items() if expires > now}
         until = max(self.ended_until, until)
         if len(left) > MAX_ENDED:

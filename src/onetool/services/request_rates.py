@@ -28,7 +28,7 @@ class PrincipalRates(Protocol):
         ...
 
     async def check_async(self, principal: Principal) -> float | None:
-        """Do the same on an event loop. A principal without a rate needs no check."""
+        """Check a request on an event loop. A principal without a rate needs no check."""
         ...
 
 

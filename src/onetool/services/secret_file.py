@@ -44,7 +44,7 @@ def put_secret(
                 write_new(file.with_name(IGNORE), IGNORED + own_name)
         lines = _lines(file)
         if new_only and _first_line_of(name, lines) is not None:
-            raise SecretExistsError(f"{name} exists already")
+            raise SecretExistsError(f"{name} already exists")
         at = _line_of(name, lines)
         _write(file, [*lines, line] if at is None else [*lines[:at], line, *lines[at + 1 :]], check)
 

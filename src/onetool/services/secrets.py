@@ -38,7 +38,7 @@ RELOAD_NOTE = "a server with `watch: false`, or one that other machines can reac
 
 
 class Secret(str):
-    """A text that `repr` hides: it returns the placeholder that stood for the text, or a mask.
+    """A string that `repr` hides: it returns the placeholder that stood for the string, or a mask.
 
     `str(secret)` and formatting give the value; printing a structure that contains a secret does not.
     """
@@ -154,12 +154,12 @@ class _Known:
 
 
 def is_too_short(value: str) -> bool:
-    """Return whether a value is so short that it may occur in other texts, and can't be masked reliably."""
+    """Return whether a value is so short that it may occur in other text, and can't be masked reliably."""
     return 0 < len(value) < UNMISTAKABLE
 
 
 class Secrets:
-    """A lookup of secrets by name, which also masks them in texts.
+    """A lookup of secrets by name, which also masks them in text.
 
     An empty value counts as not set: `TOKEN=` is the usual way to unset a variable.
     """
@@ -199,7 +199,7 @@ class Secrets:
         return value
 
     def get_stored(self, name: str) -> str | None:
-        """Return a secret as `get` does, but not from the environment: for tools that others wrote and that send it.
+        """Return a secret as `get` does, but not from the environment: the tool may be third-party code.
 
         Hosts are not checked: callers check `hosts` when they know the destination.
         """
@@ -209,7 +209,7 @@ class Secrets:
         return value
 
     def mask_also(self, value: str) -> None:
-        """Mask another value, such as a server's token, except plain words and numbers, which occur in other texts."""
+        """Mask another value, such as a server's token, except plain words and numbers, which occur in other text."""
         if len(value) >= UNMISTAKABLE and not value.isalpha() and not value.isdigit():
             self._known.add_recent(value)
 
@@ -239,7 +239,7 @@ class Secrets:
         return [name for name, value in self._values.items() if is_too_short(value)]
 
     def names(self) -> list[str]:
-        """Return the names in the file or mapping, without the environment, which is mostly not secret."""
+        """Return the names in the file or mapping, without the environment, most of which is not secret."""
         return sorted(self._values)
 
     def redact(self, text: str) -> str:
@@ -292,7 +292,7 @@ def _masked(value: Any, known: _Known, spared: Collection[str]) -> Any:
 
 
 def _texts_in(value: Any) -> Iterator[str]:
-    """Yield every text in nested data, including keys and numbers as text."""
+    """Yield every string in nested data, including keys, and numbers as strings."""
     if isinstance(value, Mapping):
         for name, item in value.items():
             yield str(name)

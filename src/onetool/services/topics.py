@@ -57,7 +57,7 @@ class Topics:
         self._checked: dict[tuple[int, int], int] = {}  # (device, inode) of a file -> checked size
 
     def publish(self, topic: str, message: str) -> str:
-        """Append the message to the file of its topic. Return the file's name, or that there is none."""
+        """Append the message to the file of its topic. Return the file's name, or a note that there is none."""
         if len(topic) > MAX_TOPIC_LENGTH:
             raise BadArguments(
                 f"The topic has {len(topic):,} characters; at most {MAX_TOPIC_LENGTH} are allowed.",
@@ -130,7 +130,7 @@ def _holds_documents(file: int, start: int, end: int) -> bool:
 
 
 def document(topic: str, message: str) -> bytes:
-    """Return one YAML document, which every YAML reader parses to the same texts."""
+    """Return one YAML document, which every YAML reader parses to the same strings."""
     now = utc_text_ms(time())
     text = f'---\ntime: "{now}"\ntopic: {_quoted(topic)}\nmessage: {_literal(message) or _quoted(message)}\n'
     return text.encode()
@@ -142,9 +142,9 @@ def _quoted(text: str) -> str:
 
 
 def _literal(text: str) -> str | None:
-    """Return a readable YAML block of lines; None for a single line, or a text that must be quoted.
+    """Return a readable YAML block of lines; None for a single line, or a string that must be quoted.
 
-    A text that begins with a space or line break, or ends with several, would need indicators that are hard to read.
+    A string that begins with a space or line break, or ends with several, would need indicators that are hard to read.
     """
     if "\n" not in text or text[0] in " \t\n" or text.endswith("\n\n") or _ONLY_QUOTED.search(text):
         return None

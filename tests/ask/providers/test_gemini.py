@@ -47,7 +47,7 @@ def takes(sdk: Any) -> Any:
 # The fixtures
 
 
-@pytest.mark.parametrize("name", [*WHOLE, *STREAMS])
+@each("name", [*WHOLE, *STREAMS])
 def test_the_official_client_reads_the_answers(name: str, sdk: Any) -> None:
     for answer in events(name) if name.endswith(".sse") else [load(name)]:
         if "error" not in answer:
@@ -184,7 +184,7 @@ def test_a_thought_with_a_signature_goes_back() -> None:
     assert body(after(reply))["contents"][1]["parts"][0] == part
 
 
-@pytest.mark.parametrize(
+@each(
     ("said", "model", "expected"),
     [
         ({}, "gemini-3.6-flash", "Q2hVQjBlMnRiWEQ="),
@@ -244,7 +244,7 @@ def test_calls_without_ids_and_arguments() -> None:
     assert reply.kept == {}
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "stop", "why"),
     [
         ("max_tokens.json", "length", ""),
@@ -289,7 +289,7 @@ def test_a_prompt_that_is_blocked() -> None:
 
 
 def test_an_answer_without_candidates() -> None:
-    with pytest.raises(ModelError, match="no candidate") as caught:
+    with pytest.raises(ModelError, match="no message") as caught:
         GEMINI.reply({"usageMetadata": {}}, PROMPT)
     assert caught.value.reason == "garbled"
 
@@ -313,7 +313,7 @@ def test_a_stream_that_breaks_off_is_not_complete() -> None:
 
 
 def test_models() -> None:
-    assert GEMINI.models_request() == ("/v1beta/models?pageSize=1000", None)
+    assert GEMINI.models_path == "/v1beta/models?pageSize=1000"
     assert GEMINI.models(load("models.json")) == ["gemini-2.5-flash", "gemini-flash-latest"]
     assert GEMINI.models({}) == []
 
@@ -332,7 +332,7 @@ def test_errors(case: dict[str, Any]) -> None:
     assert case.get("hint", "") in " ".join(error.hints)
 
 
-@pytest.mark.parametrize(
+@each(
     ("status", "said", "reason", "again"),
     [
         (404, "<html><h1>Not Found</h1></html>", "bad_request", False),

@@ -531,7 +531,7 @@ class TestModels:
             OPENAI.models(wrong)
 
     def test_the_request(self) -> None:
-        assert OPENAI.models_request() == ("/models", None)
+        assert OPENAI.models_path == "/models"
 
 
 def test_ids_of_calls_are_such_as_mistral_takes():

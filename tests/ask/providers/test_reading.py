@@ -138,7 +138,7 @@ def test_nor_do_they_grow_without_end() -> None:
     assert "name of a tool" in refused("openai", *(openai(tool_calls=[piece]) for piece in pieces))
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "body"),
     [
         ("openai", {"choices": [{"message": {"tool_calls": [call({"x": "x" * MIB})]}}]}),

@@ -36,7 +36,7 @@ def test_a_session():
         "- From 1970-01-01 00:00:00 UTC to 1970-01-01 00:01:00 UTC\n- Questions: 1\n- Model: `gpt-x` (`openai`)\n"
         "- Tokens: 1,234 in, 5 out\n- Unreadable lines, not shown here: 2\n\n"
         "## Question 1 · 1970-01-01 00:00:00 UTC\n\n> What is\n> # this?\n\nAttached: `` a`b.txt `` (`text/plain`)\n\n"
-        "### Before it called tools · 1970-01-01 00:00:01 UTC\n\n> Let me look.\n\n"
+        "### Before tool calls · 1970-01-01 00:00:01 UTC\n\n> Let me look.\n\n"
         "### Tool `fs.read` · 1970-01-01 00:00:02 UTC · ok\n\n"
         '```json\n{\n  "path": "a"\n}\n```\n\n````\n```\nfenced\n```\n````\n\n'
         "### Answer · 1970-01-01 00:00:03 UTC\n\n> A file.\n"

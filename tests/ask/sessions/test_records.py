@@ -10,7 +10,7 @@ from onetool.ask.messages import Assistant, Call, File, Result, User
 from onetool.ask.sessions.records import SessionHeader, TurnEnded, message_line, read_line, record_line, title_of
 
 
-@pytest.mark.parametrize(
+@each(
     "message",
     [
         User(

@@ -244,9 +244,9 @@ def test_who_adds_to_a_bundle_that_is_not_there_learns_how_to_make_it(weather):
     for command in (["add", "{}/x", "forecast.json"], ["add-curl", "{}/x", "curl https://a.example/x"]):
         place = command[1]
         command[1] = place.format("nothing")
-        assert "no bundle nothing; to make it with its first tool: --create" in refused(*command)
+        assert "no bundle nothing; to create it with its first tool: --create" in refused(*command)
         command[1] = place.format("wether")
-        assert "did you mean weather? To make it with its first tool: --create" in refused(*command)
+        assert "did you mean weather? To create it with its first tool: --create" in refused(*command)
     assert "--create" in refused("save", "nothing/x", "-", "--description", "One.", stdin="1")
     assert "--create" not in refused("show", "nothing")
 

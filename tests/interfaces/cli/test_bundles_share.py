@@ -115,7 +115,7 @@ def test_a_version_with_other_content_is_never_replaced(weather, here, monkeypat
     run("delete", "weather/say", "--yes")
     did("add", "weather/say", "-", stdin=json.dumps({**ECHO, "description": "Another one."}))
     for options in ([], ["--dry-run"]):
-        assert "say@1: the version exists with other content" in refused("import", "weather.zip", *options)
+        assert "say@1: this version already exists with different content" in refused("import", "weather.zip", *options)
         assert "--as SLUG" in refused("import", "weather.zip", *options)
     assert "Nothing was imported" in seen(monkeypatch, "import", "weather.zip", code=1)
     assert "What would change" in seen(monkeypatch, "import", "weather.zip", "--dry-run", code=1)

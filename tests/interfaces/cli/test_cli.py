@@ -188,6 +188,15 @@ def test_your_own_tools_are_listed_first(configured):
     assert [tool["name"] for tool in json.loads(chosen.stdout)] == ["time.now", "login"]
 
 
+def test_descriptions_in_a_table_are_whole_sentences(tmp_path):
+    text = "def roll() -> int:\n    'Roll a die, which has as many sides\\n    as dice have. Not more.'\n    return 4\n"
+    (tmp_path / "dice.py").write_text(text)
+    (tmp_path / "onetool.yaml").write_text("packs: [dice.py]\n")
+    for command in (["list"], ["search", "roll"]):
+        _, shown = on_a_terminal("tools", *command, "--config", "onetool.yaml", cwd=tmp_path)
+        assert "Roll a die, which has as many sides as dice have." in " ".join(shown.split())
+
+
 # On a terminal: tables and colour
 
 
@@ -196,8 +205,11 @@ def test_a_table_on_a_terminal(configured):
     assert code == 0
     assert "\x1b[" in shown
     text = re.sub(r"\x1b\[[0-9;]*m", "", shown)
-    assert "what it does" in text
+    assert "description" in text
     assert "fs.read_file" in text
+    assert "ot.search" not in text
+    assert text.index("weather") < text.index("time.now") < text.index("18 tools for code and models")
+    assert "ot.search" in on_a_terminal("tools", "list", "--tool-allow", "ot.*", cwd=configured)[1]
     assert "Says [bold]what[/bold] the �[31mweather is like." in text  # shown, not obeyed
 
 
@@ -260,11 +272,12 @@ def test_arguments_as_pairs_are_texts_where_the_schema_says_so_else_json(tmp_pat
 @pytest.mark.parametrize(
     ("args", "told"),
     [
-        (["wrod=x"], "did you mean word"),
+        (["wrod=x"], "did you mean word?\n"),
         (["word=x", "word=y"], "twice"),
         (["word"], "KEY=VALUE"),
         (["=x"], "KEY=VALUE"),
-        (["word=x", "count=three"], "count: expected JSON"),
+        (["word=x", "count=three"], "count: expected integer, got 'three'.\n"),
+        (["word=x", "more={a: 1}"], "more: expected null or object, got '{a: 1}', which is not JSON (Expecting prop"),
         (["word=x", "count=NaN"], "NaN"),
         (["word=x", "--args", "{}"], "not both"),
         (["--args", '{"word": "x"}', "count=1"], "not both"),
@@ -652,6 +665,7 @@ def test_the_config_is_found_in_a_parent_folder(configured):
 def test_init_writes_a_config_that_works(tmp_path):
     done = cli("init", cwd=tmp_path)
     assert done.returncode == 0
+    assert done.stdout.startswith("Wrote .onetool/onetool.yaml, the config of this folder and of those below it.\n")
     assert (tmp_path / ".onetool" / "onetool.yaml").exists()
     assert {"secrets.yaml", "results/", "sessions/"} < {*(tmp_path / ".onetool" / ".gitignore").read_text().split()}
     assert json.loads(cli("check", cwd=tmp_path).stdout) == []
@@ -671,7 +685,7 @@ def test_state_lives_beside_the_config_in_force(configured, tmp_path):
 def test_a_state_folder_that_cannot_be_written_fails_no_call(configured):
     done = cli("tools", "invoke", "weather", cwd=configured, env={"ONETOOL_HOME": "/proc/nowhere"})
     assert done.returncode == 0
-    assert "stats are not kept" in done.stderr
+    assert "stats can't be stored" in done.stderr
 
 
 # Completion

@@ -73,7 +73,7 @@ def test_comments_other_servers_and_layout_stay():
     assert put(after) == after
 
 
-@pytest.mark.parametrize(
+@each(
     ("before", "after"),
     [
         ("", WHOLE + "\n"),
@@ -101,7 +101,6 @@ def test_comments_other_servers_and_layout_stay():
             '      "args": ["mcp"]\n    }\n  }\n}',
         ),
     ],
-    ids=["nothing", "empty", "one line", "servers in one line", "tabs", "windows", "comment alone"],
 )
 def test_layouts(before, after):
     assert put(before) == after
@@ -238,17 +237,17 @@ def test_force_replaces_the_one_table_in_its_place(header):
     )
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "told"),
     [
         ("a =\n", "line 1, column 4"),
         ("a = 1\na = 2\n", "line 2"),
-        ("mcp_servers = {a = {}}\n", "can't be changed from here"),
+        ("mcp_servers = {a = {}}\n", "can't be edited automatically"),
         ("mcp_servers = 1\n", "not a table"),
         ("[[mcp_servers]]\n", "not a table"),
-        ("mcp_servers = {onetool = {}}\n", "can't be changed from here"),
-        ("[mcp_servers]\nonetool = {}\n", "can't be changed from here"),
-        ('[mcp_servers.onetool]\nx = """\n[other]\n"""\n', "can't be changed from here"),
+        ("mcp_servers = {onetool = {}}\n", "can't be edited automatically"),
+        ("[mcp_servers]\nonetool = {}\n", "can't be edited automatically"),
+        ('[mcp_servers.onetool]\nx = """\n[other]\n"""\n', "can't be edited automatically"),
     ],
 )
 def test_toml_that_is_left_alone(text, told):

@@ -88,7 +88,7 @@ def test_migrate_says_what_it_did_and_when_there_was_nothing(folder):
     assert "stats" in said(folder, "migrate")["done"]
     assert said(folder, "migrate") == {"done": []}
     shown, code = on_a_terminal(folder, "db", "migrate")
-    assert (shown.strip(), code) == ("Nothing to do: no migration is missing.", 0)
+    assert (shown.strip(), code) == ("Nothing to do: all migrations have been applied.", 0)
 
 
 @contextmanager
@@ -124,7 +124,7 @@ def test_rows_that_no_replica_has_written_are_not_shown(folder, database_url):
 
 def test_a_person_sees_tables_and_replicas(folder, database_url):
     shown, code = on_a_terminal(folder, "db", "init")
-    assert (code, "Made: documents" in shown, "tables of OneTool" in shown) == (0, True, True)
+    assert (code, "Created: documents" in shown, "tables of OneTool" in shown) == (0, True, True)
     with psycopg.connect(database_url) as connection:
         sql = "INSERT INTO replicas VALUES (%s, '10.0.0.7:8765', '0.1.0', 0, extract(epoch from now()) + %s, false)"
         connection.execute(sql, ("alive", 4))
@@ -415,7 +415,7 @@ def test_rows_of_other_types_are_left_and_nothing_fails_because_of_them(tmp_path
 def test_an_import_needs_somewhere_to_copy_from(folder, tmp_path):
     (tmp_path / "nothing").mkdir()
     refused = db(folder, "import", str(tmp_path / "nothing"))
-    assert (refused.returncode, "has neither state.db nor bundles" in refused.stderr) == (1, True)
+    assert (refused.returncode, "contains neither state.db nor bundles" in refused.stderr) == (1, True)
     refused = db(configured(tmp_path / "alone", None), "import")
     assert (refused.returncode, "Name another folder" in refused.stderr) == (1, True)
 
@@ -463,7 +463,7 @@ def test_an_export_is_closed_to_tools(folder):
 def test_progress_is_for_a_terminal(folder):
     fill(folder, 3)
     shown, code = on_a_terminal(folder, "db", "import")
-    assert (code, "3/3 results" in shown, "there before" in shown) == (0, True, True)
+    assert (code, "3/3 results" in shown, "already there" in shown) == (0, True, True)
     assert db(folder, "import").stderr == ""
 
 

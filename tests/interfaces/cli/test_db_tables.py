@@ -189,7 +189,7 @@ def test_in_a_folder_that_is_not_trusted_it_is_said_where_things_are_kept(tmp_pa
     token = cli("tokens", "add", "ci", **there)
     assert f"It is stored in {own / '.onetool' / 'state.db'}, {not_here}." in token.stderr
     secret = cli("auth", "set", "SOME_KEY", stdin="0123456789\n", **there)
-    assert f"SOME_KEY is kept in {own / '.onetool' / 'secrets.yaml'}, {not_here}." in secret.stderr
+    assert f"SOME_KEY is stored in {own / '.onetool' / 'secrets.yaml'}, {not_here}." in secret.stderr
     init = cli("db", "init", **there)
     assert (init.returncode, "run onetool trust" in init.stderr) == (1, True)
     assert f"The config in {project / '.onetool'} is not used" in init.stderr

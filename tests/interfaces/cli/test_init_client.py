@@ -403,7 +403,7 @@ def test_another_entry_of_that_name_needs_force(project, client):
         ("gemini", '{"a": 1, "a": 2}', "line 1, column 10: duplicate key 'a'"),
         ("vscode", "[]", "it does not contain an object"),
         ("codex", "a = 1\nb = \n", "line 2"),
-        ("codex", "mcp_servers = {other = {command = 'x'}}\n", "can't be changed from here"),
+        ("codex", "mcp_servers = {other = {command = 'x'}}\n", "can't be edited automatically"),
     ],
 )
 def test_a_file_that_is_not_understood_is_left_alone(project, client, text, told):

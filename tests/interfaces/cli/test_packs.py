@@ -86,7 +86,7 @@ def test_check_lists_what_is_wrong(tmp_path):
     messages = " | ".join(told["message"] for told in json.loads(done.stdout))
     assert (15, "poor.impossible", "error") in found
     assert (5, "poor.silent", "warning") in found
-    for part in ("no docstring", "x has no type hint", "b is not described", "no form in JSON"):
+    for part in ("no docstring", "x has no type hint", "b is not described", "can't be represented in JSON"):
         assert part in messages, messages
 
 
@@ -105,6 +105,30 @@ def test_check_says_what_would_fail(tmp_path, text, told):
     assert done.returncode == 1
     assert told in done.stdout
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (
+            "def odd(n: 'Nonsense'): 'Odd.'\n",
+            "bad.py:1: bad.odd: parameter 'n': Nonsense is not defined: import or define",
+        ),
+        (
+            "from onetool.sdk import tool\n@tool(read_onyl=True)\ndef odd(n): 'Odd.'\n",
+            "bad.py:2: packs: TypeError: @tool has no option read_onyl; did you mean read_only?",
+        ),
+        ("x = 1\ndef odd(:\n", "bad.py:2: packs: SyntaxError: invalid syntax"),
+        ("x = 1\ny = x / 0\n", "bad.py:2: packs: ZeroDivisionError: division by zero"),
+    ],
+)
+def test_code_that_calls_a_broken_tool_or_pack_is_told_where_it_is_broken(tmp_path, text, said):
+    (tmp_path / "bad.py").write_text(text)
+    (tmp_path / "onetool.yaml").write_text("packs: [bad.py]\n")
+    done = cli("run", "bad.odd(n=1)", "--config", "onetool.yaml", cwd=tmp_path)
+    assert (done.returncode, said in done.stderr.partition("Error: line 1: ")[2]) == (1, True), done.stderr
+    checked = cli("packs", "check", "bad.py", cwd=tmp_path)  # a relative path has the line, too
+    assert json.loads(checked.stdout)[0]["line"] == int(said.split(":")[1])
 
 
 def test_an_empty_folder_is_told(tmp_path):

@@ -112,7 +112,7 @@ def test_over_stdio(tmp_path):
 @pytest.mark.parametrize(
     ("args", "said"),
     [
-        (("--",), "There is no command behind --"),
+        (("--",), "There is no command after --"),
         (("--", "no-such-program-at-all"), "There is no program 'no-such-program-at-all'"),
         (("--name", "x"), "--name is for a server after --"),
         (("--name", "a.b", *CLOCK), "Invalid name of a server: 'a.b'"),

@@ -153,7 +153,7 @@ def test_one_that_goes_on_is_shown_as_it_is(kept, at_a_terminal):
             return [await asyncio.to_thread(run, how, "tea") for how in ("show", "export")]
 
     shown, exported = asyncio.run(meanwhile())
-    assert "shop.buy: This call is under way" in shown.output
+    assert "shop.buy: This call is still running" in shown.output
     assert "UTC · under way\n" in exported.output
     assert "shop.buy: This call was interrupted" in run("show", "tea").output
 

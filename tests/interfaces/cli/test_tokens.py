@@ -178,7 +178,7 @@ def test_print_stores_nothing_and_its_line_is_for_the_config(folder):
     text, line = done.stdout.splitlines()
     assert not (folder / "state.db").exists()
     assert "Nothing was stored" in done.stderr
-    assert "everything but make tokens" in done.stderr
+    assert "everything except create tokens" in done.stderr
     (folder / "onetool.yaml").write_text(f"http:\n  tokens:\n{line}\n")
     (token,) = load_config(folder / "onetool.yaml").http.tokens
     assert (token.name, token.hash, token.tools) == ("on", token_hash(text), ("time.*", "*"))
@@ -192,7 +192,7 @@ def test_mistakes_are_told_before_anything_is_stored(folder):
         (["ci", "--expires", "soon"], "2027-01-01"),
         (["ci", "--role", "root"], "'call', 'edit', 'admin'"),
         (["ci", "--tools", " , "], "Must not be empty"),
-        (["ci", "--tools", "a b"], "is neither the name of a tool"),
+        (["ci", "--tools", "a b"], "is neither a tool name"),
     ):
         done = tokens(folder, "add", *args)
         assert (done.returncode, words in done.stderr) == (2, True), done.stderr
@@ -202,8 +202,8 @@ def test_mistakes_are_told_before_anything_is_stored(folder):
 def test_what_matches_nothing_or_has_expired_is_told(folder):
     done = tokens(folder, "add", "ci", "--tools", "tiem.*,time.*", "--expires", "2020-01-01")
     assert done.returncode == 0
-    assert "--tools names no tool: tiem.*; did you mean time.*?" in done.stderr
-    assert "names no tool: time.*" not in done.stderr
+    assert "--tools matches no tool: tiem.*; did you mean time.*?" in done.stderr
+    assert "matches no tool: time.*" not in done.stderr
     assert "has already expired" in done.stderr
     assert listed(folder)[0]["state"] == "expired"
 
@@ -281,7 +281,7 @@ def test_nothing_of_a_database_that_comes_with_a_project_counts(tmp_path):
     evil = stored_tokens(project / ".onetool").add("evil", "admin")  # unsigned, as somebody else would make it
     refused = cli("tokens", "list", cwd=project)
     assert refused.returncode == 1
-    assert "was not written by OneTool of this user" in refused.stderr
+    assert "was not written by this user's OneTool" in refused.stderr
     with open_token_store(load_config(find(cwd=project))) as store:
         assert (store.guards, store.find(token_digest(evil))) == (True, None)
     for file in (project / ".onetool").glob("state.db*"):
@@ -309,7 +309,7 @@ def test_a_copy_of_a_projects_database_is_a_backup_for_its_owner_alone(tmp_path)
         file.unlink()
     other = {"HOME": str(tmp_path), "ONETOOL_CONFIG": str(project / ".onetool" / "onetool.yaml")}  # another key
     refused = cli("db", "import", str(tmp_path / "copy.db"), cwd=project, env=other)
-    assert (refused.returncode, "was not written by OneTool of this user" in refused.stdout) == (1, True)
+    assert (refused.returncode, "was not written by this user's OneTool" in refused.stdout) == (1, True)
 
 
 def test_completion_knows_names_roles_and_patterns(folder):

@@ -47,8 +47,8 @@ def test_a_tool_that_calls_others_hands_the_pattern_on(tmp_path):
 
 def test_a_pattern_that_fits_nothing_is_told_with_the_nearest(tmp_path):
     done = cli("tools", "list", "--tool-allow", "tiem.*,time.*,fs.raed_file", cwd=tmp_path)
-    assert "--tool-allow names no tool: tiem.*; did you mean time.*?" in done.stderr
-    assert "--tool-allow names no tool: fs.raed_file; did you mean fs.read_file" in done.stderr
+    assert "--tool-allow matches no tool: tiem.*; did you mean time.*?" in done.stderr
+    assert "--tool-allow matches no tool: fs.raed_file; did you mean fs.read_file" in done.stderr
     assert "no tool: time.*" not in done.stderr
 
 

@@ -106,13 +106,13 @@ async def answer(send, data):
     await send({"type": "http.response.body", "body": body})
 
 
-def with_limits(patience_s=None, **changes):
+def with_limits(shutdown_timeout_s=None, **changes):
     """Other limits than people get, so that tests need not wait for them."""
     from onetool.interfaces.http import server
     from onetool.interfaces.http.connection import ConnectionLimits
 
-    if patience_s is not None:
-        server.serve.__kwdefaults__["patience_s"] = patience_s
+    if shutdown_timeout_s is not None:
+        server.serve.__kwdefaults__["shutdown_timeout_s"] = shutdown_timeout_s
     ConnectionLimits.__new__.__defaults__ = tuple(ConnectionLimits(**changes))
 
 

@@ -3,6 +3,7 @@
 import socket
 
 import pytest
+from helpers import each
 
 MIB = 1024**2
 JSON = "Content-Type: application/json"
@@ -99,7 +100,7 @@ def test_each_has_one_line_in_the_log(serve):
     assert sorted(line["status"] for line in lines) == [200, 413, 413]
 
 
-@pytest.mark.parametrize(
+@each(
     "lines",
     [
         ["Content-Length: 2", "Content-Length: 3"],

@@ -8,7 +8,7 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
-from helpers import until
+from helpers import each, until
 
 
 def request(server, path="/mcp", *lines):
@@ -255,6 +255,7 @@ GARBAGE = [
 
 @pytest.mark.attack("wire")
 @pytest.mark.parametrize("data", GARBAGE, ids=range(len(GARBAGE)))
+@each("data", GARBAGE)
 def test_what_is_no_http_is_told_so(server, data):
     reply = server.send(data)
     assert (reply.status, reply.headers["connection"], reply.headers["content-type"]) == (

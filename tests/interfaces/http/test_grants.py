@@ -185,7 +185,7 @@ def test_what_is_not_one_host_is_refused_and_nothing_written(place, host):
     assert place.files() == before
 
 
-@pytest.mark.parametrize(
+@each(
     ("host", "kept", "private"),
     [
         ("API.Example.com", "api.example.com", False),
@@ -210,7 +210,7 @@ def test_a_public_name_may_lead_to_private_addresses_only_if_that_is_said(place)
     assert place.allow("inside.example.com", body={"privat": True}).status == 400
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "hosts", "query", "code"),
     [
         ("OWN_TOKEN", ["api.example.com"], "", "secret_in_use"),
@@ -244,7 +244,7 @@ def test_a_value_is_replaced_only_if_that_is_said_and_its_hosts_stay(place):
     assert '"value": "second-0123456789", "hosts": ["api.example.com"]' in place.secrets.read_text()
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "value", "hosts"),
     [
         ("METEO-KEY", VALUE, []),
@@ -365,7 +365,7 @@ def test_an_admin_lists_and_revokes_but_only_the_owner_adds(place):
     assert token not in json.dumps(lines_in(place.home)) + place.server.log_file.read_text()
 
 
-@pytest.mark.parametrize(
+@each(
     ("body", "pointer"),
     [
         ({"name": "(owner)"}, "/name"),

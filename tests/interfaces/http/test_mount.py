@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager, contextmanager
 import httpx
 import pytest
 import uvicorn
-from helpers import until
+from helpers import each, until
 from mcp.client import Client
 from starlette.applications import Starlette
 from starlette.responses import PlainTextResponse
@@ -393,7 +393,7 @@ def test_a_websocket_is_refused_politely(app):
         assert httpx.get(f"{url}/tools/healthz").status_code == 200
 
 
-@pytest.mark.parametrize(
+@each(
     ("scope", "path", "raw"),
     [
         ({"path": "/t/mcp", "raw_path": b"/t/mcp", "root_path": "/t"}, "/mcp", b"/mcp"),

@@ -32,7 +32,7 @@ def passes(check, *args):
 # Host
 
 
-@pytest.mark.parametrize(
+@each(
     "host",
     ["127.0.0.1:8765", "localhost:8765", "[::1]:8765", "127.0.0.1", "localhost", "[::1]", "LocalHost:8765",
      "localhost.:8765", "[0:0:0:0:0:0:0:1]:8765"],

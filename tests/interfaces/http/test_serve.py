@@ -41,7 +41,7 @@ def test_it_says_where_it_is_and_what_to_try(serve):
     assert f"claude mcp add --transport http onetool {url}/mcp\n" in server.greeting
     assert f'{{"mcpServers": {{"onetool": {{"type": "http", "url": "{url}/mcp"}}}}}}' in server.greeting
     assert f"  {url}/openapi.json\n" in server.greeting
-    assert f"The page for people:\n  {url}/\n" in server.greeting
+    assert f"Open the page in a browser:\n  {url}/\n" in server.greeting
     assert server.ask("/healthz").json["status"] == "ok"
 
 
@@ -96,7 +96,7 @@ def test_where_time_may_not_be_asked_for_the_first_call_is_another_one_that_work
 
 def first_call(server):
     """All that the server says after its last heading: one line."""
-    (line,) = server.greeting.split("The first call to try:\n")[1].strip().split("\n")
+    (line,) = server.greeting.split("Try a first call:\n")[1].strip().split("\n")
     return line
 
 
@@ -211,7 +211,7 @@ def test_without_a_token_only_this_machine_is_served(host, tmp_path):
     assert code == 2
     assert "http.token" in said
     assert "onetool tokens add NAME" in said
-    assert "needs a token" in said
+    assert "requires a token" in said
 
 
 def test_the_config_can_ask_for_the_same_and_is_refused_by_name(tmp_path):
@@ -243,7 +243,8 @@ def test_a_port_in_use_is_one_clear_line(serve, tmp_path):
     code, said = refused("--port", str(port), cwd=tmp_path)
     assert code == 1
     assert said == (
-        f"Error: 127.0.0.1:{port} is in use by another program; choose another port: --port N (0: the system chooses)\n"
+        f"Error: 127.0.0.1:{port} is in use by another program, perhaps `onetool serve` in another folder; "
+        "choose another port: --port N (0: the system chooses)\n"
     )
 
 
@@ -339,7 +340,7 @@ def lets_nobody_in(server):
     return False
 
 
-FOR_EVER = {"patience_s": 10**6}  # who waits for requests under way waits for ever
+FOR_EVER = {"shutdown_timeout_s": 10**6}  # who waits for requests under way waits for ever
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
@@ -373,7 +374,7 @@ def test_streams_are_told_to_end(serve):
 
 
 def test_what_takes_too_long_is_told_that_the_server_stops(serve):
-    server = serve(limits={"patience_s": 0.3})
+    server = serve(limits={"shutdown_timeout_s": 0.3})
     with asked(server, "/mcp?file=never") as client:
         assert stopped(server) == 0
         reply = server.read(client)
@@ -391,7 +392,7 @@ def test_who_asks_twice_does_not_have_to_wait(serve, number):
 
 
 def test_a_client_that_does_not_read_does_not_keep_it_from_stopping(serve):
-    server = serve(limits={"patience_s": 0.3})
+    server = serve(limits={"shutdown_timeout_s": 0.3})
     with asked(server, "/mcp?flood"):
         assert stopped(server) == 0
 
@@ -462,7 +463,7 @@ def test_a_reload_never_opens_what_others_can_reach(serve):
     server = serve("--host", "0.0.0.0", config={"http": {"token": TOKEN}})
     (server.folder / "onetool.yaml").write_text("{}")
     server.process.send_signal(signal.SIGHUP)
-    server.log(wait_for="the old rules stay in force")
+    server.log(wait_for="the previous rules stay in effect")
     assert server.ask("/mcp").status == 401
 
 

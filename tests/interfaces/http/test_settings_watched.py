@@ -175,7 +175,7 @@ def test_settings_are_used_when_the_folder_is_trusted(project):
     server = project("stats: {enabled: false}\n")
     assert server.ask("/tools/tools").status == 200
     (server.folder / ".onetool" / "onetool.yaml").write_text("http: {token: abcdefghijklmnop}\n")
-    server.log(wait_for="Not reloaded, what was in force stays")
+    server.log(wait_for="Not reloaded, the previous config stays in effect")
     (reason,) = health_findings(server)
     assert "http.token is new: callers will need it" in reason
     assert "the change is not used" in reason
@@ -191,7 +191,7 @@ def test_code_is_named_when_the_folder_is_trusted(project):
     server = project("aliases: {now: time.now}\n")
     config = server.folder / ".onetool" / "onetool.yaml"
     config.write_text("servers: {clock: {command: cat}}\naliases: {then: time.now}\n")
-    server.log(wait_for="Not reloaded, what was in force stays")
+    server.log(wait_for="Not reloaded, the previous config stays in effect")
     here(server, "trust", "--yes")
     until(lambda: run(server, "then()")["ok"])
     (line,) = not_loaded(server)
@@ -227,7 +227,7 @@ def test_each_edit_after_a_reload_is_logged(place):
 def test_a_config_that_cannot_be_parsed_is_named_once_and_not_to_be_loaded(place):
     server = place()
     (server.folder / "onetool.yaml").write_text("aliases: {now: [")
-    server.log(wait_for="Not reloaded, what was in force stays")
+    server.log(wait_for="Not reloaded, the previous config stays in effect")
     (line,) = health_findings(server)
     assert "onetool.yaml" in line
     assert "kill" not in line
@@ -252,7 +252,7 @@ def test_a_command_that_comes_into_a_trusted_folder_is_not_started(tmp_path):
     try:
         assert run(server, "now()")["ok"]
         config.write_text(f"servers: {{evil: {{command: touch, args: ['{mark}']}}}}\naliases: {{then: time.now}}\n")
-        server.log(wait_for="Not reloaded, what was in force stays")
+        server.log(wait_for="Not reloaded, the previous config stays in effect")
         assert "onetool trust" in str(findings(server))
         assert run(server, "now()")["ok"]
         trusted(project)  # now somebody has looked at it; a command waits all the same

@@ -35,7 +35,7 @@ def given_to_client(value, inline=100, promise=None, stored=None):
     return asyncio.run(from_result(value, runtime, False, "read {} from {}".format, promise))
 
 
-@pytest.mark.parametrize("block", EVERY, ids=lambda block: block["type"])
+@each("block", EVERY)
 def test_what_the_sdk_makes_is_content(block):
     assert is_block(block)
     assert is_block({**block, "annotations": {"audience": ["user"]}, "_meta": {}})
@@ -81,7 +81,7 @@ def test_content_that_was_promised_comes_as_both():
     assert told == {"content": [block], "structuredContent": block}
 
 
-@pytest.mark.parametrize("value", [5, 0.5, True, None, [1, 2], [{"a": 1}], []])
+@each("value", [5, 0.5, True, None, [1, 2], [{"a": 1}], []])
 def test_what_is_no_object_comes_in_a_wrapper(value):
     told = given_to_client(result(value), promise="wrapper")
     assert told["structuredContent"] == {"result": value}
@@ -152,7 +152,7 @@ def test_before_there_were_links_they_are_told_in_words():
     assert for_revision({"content": [text("t")], "isError": True}, "2024-11-05")["isError"] is True
 
 
-@pytest.mark.parametrize(
+@each(
     "value",
     [
         {"type": "text", "text": None},

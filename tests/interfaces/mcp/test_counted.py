@@ -5,6 +5,7 @@ import sqlite3
 import time
 
 import pytest
+from helpers import each
 from interfaces.mcp.peers import HttpPeer
 from interfaces.mcp.servers import CONFIG
 
@@ -91,7 +92,7 @@ def test_calls_at_once_are_no_waiting(stdio_peer):
     assert kept(folder_of(peer), "SELECT count(*) FROM stats_gaps") == [(0,)]
 
 
-@pytest.mark.parametrize(
+@each(
     ("info", "name"),
     [
         ({"name": "claude-code", "version": "2"}, "claude-code"),

@@ -61,7 +61,7 @@ def test_a_handshake_that_is_none_is_refused_and_the_next_one_works(stranger):
     peer = stranger()
     for params, words in (
         ({}, "params.protocolVersion is missing: initialize needs it"),
-        ({"protocolVersion": 7}, "params.protocolVersion: expected a text"),
+        ({"protocolVersion": 7}, "params.protocolVersion: expected a string"),
         ({"protocolVersion": OLD, "capabilities": []}, "params.capabilities: expected an object"),
         ({"protocolVersion": OLD, "clientInfo": "me"}, "params.clientInfo: expected an object"),
     ):

@@ -78,7 +78,7 @@ def test_each_of_them_must_agree_with_the_body(peer, name, value):
 )
 def test_one_that_comes_twice_is_refused(peer, name, values):
     exchange = sent(peer, peer.message("tools/call", CALL), *((name, value) for value in values))
-    assert refused(exchange) == f"the header {name.lower()} came twice"
+    assert refused(exchange) == f"the header {name.lower()} was sent twice"
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import asyncio
 import re
 
 import pytest
-from helpers import until
+from helpers import each, until
 from interfaces.mcp.peers import INFO, OLD, HttpPeer
 
 from onetool import App
@@ -42,7 +42,7 @@ def test_after_its_end_it_is_not_found(http_peer, shared_server):
         assert "send initialize again" in exchange.message["error"]["message"]
 
 
-@pytest.mark.parametrize("id", ["0" * 32, "x", "", "é".encode().decode("latin-1"), "a" * 5000])
+@each("id", ["0" * 32, "x", "", "é".encode().decode("latin-1"), "a" * 5000])
 def test_a_session_that_there_never_was_is_not_found(shared_server, id):
     for method, body in (("POST", PING), ("GET", None), ("DELETE", None)):
         assert shared_server.send(body, session(id), method=method).status == 404, method

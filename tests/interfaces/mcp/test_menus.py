@@ -181,7 +181,7 @@ def test_an_unknown_tool_is_an_error_that_names_the_likely_one(peer):
     ("params", "words"),
     [
         ({}, "params.name is missing: tools/call needs it"),
-        ({"name": 7}, "params.name: expected a text"),
+        ({"name": 7}, "params.name: expected a string"),
         ({"name": "plus", "arguments": [1]}, "params.arguments: expected an object"),
         ({"name": "plus", "arguments": "a"}, "params.arguments: expected an object"),
     ],

@@ -243,7 +243,7 @@ def test_tasks_end_after_their_time():
         id = waiting.as_task(pending)["taskId"]
         assert waiting.task(id, ME) is pending
         await until_async(lambda: pending.is_done)
-        with pytest.raises(JsonRpcError, match="its time is up"):
+        with pytest.raises(JsonRpcError, match="unknown or expired task"):
             waiting.task(id, ME)
 
     asyncio.run(test())

@@ -62,7 +62,7 @@ def test_every_text_survives_in_some_spelling(text):
     assert decode(encode([text])) == [text]
 
 
-@pytest.mark.parametrize("number", [2**63, 2**64, -(2**63) - 1, 10**100, 0, 2**53 + 1])
+@each("number", [2**63, 2**64, -(2**63) - 1, 10**100, 0, 2**53 + 1])
 def test_numbers_of_any_size(number):
     assert loads(encode({"n": number})) == {"n": number}
 
@@ -97,7 +97,7 @@ def test_what_is_not_json(data):
     assert caught.value.code == -32700
 
 
-@pytest.mark.parametrize("rest", ["NaN", "1e999", "-Infinity", "01", "]"])
+@each("rest", ["NaN", "1e999", "-Infinity", "01", "]"])
 def test_half_a_pair_excuses_nothing_else(rest):
     assert decode(rb'["\ud800", 1]') == ["\ud800", 1]
     with pytest.raises(JsonRpcError, match="not JSON"):
@@ -155,7 +155,7 @@ def test_whatever_it_is_it_is_a_message_or_a_fault(value):
         assert id_of(message) is None or is_id(id_of(message))
 
 
-@pytest.mark.parametrize(
+@each(
     "message",
     [
         {"jsonrpc": "2.0", "id": 1, "method": "x"},
@@ -178,9 +178,9 @@ def test_requests_notifications_and_responses(message):
         (1.5, "expected one JSON-RPC message, an object, got a number"),
         (True, "expected one JSON-RPC message, an object, got a boolean"),
         ("x", "expected one JSON-RPC message, an object, got a text"),
-        ({"jsonrpc": "2.0", "id": False, "method": "x"}, "id: expected a text or a whole number, got a boolean"),
-        ({"jsonrpc": "2.0", "id": 1.0, "method": "x"}, "id: expected a text or a whole number, got a number"),
-        ({"jsonrpc": "2.0", "method": {}}, "method: expected a text, got an object"),
+        ({"jsonrpc": "2.0", "id": False, "method": "x"}, "id: expected a string or an integer, got a boolean"),
+        ({"jsonrpc": "2.0", "id": 1.0, "method": "x"}, "id: expected a string or an integer, got a number"),
+        ({"jsonrpc": "2.0", "method": {}}, "method: expected a string, got an object"),
         ({"jsonrpc": "2.0", "method": "x", "params": None}, "params: expected an object, got null"),
         ({"jsonrpc": "2.0", "id": 1}, "expected a request, a notification or a response: `method` is missing"),
     ],

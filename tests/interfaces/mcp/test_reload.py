@@ -287,8 +287,11 @@ def test_what_can_not_be_listened_to_is_told(newcomer):
     for params, words in (
         ({}, "params.notifications is missing"),
         ({"notifications": []}, "params.notifications: expected an object"),
-        ({"notifications": {"resourceSubscriptions": "ot://tools"}}, "resourceSubscriptions: expected a list of texts"),
-        ({"notifications": {"resourceSubscriptions": [1]}}, "resourceSubscriptions: expected a list of texts"),
+        (
+            {"notifications": {"resourceSubscriptions": "ot://tools"}},
+            "resourceSubscriptions: expected a list of strings",
+        ),
+        ({"notifications": {"resourceSubscriptions": [1]}}, "resourceSubscriptions: expected a list of strings"),
     ):
         refused = newcomer.error("subscriptions/listen", params)
         assert refused["code"] == -32602

@@ -253,7 +253,7 @@ def test_many_tools_come_in_pages(many, stdio_peer, serve):
                 -32602,
                 "params.cursor is not one of ours: begin again without it",
             ), cursor
-        assert peer.error("tools/list", {"cursor": 1000})["message"] == "params.cursor: expected a text"
+        assert peer.error("tools/list", {"cursor": 1000})["message"] == "params.cursor: expected a string"
 
 
 def test_run_stays_one_small_tool(many, stdio_peer):

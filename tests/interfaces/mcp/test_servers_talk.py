@@ -100,7 +100,7 @@ def test_a_call_that_is_called_off_is_called_off_at_the_server(site, peer, serve
 def test_the_deadline_calls_it_off_too(site, client):
     file = site.file("wait")
     words = client("old").failure("due__waits", {"file": str(file), "then": ""})
-    assert "due.waits gave no answer within 0.7 s" in words
+    assert "due.waits did not respond within 0.7 s" in words
     until(file.with_name(f"{file.name}.cancelled").exists)
 
 

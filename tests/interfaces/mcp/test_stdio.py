@@ -226,7 +226,7 @@ def test_a_question_to_a_client_that_has_gone_does_not_keep_it(stdio_peer):
     asking = peer.begin("tools/call", call("asking__name"))
     until(lambda: peer.asked)
     assert peer.close() == 0
-    assert said(asking.answer()) == "Error: the client could not answer: the client has closed its end"
+    assert said(asking.answer()) == "Error: the client could not answer: the client has closed the connection"
 
 
 def test_nor_does_a_stream_of_changes(stdio_peer):

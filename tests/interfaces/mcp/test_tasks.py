@@ -10,7 +10,7 @@ from interfaces.mcp.peers import ABLE, TASKS, HttpPeer
 from interfaces.mcp.servers import CONFIG
 
 KNOWS = {**ABLE, "extensions": {TASKS: {}}}
-UNKNOWN = "taskId: there is no such task, or its time is up"
+UNKNOWN = "taskId: unknown or expired task"
 ADA = {"name": {"action": "accept", "content": {"name": "Ada"}}}
 
 

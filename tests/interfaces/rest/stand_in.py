@@ -40,13 +40,15 @@ def main(options):
     from onetool.interfaces.rest.app import RestApp
     from onetool.interfaces.rest.openapi import openapi
     from onetool.interfaces.rest.problem import PROBLEM_TYPE, problem_body
-    from onetool.interfaces.rest.routing import check_route
+    from onetool.interfaces.rest.routing import API_ROUTES
 
     app = app_of(options)
     place = listen("127.0.0.1", 0, resolve("127.0.0.1"))
     asgi_client = RestApp(app, allowed=options.get("allowed"))
     routes = [
-        Route("/tools", asgi_client, below=True, write_error=problem_body, error_type=PROBLEM_TYPE, check=check_route),
+        Route(
+            "/tools", asgi_client, below=True, write_error=problem_body, error_type=PROBLEM_TYPE, check=API_ROUTES.check
+        ),
         Route("/openapi.json", openapi(app), methods=READ),
     ]
     credentials = Credentials(app.config.http, calls_only=options.get("allowed") is not None)

@@ -3,7 +3,7 @@
 import sys
 
 import pytest
-from helpers import until
+from helpers import each, until
 from interfaces.rest.test_admin import served
 from sources.mcp_servers.harness import block_of
 
@@ -58,7 +58,7 @@ def test_only_what_is_allowed_is_counted_and_compared(api):
     assert "hidden" not in api.get("/servers/srv").text + api.get("/status").text
 
 
-@pytest.mark.parametrize(
+@each(
     "code",
     [
         "srv.hidde()",

@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from helpers import each
 from interfaces.rest.served import Api, problem
 from interfaces.rest.test_openapi import checker
 
@@ -58,7 +59,7 @@ def test_all_mistakes_come_at_once(real):
     assert not message["/colour"].startswith("/")
 
 
-@pytest.mark.parametrize(
+@each(
     ("schema", "pointer"),
     [
         ("text", "/argSchema"),
@@ -194,7 +195,7 @@ def test_a_preview_shows_the_request_without_secrets(secretive):
     assert "errors" not in found
 
 
-@pytest.mark.parametrize(
+@each(
     ("auth", "header", "value"),
     [
         ({"type": "bearer", "value": "${OPEN}"}, "Authorization", "Bearer ***"),

@@ -99,6 +99,19 @@ def test_changes_are_told(real):
             assert wait_for("changed") == {"tools": True}
 
 
+def test_a_changed_pack_is_told(start, tmp_path):
+    pack = tmp_path / "dice.py"
+    pack.write_text("def roll() -> int:\n    'Roll.'\n    return 4\n")
+    tmp_path.joinpath("onetool.yaml").write_text("packs: [dice.py]\n")
+    api = start(real=tmp_path, args=["--config", str(tmp_path / "onetool.yaml")])
+    with reading(api) as wait_for:
+        wait_for("hello")
+        assert api.get("/status").json()["pending"] == 0
+        pack.write_text("def roll() -> int:\n    'Roll a die.'\n    return 5\n")
+        assert wait_for("changed") == {"tools": True}
+        assert api.get("/status").json()["pending"] == 1
+
+
 def test_it_is_for_those_who_take_events(real):
     problem(real.get("/events"), 406, "not_acceptable")
     problem(real.get("/events", headers={"Accept": "application/json"}), 406, "not_acceptable")

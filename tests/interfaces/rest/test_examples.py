@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from helpers import each
 from interfaces.rest.served import Api, problem
 from interfaces.rest.test_openapi import checker
 
@@ -101,7 +102,7 @@ def test_an_outdated_change_is_refused(real):
     assert put(real, BUILT_IN).status_code == 200
 
 
-@pytest.mark.parametrize(
+@each(
     ("body", "pointer"),
     [
         ({}, ""),

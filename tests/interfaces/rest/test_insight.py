@@ -247,6 +247,7 @@ def test_the_status_says_what_the_server_is(real, home):
         "version": __version__, "url": real.url, "needsToken": False, "canChange": True, "isAdmin": False,
         "isCapped": False,
         "config": str(home / ".onetool" / "onetool.yaml"), "followsFiles": True,
+        "pending": 0,
     }  # fmt: skip
     checker(real.get("/openapi.json").json(), "StatusReport").validate({**found, "tools": 1, "health": health})
 

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import httpx
 import pytest
-from helpers import until
+from helpers import each, until
 from interfaces.rest.served import BUILT_IN, TOKEN, problem, read_events
 
 
@@ -137,7 +137,7 @@ def test_what_is_refused_before_anything_runs_is_no_stream(api):
     problem(api.call("nothing", **asked), 404, "not_found")
 
 
-@pytest.mark.parametrize(
+@each(
     ("accept", "events"),
     [
         ("text/event-stream", True),

@@ -114,13 +114,13 @@ def test_sizes_that_are_right(api):
         assert api.get(f"/tools/bundles?pageSize={size}").status_code == 200
 
 
-@pytest.mark.parametrize(("text", "status"), [("true", 200), ("1", 200), ("false", 200), ("0", 200), ("True", 400),
+@each(("text", "status"), [("true", 200), ("1", 200), ("false", 200), ("0", 200), ("True", 400),
                                               ("yes", 400), ("", 400), ("null", 400)])  # fmt: skip
 def test_true_and_false(api, text, status):
     assert api.get(f"/tools/bundles?includeDisabled={text}").status_code == status
 
 
-@pytest.mark.parametrize(
+@each(
     ("query", "code", "pointer"),
     [
         ("bundles?pagesize=1", "unknown_parameter", "/pagesize"),

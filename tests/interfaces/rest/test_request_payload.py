@@ -2,7 +2,6 @@
 
 import json
 
-import pytest
 from helpers import each
 from interfaces.rest.served import BUILT_IN, problem
 
@@ -61,7 +60,7 @@ def test_no_body_is_none(api):
     problem(api.ask("PUT", f"/tools/bundles/{api.new_id()}"), 400, "bad_json")
 
 
-@pytest.mark.parametrize(
+@each(
     ("kind", "status"),
     [
         (None, 415),
@@ -86,7 +85,7 @@ def test_a_body_is_json_and_says_so(api, kind, status):
             assert "Content-Type: application/json" in problem(reply, 415, "unsupported_media_type")["detail"]
 
 
-@pytest.mark.parametrize("body", ["[]", "null", "1", '""', '{"args": null}', '{"args": []}', '{"arg": {}}', '{"a": 1}'])
+@each("body", ["[]", "null", "1", '""', '{"args": null}', '{"args": []}', '{"arg": {}}', '{"a": 1}'])
 def test_a_call_is_an_object_with_args(api, body):
     assert problem(api.ask("POST", ECHO, content=body), 400, "invalid")["in"] == "body"
 

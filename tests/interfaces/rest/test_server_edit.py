@@ -9,7 +9,7 @@ from contextlib import closing
 
 import pytest
 from document_stores import stored_tokens
-from helpers import trusted, until
+from helpers import each, trusted, until
 from interfaces.rest.served import Api, problem
 from interfaces.rest.test_admin import KEY, TOKEN, served
 from interfaces.rest.test_openapi import checker
@@ -74,7 +74,7 @@ def test_no_request_has_a_file_of_this_machine_read(api, tmp_path):
 # Other clients
 
 
-@pytest.mark.parametrize(
+@each(
     "servers",
     [
         {"a\ud800": {"command": "x"}},
@@ -159,7 +159,7 @@ CODE = [
 ]
 
 
-@pytest.mark.parametrize("block", CODE, ids=["shell", "python", "registry", "variables", "url"])
+@each("block", CODE)
 def test_what_decides_which_code_runs_is_not_hidden_as_a_secret(api, block):
     (shown,) = api.ask("POST", "/servers?dryRun=true", {"servers": {"one": block}}).json()["servers"]
     told = " ".join([shown.get("command", ""), shown.get("url", ""), *shown.get("details", ())])
@@ -288,7 +288,7 @@ TYPED = {
 }
 
 
-@pytest.mark.parametrize("text", TYPED)
+@each("text", TYPED)
 def test_what_people_paste_is_understood(api, text):
     name, target = TYPED[text]
     reply = api.ask("POST", "/servers?dryRun=true", {"text": text})
@@ -298,7 +298,7 @@ def test_what_people_paste_is_understood(api, text):
     assert target is None or target in (one.get("command"), one.get("url"))
 
 
-@pytest.mark.parametrize("text", ["", "{", "just: words\nand: more", "'open", "[]", "{}", "A=b"])
+@each("text", ["", "{", "just: words\nand: more", "'open", "[]", "{}", "A=b"])
 def test_what_is_no_server_is_refused(api, text):
     problem(api.ask("POST", "/servers?dryRun=true", {"text": text}), 400, "invalid")
 
@@ -402,7 +402,7 @@ def test_what_somebody_else_changed_meanwhile_is_not_overwritten(written):
     assert api.file.read_bytes() == before
 
 
-@pytest.mark.parametrize(
+@each(
     ("wrong", "code"),
     [
         ({"args": "x"}, "invalid"),

@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from helpers import each
 from interfaces.rest.served import Api, problem
 from interfaces.rest.test_openapi import checker
 
@@ -49,7 +50,7 @@ def test_it_says_how_often_and_how_that_went(real):
     checker(real.get("/openapi.json").json(), "StatsOverview").validate(found)
 
 
-@pytest.mark.parametrize(
+@each(
     ("query", "calls"),
     [
         ("tool=tools.echo", 5),

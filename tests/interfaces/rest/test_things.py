@@ -3,6 +3,7 @@
 from urllib.parse import quote
 
 import pytest
+from helpers import each
 from interfaces.rest.served import BUILT_IN, ECHO, problem
 
 
@@ -96,7 +97,7 @@ def test_what_a_client_has_is_not_sent_again(api, where):
     assert api.get(path, headers={"If-None-Match": '"x"'}).status_code == 200
 
 
-@pytest.mark.parametrize("header", ["", "a, b", '"a', '"a" "b"', '*, "a"', 'w/"a"'])
+@each("header", ["", "a, b", '"a', '"a" "b"', '*, "a"', 'w/"a"'])
 def test_a_condition_that_nobody_can_read_is_refused(api, header):
     found = problem(api.get(api.bundle(), headers={"If-None-Match": header}), 400, "bad_header")
     assert (found["in"], found["pointer"]) == ("header", "/If-None-Match")
@@ -114,7 +115,7 @@ def test_what_is_built_in_can_only_be_switched(api):
     assert api.ask("PATCH", path, {"isEnabled": True}).status_code == 200
 
 
-@pytest.mark.parametrize(
+@each(
     "body", [{}, [], None, True, {"isEnabled": 1}, {"isEnabled": None}, {"isEnabled": True, "slug": "x"}, {"slug": "x"}]
 )
 def test_patch_takes_the_switch_and_nothing_else(api, body):
@@ -124,7 +125,7 @@ def test_patch_takes_the_switch_and_nothing_else(api, body):
         problem(api.ask("PATCH", path, content=json.dumps(body)), 400, "invalid")
 
 
-@pytest.mark.parametrize(
+@each(
     ("change", "pointer"),
     [
         ({"slug": "a_b"}, "/slug"),
@@ -139,7 +140,7 @@ def test_a_problem_points_to_the_field(api, change, pointer):
     assert (found["in"], found["pointer"]) == ("body", pointer)
 
 
-@pytest.mark.parametrize(
+@each(
     ("path", "pointer"),
     [
         ("bundles/", "/bundleID"),
@@ -165,7 +166,7 @@ def test_every_part_of_an_address_is_checked(api, path, pointer):
         assert (found["in"], found["pointer"]) == ("path", pointer)
 
 
-@pytest.mark.parametrize(
+@each(
     "path",
     ["", "/", "/bundle", f"/bundles/{BUILT_IN}/", f"/bundles/{BUILT_IN}/tools", "/tools/x", "/bundles%2Fx"],
 )

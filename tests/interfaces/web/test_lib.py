@@ -4,6 +4,7 @@ import json
 import subprocess
 
 import pytest
+from helpers import each
 from tests import npm
 from web.build import NODE, WEB, environment, run_tests
 
@@ -223,7 +224,7 @@ def test_a_refused_question_goes_back_to_the_field(node):
     assert found[2] == 0
 
 
-@pytest.mark.parametrize(("status", "decided"), [(404, "no"), (409, "no"), (503, None), (401, None), (429, None)])
+@each(("status", "decided"), [(404, "no"), (409, "no"), (503, None), (401, None), (429, None)])
 def test_an_approval_that_was_not_heard_can_be_repeated(node, status, decided):
     script = f"""
         answers["POST /ask"] = {{ events: {json.dumps([STARTED, APPROVAL])} }};
@@ -351,7 +352,7 @@ def test_how_far_a_run_is_is_told_while_it_runs(node):
     assert found == [None, {"done": 3, "total": 10, "message": "third"}, None]
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "shown", "name"),
     [
         ("\U0001f469\u200d\U0001f4bb", "\U0001f469\u200d\U0001f4bb", "\U0001f469⟨U+200D⟩\U0001f4bb"),

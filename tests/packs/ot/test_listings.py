@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 from bench.tokens import seven_packs
-from helpers import BUILT_IN_PACKS, calls
+from helpers import BUILT_IN_PACKS, calls, each
 
 from onetool import App, ToolCall, ToolSpec
 from onetool.core.inferred_schema import ObservedValues
@@ -156,7 +156,7 @@ def test_what_was_inferred_of_a_value_is_told_as_inferred():
     assert tool["signature"] == "a.learnt() -> {id, title: str | None, by: {login} | None}"
 
 
-@pytest.mark.parametrize(
+@each(
     ("value", "told"),
     [("x", "str"), ([1, 2.5], "list[float]"), ({"ann@example.com": 1}, "dict[str, int]"), ([], "list"), ({}, "dict")],
 )

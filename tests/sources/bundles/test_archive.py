@@ -203,7 +203,7 @@ def mistakes(changes, name="tools/forecast@1.json"):
     return found.mistakes[0].message
 
 
-@pytest.mark.parametrize(
+@each(
     ("changes", "words"),
     [
         ({"schemaVersion": "2"}, "update this one"),
@@ -266,7 +266,7 @@ def test_a_clash_is_refused_unless_it_becomes_a_new_bundle():
     other = tool(description="Something else", tags=("x",))
     found = planned(BUNDLE, [tool()], [other])
     assert found.rows[1] == ("forecast", "1", "clash", "other: description, tags")
-    assert "forecast@1: the version exists with other content" in found.refused[0]
+    assert "forecast@1: this version already exists with different content" in found.refused[0]
     new = planned(BUNDLE, [tool()], [other], as_new=True)
     assert new.refused == []
     assert new.bundle.id != ID

@@ -101,7 +101,7 @@ def test_one_from_a_browser():
     assert json.loads(out.body) == {"id": 5, "note": "it's ä\n", "gift": True, "extra": None}
 
 
-@pytest.mark.parametrize(
+@each(
     ("options", "auth", "secrets"),
     [
         (
@@ -140,6 +140,11 @@ def test_logins(options, auth, secrets):
     assert made.secrets == secrets
 
 
+def test_a_secret_of_a_host_without_a_name_says_api_once():
+    assert from_curl("curl http://127.0.0.1:8090/ -H 'X-Api-Key: abc'").secrets == {"API_KEY": "abc"}
+    assert from_curl("curl http://127.0.0.1:8090/ -H 'Authorization: Bearer abc'").secrets == {"API_TOKEN": "abc"}
+
+
 @each(
     "command",
     [
@@ -167,7 +172,7 @@ def test_credentials_leave_the_tool(command):
     assert any(value and "s3cretvalue" in value for value in made.secrets.values())
 
 
-@pytest.mark.parametrize(
+@each(
     "value", ["ghp_0123456789abcdefghij0123456789abcdef", "sk-proj-0123456789abcdefghij", "xoxb-1234567890-abcdef",
               "AKIAIOSFODNN7EXAMPLE", "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.abc"]
 )  # fmt: skip
@@ -296,7 +301,7 @@ def test_a_body_that_is_a_file():
     assert (made["method"], made["bodyFile"], made["headers"]) == ("POST", "${file}", {"Content-Type": "image/png"})
 
 
-@pytest.mark.parametrize(
+@each(
     ("command", "encoding"),
     [
         ("curl https://x.example", None),
@@ -327,7 +332,7 @@ def test_how_the_answer_is_read(command, encoding):
         ("curl -F 'a=@x;type=no type' https://x.example", "contentType"),
         ("curl https://x.example -H 'Content-Type: multipart/form-data; boundary=x' --data-raw 'x'", "multipart"),
         ("curl -d @body.json https://x.example", "a file is not read"),
-        ("curl -b cookies.txt https://x.example", "a file of cookies"),
+        ("curl -b cookies.txt https://x.example", "files of cookies"),
         ('curl ^"https://x.example^"', "Windows"),
         ("curl https://x.example ^\n -X POST", "Windows"),
         ("curl https://x.example `\n -X POST", "PowerShell"),

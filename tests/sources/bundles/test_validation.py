@@ -3,6 +3,7 @@
 from copy import deepcopy
 
 import pytest
+from helpers import each
 
 from onetool.sources.bundles.errors import InvalidError
 from onetool.sources.bundles.validation import read_bundle, read_tool
@@ -30,7 +31,7 @@ def told(tool):
     return refused.value.pointer, str(refused.value)
 
 
-@pytest.mark.parametrize(
+@each(
     ("pointer", "value", "meant"),
     [
         ("/type", "htp", "did you mean http?"),
@@ -63,7 +64,7 @@ def test_and_all_that_are_possible_are_listed(pointer, value, all_of_them):
     assert len(message) < 200
 
 
-@pytest.mark.parametrize(
+@each(
     ("pointer", "meant"),
     [
         ("/desciption", "description"),

@@ -5,6 +5,7 @@ import json
 from types import SimpleNamespace
 
 import pytest
+from helpers import each
 from mcp_types import JSONRPCError, JSONRPCRequest
 from sources.mcp_servers.harness import call, settle
 
@@ -45,7 +46,7 @@ def answer(result):
 def test_an_answer_of_too_many_parts_is_not_read():
     (message,), _ = received(answer(b'{"a": [' + b",".join([b"[]"] * (MAX_PARTS + 1)) + b"]}"))
     assert isinstance(message, JSONRPCError)
-    assert (message.id, message.error.message) == (7, "its answer can't be read: it has more than 500,000 parts")
+    assert (message.id, message.error.message) == (7, "its response can't be read: it has more than 500,000 parts")
 
 
 def test_signs_in_a_text_are_no_parts():
@@ -79,7 +80,7 @@ def test_requests_of_a_server_take_places():
     assert unanswered.locked()
 
 
-@pytest.mark.parametrize(
+@each(
     ("template", "is_taken"),
     [
         ("notes://{day}", True),

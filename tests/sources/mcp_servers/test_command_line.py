@@ -59,11 +59,11 @@ def test_the_command_is_taken_as_it_is(tmp_path, monkeypatch):
     assert [*server_of(["python3"], "mine")] == ["mine"]
 
 
-@pytest.mark.parametrize(
+@each(
     ("words", "name", "said"),
     [
-        ([], None, "no command behind --"),
-        (["env", "A=b"], None, "no command behind --"),
+        ([], None, "no command after --"),
+        (["env", "A=b"], None, "no command after --"),
         (["no-such-program-at-all"], None, "no program 'no-such-program-at-all'"),
         (["./no-such-file"], None, "no program './no-such-file'"),
         (["python3"], "a.b", "Invalid name of a server: 'a.b'"),

@@ -291,7 +291,7 @@ def test_a_person_reads_where_a_login_on_another_page_goes_to(tmp_path, name):
         server.say(enemy.answer)
         logged_in(enemy, in_home(tmp_path, "logins"))
         tokens = trap.netloc if name == "tokens for another" else server.netloc
-        assert f"The rights that you grant there go to {tokens}." in "".join(enemy.told)
+        assert f"The rights that you grant there apply to {tokens}." in "".join(enemy.told)
 
 
 LATER: dict[str, tuple[str, Any]] = {

@@ -123,7 +123,7 @@ def test_an_answer_of_too_many_parts_is_refused_before_it_is_read(harness, http,
     monkeypatch.setattr(opening, "has_at_most", lambda *_: True)  # that comes after reading
     with harness.app({"there": {"url": http.url(way), "timeout": 20}}) as app:
         settle(app)
-        assert "its answer has more than 500,000 parts" in call(app, "there.lists").error.message
+        assert "its response has more than 500,000 parts" in call(app, "there.lists").error.message
         assert call(app, "there.echo", text="hello").data == "hello"
 
 

@@ -97,7 +97,7 @@ def test_a_list_that_is_too_deep_to_be_read(harness):
     with harness.app(
         {"bad": harness.nasty("wrong_protocol", "too_deep", connect_timeout=2), "good": harness.nasty("ok")}
     ) as app:
-        assert "its answer can't be read" in settle(app)["bad"].error
+        assert "its response can't be read" in settle(app)["bad"].error
         assert is_fine(app)
 
 

@@ -107,7 +107,7 @@ class TestLogin:
     def test_the_port_can_be_fixed_and_may_be_taken(self, authority, folder):
         with socket.create_server(("127.0.0.1", 0)) as taken:
             port = taken.getsockname()[1]
-            with pytest.raises(AuthError, match=rf"can't listen at 127.0.0.1:{port}"):
+            with pytest.raises(AuthError, match=rf"can't listen on 127.0.0.1:{port}"):
                 log_in(authority, folder, {"type": "oauth", "redirect_port": port})
         urls = []
         log_in(
@@ -433,7 +433,7 @@ class TestBackground:
         authority.expire_everything()
         lock_of(folder).unlink()
         lock_of(folder).mkdir()
-        with pytest.raises(AuthError, match=r"the login can't be kept in logins/vault in .*: Is a directory"):
+        with pytest.raises(AuthError, match=r"the login can't be stored in logins/vault in .*: Is a directory"):
             asyncio.run(peek(authority, folder))
 
 
@@ -479,7 +479,7 @@ class TestSeveralProcesses:
         authority.expire_everything()
         with open(lock_of(folder)) as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            with pytest.raises(AuthError, match=r"kept in logins/vault in .*: another process holds it"):
+            with pytest.raises(AuthError, match=r"stored in logins/vault in .*: another process has locked it"):
                 asyncio.run(peek(authority, folder))
 
 
@@ -533,7 +533,7 @@ class TestBearer:
         assert not Path(folder.place).exists()
 
     def test_one_that_is_not_taken(self, authority, folder):
-        with pytest.raises(AuthError, match="does not take the token in its `auth`") as caught:
+        with pytest.raises(AuthError, match="does not accept the token in its `auth`") as caught:
             asyncio.run(peek(authority, folder, "made-up-token"))
         assert "made-up" not in str(caught.value)
 

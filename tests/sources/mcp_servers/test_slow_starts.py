@@ -32,6 +32,6 @@ def test_the_reason_is_shown_afterwards(harness, tmp_path):
     result = json.loads(done.stdout)
     assert (done.returncode, result["state"]) == (1, "disconnected")
     assert result["error"] == (
-        "it gave no answer within 1 s (to wait longer: connect_timeout in its block of the config); "
+        "it did not respond within 1 s (to wait longer: connect_timeout in its block of the config); "
         "it said: downloading the internet"
     )

@@ -157,3 +157,21 @@ def test_what_another_writes_when_we_have_written_is_noticed(proxy, monkeypatch)
     proxy.approve()
     proxy.reread_approvals()
     assert proxy.cached.version == "by another"
+
+
+def test_a_damaged_database_lets_pinned_servers_wait(harness, tmp_path):
+    blocks = {"one": harness.nasty("ok", pin=True), "two": harness.nasty("ok")}
+    with harness.app(blocks) as app:
+        settle(app)
+        assert not app.servers.proxy("one").is_refused
+    for file in tmp_path.glob("state.db-*"):
+        file.unlink()
+    (tmp_path / "state.db").write_bytes(b"garbage" * 1000)
+    with App.open(harness.config(blocks)) as app:
+        settle(app)
+        assert [app.servers.proxy(name).is_refused for name in ("one", "two")] == [True, False]
+        app.servers.approve("one")
+        assert not app.servers.proxy("one").is_refused
+    with harness.app(blocks) as app:
+        settle(app)
+        assert not app.servers.proxy("one").is_refused

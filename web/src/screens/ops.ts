@@ -1,4 +1,4 @@
-/** What one looks at now and then, in one piece: together it is smaller than one by one. */
+/** Rarely used screens, in one bundle: together they are smaller than one by one. */
 
 export { default as Audit } from "./Audit.svelte";
 export { default as Health } from "./Health.svelte";

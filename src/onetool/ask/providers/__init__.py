@@ -4,7 +4,7 @@ Each module is named after its provider; modules with a leading underscore are s
 no server.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from importlib import import_module
 from typing import Any, Literal, NamedTuple, Protocol
@@ -30,7 +30,7 @@ class ReplyReader(Protocol):
 
     @property
     def is_complete(self) -> bool:
-        """Whether the provider has marked the reply as complete. A stream that ends before was cut off."""
+        """Whether the provider has marked the reply as complete. A stream that ends earlier was cut off."""
         ...
 
     @property
@@ -44,15 +44,19 @@ class ReplyReader(Protocol):
 
 
 class Adapter(Protocol):
+    """An API. Most authenticate with a bearer token and stream server-sent events, which are the defaults here."""
+
     name: str
     base_url: str  # the default URL, without a trailing slash
     model: str | None  # the default model
+    models_path: str  # of the list of models
+    reader: Callable[[ModelPrompt], ReplyReader]
     rank: int | None  # priority among providers with stored keys if none is named; None: needs no key
-    stream: Literal["events", "lines"]  # server-sent events, or JSON lines
+    stream: Literal["events", "lines"] = "events"  # server-sent events, or JSON lines
 
     def headers(self, key: str | None) -> list[tuple[str, str]]:
         """Return the headers for the key and the API, without Content-Type."""
-        ...
+        return [("Authorization", f"Bearer {key}")] if key else []
 
     def request(self, prompt: ModelPrompt, stream: bool) -> ProviderRequest: ...
 
@@ -60,15 +64,11 @@ class Adapter(Protocol):
         """Read a whole answer. Raises ModelError (garbled) if it is invalid."""
         ...
 
-    def reader(self, prompt: ModelPrompt) -> ReplyReader: ...
-
     def failure(self, status: int, body: Any) -> ModelError:
         """Return the error for a response that isn't 2xx. `body` is JSON data or text. The sender adds hints for
         `unauthorized` and `model_not_found`.
         """
         ...
-
-    def models_request(self) -> ProviderRequest: ...
 
     def models(self, body: Any) -> list[str]:
         """Return the names in a list of models: those that can chat, newest first if the list says so."""

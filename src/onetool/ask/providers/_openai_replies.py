@@ -87,8 +87,8 @@ def error_from_body(data: dict[str, Any]) -> ModelError | None:
         status = 429
     else:
         status = 500 if "server" in words or "overloaded" in words else 400
-    message = error_text.message or "(no words)"
-    return _error(status, error_text, f"the model's API broke off with an error: {message}")
+    message = error_text.message or "(no message)"
+    return _error(status, error_text, f"the model's API reported an error in the middle of its response: {message}")
 
 
 def _read(body: Any) -> _ErrorText:
@@ -170,7 +170,7 @@ class CallPieces:
     """The tool calls of a reply, joined from pieces by index, which many servers set wrongly or not at all."""
 
     def __init__(self, limit: SizeLimit) -> None:
-        """Start empty. `limit` bounds the data kept for the server."""
+        """Create an empty collection. `limit` limits the data kept for the server."""
         self._limit = limit
         self._all: list[_Pieces] = []
         self._last: dict[int | None, _Pieces] = {}  # by index; None: the last of all
@@ -250,7 +250,7 @@ class _Pieces:
 
 
 class JsonBalance:
-    """A check whether JSON text in pieces is complete, by counting brackets."""
+    """A counter of brackets, which tells whether JSON received in pieces is complete."""
 
     def __init__(self) -> None:
         self._depth = 0
@@ -294,31 +294,8 @@ _STOPS: dict[str, Stop] = {
 
 
 class OpenAIStreamReader:
-    """A reader of the events of one answer."""
+    """A reader of the events of one answer, or of a whole answer as the only event."""
 
-    def __init__(self, prompt: ModelPrompt) -> None:
-        self._reply = ReplySoFar(prompt)
-        self.has_ended = False
-
-    def feed(self, event: Any) -> Iterable[Delta]:
-        if self.has_ended:
-            return ()
-        if isinstance(event, str):
-            if event.strip() not in ("", _DONE_EVENT):
-                raise garbled_error(f"an event is not JSON: {body_text(event)}")
-            self.has_ended = bool(event.strip())
-            return ()
-        return self._reply.take(an_object(event, "an event"))
-
-    @property
-    def is_complete(self) -> bool:
-        return self.has_ended or bool(self._reply.finish)
-
-    def reply(self) -> ModelReply:
-        return self._reply.reply()
-
-
-class ReplySoFar:
     def __init__(self, prompt: ModelPrompt) -> None:
         self._prompt = prompt
         self._text: list[str] = []
@@ -329,11 +306,20 @@ class ReplySoFar:
         self._text_limit, self._thoughts_limit = text_limit(), thoughts_limit()
         self._calls = CallPieces(self._thoughts_limit)
         self._usage = Usage()
-        self.finish = ""
+        self._finish = ""
+        self.has_ended = False
         self.is_empty = True
 
-    def take(self, data: dict[str, Any]) -> list[Delta]:
-        """Read one event, or the whole answer. Only the first choice is used."""
+    def feed(self, event: Any) -> Iterable[Delta]:
+        """Read an event. Only the first choice is used."""
+        if self.has_ended:
+            return ()
+        if isinstance(event, str):
+            if event.strip() not in ("", _DONE_EVENT):
+                raise garbled_error(f"an event is not JSON: {body_text(event)}")
+            self.has_ended = bool(event.strip())
+            return ()
+        data = an_object(event, "an answer")
         if error := error_from_body(data):
             raise error
         if isinstance(usage := data.get("usage"), dict) and usage:
@@ -359,8 +345,12 @@ class ReplySoFar:
         name = "message" if is_whole else "delta"
         self.is_empty = self.is_empty and choice.get(name) is None
         deltas = list(self._read_message(an_object(choice.get(name), f"choices[0].{name}"), is_whole))
-        self.finish = finish or self.finish
+        self._finish = finish or self._finish
         return deltas
+
+    @property
+    def is_complete(self) -> bool:
+        return self.has_ended or bool(self._finish)
 
     @property
     def _is_over(self) -> bool:
@@ -368,11 +358,11 @@ class ReplySoFar:
 
         Some servers send a finish reason with each piece, and some before the first: these have not finished.
         """
-        return bool(self.finish) and bool(self._text or self._refusal or self._calls)
+        return bool(self._finish) and bool(self._text or self._refusal or self._calls)
 
     def reply(self) -> ModelReply:
         calls = tuple(self._calls.read(self._prompt))
-        stop = _STOPS.get(self.finish, "other")
+        stop = _STOPS.get(self._finish, "other")
         refusal = "".join(self._refusal)
         if calls and stop not in ("length", "refused"):
             stop = "tools"
@@ -380,7 +370,7 @@ class ReplySoFar:
             stop = "refused"
         elif stop == "tools":
             stop = "other"
-        why = body_text(refusal or self.finish) if stop in ("refused", "other") else ""
+        why = body_text(refusal or self._finish) if stop in ("refused", "other") else ""
         # Data to send back, but only to the same model, since many servers use this API.
         kept: dict[str, Any] = {key: "".join(parts) for key, parts in self._thoughts.items()}
         if details := self._details.read():
@@ -416,7 +406,7 @@ class ReplySoFar:
 
 
 def _content(content: Any) -> Iterator[Delta]:
-    """Yield the deltas of a text, or of a list of parts, as sent by Mistral's reasoning models."""
+    """Yield the deltas of a string, or of a list of parts, as sent by Mistral's reasoning models."""
     if not isinstance(content, list):
         if text := a_text(content, "content"):
             yield TextDelta(text)

@@ -11,31 +11,30 @@ thoughts and signatures in their original order.
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 import msgspec
 
 from onetool.ask.errors import ModelError, Reason
-from onetool.ask.messages import Assistant, Call, Message, User, fenced, on_one_line
+from onetool.ask.messages import Assistant, Call, Message, ModelReply, User, fenced, on_one_line
 from onetool.core.json_data import JsonTooCostlyError
 from onetool.core.limits import MIB
 from onetool.core.text import replace_all_surrogates, replace_surrogates
+from onetool.formats import ProviderNames
 from onetool.http.body import json_of
 from onetool.http.errors import in_short
 
-MAX_TEXT = 4 * MIB  # bytes of an answer
-MAX_THOUGHTS = 2 * MIB  # bytes of thoughts and signatures to keep
-MAX_ARGUMENTS = 1 * MIB  # bytes per call
 MAX_TOOL_NAME = 1024  # characters
 
 NO_TOOLS_HINTS = ("choose a model that can call tools (--model)", "or ask without tools: --with-tools=false")
 
-LEFT_OUT_TEXT = "(What was said before is left out.)"
+LEFT_OUT_TEXT = "(Earlier messages are left out.)"
 """The first message of a conversation that would begin with the model: both APIs require a user message there."""
 
 
 class SizeLimit:
-    """A limit for the total size of pieces. Raises ModelError when it is exceeded."""
+    """A limit for the total size of pieces in bytes. Raises ModelError when it is exceeded."""
 
     def __init__(self, most: int, what: str) -> None:
         self._left = self._most = most
@@ -49,16 +48,9 @@ class SizeLimit:
         return piece
 
 
-def text_limit() -> SizeLimit:
-    return SizeLimit(MAX_TEXT, "an answer")
-
-
-def thoughts_limit() -> SizeLimit:
-    return SizeLimit(MAX_THOUGHTS, "thoughts")
-
-
-def arguments_limit() -> SizeLimit:
-    return SizeLimit(MAX_ARGUMENTS, "the arguments of a call")
+text_limit = partial(SizeLimit, 4 * MIB, "an answer")
+thoughts_limit = partial(SizeLimit, 2 * MIB, "thoughts")  # and signatures to keep
+arguments_limit = partial(SizeLimit, MIB, "the arguments of a call")
 
 
 def too_large_error(most: int, what: str) -> ModelError:
@@ -74,7 +66,7 @@ MAX_EXAMINED = 16 * 1024
 
 # Patterns of refusals are compiled when needed, to keep the import fast.
 _TAG = r"(?is)<(style|script)\b.*?</\1\s*>|<[^<>]*>"
-_TYPES = {dict: "an object", list: "a list", str: "a text", bool: "true or false", int: "a number", float: "a number"}
+_TYPES = {dict: "an object", list: "a list", str: "a string", bool: "true or false", int: "a number", float: "a number"}
 _REASONS: dict[int, Reason] = {
     401: "unauthorized",
     402: "quota",
@@ -108,7 +100,7 @@ _NO_TOOLS = (
 def garbled_error(what: str) -> ModelError:
     """Return the error for an unreadable answer. `what` is a sentence without a full stop."""
     hint = "is base_url the URL of this provider's API?"
-    return ModelError(f"the answer of the model's API can't be read: {what}", "garbled", [hint])
+    return ModelError(f"the response of the model's API can't be read: {what}", "garbled", [hint])
 
 
 def an_object(value: Any, where: str) -> dict[str, Any]:
@@ -147,13 +139,29 @@ def _of_type(value: Any, kind: type, where: str) -> Any:
     raise garbled_error(f"{where} is {_TYPES.get(type(value), 'something else')}, expected {_TYPES[kind]}")
 
 
+def a_call(names: ProviderNames, id: Any, name: Any, args: Any) -> Call:
+    """Return a call with the tool's own name."""
+    name = a_name(name)
+    read, malformed = arguments(args)
+    own_name = names.from_provider(name) or name
+    return Call(id=a_text(id, "the id of a call"), name=own_name, args=read, malformed=malformed)
+
+
+def whole_reply(reader: Any, body: Any) -> ModelReply:
+    """Read a whole answer like an event of a stream. Raises ModelError (garbled)."""
+    reader.feed(body)
+    if reader.is_empty:
+        raise garbled_error(f"there is no message in it: {body_text(body)}")
+    return reader.reply()
+
+
 def a_count(value: Any) -> int:
     """Return a number of tokens; 0 if it is missing or invalid."""
     return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
 
 
 def arguments(value: Any) -> tuple[dict[str, Any], str | None]:
-    """Return the arguments of a call, and their text if it isn't an object. An empty text means no arguments."""
+    """Return the arguments of a call, and their text if it isn't an object. An empty string means no arguments."""
     text = value if isinstance(value, str) else "" if value is None else as_json(value)
     arguments_limit().take(text)
     if isinstance(value, dict):
@@ -177,7 +185,7 @@ def _json(text: str) -> Any:
 
 
 def as_json(value: Any) -> str:
-    """Return data of a model or session as JSON that every server accepts."""
+    """Return data from a model or session as JSON that every server accepts."""
     try:
         return msgspec.json.encode(value).decode()
     except (TypeError, ValueError, OverflowError, RecursionError):  # a lone surrogate, a key that isn't a string …
@@ -185,7 +193,7 @@ def as_json(value: Any) -> str:
 
 
 def with_files(user: User) -> str:
-    """Return the text of a user message, with the texts of its files and the names of its pictures.
+    """Return the text of a user message, with the text of its files and the names of its pictures.
 
     Tools that send files refer to an attached file by name.
     """
@@ -213,7 +221,7 @@ def is_too_long(message: str) -> bool:
 
 
 def window_in(message: str) -> int | None:
-    """Return the context window in tokens, if a refusal has it."""
+    """Return the context window in tokens, if a refusal states it."""
     found = re.search(_WINDOW, message)
     return int((found[1] or found[2]).replace(",", "")[:12]) or None if found else None
 

@@ -1,7 +1,7 @@
 """The adapter of Anthropic's Messages API: https://platform.claude.com/docs/en/api/messages.
 
-Models require their thoughts back in place, but only after exactly the same messages as before: otherwise the API
-refuses the request. So each thought is kept with a fingerprint of everything before it, and is omitted if that has
+Models require their earlier thoughts in each request, but only after exactly the same messages as before: otherwise the
+API refuses the request. So each thought is kept with a fingerprint of everything before it, and is omitted if that has
 changed (omitted messages, other tools, another model).
 https://platform.claude.com/docs/en/build-with-claude/preserved-thinking
 """
@@ -10,7 +10,7 @@ import re
 from collections import deque
 from collections.abc import Iterable, Mapping
 from hashlib import sha256
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
@@ -27,14 +27,13 @@ from onetool.ask.messages import (
     ThoughtDelta,
     Usage,
 )
-from onetool.ask.providers import ProviderRequest
+from onetool.ask.providers import Adapter, ProviderRequest
 from onetool.ask.providers._reading import (
     LEFT_OUT_TEXT,
+    a_call,
     a_count,
-    a_name,
     a_text,
     an_object,
-    arguments,
     arguments_limit,
     as_json,
     body_text,
@@ -75,17 +74,8 @@ _fingerprints: deque[tuple[ModelPrompt, str]] = deque(maxlen=8)
 # Errors
 
 
-def error_from_status(status: int, body: Any) -> ModelError:
-    """Return the error for a response whose status is not 2xx."""
-    return _error(status, body, f"the model's API answered {status}")
-
-
-def error_from_body(body: dict[str, Any]) -> ModelError:
-    """Return the error that was sent instead of an answer or during it."""
-    return _error(None, body, "the model's API broke off with an error")
-
-
-def _error(status: int | None, body: Any, begins: str) -> ModelError:
+def error_of(body: Any, status: int | None = None) -> ModelError:
+    """Return the error of a response whose status is not 2xx; without `status`, one sent instead of an answer."""
     error = body.get("error") if isinstance(body, dict) else None
     error = error if isinstance(error, dict) else {}
     kind, text = (error[key] if isinstance(error.get(key), str) else "" for key in ("type", "message"))
@@ -96,7 +86,8 @@ def _error(status: int | None, body: Any, begins: str) -> ModelError:
         hints.append("is base_url right? OneTool appends /v1, unless base_url ends with it")
     if reason == "bad_request" and "temperature" in text:
         hints.append("this model only accepts its default temperature: leave it out")
-    message = f"{begins}: {body_text(text or body) or '(nothing)'}"
+    begins = f"answered {status}" if status else "broke off with an error"
+    message = f"the model's API {begins}: {body_text(text or body) or '(nothing)'}"
     return ModelError(message, reason, hints, status=status, again=again, window=window)
 
 
@@ -173,7 +164,7 @@ class AnthropicHistory:
                 blocks.append({"type": "tool_use", "id": what.id, "name": name, "input": given})
             elif what is None and isinstance(kept.get("thought"), Mapping):
                 blocks.append(dict(kept["thought"]))
-            elif what and what.strip():  # the API refuses blank texts
+            elif what and what.strip():  # the API refuses blank text
                 blocks.append(text_block(what))
         return blocks
 
@@ -236,7 +227,7 @@ class AnthropicStreamReader:
             case "message_stop":
                 self.has_ended = True
             case "error":
-                raise error_from_body(event)
+                raise error_of(event)
         return ()  # pings and unknown events
 
     @property
@@ -324,10 +315,7 @@ def reply_of(
             last = text or last
             order += [*([{"gap": len(gap)}] if gap else []), {"text": len(text)}]
         elif block.get("type") == "tool_use":
-            name = a_name(block.get("name"))
-            args, malformed = arguments(block.get("input"))
-            id = a_text(block.get("id"), "the id of a tool_use")
-            calls.append(Call(id=id, name=names.from_provider(name) or name, args=args, malformed=malformed))
+            calls.append(a_call(names, block.get("id"), block.get("name"), block.get("input")))
             order.append({"call": True})
         elif block.get("type") in _THOUGHTS:
             thought = {key: room_for_kept.take(value) for key, value in block.items() if isinstance(value, str)}
@@ -369,14 +357,13 @@ MAX_TOKENS = 32_000  # required by the API, and accepted by all its models; incl
 CACHED = {"type": "ephemeral"}  # a cached prefix costs a tenth if it is sent again within minutes
 
 
-class Anthropic:
+class Anthropic(Adapter):
     name = NAME
     base_url = "https://api.anthropic.com"
     model = "claude-sonnet-5-5"
+    models_path = "/v1/models?limit=1000"
     rank = 2
-    stream: Literal["events", "lines"] = "events"
     reader = AnthropicStreamReader
-    failure = staticmethod(error_from_status)
 
     def headers(self, key: str | None) -> list[tuple[str, str]]:
         return [*([("x-api-key", key)] if key else []), ("anthropic-version", VERSION)]
@@ -411,14 +398,14 @@ class Anthropic:
     def reply(self, body: Any, prompt: ModelPrompt) -> ModelReply:
         message = an_object(body, "the answer")
         if message.get("type") == "error":
-            raise error_from_body(message)
+            raise error_of(message)
         if not isinstance(message.get("content"), list):
             raise garbled_error(f"there is no message in it: {body_text(body)}")
         blocks = [an_object(block, "a block of `content`") for block in message["content"]]
         return reply_of(blocks, message, an_object(message.get("usage"), "usage"), prompt)
 
-    def models_request(self) -> ProviderRequest:
-        return ProviderRequest("/v1/models?limit=1000")
+    def failure(self, status: int, body: Any) -> ModelError:
+        return error_of(body, status)
 
     def models(self, body: Any) -> list[str]:
         found = [model for model in listed_models(body, "data") if isinstance(model.get("id"), str)]

@@ -6,7 +6,7 @@ call without a signature is refused; calls of other models get a fixed value.
 
 import re
 from collections.abc import Iterable
-from typing import Any, Literal
+from typing import Any
 from urllib.parse import quote
 
 import msgspec
@@ -25,21 +25,19 @@ from onetool.ask.messages import (
     ThoughtDelta,
     Usage,
 )
-from onetool.ask.providers import ProviderRequest
+from onetool.ask.providers import Adapter, ProviderRequest
 from onetool.ask.providers._reading import (
     LEFT_OUT_TEXT,
     NO_TOOLS_HINTS,
     Piece,
+    a_call,
     a_count,
     a_list,
-    a_name,
     a_text,
     an_object,
-    arguments,
     as_json,
     body_text,
     default_order,
-    garbled_error,
     is_blank,
     is_too_long,
     listed_models,
@@ -47,6 +45,7 @@ from onetool.ask.providers._reading import (
     reason_of_status,
     text_limit,
     thoughts_limit,
+    whole_reply,
     window_in,
     with_files,
 )
@@ -75,12 +74,8 @@ def only_item(body: Any) -> Any:
     return body[0] if isinstance(body, list) and len(body) == 1 else body
 
 
-def error_from_status(status: int, body: Any) -> ModelError:
-    """Return the error for a response whose status is not 2xx."""
-    return _error(status, only_item(body), f"the model's API answered {status}")
-
-
-def _error(status: int | None, body: Any, begins: str) -> ModelError:
+def error_of(body: Any, status: int | None = None) -> ModelError:
+    """Return the error of a response whose status is not 2xx; without `status`, one sent during an answer."""
     error = body.get("error") if isinstance(body, dict) else None
     error = error if isinstance(error, dict) else {}
     kind, message = (error[key] if isinstance(error.get(key), str) else "" for key in ("status", "message"))
@@ -100,8 +95,9 @@ def _error(status: int | None, body: Any, begins: str) -> ModelError:
         reason = "bad_request"
         hints.append("is base_url right? OneTool appends /v1beta, unless base_url ends with it")
     delays = (float(found[1]) for one in details if (found := _SECONDS.fullmatch(str(one.get("retryDelay")))))
+    begins = f"answered {status}" if status else "broke off with an error"
     return ModelError(
-        f"{begins}: {body_text(message or body) or '(nothing)'}",
+        f"the model's API {begins}: {body_text(message or body) or '(nothing)'}",
         reason,
         hints,
         status=status,
@@ -145,13 +141,13 @@ class GeminiStreamReader:
         self._usage: dict[str, Any] = {}
         self._ending: dict[str, Any] = {}
         self._text_limit, self._thoughts_limit = text_limit(), thoughts_limit()
-        self.has_candidate = False
+        self.is_empty = True
         self.has_ended = False  # the API doesn't mark the end
 
     def feed(self, event: Any) -> Iterable[Delta]:
         event = an_object(only_item(event), "an answer")
         if "error" in event:
-            raise _error(None, event, "the model's API broke off with an error")
+            raise error_of(event)
         feedback = an_object(event.get("promptFeedback"), "promptFeedback")
         if feedback.get("blockReason"):
             parts = (feedback["blockReason"], feedback.get("blockReasonMessage"))
@@ -163,7 +159,7 @@ class GeminiStreamReader:
         if not candidates:
             return ()
         candidate = an_object(candidates[0], "a candidate")
-        self.has_candidate = True
+        self.is_empty = False
         finish = a_text(candidate.get("finishReason"), "finishReason")
         if self._ending and self._parts and not finish:
             return ()  # after the end; if each piece or the first has a finish reason, the answer continues
@@ -188,10 +184,7 @@ class GeminiStreamReader:
             kept: dict[str, Any] = {"signature": part.signature} if part.signature else {}
             text = "".join(part.texts)
             if part.call is not None:
-                name = a_name(part.call.get("name"))
-                args, malformed = arguments(part.call.get("args"))
-                id = a_text(part.call.get("id"), "the id of a functionCall")
-                calls.append(Call(id=id, name=names.from_provider(name) or name, args=args, malformed=malformed))
+                calls.append(a_call(names, part.call.get("id"), part.call.get("name"), part.call.get("args")))
                 order.append({"call": True, **kept})
             elif not part.is_thought:
                 texts.append(text)
@@ -263,14 +256,13 @@ NO_SIGNATURE = "skip_thought_signature_validator"  # https://ai.google.dev/gemin
 _UNSIGNED = re.compile(r"gemini-[12]\D|gemma|learnlm", re.IGNORECASE)  # models that don't require signatures
 
 
-class Gemini:
+class Gemini(Adapter):
     name = NAME
     base_url = "https://generativelanguage.googleapis.com"
     model = "gemini-flash-latest"
+    models_path = "/v1beta/models?pageSize=1000"
     rank = 3
-    stream: Literal["events", "lines"] = "events"
     reader = GeminiStreamReader
-    failure = staticmethod(error_from_status)
 
     def headers(self, key: str | None) -> list[tuple[str, str]]:
         return [("x-goog-api-key", key)] if key else []
@@ -288,14 +280,10 @@ class Gemini:
         return ProviderRequest(f"/v1beta/models/{quote(prompt.model.removeprefix('models/'), safe='')}:{verb}", body)
 
     def reply(self, body: Any, prompt: ModelPrompt) -> ModelReply:
-        reader = GeminiStreamReader(prompt)
-        reader.feed(body)
-        if not reader.has_candidate:
-            raise garbled_error(f"there is no candidate in it: {body_text(body)}")
-        return reader.reply()
+        return whole_reply(GeminiStreamReader(prompt), body)
 
-    def models_request(self) -> ProviderRequest:
-        return ProviderRequest("/v1beta/models?pageSize=1000")
+    def failure(self, status: int, body: Any) -> ModelError:
+        return error_of(only_item(body), status)
 
     def models(self, body: Any) -> list[str]:
         return [
@@ -314,7 +302,7 @@ ADAPTER = Gemini()
 
 
 def _contents(prompt: ModelPrompt) -> list[dict[str, Any]]:
-    """Return the messages in the form of the API. Results stay apart from texts: their number must match the calls."""
+    """Return the messages in the form of the API. Results stay apart from text: their number must match the calls."""
     contents: list[dict[str, Any]] = []
     last: type | None = None
     for message in prompt.messages:

@@ -20,18 +20,16 @@ from onetool.ask.messages import (
     Usage,
     User,
 )
-from onetool.ask.providers import ProviderRequest, ReplyReader
+from onetool.ask.providers import Adapter, ProviderRequest
 from onetool.ask.providers._reading import (
     NO_TOOLS_HINTS,
+    a_call,
     a_count,
     a_list,
-    a_name,
     a_text,
     an_object,
-    arguments,
     as_json,
     body_text,
-    garbled_error,
     has_no_tools,
     is_too_long,
     listed_models,
@@ -39,6 +37,7 @@ from onetool.ask.providers._reading import (
     reason_of_status,
     text_limit,
     thoughts_limit,
+    whole_reply,
     window_in,
     with_files,
 )
@@ -54,54 +53,6 @@ _NOT_FOUND = r"""(?i)\bmodel (?:["']?([\w./:-]+)["']?|.*?) not found"""
 _TOO_LARGE = r"(?i)requires more system memory|out of memory"
 _USED_UP = r"(?i)usage limit|quota"
 _BAD_CALL = r"(?i)error parsing tool call"  # Ollama couldn't parse the model's call: a retry may help
-
-
-class Ollama:
-    name = NAME
-    base_url = "http://127.0.0.1:11434"
-    model = None  # any installed model
-    rank = None
-    stream = "lines"
-
-    def headers(self, key: str | None) -> list[tuple[str, str]]:
-        return [("Authorization", f"Bearer {key}")] if key else []
-
-    def request(self, prompt: ModelPrompt, stream: bool) -> ProviderRequest:
-        messages = [{"role": "system", "content": replace_surrogates(prompt.system)}] if prompt.system else []
-        messages += [_message(message, prompt) for message in merge_turns(prompt.messages)]
-        options: dict[str, Any] = {"num_ctx": prompt.context_tokens or _window(prompt, messages)}
-        if prompt.temperature is not None:
-            options["temperature"] = prompt.temperature
-        if prompt.max_tokens is not None:
-            options["num_predict"] = prompt.max_tokens
-        body: dict[str, Any] = {"model": prompt.model, "messages": messages, "stream": stream, "options": options}
-        if prompt.offers_tools:
-            body["tools"] = prompt.tools.written(NAME)
-        return ProviderRequest("/api/chat", body)
-
-    def reply(self, body: Any, prompt: ModelPrompt) -> ModelReply:
-        reader = LineReader(prompt)
-        reader.feed(body)
-        if reader.is_empty:
-            raise garbled_error(f"there is no message in it: {body_text(body)}")
-        return reader.reply()
-
-    def reader(self, prompt: ModelPrompt) -> ReplyReader:
-        return LineReader(prompt)
-
-    def failure(self, status: int, body: Any) -> ModelError:
-        error_text = _error_text(body)
-        return _refusal(status, error_text, f"Ollama answered {status}: {error_text or '(nothing)'}")
-
-    def models_request(self) -> ProviderRequest:
-        return ProviderRequest("/api/tags")
-
-    def models(self, body: Any) -> list[str]:
-        names = [one.get("model") or one.get("name") for one in listed_models(body, "models") if _can_chat(one)]
-        return [name for name in names if isinstance(name, str)]  # newest first
-
-
-ADAPTER = Ollama()
 
 
 class LineReader:
@@ -125,7 +76,11 @@ class LineReader:
         if line.get("error"):
             error_text = _error_text(line)
             status = line.get("status_code")  # from Ollama's cloud
-            raise _refusal(a_count(status) or 500, error_text, f"Ollama broke off with an error: {error_text}")
+            raise _refusal(
+                a_count(status) or 500,
+                error_text,
+                f"Ollama reported an error in the middle of its response: {error_text}",
+            )
         message = an_object(line.get("message"), "message")
         self.is_empty = self.is_empty and not message
         deltas = list(self._read_message(message))
@@ -163,11 +118,45 @@ class LineReader:
         for item in a_list(message.get("tool_calls"), "message.tool_calls"):
             call = an_object(item, "a tool call")
             function = an_object(call.get("function"), "the function of a tool call")
-            name = a_name(function.get("name"))
-            args, malformed = arguments(function.get("arguments"))
-            name = self._prompt.tools.names(NAME).from_provider(name) or name
-            id = a_text(call.get("id"), "the id of a call")
-            self._calls.append(Call(id=id, name=name, args=args, malformed=malformed))
+            names = self._prompt.tools.names(NAME)
+            self._calls.append(a_call(names, call.get("id"), function.get("name"), function.get("arguments")))
+
+
+class Ollama(Adapter):
+    name = NAME
+    base_url = "http://127.0.0.1:11434"
+    model = None  # any installed model
+    models_path = "/api/tags"
+    rank = None
+    stream = "lines"
+    reader = LineReader
+
+    def request(self, prompt: ModelPrompt, stream: bool) -> ProviderRequest:
+        messages = [{"role": "system", "content": replace_surrogates(prompt.system)}] if prompt.system else []
+        messages += [_message(message, prompt) for message in merge_turns(prompt.messages)]
+        options: dict[str, Any] = {"num_ctx": prompt.context_tokens or _window(prompt, messages)}
+        if prompt.temperature is not None:
+            options["temperature"] = prompt.temperature
+        if prompt.max_tokens is not None:
+            options["num_predict"] = prompt.max_tokens
+        body: dict[str, Any] = {"model": prompt.model, "messages": messages, "stream": stream, "options": options}
+        if prompt.offers_tools:
+            body["tools"] = prompt.tools.written(NAME)
+        return ProviderRequest("/api/chat", body)
+
+    def reply(self, body: Any, prompt: ModelPrompt) -> ModelReply:
+        return whole_reply(LineReader(prompt), body)
+
+    def failure(self, status: int, body: Any) -> ModelError:
+        error_text = _error_text(body)
+        return _refusal(status, error_text, f"Ollama answered {status}: {error_text or '(nothing)'}")
+
+    def models(self, body: Any) -> list[str]:
+        names = [one.get("model") or one.get("name") for one in listed_models(body, "models") if _can_chat(one)]
+        return [name for name in names if isinstance(name, str)]  # newest first
+
+
+ADAPTER = Ollama()
 
 
 # The messages of a request
@@ -196,7 +185,10 @@ def _message(message: Message, prompt: ModelPrompt) -> dict[str, Any]:
 
 
 def _window(prompt: ModelPrompt, messages: list[dict[str, Any]]) -> int:
-    """Return the window to request, since Ollama truncates silently. A power of two: each change reloads the model."""
+    """Return the window to request, since Ollama truncates silently.
+
+    It is a power of two, because each change reloads the model.
+    """
     needed = prompt.tokens
     if needed is None:
         needed = count_tokens(as_json(messages)) + prompt.tools.tokens(NAME)

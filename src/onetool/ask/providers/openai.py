@@ -8,26 +8,18 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from onetool.ask.errors import ModelError
 from onetool.ask.messages import Message, ModelPrompt, ModelReply, Result, User
-from onetool.ask.providers import ProviderRequest
+from onetool.ask.providers import Adapter, ProviderRequest
 from onetool.ask.providers._openai_replies import (
     KEPT_CALL_MEMBERS,
     KEPT_MEMBERS,
     NAME,
     OpenAIStreamReader,
-    ReplySoFar,
     error_from_body,
     error_from_status,
 )
-from onetool.ask.providers._reading import (
-    an_object,
-    as_json,
-    body_text,
-    garbled_error,
-    listed_models,
-    merge_turns,
-    with_files,
-)
+from onetool.ask.providers._reading import as_json, listed_models, merge_turns, whole_reply, with_files
 from onetool.core.text import replace_surrogates
 
 # Inserted between results and the next user message. Mistral's models require an answer there, on any server and under
@@ -43,17 +35,13 @@ _NO_CHAT = (
 )
 
 
-class OpenAI:
+class OpenAI(Adapter):
     name = NAME
     base_url = "https://api.openai.com/v1"
     model = "gpt-5.4-mini"  # small, general, and calls tools over this API, unlike some newer models
+    models_path = "/models"
     rank = 1
-    stream = "events"
     reader = OpenAIStreamReader
-    failure = staticmethod(error_from_status)
-
-    def headers(self, key: str | None) -> list[tuple[str, str]]:
-        return [("Authorization", f"Bearer {key}")] if key else []
 
     def request(self, prompt: ModelPrompt, stream: bool) -> ProviderRequest:
         body: dict[str, Any] = {"model": prompt.model, "messages": list(_messages(prompt))}
@@ -75,14 +63,10 @@ class OpenAI:
         return ProviderRequest("/chat/completions", body)
 
     def reply(self, body: Any, prompt: ModelPrompt) -> ModelReply:
-        reply = ReplySoFar(prompt)
-        reply.take(an_object(body, "the answer"))
-        if reply.is_empty:
-            raise garbled_error(f"there is no message in it: {body_text(body)}")
-        return reply.reply()
+        return whole_reply(OpenAIStreamReader(prompt), body)
 
-    def models_request(self) -> ProviderRequest:
-        return ProviderRequest("/models")
+    def failure(self, status: int, body: Any) -> ModelError:
+        return error_from_status(status, body)
 
     def models(self, body: Any) -> list[str]:
         if isinstance(body, dict) and (error := error_from_body(body)):

@@ -76,7 +76,7 @@ def _message_lines(message: SessionMessage, at: float, number: int, calls: dict[
         case Assistant():
             if not message.text and not message.broken_off:
                 return []
-            title = "Before it called tools" if message.calls else "Answer"
+            title = "Before tool calls" if message.calls else "Answer"
             broken_off = ["The answer was cut off."] if message.broken_off else []
             return [f"### {title} · {_time(at)}", *_quoted(message.text), *broken_off]
         case Result():
@@ -97,7 +97,7 @@ def _message_lines(message: SessionMessage, at: float, number: int, calls: dict[
 def _how(result: Result | UserCall) -> str:
     if result.ok:
         return "ok"
-    return "under way" if result.content == UNDER_WAY else "failed"
+    return "running" if result.content == UNDER_WAY else "failed"
 
 
 def _json(args: Mapping[str, Any]) -> str:
@@ -115,7 +115,7 @@ TAG = re.compile(r"<(?=[A-Za-z/!?])")
 
 
 def _without_pictures(lines: Iterable[str]) -> Iterator[str]:
-    """Yield the lines with tags as text, and pictures as links. Code blocks are not changed.
+    """Yield the lines, with tags escaped and pictures replaced by links. Code blocks are not changed.
 
     After a fence that is indented, nothing counts as code. Tags can't be escaped with a backslash, because the text may
     have another one before it.

@@ -33,8 +33,8 @@ def check_id(id: str) -> str:
         return id
     shown = id if len(id) <= 64 else f"{id[:64]}…"
     raise SessionError(
-        f"{shown!r} can't be the name of a session: 1 to 64 of A-Z, a-z, 0-9, '.', '_' and '-', "
-        "and a letter or a digit first",
+        f"{shown!r} can't be the name of a session: use 1 to 64 of A-Z, a-z, 0-9, '.', '_' and '-', "
+        "beginning with a letter or a digit",
         "session",
     )
 
@@ -71,7 +71,7 @@ TurnEnd = Literal["answered", "failed", "stopped"]
 
 
 class TurnEnded(msgspec.Struct, frozen=True, kw_only=True, tag="ended"):
-    """The end of a turn. `turns` and `total` are of the session up to here, for lists."""
+    """The end of a turn. `turns` and `total` cover the session so far, for lists."""
 
     at: float = 0.0
     provider: str = ""
@@ -172,10 +172,10 @@ def short_title(words: str) -> str:
 
 
 INTERRUPTED = (
-    "This call was interrupted before its result was kept: its outcome is unknown. "
-    "It may have done all, part or none of its work; look before it is called again."
+    "This call was interrupted before its result was stored: its outcome is unknown. "
+    "It may have done all, part or none of its work; check before calling it again."
 )
-UNDER_WAY = "This call is under way: there is no result yet."
+UNDER_WAY = "This call is still running: there is no result yet."
 
 
 class TimedMessage(NamedTuple):
@@ -205,7 +205,7 @@ class _OpenCalls:
 
 
 def repair(messages: Iterable[TimedMessage], goes_on: bool = False) -> list[TimedMessage]:
-    """Give every call a result. `goes_on`: a turn is running, so the last calls may still get theirs."""
+    """Give every call a result. `goes_on` means that a turn is running, so the last calls may still get theirs."""
     whole: list[TimedMessage] = []
     under_way = _OpenCalls()
     for message, at in messages:
@@ -239,7 +239,7 @@ class SessionContent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_session(id: str, data: bytes, goes_on: bool = False) -> SessionContent:
-    """Read a session. `goes_on`: a turn is under way."""
+    """Read a session. `goes_on` means that a turn is under way."""
     header: SessionHeader | None = None
     messages: list[TimedMessage] = []
     ended: list[TurnEnded] = []
@@ -261,7 +261,7 @@ def read_session(id: str, data: bytes, goes_on: bool = False) -> SessionContent:
             case (SessionHeader() as first, _):
                 if first.version > VERSION:
                     versions = f"format {first.version}; this version supports {VERSION}"
-                    problem = f"the session {id} was written by a later OneTool ({versions})"
+                    problem = f"the session {id} was written by a later version of OneTool ({versions})"
                     hints = ["update OneTool", "or start another session with --new-session"]
                     raise SessionError(problem, "session", hints)
                 header = header or first
@@ -318,7 +318,7 @@ class Transcript(msgspec.Struct, frozen=True, kw_only=True):
     ended: tuple[TurnEnded, ...] = ()
 
     def lacks_answer(self, index: int) -> bool:
-        """Return whether this message is the last after a question without being an answer."""
+        """Return whether the conversation stops at this message without an answer to the question."""
         message, following = self.messages[index], self.messages[index + 1 : index + 2]
         if isinstance(message, UserCall) or (following and not isinstance(following[0], User | UserCall)):
             return False

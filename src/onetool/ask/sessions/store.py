@@ -90,7 +90,7 @@ class SessionStore:
             session.close()
 
     def read(self, id: str) -> Transcript:
-        """Return the transcript, also while a turn is under way. Raises SessionError."""
+        """Return the transcript, even while a turn is under way. Raises SessionError."""
         id = self._resolve(id)
         sql = f"SELECT modified, size FROM ask_sessions WHERE {WHERE} AND size > 0"  # noqa: S608 - ours
 
@@ -184,7 +184,7 @@ class SessionStore:
                     raise
 
     def _try_open(self, id: str, new: bool) -> ChatSession | None:
-        """Open the session; None while another turn holds it."""
+        """Open the session. Return None while another turn holds it."""
         key = self._key(id)
         if self._read(lambda work: self._find_holder(work, id)):  # waiting turns write nothing
             return None
@@ -254,7 +254,7 @@ class SessionStore:
         return None if holder in ended_holders else self._database.find_process(holder.partition(".")[0])
 
     def _change(self, id: str, then: str, change: Callable[[Transaction, SessionKey, SessionSummary], None]) -> None:
-        """Change a session that no turn holds. If one does, `then` is the hint for afterwards."""
+        """Change a session that no turn holds. If a turn holds it, raise an error whose hint is `then`."""
         id = self._resolve(id)
         key = self._key(id)
         if not self._read(lambda work: work.execute(f"SELECT 1 FROM ask_sessions WHERE {WHERE}", key)):  # noqa: S608
@@ -319,7 +319,7 @@ class SessionStore:
 
 def _exists_error(id: str) -> SessionError:
     hints = ["choose another name", "or omit --new-session"]
-    return SessionError(f"there is a session {id!r} already", "exists", hints)
+    return SessionError(f"a session {id!r} already exists", "exists", hints)
 
 
 def _close(session: ChatSession | None) -> None:

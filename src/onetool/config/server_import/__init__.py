@@ -53,7 +53,7 @@ Change = Callable[[str], str]
 
 
 class ConfigUnchangedError(OneToolError):
-    """The config can't be changed; it was left unchanged."""
+    """A config that can't be changed, and was left unchanged."""
 
 
 class ServerExistsError(ConfigUnchangedError):
@@ -61,7 +61,7 @@ class ServerExistsError(ConfigUnchangedError):
 
 
 class ConfigTarget:
-    """The config to change: the one in force, or a new one.
+    """The config to change: the current one, or a new one.
 
     `new` is the file to create if there is no config.
     """
@@ -136,8 +136,8 @@ class ConfigTarget:
     def rename(self, servers: Servers, name: str, new: str) -> ServerCache:
         """Rename a server. Its approval and its login are kept; tools have the new name after a reload.
 
-        Returns what is stored under the old name, to be deleted after that. Raises SkipServer for an invalid name,
-        ConfigUnchangedError, and DatabaseError.
+        Returns the data stored under the old name, to be deleted after the reload. Raises SkipServer for an invalid
+        name, ConfigUnchangedError, and DatabaseError.
         """
         check_name(new)
         self.block(name)
@@ -149,7 +149,7 @@ class ConfigTarget:
         return old
 
     def check(self, change: Change, secrets: Mapping[str, str]) -> None:
-        """Raise ConfigUnchangedError if `write` would. Writes nothing."""
+        """Raise ConfigUnchangedError if `write` would raise it. Writes nothing."""
         try:
             self._checked(change, secrets, self.text())
         except EditError as why:
@@ -243,7 +243,10 @@ class ServerImportPlan(msgspec.Struct, kw_only=True):
 
 
 class Planner:
-    """Plans an import from files in order. The first definition of a name wins, so the user's own files come first."""
+    """A planner of an import from several files, in order.
+
+    The first definition of a name wins, so the user's own files come first.
+    """
 
     def __init__(
         self,

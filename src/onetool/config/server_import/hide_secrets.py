@@ -1,4 +1,4 @@
-"""Replaces secrets in server blocks by `${NAME}`, and translates the variables of other clients."""
+"""Replaces secrets in server blocks with `${NAME}`, and translates the variables of other clients."""
 
 import os
 import re
@@ -20,13 +20,13 @@ _BARE = re.compile(r"\$([A-Z_][A-Z0-9_]*)\Z")
 
 
 def variable_name(text: str) -> str:
-    """Return a text as the name of a secret: GITHUB_TOKEN for github-token."""
+    """Convert a string to the name of a secret: GITHUB_TOKEN for github-token."""
     name = re.sub(r"[^A-Za-z0-9]+", "_", text).strip("_").upper() or "SERVER"
     return f"_{name}" if name[0].isdigit() else name
 
 
 class Variables:
-    """Replaces the variables in the texts of one block. `notes` name those that our config doesn't support."""
+    """A translator of the variables in one block. `notes` name the variables that our config doesn't support."""
 
     def __init__(self, folder: Path, inputs: Mapping[str, Mapping[str, Any]], secrets: "SecretCollector") -> None:
         self.notes: list[str] = []
@@ -42,7 +42,7 @@ class Variables:
         }
 
     def ours(self, text: str) -> str:
-        if bare := _BARE.match(text):  # Gemini's short form, only as a whole text
+        if bare := _BARE.match(text):  # Gemini's short form, only as a whole string
             return f"${{{bare[1]}}}"
         return _ANY.sub(lambda found: self._replaced(found[0]), text)
 
@@ -103,7 +103,7 @@ _VALUE = re.compile(r"(?:(?:Bearer|Basic|Token|token) )?[^\s;&|<>()`'\"\\]+\Z")
 
 
 class SecretCollector:
-    """Collects secrets to store, under unused names or names with the same value."""
+    """A collector of secrets to store, under names that are unused or already have the same value."""
 
     def __init__(self, secrets: Secrets, reuse: bool = True) -> None:
         """Create a collector. Without `reuse`, names don't reveal to callers whether a value is a known secret."""

@@ -203,7 +203,10 @@ class SkipServer(Exception):  # noqa: N818 - an answer, not a fault
 def translated(
     raw: Any, variables: Variables, folder: Path, *, old_url: bool = False
 ) -> tuple[dict[str, Any], list[str]]:
-    """Return the block for our config, and notes on what was dropped. `old_url`: `url` means the transport SSE."""
+    """Return the block for our config, and notes on the dropped parts.
+
+    `old_url` means that `url` stands for the SSE transport.
+    """
     if not isinstance(raw, Mapping):
         raise SkipServer("it is not a mapping")
     if names_secret_file(raw):
@@ -225,7 +228,7 @@ def translated(
 
 
 def _renamed(raw: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """Return the values under our keys, and notes on keys without an equivalent."""
+    """Return the values under the keys of our config, and notes on keys without an equivalent."""
     found: dict[str, Any] = {}
     unknown: list[str] = []
     for key, value in raw.items():
@@ -238,7 +241,7 @@ def _renamed(raw: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
     if any(key in unknown for key in EXCLUDE_KEYS) and "tools" not in found:
         notes.append("all its tools are offered: list the tools that you want in `tools`")
     if "envFile" in unknown:
-        notes.append("the variables of its envFile are not read: list those that it needs in `env`")
+        notes.append("envFile is not supported: list the variables that it needs in `env`")
     return found, notes
 
 
@@ -269,7 +272,7 @@ def _transport(raw: Mapping[str, Any], found: Mapping[str, Any], old_url: bool) 
 
 
 def _environment(raw: Mapping[str, Any], block: dict[str, Any]) -> None:
-    """Add the variables that Codex passes on, or from which it takes a header or the token."""
+    """Add the variables that Codex passes on or uses for a header or the token."""
     variables = raw.get("env_vars")
     for one in variables if isinstance(variables, list) else ():
         name = one.get("name") if isinstance(one, Mapping) else one
@@ -309,7 +312,7 @@ def _text(value: Any, key: str) -> str:
         return str(value).lower()
     if isinstance(value, str | int | float):
         return str(value)
-    raise SkipServer(f"its {key} must contain only texts")
+    raise SkipServer(f"its {key} must contain only strings")
 
 
 def _texts(value: Any, key: str) -> list[str]:
@@ -335,7 +338,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _auth(value: Any, key: str) -> Any:
-    """Read a login with OAuth in any client's spelling, or a value of our config."""
+    """Return the settings of a login with OAuth, in the spelling of any client or of our config."""
     if isinstance(value, str):
         return value
     value = {} if value is True else value

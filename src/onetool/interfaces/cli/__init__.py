@@ -96,9 +96,9 @@ def cli(ctx: click.Context, config: str | None, verbose: int) -> None:
     ctx.obj = config
     level = {0: os.environ.get("ONETOOL_LOG", "warning").lower(), 1: "info"}.get(verbose, "debug")
     if level not in LEVELS:
-        raise click.UsageError(f"ONETOOL_LOG is {level!r}; it can be {', '.join(LEVELS)}.")
+        raise click.UsageError(f"Invalid ONETOOL_LOG: {level!r} (expected one of {', '.join(LEVELS)}.")
     set_up_logging(level)
-    if ctx.invoked_subcommand not in ("serve", "mcp"):  # the other commands report problems of storage themselves
+    if ctx.invoked_subcommand not in ("serve", "mcp"):  # the other commands report problems with storage themselves
         logging.getLogger("onetool.database.storage").setLevel(logging.CRITICAL)
 
 
@@ -120,7 +120,7 @@ def main() -> NoReturn:
 
 
 def leave_after(command: Callable[[], Any]) -> NoReturn:
-    """Run the command and exit with its code; print errors for people."""
+    """Run the command and exit with its code; print errors for the user."""
     try:
         sys.exit(command())
     except click.ClickException as error:

@@ -3,6 +3,8 @@
 No tools are loaded. A log in `state.db` can be read with an invalid config: only the place of the state is needed.
 """
 
+import json
+import logging
 import os
 import time
 from collections.abc import Generator
@@ -10,6 +12,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import click
+import msgspec
 
 from onetool.app.audit import audit_table
 from onetool.app.database import STATE_FILE
@@ -151,8 +154,6 @@ class Printer:
 
     def print(self, records: list[AuditRecord]) -> None:
         if self._as_json:
-            import msgspec
-
             for record in records:
                 print_text(msgspec.json.encode(record).decode())
         elif records:
@@ -168,7 +169,7 @@ class Printer:
             self._has_head = True
 
     def end(self, log: AuditTable) -> None:
-        """Report skipped lines, an empty result and further lines."""
+        """Report skipped lines, an empty result, or that there are more lines."""
         if self.skipped:
             were = "was" if self.skipped == 1 else "were"
             click.echo(f"{counted(self.skipped, 'line')} can't be read and {were} skipped.", err=True)
@@ -203,8 +204,6 @@ def _coloured(record: AuditRecord, row: tuple[str, ...], widths: list[int]) -> s
 
 def _hash_of(args: str, log: AuditTable) -> str:
     """Return the hash of these arguments in the log."""
-    import json
-
     try:
         data = json.loads(read_text(STDIN) if args == STDIN else args)
     except (ValueError, RecursionError):
@@ -224,8 +223,6 @@ def _opened(found: Found) -> Generator[AuditTable]:
         finally:
             state.close()
         return
-    import logging
-
     database_log = logging.getLogger("onetool.database")
     level = database_log.level
     database_log.setLevel(logging.CRITICAL)  # it would repeat the error

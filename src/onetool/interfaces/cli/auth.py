@@ -77,7 +77,7 @@ def set_secret(ctx: click.Context, name: str, in_keyring: bool, hosts: tuple[str
     if in_keyring:
         with renew_trust(file, (secret,)):
             _put_into_keyring(secret, value)
-        click.echo(f"{secret} is kept in the system's keyring.", err=True)
+        click.echo(f"{secret} is stored in the system's keyring.", err=True)
         return
     try:
         with renew_trust(file, (secret,)):
@@ -88,7 +88,7 @@ def set_secret(ctx: click.Context, name: str, in_keyring: bool, hosts: tuple[str
     elsewhere = f", and not for {untrusted.folder}, which is not trusted" if untrusted else ""
     origins = ", ".join(host if "://" in host else f"https://{host}" for host in hosts)
     bound = f", and is sent to {origins} only" if hosts else ""
-    click.echo(f"{secret} is kept in {file}{elsewhere}{bound}.", err=True)
+    click.echo(f"{secret} is stored in {file}{elsewhere}{bound}.", err=True)
     tell_running_servers(file)
 
 
@@ -103,7 +103,7 @@ def list_secrets(ctx: click.Context, as_json: bool) -> None:
         print_json([{key: value for key, value in to_builtins(row).items() if key != "use"} for row in rows])
         return
     cells = [(row.name, row.provider, row.source or "—", ", ".join(row.hosts) or "—") for row in rows]
-    print_table("Secrets", ("name", "provider", "kept in", "bound to"), cells)
+    print_table("Secrets", ("name", "provider", "stored in", "bound to"), cells)
 
 
 @auth.command()

@@ -1,5 +1,6 @@
 """`onetool check`: lists everything that is wrong with the config and the tools."""
 
+import logging
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
 @data_options
 def check(ctx: click.Context, as_json: bool) -> None:
     """Check the config and every tool. Exit code 1 when something is wrong."""
-    import logging
-
     logging.getLogger("onetool").setLevel(logging.CRITICAL)  # it would repeat the mistakes
     try:
         app: App | None = open_app(ctx)
@@ -47,7 +46,7 @@ def check(ctx: click.Context, as_json: bool) -> None:
         ]
         if rows:
             echo()
-            print_table("What tools need", ("tool", "needs", "status", "version", "install"), rows)
+            print_table("Requirements of tools", ("tool", "needs", "status", "version", "install"), rows)
         if replicas:
             from onetool.interfaces.cli.db import print_replicas
 
@@ -58,9 +57,9 @@ def check(ctx: click.Context, as_json: bool) -> None:
 def _summary(app: "App | None", mistakes: tuple[Mistake, ...]) -> str:
     if app is None:
         return "The config can't be used."
-    place = app.config.path or "no config file: the defaults are in force"
+    place = app.config.path or "no config file: the defaults are used"
     database = ""
     if is_reached(app.config, mistakes):
         with suppress(DatabaseError):  # lost since the check
-            database = f"\nDatabase: PostgreSQL {read_state(app.config).server}, reached"
+            database = f"\nDatabase: PostgreSQL {read_state(app.config).server}, connected"
     return f"Config: {place}\nTools: {len(app.catalog.registry)}{database}"

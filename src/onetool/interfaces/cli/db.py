@@ -3,6 +3,7 @@
 No tools are loaded. Progress goes to standard error.
 """
 
+import logging
 import os
 import sys
 from collections.abc import Generator, Iterable
@@ -74,7 +75,7 @@ def db(ctx: click.Context, as_json: bool) -> None:
             if shown["was_damaged"]:
                 lines.append(("problem", f"replaces a file that was damaged or deleted: {RESTORE_FIX}"))
         else:
-            lines = [("PostgreSQL", f"{shown['server']}, reached"), ("tables", f"{shown['tables']:,}")]
+            lines = [("PostgreSQL", f"{shown['server']}, connected"), ("tables", f"{shown['tables']:,}")]
             missing = ", ".join(shown["missing"])
             lines.append(("missing", f"{missing}: onetool db migrate" if missing else "nothing"))
         if loss := shown["lost_tokens"]:
@@ -109,13 +110,13 @@ def init(ctx: click.Context, as_json: bool) -> None:
         more = {} if warning is None else {"warning": warning}
         print_json({"server": state.server, "tables": state.tables, "done": done, "sealed": sealed, **more})
         return
-    made = f"Made: {', '.join(done)}." if done else "All of them exist already."
-    echo(f"PostgreSQL {state.server} is reached, and has {counted(state.tables, 'table')} of OneTool.\n{made}")
+    made = f"Created: {', '.join(done)}." if done else "All of them already exist."
+    echo(f"PostgreSQL {state.server} has {counted(state.tables, 'table')} of OneTool.\n{made}")
     if sealed:
-        echo(f"{counted(sealed, 'document')} that only this machine could read: encrypted with cluster.key now.")
+        echo(f"{counted(sealed, 'document')} that only this machine could read: now encrypted with cluster.key.")
     if warning is not None:
         echo(printable(f"{warning[0].upper()}{warning[1:]}."))
-    echo("Next: `onetool db import` copies what the folder has, `onetool serve` uses the database.")
+    echo("Next: `onetool db import` copies the content of the folder; `onetool serve` uses the database.")
 
 
 @db.command()
@@ -131,7 +132,7 @@ def migrate(ctx: click.Context, as_json: bool) -> None:
         return
     with _reached(config) as database:
         done = run_migrations(database)
-    text = f"Done: {', '.join(done)}." if done else "Nothing to do: no migration is missing."
+    text = f"Done: {', '.join(done)}." if done else "Nothing to do: all migrations have been applied."
     print_outcome({"done": done}, text, as_json)
 
 
@@ -145,7 +146,7 @@ def rekey(ctx: click.Context, as_json: bool) -> None:
     config.cluster.require("key")
     with _reached(config) as database:
         sealed = seal_anew(database, config)
-    text = f"{counted(sealed, 'document')} encrypted with cluster.key. No document needs another key now."
+    text = f"{counted(sealed, 'document')} encrypted with cluster.key. No document needs an older key any more."
     print_outcome({"sealed": sealed}, text, as_json)
 
 
@@ -159,7 +160,7 @@ def reload(ctx: click.Context, as_json: bool) -> None:
     with _reached(config) as database:
         database.write(lambda work: work.notify(RELOAD, token_hex(4)))
         replicas = [one.id for one in alive_replicas(database, config)]
-    text = f"{counted(len(replicas), 'replica')} told to reload: {', '.join(replicas) or 'none is alive'}."
+    text = f"{counted(len(replicas), 'replica')} told to reload: {', '.join(replicas) or 'none is running'}."
     print_outcome({"replicas": replicas}, text, as_json)
 
 
@@ -193,7 +194,7 @@ def import_command(ctx: click.Context, source: Path | None, force: bool, as_json
             "database in the config:\ndatabase: ${DATABASE_URL}    # postgresql://user:password@host/name"
         )
     if source is not None and place.is_dir() and not has_state(place):
-        raise click.ClickException(f"{source} has neither state.db nor bundles: name a home or an export.")
+        raise click.ClickException(f"{source} contains neither state.db nor bundles: name a state folder or an export.")
     with _reached(config) as database, open_place(place, None if source else state_file(config)) as copied:
         if config.database is not None:
             run_migrations(database)
@@ -253,7 +254,7 @@ def _print_moved(found: Iterable[tuple[str, Moved]], as_json: bool, title: str, 
         return
     remarks = [*(one for row in rows for one in row["remarks"]), *([remark] if remark else [])]
     cells = [(row["store"], f"{row['moved']:,}", f"{row['same']:,}", f"{len(row['left']):,}") for row in rows]
-    print_table(title, ("store", "copied", "there before", "left"), cells)
+    print_table(title, ("store", "copied", "already there", "left"), cells)
     left = [one for row in rows for one in row["left"]]
     for one in left[:MAX_LISTED]:
         echo(printable(f"left: {one['what']}: {one['why']}"))
@@ -282,7 +283,7 @@ def _state(database: Database, config: Config) -> dict[str, Any]:
 
 
 def _print_file(config: Config, as_json: bool, *, makes: bool = False) -> None:
-    """Report the state of `state.db`; opening it creates its tables. `makes`: create the file, and settle a loss."""
+    """Report the state of `state.db`; opening it creates its tables. `makes` creates the file and settles a loss."""
     with _reached(config) as database:
         if makes:
             database.write(lambda work: None)
@@ -321,8 +322,6 @@ class UnreachedError(click.ClickException):
 @contextmanager
 def _reached(config: Config) -> Generator[Database]:
     """Open the config's database, without creating tables, or `state.db`. Raises UnreachedError."""
-    import logging
-
     logging.getLogger("onetool.database").setLevel(logging.CRITICAL)  # it would repeat the error
     database = open_state_file(config) if config.database is None else open_database(config)
     try:

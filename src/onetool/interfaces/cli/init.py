@@ -85,10 +85,12 @@ def _write_starter(folder: Path, force: bool) -> None:
             write_new(file.with_name(IGNORE), IGNORED)
     except OSError as error:
         raise click.ClickException(f"Can't write {file}: {error.strerror}.") from None
-    click.echo(f"Wrote {file}.")
+    click.echo(f"Wrote {file}, the config of this folder and of those below it.")
     own = own_folder()
     if own != file.parent.absolute() and any((own / name).exists() for name in ("onetool.yaml", "bundles")):
-        click.echo(f"Bundles, servers, secrets and hosts of {own} are not used in this folder: it has its own now.")
+        click.echo(
+            f"Bundles, servers, secrets and hosts of {own} are not used in this folder, which now has its own config."
+        )
     found = find(env={**os.environ, "ONETOOL_CONFIG": ""}, cwd=folder.absolute())
     is_trusted = found.untrusted is None or offer_trust(found.untrusted)  # not if the folder had packs before
     there = ("" if folder == Path() else f"cd {folder}, ") + ("" if is_trusted else "onetool trust, ")

@@ -1,5 +1,6 @@
 """Options that commands share, their checks, and the app that commands open."""
 
+import logging
 from collections.abc import Callable, Iterable, Mapping
 from functools import wraps
 from pathlib import Path
@@ -77,12 +78,10 @@ def open_app(
 ) -> App:
     """Open the app with the selected config. Warns about names in the allow-list that match nothing.
 
-    The tools of `packs` (None: of all packs) are known afterwards; servers that were never connected are connected for
-    this. Without `imports`, no pack is run: for commands that call no tool. `makes_tables` is for servers only.
-    `servers` are added to the config's.
+    Afterwards, the tools of `packs` (of all packs if None) are known: servers that were never connected are connected.
+    Without `imports`, no pack is run: for commands that call no tool. `makes_tables` is for servers only. `servers` are
+    added to the config's.
     """
-    import logging
-
     trust_log = logging.getLogger("onetool.trust")
     found = find_here(ctx)
     claim_stdout()
@@ -105,12 +104,12 @@ def warn_unmatched(option: str, app: App, names: Iterable[str]) -> None:
     registry = app.catalog.registry
     for name in registry.unmatched(names):
         known = [f"{pack}.*" for pack in registry.packs()] if is_pattern(name) else registry.names()
-        message = f"warning: {option} names no tool: {printable(name)}{or_rather(name, known)}"
+        message = f"warning: {option} matches no tool: {printable(name)}{or_rather(name, known)}"
         click.echo(message, err=True)
 
 
 def find_here(ctx: click.Context) -> Found:
-    """Return the config in force. Reports an untrusted folder once; at a terminal the user is asked to trust it."""
+    """Return the current config. Reports an untrusted folder once; at a terminal the user is asked to trust it."""
     root = ctx.find_root()
     found = find(root.obj)
     if found.untrusted is None or REPORTED in root.meta:
@@ -128,7 +127,7 @@ def noted(
 ) -> Callable[[F], F]:
     """Record a command in the audit log, with its argument `name`, and whether it was refused.
 
-    For commands that change or copy state; changes of files, by a command or an editor, aren't recorded. `waits` is
+    For commands that change or copy state; changes to files, by a command or an editor, aren't recorded. `waits` is
     passed to `noted_command`. With the option `unless`, the command changes nothing. `prepare` is called first.
     """
 
@@ -137,8 +136,6 @@ def noted(
         def run(ctx: click.Context, **params: Any) -> None:
             if params.get(unless):
                 return command(ctx, **params)
-            import logging
-
             what = " ".join([*ctx.command_path.split()[1:], params.get("name", "")]).strip()
             config = load_config(find_here(ctx))
             prepare(config)
@@ -178,7 +175,7 @@ def complete_tool(ctx: click.Context, _param: click.Parameter, incomplete: str) 
 
 
 def complete_tools(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
-    """Complete tool names and patterns of packs, also after a comma."""
+    """Complete tool names and patterns of packs, even after a comma."""
     before, comma, incomplete = incomplete.rpartition(",")
     names = _known_tools(ctx)
     packs = dict.fromkeys(f"{name.partition('.')[0]}.*" for name in names if "." in name)

@@ -1,6 +1,7 @@
 """Prints results: tables, colours and highlighted JSON at a terminal, plain JSON for a program."""
 
 import codecs
+import json
 import os
 import sys
 from collections.abc import Iterable, Sequence
@@ -102,19 +103,16 @@ def print_outcome(data: Any, text: str, as_json: bool) -> None:
 
 
 def to_json(data: Any) -> str:
-    """Encode as JSON; by the standard library if msgspec refuses a value (a huge number, a lone surrogate)."""
+    """Encode as JSON, with the standard library if msgspec refuses a value (a huge number, a lone surrogate)."""
     try:
         return msgspec.json.format(msgspec.json.encode(data), indent=2).decode()
     except (TypeError, ValueError, OverflowError):
-        import json
-
         sys.set_int_max_str_digits(0)  # numbers may have any length
         return json.dumps(data, indent=2, default=str)
 
 
 def print_text(text: str) -> None:
     """Print JSON or text for a program. Characters that the output's encoding lacks are escaped as in JSON."""
-    import json
 
     def escape(error: UnicodeError) -> tuple[str, int]:
         if not isinstance(error, UnicodeEncodeError):
@@ -161,7 +159,7 @@ def warn_if_short(name: str, value: str) -> None:
 
 
 def tell_running_servers(file: "Path", *, is_code: bool = False) -> None:
-    """Print when running servers use a change of this file. `is_code`: the change starts a program."""
+    """Print when running servers will use a change to this file. `is_code` means that the change starts a program."""
     reload = "SIGHUP or ot.reload()"
     when = f"reads it by itself; {RELOAD_NOTE} ({reload})"
     if is_code:
@@ -172,7 +170,7 @@ def tell_running_servers(file: "Path", *, is_code: bool = False) -> None:
 def print_mistakes(summary: str, mistakes: Sequence[Mistake]) -> None:
     echo(summary)
     if not mistakes:
-        echo(click.style("Nothing is wrong.", fg="green"))
+        echo(click.style("No problems found.", fg="green"))
         return
     for mistake in mistakes:
         colour = "red" if mistake.severity == "error" else "yellow"
@@ -186,7 +184,7 @@ def print_mistakes(summary: str, mistakes: Sequence[Mistake]) -> None:
         for line in (f"{mistake.key}: {mistake.message}" if mistake.key else mistake.message, mistake.hint):
             if line:
                 echo(f"  {printable(line)}")
-    echo(f"\n{counted(len(mistakes), 'thing')} to look at.")
+    echo(f"\n{counted(len(mistakes), 'finding')}.")
 
 
 # Progress

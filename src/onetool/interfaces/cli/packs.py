@@ -32,7 +32,7 @@ def packs() -> None:
 def new(_ctx: click.Context, name: str, folder: Path | None) -> None:
     """Write a pack with one tool, and its test."""
     if not name.isidentifier() or iskeyword(name) or name.startswith(("_", "test_")):
-        raise click.BadParameter(f"{name!r} can't be a pack's name; use a word like weather.")
+        raise click.BadParameter(f"{name!r} can't be a pack's name; use a word like hello.")
     if name in BUILTIN:
         raise click.BadParameter(f"{name!r} is the name of a pack that comes with OneTool.")
     elsewhere = folder is not None

@@ -83,7 +83,7 @@ class Person:
         if isinstance(question, ForRoots):
             return [{"uri": Path.cwd().as_uri(), "name": Path.cwd().name}]
         if not isinstance(question, ForPerson):
-            raise CannotAsk("sampling", "there is no model at a terminal")
+            raise CannotAsk("sampling", "a terminal has no model")
         form = _Form(question, self._keyboard)
         with paused_for_caller():
             answer = asyncio.ensure_future(self._threads.run(form.ask, {}))
@@ -152,7 +152,7 @@ class _Form:
         while not typed.endswith(b"\n"):
             while not self._has_input():
                 if self.withdrawn.is_set():
-                    click.echo("\n  withdrawn: no answer is needed any more", err=True)
+                    click.echo("\n  withdrawn: an answer is no longer needed", err=True)
                     raise Declined("cancel")
             part = os.read(self._keyboard, 4096)
             if not part:  # Ctrl-D
@@ -179,7 +179,7 @@ def _choices(field: Mapping[str, Any]) -> str:
 
 
 def _parse_answer(text: str, kind: Any) -> Any:
-    """Parse a text as this type; return it unchanged if it isn't of this type."""
+    """Parse a string as this type; return it unchanged if it isn't of this type."""
     if kind == "boolean":
         return {"y": True, "yes": True, "true": True, "n": False, "no": False, "false": False}.get(text.lower(), text)
     if kind == "array":

@@ -1,6 +1,6 @@
 """`onetool run`: runs code over all tools in the sandbox, once or line by line (`-i`).
 
-The result goes to standard output, what the code prints to standard error. With `-i` variables stay from line to
+The result goes to standard output, what the code prints to standard error. With `-i`, variables persist from line to
 line.
 """
 
@@ -153,9 +153,9 @@ def _code(code: str | None, file: str | None) -> str:
 
 # `onetool run -i`: line by line, with history and completion.
 
-WELCOME = "Code over your tools, in the sandbox. Tab completes, Ctrl-C stops the running code, exit or Ctrl-D leaves."
+WELCOME = "Code here runs in the sandbox and can call your tools. Tab completes, Ctrl-C stops the code, Ctrl-D leaves."
 LEAVING = ("exit", "quit", "exit()", "quit()")
-GONE = "All variables are gone: the session was restarted."
+GONE = "All variables are lost: the session was restarted."
 INDENT = "    "
 DELIMITERS = " \t\n()[]{},=+-*/%:;<>!&|^~@\"'"
 
@@ -205,7 +205,7 @@ def _run_statement(app: "App", runner: asyncio.Runner, session: "CodeSession", t
 
 
 def _read_statement(editor: LineEditor) -> str | None:
-    """Read one statement, over as many lines as it takes; None at the end."""
+    """Read one statement, over as many lines as it takes. Return None at the end."""
     lines: list[str] = []
     brings_own = False  # a pasted line has its own indentation
     while True:

@@ -1,5 +1,6 @@
 """`onetool mcp` and `onetool serve`: start the MCP server on standard input and output, or the HTTP server."""
 
+import logging
 import os
 import signal
 import sys
@@ -140,8 +141,6 @@ def _serve_with_workers(
     **options: Any,
 ) -> None:
     """Bind the sockets, and start several processes that serve on them. `options` are fields of WorkerOrder."""
-    import logging
-
     if IS_WINDOWS:
         raise click.UsageError("--workers needs Unix sockets, which this system lacks. Leave it out.")
     servers = _servers_of(options["server"], options["name"])

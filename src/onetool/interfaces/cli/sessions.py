@@ -10,6 +10,7 @@ from time import time
 from typing import Any
 
 import click
+import msgspec
 
 from onetool.app.database import STATE_FILE, AppDatabase
 from onetool.ask.errors import SessionError
@@ -97,8 +98,6 @@ def list_sessions(ctx: click.Context, limit: int | None, as_json: bool) -> None:
     find_here(ctx)
     found = _sessions(ctx.find_root().obj).list()
     if wants_json(as_json):
-        import msgspec
-
         rows = [msgspec.to_builtins(one) for one in found[:limit]]
         print_json([{**row, "created": _iso(row["created"]), "modified": _iso(row["modified"])} for row in rows])
     elif not found:
@@ -116,8 +115,6 @@ def show(ctx: click.Context, id: str, as_json: bool) -> None:
     """Show the messages and tool calls of a session."""
     transcript = _read(ctx, id)
     if wants_json(as_json):
-        import msgspec
-
         facts = msgspec.to_builtins(transcript)
         times = facts.pop("times")
         del facts["ended"]  # its sum is in it
@@ -244,7 +241,7 @@ def _print(message: SessionMessage, at: float, model: str) -> None:
         echo(readable(message.text))
     elif isinstance(message, Assistant):
         if message.text:
-            ending = " (broken off)" if message.broken_off else ""
+            ending = " (interrupted)" if message.broken_off else ""
             echo(styled(printable(f"\n{model}{ending}"), bold=True))
             echo(readable(message.text))
         for call in message.calls:

@@ -1,5 +1,6 @@
 """`onetool stats`: shows what was called, how often, and with what outcome: as a table, JSON, or a page with charts."""
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -38,13 +39,7 @@ MIN_COLUMNS = 4  # shown even if the terminal is too narrow
 @click.option("--open", "show", is_flag=True, help="Open that page in the browser.")
 @data_options
 def stats(
-    ctx: click.Context,
-    period: str,
-    tool: str | None,
-    caller: str | None,
-    file: Path | None,
-    show: bool,
-    as_json: bool,
+    ctx: click.Context, period: str, tool: str | None, caller: str | None, file: Path | None, show: bool, as_json: bool
 ) -> None:
     """Show what was called, and what it saved."""
     app = open_app(ctx, imports=False)
@@ -84,7 +79,6 @@ def _write_page(summary: "Summary", file: Path | None) -> Path:
     page = report(summary)
     try:
         if file is None:  # a temporary file that is not deleted, because the browser reads it later
-            import os
             import tempfile
 
             number, name = tempfile.mkstemp(prefix="onetool-stats-", suffix=".html")

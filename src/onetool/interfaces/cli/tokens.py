@@ -5,6 +5,7 @@ TOKEN=$(onetool tokens add ci).
 """
 
 import json
+import logging
 import time
 from typing import Any
 
@@ -35,21 +36,15 @@ from onetool.interfaces.cli.options import (
     warn_unmatched,
 )
 from onetool.interfaces.cli.output import echo, print_json, print_note, print_table, wants_json
-from onetool.services.access_tokens import (
-    LOSS_FIX,
-    StoredToken,
-    TokenNameRevokedError,
-    new_token,
-    token_hash,
-)
+from onetool.services.access_tokens import LOSS_FIX, StoredToken, TokenNameRevokedError, new_token, token_hash
 
-NONE = "There are no named tokens. Make one: onetool tokens add NAME"
+NONE = "There are no named tokens. Create one: onetool tokens add NAME"
 COLUMNS = ("name", "role", "tools", "rate", "expires", "where", "")
 UNNAMED = "clients without a name"
 MAY = {
     "call": "call tools, run code and ask",
     "edit": "call tools, run code, ask, and change bundles and examples",
-    "admin": "do everything but make tokens",
+    "admin": "do everything except create tokens",
 }
 
 
@@ -113,13 +108,7 @@ def add(
     """
     text = new_token()
     wanted = requested_token(
-        name=name,
-        hash=token_hash(text),
-        role=role,
-        tools=patterns,
-        rate=rate,
-        expires=expires,
-        whole=not no_whole,
+        name=name, hash=token_hash(text), role=role, tools=patterns, rate=rate, expires=expires, whole=not no_whole
     )
     for field, message, hint in wanted.problems():
         option = "NAME" if field == "name" else f"--{field}"
@@ -249,7 +238,7 @@ def _cells(row: dict[str, Any]) -> list[str]:
 @config_option
 @noted(waits=False)
 def revoke(ctx: click.Context, name: str) -> None:
-    """Revoke a token at once, also in running servers."""
+    """Revoke a token immediately, including in running servers."""
     config = _config(ctx)
     store = ctx.with_resource(open_token_store(config))
     places = revoke_token(name, config, store)
@@ -268,7 +257,5 @@ def revoke(ctx: click.Context, name: str) -> None:
 
 
 def _config(ctx: click.Context) -> Config:
-    import logging
-
     logging.getLogger("onetool.serve").setLevel(logging.CRITICAL)  # it would repeat what the command prints
     return load_config(find_here(ctx))

@@ -5,6 +5,7 @@ Listing tools must start fast: modules that only a call needs are imported by th
 
 import sys
 from collections.abc import Collection, Iterable, Mapping
+from json import JSONDecodeError
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -17,7 +18,7 @@ from onetool.core.call import ToolCall, ToolResult
 from onetool.core.json_data import StrictJsonError, strict_decoder
 from onetool.core.model_providers import PROVIDERS
 from onetool.core.redaction import mask_arguments
-from onetool.core.signature import is_text, signature, takes_others
+from onetool.core.signature import is_text, kinds_of, signature, takes_others
 from onetool.core.spec import ToolSpec
 from onetool.core.text import MAX_NAME, did_you_mean, or_rather
 from onetool.interfaces.cli.options import (
@@ -29,14 +30,7 @@ from onetool.interfaces.cli.options import (
     open_app,
     positive,
 )
-from onetool.interfaces.cli.output import (
-    counted,
-    echo,
-    print_json,
-    print_table,
-    show_progress,
-    wants_json,
-)
+from onetool.interfaces.cli.output import counted, echo, print_json, print_table, show_progress, wants_json
 from onetool.sources.packs import BuiltinFunctions
 
 
@@ -54,15 +48,27 @@ def list_tools(ctx: click.Context, allowed: list[str] | None, as_json: bool) -> 
     specs = app.tools(app.catalog.registry.allowing(allowed))
     if allowed is None:  # an allow-list has the registry's order
         built_in = frozenset(BuiltinFunctions())
-        specs = sorted(specs, key=lambda spec: spec.name in built_in or (spec.pack == "ot" and spec.defined_in is None))
+        specs = sorted(specs, key=lambda spec: 2 if _is_own(spec) else spec.name in built_in)
     if wants_json(as_json):
         print_json([spec.summary() for spec in specs])
         return
+    from onetool.core.tool_lines import first_sentence
+
     rows: list[tuple[str, str]] = []
-    for spec in specs:
+    folded = [spec for spec in specs if allowed is None and _is_own(spec)]
+    for spec in specs[: len(specs) - len(folded)]:
         effect = f" [{spec.effect}]" if spec.effect else ""
-        rows.append((spec.name, f"{first_line(spec.description)}\n{signature(spec).removeprefix(spec.name)}{effect}"))
-    print_table(counted(len(specs), "tool"), ("tool", "what it does"), rows)
+        about = f"{first_sentence(spec.description)}\n{signature(spec).removeprefix(spec.name)}{effect}"
+        rows.append((spec.name, about))
+    if folded:
+        about = f"{counted(len(folded), 'tool')} for code and models, which find and call the others"
+        rows.append(("ot.*", f"{about}\nto list them: onetool tools list --tool-allow 'ot.*'"))
+    print_table(counted(len(specs), "tool"), ("tool", "description"), rows)
+
+
+def _is_own(spec: ToolSpec) -> bool:
+    """Return whether this is a built-in `ot` tool."""
+    return spec.pack == "ot" and spec.defined_in is None
 
 
 @tools.command()
@@ -142,8 +148,10 @@ def search(ctx: click.Context, query: tuple[str, ...], limit: int, allowed: list
     if not found:
         echo("Nothing found. Try other words, or: onetool tools list")
         return
-    rows = ((spec.name, first_line(spec.description), f"{score:.2f}") for spec, score in found)
-    print_table(f"{len(found)} found", ("tool", "what it does", "score"), rows)
+    from onetool.core.tool_lines import first_sentence
+
+    rows = ((spec.name, first_sentence(spec.description), f"{score:.2f}") for spec, score in found)
+    print_table(f"{len(found)} found", ("tool", "description", "score"), rows)
 
 
 @tools.command()
@@ -166,10 +174,6 @@ def export(ctx: click.Context, provider: str, merge: bool, allowed: list[str] | 
 def unknown_tool(name: str, known: Any, why: object = None) -> click.ClickException:
     near = f"; {why}" if why else or_rather(name, known) or "; see: onetool tools list"
     return click.ClickException(f"Tool not found: {name:.{MAX_NAME}}{near}")
-
-
-def first_line(text: str) -> str:
-    return text.strip().partition("\n")[0]
 
 
 # `invoke`: reading the arguments and making the call
@@ -230,8 +234,8 @@ def read_pairs(given: Mapping[str, str], spec: ToolSpec | None) -> dict[str, Any
     args: dict[str, Any] = {}
     for key, value in given.items():
         if key not in properties and not takes_others(spec) and not spec.lenient:
-            known = did_you_mean(key, properties) or f"it takes {', '.join(spec.order) or 'none'}"
-            raise _wrong(f"{spec.name} has no argument {key[:MAX_NAME]!r}; {known}.")
+            known = did_you_mean(key, properties) or f"it takes {', '.join(spec.order) or 'none'}."
+            raise _wrong(f"{spec.name} has no argument {key[:MAX_NAME]!r}; {known}")
         wants_text = is_text(key, spec)
         args[key] = value
         if not wants_text:
@@ -239,7 +243,9 @@ def read_pairs(given: Mapping[str, str], spec: ToolSpec | None) -> dict[str, Any
                 args[key] = strict_decoder().decode(value)
             except ValueError as error:
                 if wants_text is False and spec.prepare is None and not spec.lenient:
-                    raise _wrong(f"{key}: expected JSON, got {value[:60]!r} ({error}).") from None
+                    kinds = sorted(kinds_of(key, spec) or ())
+                    why = f", which is not JSON ({error})" if "array" in kinds or "object" in kinds else ""
+                    raise _wrong(f"{key}: expected {' or '.join(kinds)}, got {value[:60]!r}{why}.") from None
     return args
 
 
@@ -249,8 +255,6 @@ def _wrong(message: str) -> click.BadParameter:
 
 def read_args(text: str) -> dict[str, Any]:
     """Parse --args: JSON itself, `@file`, or `-` for standard input."""
-    from json import JSONDecodeError
-
     from onetool.interfaces.cli.inputs import STDIN, read_input, shown_name
 
     def wrong(message: str) -> click.BadParameter:

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -22,14 +23,14 @@ from onetool.interfaces.cli.output import confirm, echo, is_interactive, print_j
 @click.argument("path", required=False, type=click.Path(path_type=Path))
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @click.option("--list", "lists", is_flag=True, help="List the trusted folders.")
-@click.option("--revoke", is_flag=True, help="End the trust.")
+@click.option("--revoke", is_flag=True, help="Stop trusting PATH.")
 @click.option("--owner", is_flag=True, help="Accept the owner and the permissions of PATH.")
 @click.option("--json", "as_json", is_flag=True, help="With --list: print JSON and nothing else.")
 def trust(path: Path | None, yes: bool, lists: bool, revoke: bool, owner: bool, as_json: bool) -> None:
     """Trust a project's folder: PATH, or the current one.
 
     OneTool uses the config, packs, bundles and servers of a project only if you trust it. This shows what the folder
-    would run, connect to and read, and which secrets it names. If it reaches further later, you are asked again. Your
+    would run, connect to and read, and which secrets it names. If its reach grows later, you are asked again. Your
     answers are kept in ~/.onetool/trust.json.
     """
     store = trust_store()
@@ -50,7 +51,7 @@ def trust(path: Path | None, yes: bool, lists: bool, revoke: bool, owner: bool, 
         _accept_owner(path, store, revoke, yes)
     elif revoke:
         _forget("folders", os.path.realpath(_folder(path, must_exist=False)), store)
-        click.echo("Running servers keep what they have loaded: restart them.", err=True)
+        click.echo("Running servers keep what they have loaded until they are restarted.", err=True)
     else:
         _trust(_folder(path), store, yes)
 
@@ -68,7 +69,7 @@ def _trust(folder: Path, store: TrustStore, yes: bool) -> None:
         reach = _shown(folder, config, store)
         confirm("Trust it?", yes, "trust it", "changed")
     store_trust(folder, reach)
-    click.echo(visible(f"{folder} is trusted. onetool trust --revoke ends the trust."), err=True)
+    click.echo(visible(f"{folder} is trusted. To undo this: onetool trust --revoke"), err=True)
 
 
 def _shown(folder: Path, config: Path | None, store: TrustStore, *, err: bool = False) -> Reach:
@@ -84,8 +85,6 @@ def _shown(folder: Path, config: Path | None, store: TrustStore, *, err: bool = 
 
 def _accept_owner(path: Path | None, store: TrustStore, revoke: bool, yes: bool) -> None:
     """Accept a path's owner and mode, like git's safe.directory."""
-    from datetime import UTC, datetime
-
     if path is None:
         raise click.UsageError("--owner needs a path: onetool trust --owner PATH.")
     real = os.path.realpath(path)
@@ -100,10 +99,12 @@ def _accept_owner(path: Path | None, store: TrustStore, revoke: bool, yes: bool)
     echo(visible(f"{real} belongs to user {how['uid']}{others}."))
     if not is_interactive():
         yes = True  # naming the path is the answer
-    confirm("Treat files there as if they were yours?", yes, "trust it", "changed")
+    confirm("Treat its files as if they were yours?", yes, "trust it", "changed")
     how["at"] = datetime.now(UTC).isoformat(timespec="seconds")
     _change(store, lambda content: content["owners"].__setitem__(real, how))
-    click.echo(visible(f"Files in {real} count as yours. This does not trust the folder: onetool trust."), err=True)
+    click.echo(
+        visible(f"Files in {real} now count as yours. This does not trust the folder: see onetool trust."), err=True
+    )
 
 
 def _forget(part: str, real: str, store: TrustStore) -> None:
@@ -138,7 +139,7 @@ def _change(store: TrustStore, change: Any) -> None:
 
 HEADS = {
     "runs": "It would run",
-    "dials": "It would dial",
+    "dials": "It would connect to",
     "reads": "It would read or write",
     "secrets": "It names these secrets",
 }
@@ -198,7 +199,7 @@ def describe_reach(reach: Reach, pin: Mapping[str, Any] | None) -> Iterator[str]
         yield "No longer there:"
         yield from (f"  - {visible(line)}" for line in gone)
     if not reach.pinned():
-        yield "It runs, dials and reads nothing outside itself."
+        yield "It runs, connects to and reads nothing outside its folder."
 
 
 def shown_detail(text: str) -> str:

@@ -89,8 +89,9 @@ def check_media_type(scope: Scope, route: Route, head: Mapping[bytes, bytes]) ->
 
 
 class LazyRoute:
-    """A route whose app is imported and created at its first request: many servers have only MCP clients, and REST
-    takes megabytes. A thread does this, so that other requests are not delayed.
+    """A route whose app is imported and created at its first request, in a thread.
+
+    Many servers have only MCP clients, and REST takes megabytes of memory. The thread keeps other requests going.
     """
 
     def __init__(self, load: Callable[[], Asgi]) -> None:
@@ -127,7 +128,7 @@ class HttpApp:
         rates: PrincipalRates | None = None,
         recorder: Recorder | None = None,
     ) -> None:
-        """Serve the routes. Requests of other replicas of a `cluster` run as the callers that those replicas checked.
+        """Serve the routes. Requests from other replicas of a `cluster` run as the callers that those replicas checked.
 
         `rates` counts requests together with other processes. `recorder` shows each request to its observers.
         """
@@ -226,7 +227,7 @@ class HttpApp:
     async def _answer(self, scope: Scope, route: Route, head: dict[bytes, bytes], exchange: Exchange) -> None:
         """Check the request and call its route. Raises HttpError."""
         query, receive = scope.get("query_string", b""), exchange.receive
-        if "\0" in scope["path"] or b"%00" in query or b"\0" in query:  # PostgreSQL refuses it in every text
+        if "\0" in scope["path"] or b"%00" in query or b"\0" in query:  # PostgreSQL refuses it in every string
             raise HttpError(400, "bad_request", "The address has a null character (%00). Remove it.")
         if self._cluster is not None and FORWARDED_HEADER in head:
             header = head[FORWARDED_HEADER]
@@ -302,7 +303,7 @@ class HttpApp:
         return replayed(data, exchange.receive)
 
     async def _has_ended(self, scope: Scope, exchange: Exchange) -> bool:
-        """Return whether the request was cancelled because its caller lost access; then end the response."""
+        """Return whether the request was cancelled because its caller lost access; if so, end the response."""
         admission, task = scope.get("admission"), asyncio.current_task()
         if admission is None or not admission.is_over or task is None:
             return False
@@ -316,7 +317,7 @@ class HttpApp:
         return True
 
     def _route(self, path: str) -> Route:
-        """Return the route of a path below a route."""
+        """Return the route of a path, which may be below the route's own path."""
         if found := self.routes.get(path.rstrip("/")):
             return found
         return next((route for above, route in self._above if path.startswith(above)), NOWHERE)

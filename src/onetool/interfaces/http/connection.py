@@ -1,4 +1,4 @@
-"""One client's connection: uvicorn's protocol with limits, so that slow, silent or endless clients harm nobody else.
+"""One client's connection: uvicorn's protocol with limits, so that slow, silent or endless clients don't harm others.
 
 uvicorn reads a head of any size without a timeout, keeps silent connections forever, and waits forever for clients that
 don't read. Here all of this is limited. Every refusal is JSON and has its line in the access log. If there are too many
@@ -12,12 +12,7 @@ import asyncio
 from functools import partial
 from typing import Any, NamedTuple
 
-from uvicorn.protocols.http.httptools_impl import (
-    HEADER_VALUE_RE,
-    STATUS_LINE,
-    HttpToolsProtocol,
-    RequestResponseCycle,
-)
+from uvicorn.protocols.http.httptools_impl import HEADER_VALUE_RE, STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 from onetool.core.system import has_unread
 from onetool.http.asgi import CLOSE, HEAD, MAX_HEAD, SEND_WHOLE, HttpError, read_head
@@ -274,7 +269,7 @@ class HttpConnection(HttpToolsProtocol):
         oldest = next(iter(self._idle))  # at least this connection
         del self._idle[oldest]
         if oldest is self:
-            self._end(HttpError(503, "too_many", "Too many connections are busy here; try again."))
+            self._end(HttpError(503, "too_many", "Too many connections are in use; try again later."))
         else:
             oldest.transport.close()
 

@@ -48,7 +48,7 @@ _SESSION = PREFIX.encode()
 
 
 class Credentials:
-    """The credentials that a server accepts. Built at start and at each reload, then immutable."""
+    """The credentials that a server accepts. They are created at startup and by each reload, and never change."""
 
     def __init__(
         self,
@@ -61,9 +61,11 @@ class Credentials:
         links: "ServedLinks | None" = None,
         local: Role | None = None,
     ) -> None:
-        """Accept http.token and the named `tokens`. Without `sessions` nobody can sign in. `calls_only` caps all roles.
-        `is_reachable`: other machines can connect, so a credential is always required. `links` open owner sessions.
-        `local` is the role of direct requests from this machine without a credential.
+        """Accept http.token and the named `tokens`. Without `sessions`, users can't sign in.
+
+        `calls_only` caps all roles. `is_reachable` means that other machines can connect, so a credential is always
+        required. `links` open owner sessions. `local` is the role of direct requests from this machine without a
+        credential.
         """
         self.jwt = jwt
         self.sessions = sessions
@@ -95,7 +97,7 @@ class Credentials:
 
         Callers with tokens are cached by the hash of the header, until the stored tokens change or the token expires.
         Sessions and JWTs are checked each time, because sessions may end and the issuer's keys may change. `stored` are
-        the stored tokens, if they were just read. `is_local`: the request came directly from this machine.
+        the stored tokens, if they were just read. `is_local` means that the request came directly from this machine.
         """
         if authorization is None and is_local and self.local is not None:
             return self.capped(self._nobody)
@@ -138,7 +140,7 @@ class Credentials:
         return self.capped(await self.jwt.verify(shown))
 
     def current(self, principal: Principal) -> Principal:
-        """Return a principal of another replica with its current rights. Raises HttpError (401) if it lost access."""
+        """Return a principal from another replica with its current rights. Raises HttpError (401) if it lost access."""
         if not principal.name:
             return self.identify(None, is_local=True)  # the other replica checked the address
         table = self._table()
@@ -162,7 +164,7 @@ class Credentials:
         return self._of_digest(_digest(shown), table)
 
     def find_token(self, shown: bytes) -> Principal | None:
-        """Return the owner of a token. JWTs are ignored: they expire soon, so nobody signs in with one."""
+        """Return the owner of a token. JWTs are ignored: they expire soon, so users don't sign in with them."""
         return self._of_digest(_digest(shown), self._table())
 
     def session(self, shown: bytes) -> LoginSession | None:
@@ -170,11 +172,11 @@ class Credentials:
         return self._read_session(shown, self._table())
 
     def start_session(self, shown: bytes, principal: Principal) -> tuple[str, LoginSession]:
-        """Start a session for the principal of this token. May wait for a file."""
+        """Start a session for the principal of this token. May block while another process holds the lock."""
         return self._start(_digest(shown), principal)
 
     def open_link(self, key: str) -> "tuple[str, LoginSession] | None":
-        """Start a session of the owner with the key of a link; None if the key is not valid. Blocks.
+        """Start a session of the owner with the key of a link. Return None if the key is not valid. Blocks.
 
         Raises DatabaseError and TimeoutError.
         """
@@ -235,7 +237,10 @@ def bearer(authorization: bytes | None) -> bytes | None:
 
 
 def missing_token(http: "HttpConfig", tokens: "KnownTokens | None" = None) -> str | None:
-    """Return what a server reachable from other machines lacks: a token that is long enough; None if it has one."""
+    """Describe the missing token of a server that other machines can reach.
+
+    Return None if it has one that is long enough.
+    """
     if http.token is not None and len(http.token) < MIN_TOKEN:
         return f"a token of at least {MIN_TOKEN} characters"
     has_any = needs_credential(http, None) or (tokens is not None and tokens.store.has_any)
@@ -248,12 +253,12 @@ def unauthorized_error(authorization: bytes | None, http: "HttpConfig") -> HttpE
     if shown is not None and shown.startswith(_SESSION):
         message = "This session has ended or belongs to another server: sign in again with POST /login."
     else:
-        what = "This server needs a token" if authorization is None else "This is not a token of this server"
-        where = "http.token in its config, or made by `onetool tokens add`"  # possible at any time
+        what = "This server requires a token" if authorization is None else "Invalid token"
+        where = "http.token in its config, or created with `onetool tokens add`"  # possible at any time
         if http.jwt is not None:
             own = "http.token in its config, " if http.token else ""
-            where = f"a JWT of {http.jwt.issuer}, {own}or made by `onetool tokens add`"
-        message = f"{what}: send one as `Authorization: Bearer …`; it is {where}."
+            where = f"a JWT of {http.jwt.issuer}, {own}or created with `onetool tokens add`"
+        message = f"{what}: send one as `Authorization: Bearer …`, {where}."
     return HttpError(401, "unauthorized", message, [CHALLENGE])
 
 

@@ -1,9 +1,9 @@
 """One request and its response, with the limits for bodies. A `Route` says what a path accepts.
 
     body                  http.max_body_mb; /login: 4 KiB       413, while it still arrives
-    waiting in memory     64 MiB in all, 16 MiB of a caller,    503 with Retry-After
-                          1 MiB of an address without any
-    above 1 MiB           one of a caller at a time             other bodies wait
+    waiting in memory     64 MiB in all, 16 MiB per caller,     503 with Retry-After
+                          1 MiB per address without a caller
+    above 1 MiB           one per caller at a time              other bodies wait
 
 Bytes count from when they are read until their request is answered. Bytes that are announced but not sent cost nothing
 and don't count.
@@ -52,7 +52,7 @@ DISCONNECT: Message = {"type": "http.disconnect"}
 
 
 class Route(NamedTuple):
-    """A path with its app; with `below`, also all paths below it."""
+    """A path with its app; with `below`, including all paths below it."""
 
     path: str
     app: Asgi
@@ -97,7 +97,7 @@ class BodiesFullError(RequestBodyError):
 
     def __init__(self) -> None:
         message = (
-            f"Too many request bodies are being read here; try again in {RETRY_AFTER_S} s, with fewer at the same time."
+            f"Too many request bodies are being read; try again in {RETRY_AFTER_S} s, with fewer at the same time."
         )
         super().__init__(503, "too_many_bodies", message, [CLOSE, (b"retry-after", b"%d" % RETRY_AFTER_S)])
 

@@ -3,7 +3,7 @@
     /.well-known/oauth-protected-resource        the whole server
     /.well-known/oauth-protected-resource/mcp    its MCP endpoint, for clients that know only its address
 
-Both are public, also for pages of other origins, because clients without a token need them to get one. `jwt_verifier`
+Both are public, even for pages of other origins, because clients without a token need them to get one. `jwt_verifier`
 checks JWTs; it is loaded only if `http.jwt` is set.
 """
 
@@ -118,7 +118,7 @@ def refusal(http: "HttpConfig", scope: Scope, error: JwtError) -> HttpError:
 
 
 def _part(path: str) -> str:
-    """Return the path of the resource with its own metadata: clients compare `resource` with the called address."""
+    """Return the path of the resource with its own metadata, since clients compare `resource` with their URL."""
     return MCP_PATH if path.rstrip("/") == MCP_PATH else ""
 
 

@@ -2,14 +2,14 @@
 
     principal = verifier.known(token) or await verifier.verify(token)
 
-Anybody can send a JWT, so it is not trusted before its signature is checked. Without a key for it, its claims are
+Anyone can send a JWT, so it is not trusted before its signature is checked. Without a key for it, its claims are
 checked nevertheless, because that tells the client more than "unknown key". No message repeats a part of the JWT.
 
 A verified JWT is cached by its hash, until it expires or the issuer no longer publishes its key.
 
 The issuer's public keys, its JWKS, are fetched when the first key is needed, and cached. They are fetched again when
-they are five minutes old, and when none of them matches a JWT: at most once in half a minute. All requests that need
-the keys wait briefly for the same fetch. While the issuer can't be reached, cached keys are used for up to an hour.
+they are five minutes old, and when none of them matches a JWT: at most once in 30 seconds. All requests that need the
+keys wait briefly for the same fetch. While the issuer can't be reached, cached keys are used for up to an hour.
 """
 
 import asyncio
@@ -264,7 +264,7 @@ def _claim(claims: dict[str, Any], name: str) -> Any:
 
 
 def _values(found: Any) -> list[str]:
-    """Return the texts of a claim. Numbers and booleans are ignored, because their spelling is ambiguous."""
+    """Return the strings of a claim. Numbers and booleans are ignored, because their spelling is ambiguous."""
     if isinstance(found, str):
         return [found]
     return [one for one in found if isinstance(one, str)] if isinstance(found, list) else []
@@ -374,7 +374,7 @@ def json_fetcher(client: "HttpClient", config: "JwtConfig") -> Fetch:
             request = HttpRequest("GET", url, [("Accept", "application/json, application/jwk-set+json")], b"")
             answer = await client.send(request, hosts, timeout=FETCH_S, max_bytes=MAX_JWKS)
         except RequestRefusedError as refusal:
-            hint = "if that is meant, name it in http.jwt.jwks"
+            hint = "if this is intended, set it in http.jwt.jwks"
             why = f"{address} is not a URL, or leads to this machine or its network ({refusal}); {hint}"
             raise ValueError(why) from None
         if answer.status != 200:

@@ -1,6 +1,6 @@
-"""Resolves the host, binds the sockets, and writes the welcome texts with instructions for clients.
+"""Resolves the host, binds the sockets, and writes the welcome text with instructions for clients.
 
-An unusable host or port raises an error of one line. The texts are printed at start, and served at `/` to clients such
+An unusable host or port raises an error of one line. The text is printed at startup, and served at `/` to clients such
 as curl.
 """
 
@@ -148,9 +148,10 @@ def listen_unix(path: str) -> socket.socket:
 def _reason(error: OSError, host: str, port: int) -> str:
     place = authority(host, port)
     if error.errno == errno.EADDRINUSE:
-        return f"{place} is in use by another program; choose another port: --port N (0: the system chooses)"
+        what = "another program, perhaps `onetool serve` in another folder"
+        return f"{place} is in use by {what}; choose another port: --port N (0: the system chooses)"
     if error.errno == errno.EACCES:
-        return f"this user may not listen on {place}; ports from 1024 up are for everybody: --port N"
+        return f"this user may not listen on {place}; ports from 1024 need no privileges: --port N"
     if error.errno in NOT_HERE:
         return f"this machine has no address {host}; see --host and http.host"
     return f"can't listen on {place}: {error.strerror or error}"
@@ -185,11 +186,11 @@ _NO_SYN = (  # a packet filter, from the TCP header on: code, jump if true, jump
 
 DEFAULT_VARIABLE = "$ONETOOL_TOKEN"  # if the config has the literal token: a variable that the reader sets
 
-TOKENS = "http.token in its config, or a token made by `onetool tokens add`"
+TOKENS = "http.token in its config, or a token created with `onetool tokens add`"
 
 
 class ServerFacts(NamedTuple):
-    """The facts about a server in the welcome texts."""
+    """The facts about a server in the welcome text."""
 
     listens: str  # the address in words
     own_url: str  # the URL for this machine
@@ -214,7 +215,7 @@ def claude_command(url: str, header: str | None) -> str:
 
 
 def json_snippet(url: str, header: str | None) -> str:
-    """Return the JSON that most clients take in their config."""
+    """Return the JSON that most clients accept in their config."""
     server: dict[str, object] = {"type": "http", "url": f"{url}/mcp"}
     if header:
         name, _, value = _as_client_variable(header).partition(": ")
@@ -256,21 +257,21 @@ def greeting(facts: ServerFacts) -> str:
     local = [f"http.local: programs on this machine need no token, and have the role {facts.local}."]
     owner = ["  onetool page prints a link that opens it as its owner, with the role admin."] if facts.has_links else []
     lines = [
-        f"OneTool listens on {facts.listens} with {facts.tools}, by {facts.config}. Ctrl-C stops it.",
+        f"OneTool listens on {facts.listens} with {facts.tools}, from {facts.config}. Ctrl-C stops it.",
         *reached,
         *(local if facts.local else []),
         "",
-        "The page for people:",
+        "Open the page in a browser:",
         f"  {url}/",
         *owner,
         "Connect a client:",
         f"  {claude_command(url, header)}",
-        "or, in the config of most others:",
+        "or, in the config of most other clients:",
         f"  {json_snippet(url, header)}",
         "Or use the REST API, which is described at:",
         f"  {url}/openapi.json",
         "",
-        "The first call to try:",
+        "Try a first call:",
         f"  {first_call(url, header, facts.first)}",
         "",
     ]
@@ -280,14 +281,14 @@ def greeting(facts: ServerFacts) -> str:
 def connect_text(url: str, needs_token: bool) -> str:
     """Return the public text, which reveals nothing about the tools and the config."""
     header = bearer_header() if needs_token else None
-    token = [f"All of it needs a token of this server: {TOKENS}."] if needs_token else []
+    token = [f"Everything here requires a token of this server: {TOKENS}."] if needs_token else []
     lines = [
-        "OneTool runs here. A browser shows the page at this address.",
+        "This is OneTool. Open this address in a browser to see the page.",
         *token,
         "",
         "Connect a client:",
         f"  {claude_command(url, header)}",
-        "or, in the config of most others:",
+        "or, in the config of most other clients:",
         f"  {json_snippet(url, header)}",
         "The REST API is described at:",
         f"  {url}/openapi.json",

@@ -1,4 +1,4 @@
-"""`LoginApp` is the route /login: people sign in with a token and get a session for their browser.
+"""`LoginApp` is the route /login: users sign in with a token and get a session for their browser.
 
     GET       whether a token is needed, whether the sent session (or token) is valid, and whose it is
     POST      {"token": …} -> a session, which is sent as `Authorization: Bearer …` instead of the token
@@ -124,7 +124,7 @@ class LoginApp:
     def __init__(
         self, rules: Callable[[], AccessRules], sessions: LoginSessions, windows: "SharedWindows | None" = None
     ) -> None:
-        """Serve the route. `windows` counts sign-ins together with other processes; None: only in this process."""
+        """Serve the route. `windows` counts sign-ins together with other processes; None means only in this process."""
         self._rules = rules
         self._sessions = sessions
         self._wrong = WrongTokens() if windows is None else SharedWrongTokens(windows)
@@ -190,7 +190,7 @@ class LoginApp:
         """Return the owner of a token. Raises HttpError for a wrong token, and after too many wrong ones.
 
         Named tokens are random, so wrong guesses by others don't lock their owners out. `http.token` may be chosen by a
-        person: right or wrong, it waits until the limits allow another guess.
+        user: right or wrong, it waits until the limits allow another guess.
         """
         refused, principal = None, None
         try:
@@ -206,9 +206,7 @@ class LoginApp:
             if refused is None:
                 rules.credentials.require_current()
             await self._wrong.add_async(address)
-        message = (
-            "This is not a token of this server. Use http.token of its config, or one made by `onetool tokens add`."
-        )
+        message = "Invalid token. Use http.token of the server's config, or a token created with `onetool tokens add`."
         raise refused or HttpError(401, "unauthorized", message, [CHALLENGE, NO_STORE])
 
     async def _sign_out(self, rules: AccessRules, authorization: bytes | None, scope: Scope, send: Send) -> None:
@@ -223,8 +221,8 @@ class LoginApp:
                 await asyncio.to_thread(self._sessions.end, session)
             except SessionNotEndedError:
                 message = (
-                    "The session has ended on this server, but its file of sessions can't be written now: until it "
-                    "can, other servers of the same state folder, and this one after a restart, still take it."
+                    "The session has ended on this server, but the file of sessions can't be written now: until it "
+                    "can, this server after a restart, and other servers with the same state, still accept it."
                 )
                 raise HttpError(503, "not_ended", message, [NO_STORE]) from None
         await send({"type": "http.response.start", "status": 204, "headers": [NO_STORE]})
@@ -245,12 +243,7 @@ async def _status(rules: AccessRules, authorization: bytes | None, scope: Scope)
 
 def _who(principal: Principal) -> dict[str, Any]:
     """Return the caller and its rights."""
-    return {
-        "name": principal.name,
-        "role": principal.role,
-        "tools": principal.tools,
-        "isCapped": principal.is_capped,
-    }
+    return {"name": principal.name, "role": principal.role, "tools": principal.tools, "isCapped": principal.is_capped}
 
 
 def _session(rules: AccessRules, authorization: bytes | None) -> LoginSession | None:

@@ -1,13 +1,13 @@
-"""`LoginSessions` starts, checks and ends the sessions of people who have signed in with a token.
+"""`LoginSessions` starts, checks and ends the sessions of users who have signed in with a token.
 
 A session is signed data held by the client: the name of its token, a keyed digest of that token, an expiry time, and a
 random id. So no session has to be stored, and a changed token invalidates its sessions. If a reload replaces the token,
 its sessions end and stay ended, even if the old token returns.
 
-The key is random. A document has the key and the ids of sessions that ended before they expired. All processes of the
-state folder, or all replicas, share it. Deleting the document ends all sessions. While the document can't be written,
-this process keeps the ids in memory. In a state folder, new sessions then use another key, also in memory. Replicas
-continue with the known key, and write the ids when the database is available again.
+The key is random. A document has the key and the ids of sessions that ended before they expired. It is shared by all
+processes of the state folder, or by all replicas. Deleting the document ends all sessions. While the document can't be
+written, this process keeps the ids in memory. In a state folder, new sessions then use another key, which is also kept
+in memory. Replicas continue with the known key, and write the ids when the database is available again.
 """
 
 import hmac

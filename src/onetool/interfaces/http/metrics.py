@@ -40,7 +40,7 @@ _MARK = FROM_TOOL.lower().encode()
 
 
 class MetricsApp:
-    """The ASGI app of /metrics, also for other workers of the same machine."""
+    """The ASGI app of /metrics, which also reports for other workers of the same machine."""
 
     def __init__(self, app: "App", rules: Callable[[], AccessRules], cluster: "Cluster | None" = None) -> None:
         self._app = app
@@ -93,7 +93,7 @@ class MetricsApp:
         waiting = {"events": len(runtime.recorder.waiting), "audit": 0 if log is None else len(log.queue.waiting)}
         dropped = {"events": runtime.recorder.lost.total(), "audit": 0 if log is None else log.lost}
         found += [
-            gauge("onetool_queue_waiting", "Events that wait to be written down.", waiting, "queue"),
+            gauge("onetool_queue_waiting", "Events waiting to be written.", waiting, "queue"),
             counter(
                 "onetool_queue_dropped",
                 "Events that were lost because a queue was full.",
@@ -104,8 +104,8 @@ class MetricsApp:
         if usage := runtime.sandbox_usage():
             slots = usage.pop("slots")
             found += [
-                gauge("onetool_sandbox_slots", "Runs that may be under way at once.", slots),
-                gauge("onetool_sandbox_runs", "Runs under way, and runs that wait for a slot.", usage, "state"),
+                gauge("onetool_sandbox_slots", "Maximum number of concurrent runs.", slots),
+                gauge("onetool_sandbox_runs", "Runs in progress, and runs waiting for a slot.", usage, "state"),
             ]
         if (servers := app.servers) is not None:
             states = {one.name: one.state for one in servers.statuses()}
@@ -116,7 +116,7 @@ class MetricsApp:
             ]
         if self._cluster is not None:
             alive = len(self._cluster.members.alive())
-            found.append(gauge("onetool_replicas", "Replicas or workers that serve now.", alive))
+            found.append(gauge("onetool_replicas", "Replicas or workers that serve requests.", alive))
         if app.config.database is not None and (database := app.database) is not None:
             found += [
                 gauge(
@@ -128,7 +128,7 @@ class MetricsApp:
 
 
 def _process_families() -> list[Family]:
-    """Return the metrics of a process that Prometheus's own clients have, with the same names."""
+    """Return the process metrics that Prometheus's own client libraries export, under the same names."""
     times = os.times()
     version = (("version", __version__), ("python", platform.python_version()))
     found = [

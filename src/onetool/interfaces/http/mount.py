@@ -84,7 +84,7 @@ def user_of(scope: Scope) -> str | None:
 
 
 class MountedRules(AccessRules):
-    """The access rules of a mounted app. `asks_us`: the web app doesn't authenticate."""
+    """The access rules of a mounted app. `asks_us` means that the web app doesn't authenticate."""
 
     def __init__(self, http: "HttpConfig", hosts: Collection[str], asks_us: bool, credentials: Credentials) -> None:
         super().__init__(http, HERE, credentials)
@@ -106,7 +106,7 @@ class MountedRules(AccessRules):
         return self._asks_us and super().needs_login
 
     def _look(self) -> None:
-        """Read the tokens for each request: the web app may send several requests in one turn of its loop."""
+        """Read the tokens for each request: the web app may send several in one iteration of its event loop."""
 
     async def verify(self, authorization: bytes | None, scope: Scope) -> Principal | None:
         return await super().verify(authorization, scope) if self._asks_us else None
@@ -128,7 +128,7 @@ class MountedRules(AccessRules):
 
 
 async def _named_user(who: Authenticate, scope: Scope) -> str | None:
-    """Get the user from the web app, whose own error handler gets its exceptions."""
+    """Get the user from the web app, whose own error handler receives its exceptions."""
     user = who(scope)
     user = await user if isawaitable(user) else user
     if user is None or (isinstance(user, str) and user):

@@ -37,14 +37,14 @@ if TYPE_CHECKING:
 log = logging.getLogger("onetool.access")
 root_log = logging.getLogger("onetool")
 
-MAX_TEXT = 200  # characters of a text from outside
+MAX_TEXT = 200  # characters of a string from outside
 NOBODY = Principal(name="(nobody)", owner="(nobody)")  # no token has such a name
 CLIENT_CLOSED_REQUEST = 499  # the client disconnected before the response
 _encode = msgspec.json.Encoder(enc_hook=str).encode
 
 
 class LoggedRequest(RequestEvent, frozen=True, kw_only=True):
-    """A request that has ended, with further fields for its line in the access log."""
+    """A finished request, with additional fields for its line in the access log."""
 
     path: str
     size: int  # of the response, in bytes
@@ -194,7 +194,7 @@ MAX_IN_WINDOW = 100  # refusals of one kind
 
 
 class RequestAudit:
-    """A callback for every request that has ended. Writes it to the audit log."""
+    """A callback that writes every finished request to the audit log."""
 
     def __init__(self, audit: "AppAudit", login_path: str, clock: Callable[[], float] = monotonic) -> None:
         self._audit = audit
@@ -221,7 +221,7 @@ class RequestAudit:
             self._note(scope, "call", _request_name(scope, route), status, seconds)
 
     async def begin_forwarded(self, scope: Scope, route: str) -> None:
-        """Record that a request of another replica begins, if the log is required. Raises HttpError (503)."""
+        """Record that a request from another replica begins, if the log is required. Raises HttpError (503)."""
         if UNLOGGED in scope["log"]:
             return
         try:

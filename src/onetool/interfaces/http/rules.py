@@ -52,7 +52,7 @@ class Origin(NamedTuple):
 
 
 def read_authority(text: str) -> Authority | None:
-    """Parse a host: `Example.com.:80` -> example.com and 80; None if it is not a host."""
+    """Parse a host: `Example.com.:80` -> example.com and 80. Return None if it is not a host."""
     match = _AUTHORITY.fullmatch(text)
     if match is None:
         return None
@@ -66,7 +66,7 @@ def read_authority(text: str) -> Authority | None:
 
 
 def read_origin(text: str) -> Origin | None:
-    """Parse an origin: `https://Example.com` -> https, example.com and 443; None if invalid, such as `null`."""
+    """Parse an origin: `https://Example.com` -> https, example.com and 443. Return None if invalid, such as `null`."""
     scheme, _, rest = text.lower().partition("://")
     place = read_authority(rest)
     if place is None:
@@ -112,12 +112,12 @@ _PROXY_HEADERS = (b"forwarded", b"via", b"x-real-ip")
 
 
 def is_forwarded(scope: Scope) -> bool:
-    """Return whether a proxy sent this request: then the client's address is unknown."""
+    """Return whether a proxy sent this request; if so, the client's address is unknown."""
     return any(name in _PROXY_HEADERS or name.startswith(b"x-forwarded-") for name, _ in scope["headers"])
 
 
 class AccessRules:
-    """The access rules of a server. Built at start and at each reload, then immutable."""
+    """The access rules of a server. They are created at startup and by each reload, and never change."""
 
     def __init__(self, http: "HttpConfig", address: BoundAddress, credentials: Credentials | None = None) -> None:
         """Check requests to an address. Without `credentials` only the config's token is accepted."""
@@ -162,7 +162,7 @@ class AccessRules:
 
     @property
     def needs_login(self) -> bool:
-        """Whether people have to sign in."""
+        """Whether users have to sign in."""
         return self.credentials.needed
 
     async def authenticate(self, authorization: bytes | None, scope: Scope) -> Principal:
@@ -178,7 +178,10 @@ class AccessRules:
             return found
 
     async def verify(self, authorization: bytes | None, scope: Scope) -> Principal | None:
-        """Verify a JWT and return its principal, so that `identify` knows it; None if not a JWT. Raises HttpError."""
+        """Verify a JWT, so that `identify` knows it. Return its principal, or None if this isn't a JWT.
+
+        Raises HttpError.
+        """
         try:
             return await self.credentials.verify(authorization)
         except JwtError as error:

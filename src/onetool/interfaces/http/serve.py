@@ -5,6 +5,7 @@ import logging
 from collections.abc import Callable, Collection
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from functools import partial
+from importlib import import_module
 from secrets import token_bytes
 from time import time
 from typing import TYPE_CHECKING, Any
@@ -58,7 +59,6 @@ if TYPE_CHECKING:
     from onetool.interfaces.http.jwt_verifier import JwtVerifier
     from onetool.services.access_tokens import TokenMemory
     from onetool.services.page_links import ServedLinks
-    from onetool.services.request_rates import PrincipalRates
 
 
 log = logging.getLogger("onetool.serve")
@@ -85,18 +85,19 @@ def build_app(
     """
     app.keep_database()
     place, database = app.runtime.documents("page_sessions", "at once"), app.database
+    windows = app.runtime.databases.rates()
     http, sessions = app.config.http, LoginSessions(place, time if database is None else database.now)
     lists = allow_lists(app, allowed)
     metadata, methods = ResourceMetadata(lambda: site.rules.http), (*READ, "OPTIONS")
     routes = [
         Route("/mcp", mcp, write_error=as_json_rpc),
         *_api_routes(app, url, lambda: site.rules, lists, cluster),
-        Route("/openapi.json", LazyRoute(lambda: _openapi(app)), methods=READ),
+        Route("/openapi.json", _lazy("rest.openapi:openapi", app), methods=READ),
         Route("/healthz", _health, protected=False, methods=READ),
         Route(READY_PATH, _readiness(app, lambda: site, cluster), protected=False, methods=READ, takes_any_host=True),
         *([Route(CLUSTER_PATH, cluster, below=True)] if cluster is not None else []),
         *(Route(path, metadata, protected=False, methods=methods, is_public=True) for path in METADATA_PATHS),
-        *_page_routes(url, lambda: site.rules, sessions, app.runtime.databases.rates()),
+        *_page_routes(url, lambda: site.rules, sessions, windows),
     ]
     rules = AccessRules(http, address, credentials_for(app, sessions, lists.is_limited, address=address, links=links))
 
@@ -105,7 +106,8 @@ def build_app(
 
     app.audit.open()
     audit, most = RequestAudit(app.audit, LOGIN_PATH), http.max_body_mb * 1024**2
-    site = HttpApp(routes, rules, most, mask, audit, cluster, shared_rates(app), app.runtime.recorder)
+    rates = None if windows is None else SharedRates(windows)  # counted by all replicas together
+    site = HttpApp(routes, rules, most, mask, audit, cluster, rates, app.runtime.recorder)
     return site
 
 
@@ -117,8 +119,10 @@ def credentials_for(
     address: BoundAddress | None = None,
     links: "ServedLinks | None" = None,
 ) -> Credentials:
-    """Return the credentials of the current config. With an allow-list the server is calls-only, unless http.admin is
-    set. Keeps what the credentials `before` know: the keys of the same issuer and the memory of tokens.
+    """Return the credentials of the current config.
+
+    With an allow-list the server is calls-only, unless http.admin is set. Keeps state of the credentials `before`: the
+    keys of the same issuer and the memory of tokens.
     """
     http = app.config.http
     calls_only = http.admin is False or (is_limited and http.admin is None)
@@ -163,25 +167,34 @@ def _api_routes(
     """Return the routes of the REST API. Its refusals are problem documents."""
     route = partial(Route, write_error=problem_body, error_type=PROBLEM_TYPE)
     metrics = MetricsApp(app, rules, cluster)  # it checks its callers itself
-    rest = LazyRoute(lambda: _rest(app, allowed, cluster))
-    call, ask = LazyRoute(lambda: _call(app, allowed)), LazyRoute(lambda: _ask(app, allowed, cluster))
-    status = LazyRoute(lambda: _status(app, url, lambda: rules().needs_login, allowed))
-    events = LazyRoute(lambda: _events(app, allowed))
+    rest = _lazy("rest.app:RestApp", app, allowed, None if cluster is None else cluster.members)
+    call, ask = _lazy("rest.app:CallApp", app, allowed), _lazy("rest.ask_app:AskApp", app, allowed, cluster)
+    status = _lazy("rest.events:StatusApp", app, url, lambda: rules().needs_login, allowed)
+    events = _lazy("rest.events:EventsApp", app, allowed)
+    check_rest, check_ask = partial(_check, "rest.routing:API_ROUTES"), partial(_check, "rest.ask_app:ASK_ROUTES")
     return [
-        *(route(root, rest, below=True, check=_check_rest_route) for root in ROOTS),
+        *(route(root, rest, below=True, check=check_rest) for root in ROOTS),
         route(CALL_PATH, call, methods=CALL_METHODS, below=True, takes_bare_post=True),
-        route(ASK_PATH, ask, below=True, check=_check_ask_route, body_factor=ASK_BODY_FACTOR),
+        route(ASK_PATH, ask, below=True, check=check_ask, body_factor=ASK_BODY_FACTOR),
         route(STATUS_PATH, status, methods=READ),
         route(EVENTS_PATH, events, methods=("GET",)),
         route(METRICS_PATH, metrics, protected=False, methods=READ, takes_any_host=True),
     ]
 
 
-def shared_rates(app: "App") -> "PrincipalRates | None":
-    """Return the rates shared by all replicas; None if this process counts alone."""
-    if (windows := app.runtime.databases.rates()) is None:
-        return None
-    return SharedRates(windows)
+def _loaded(place: str) -> Any:
+    module, _, name = place.partition(":")
+    return getattr(import_module(f"onetool.interfaces.{module}"), name)
+
+
+def _lazy(place: str, *args: Any) -> LazyRoute:
+    """Return a route whose app is made by the class or function at `place`."""
+    return LazyRoute(lambda: _loaded(place)(*args))
+
+
+def _check(place: str, scope: Scope) -> tuple[bytes, ...]:
+    """Return the media types of a route in the table at `place`. Raises RestError if there is no such route."""
+    return _loaded(place).check(scope)
 
 
 def _page_routes(
@@ -191,11 +204,8 @@ def _page_routes(
     windows: "SharedWindows | None",
 ) -> list[Route]:
     """Return the routes of the page and of signing in. They are public, because they contain no data."""
-
-    def text(scope: Scope) -> str:
-        return connect_text(url(scope), rules().needs_login)
-
-    page, login = LazyRoute(lambda: _page(text)), LoginApp(rules, sessions, windows)
+    page = _lazy("web:PageApp", lambda scope: connect_text(url(scope), rules().needs_login))
+    login = LoginApp(rules, sessions, windows)
     return [
         Route(LOGIN_PATH, login, protected=False, methods=LOGIN_METHODS, max_body=MAX_BODY),
         Route("/assets", page, protected=False, methods=READ, below=True),
@@ -244,7 +254,9 @@ def follow_config(
         lacks = missing_token(http, known_tokens(app, before.memory))
         if lacks and not is_loopback(address.addresses):
             how = "set http.token, or: onetool tokens add"
-            log.error("others can reach this server, which needs %s (%s): the old rules stay in force", lacks, how)
+            log.error(
+                "others can reach this server, which needs %s (%s): the previous rules stay in effect", lacks, how
+            )
             return
         request_log.enable_access_log(http.access_log)
         credentials = credentials_for(app, before.sessions, allowed is not None, before, address)
@@ -263,60 +275,6 @@ async def reload_app(app: "App", mcp: Any) -> None:
     await mcp.reload()
     if app.config is not before:  # otherwise the config is invalid, which was logged
         log.info("Reloaded: %d tools", app.catalog.count())
-
-
-def _rest(app: "App", allowed: AllowLists, cluster: "Cluster | None") -> Asgi:
-    from onetool.interfaces.rest.app import RestApp
-
-    return RestApp(app, allowed, None if cluster is None else cluster.members)
-
-
-def _check_rest_route(scope: Scope) -> tuple[bytes, ...]:
-    from onetool.interfaces.rest.routing import check_route
-
-    return check_route(scope)
-
-
-def _call(app: "App", allowed: AllowLists) -> Asgi:
-    from onetool.interfaces.rest.app import CallApp
-
-    return CallApp(app, allowed)
-
-
-def _status(app: "App", url: Callable[[Scope], str], needs_token: Callable[[], bool], allowed: AllowLists) -> Asgi:
-    from onetool.interfaces.rest.events import StatusApp
-
-    return StatusApp(app, url, needs_token, allowed)
-
-
-def _events(app: "App", allowed: AllowLists) -> Asgi:
-    from onetool.interfaces.rest.events import EventsApp
-
-    return EventsApp(app, allowed)
-
-
-def _ask(app: "App", allowed: AllowLists, cluster: "Cluster | None") -> Asgi:
-    from onetool.interfaces.rest.ask_app import AskApp
-
-    return AskApp(app, allowed, cluster=cluster)
-
-
-def _check_ask_route(scope: Scope) -> tuple[bytes, ...]:
-    from onetool.interfaces.rest.ask_app import ASK_ROUTES
-
-    return ASK_ROUTES.check(scope)
-
-
-def _openapi(app: "App") -> Asgi:
-    from onetool.interfaces.rest.openapi import openapi
-
-    return openapi(app)
-
-
-def _page(connect: Callable[[Scope], str]) -> Asgi:
-    from onetool.interfaces.web import PageApp
-
-    return PageApp(connect)
 
 
 async def _health(_scope: Scope, _receive: Receive, send: Send) -> None:
@@ -356,7 +314,7 @@ def _readiness(app: "App", site: Callable[[], HttpApp], cluster: "Cluster | None
 
 _RANDOM_VALUE_HINT = (
     "set http: {token: ${ONETOOL_TOKEN}} and keep a long random value: "
-    "openssl rand -hex 32 | onetool auth set ONETOOL_TOKEN; or give everybody a token of their own: "
+    "openssl rand -hex 32 | onetool auth set ONETOOL_TOKEN; or create a token for each user: "
     "onetool tokens add NAME"
 )
 WARM_AFTER_S = 0.2  # clients waiting for the address come first
@@ -375,9 +333,9 @@ def serve_app(
 ) -> int:
     """Serve until a signal stops the server; return the signal.
 
-    `cluster` makes it one of several replicas; default: the config's `database` and `cluster`. `drain_s` is how long
-    requests are still accepted after SIGTERM; None: some seconds behind a balancer. A reload requested by a signal runs
-    within `on_reload()`.
+    `cluster` makes it one of several replicas; the default is the config's `database` and `cluster`. `drain_s` is how
+    long requests are still accepted after SIGTERM; None means some seconds behind a balancer. A reload requested by a
+    signal runs within `on_reload()`.
     """
     if is_loopback(address.addresses):
         app.follow_settings()
@@ -451,7 +409,7 @@ def _warm_bundles(app: "App") -> None:
 
 
 def _cluster(app: "App", settings: "ClusterSettings | None") -> "tuple[Cluster, SharedRequests] | tuple[None, None]":
-    """Make this process one of several, by these settings or the config. The database has the tables already."""
+    """Make this process a member of a cluster, with these settings or those of the config. The tables exist already."""
     if settings is None:
         if (config := app.config.cluster) is None or (database := app.database) is None:
             return None, None

@@ -52,23 +52,23 @@ def serve(
     further: socket.socket | None = None,
     drain_s: float = 0.0,
     finish_s: float = 0.0,
-    patience_s: int = STOP_TIMEOUT_S,
+    shutdown_timeout_s: int = STOP_TIMEOUT_S,
     parting_s: float = 0.0,
     is_last: Callable[[], bool] = lambda: True,
 ) -> int:
     """Serve until a signal stops the server; return the signal. `started` is called when clients can connect.
 
     `further` is an additional Unix socket to listen on. `drain_s` is how long requests are still accepted after
-    SIGTERM; `finish_s` how long the server then listens at most, until all current requests are done; `patience_s` the
-    timeout of requests after that. `parting_s` is how long to wait for clients with open connections that may be about
-    to send a request; the response then closes the connection. `is_last` returns whether no other process accepts
-    connections on these sockets after this one has stopped.
+    SIGTERM; `finish_s` how long the server then listens at most, until all current requests are done;
+    `shutdown_timeout_s` the timeout of requests after that. `parting_s` is how long to wait for clients with open
+    connections that may be about to send a request; the response then closes the connection. `is_last` returns
+    whether no other process accepts connections on these sockets after this one has stopped.
     """
     limits = limits or ConnectionLimits(connections=min(ConnectionLimits().connections, _raise_file_limit() * 3 // 4))
     logging.getLogger("uvicorn").setLevel(logging.CRITICAL)  # the app does the logging
     handlers = logging.getLogger("onetool").handlers
     logging.getLogger("asyncio").handlers = list(handlers)  # otherwise it would write lines that are not JSON
-    config = _config(http_app, limits, patience_s)
+    config = _config(http_app, limits, shutdown_timeout_s)
     server = _Server(config, http_app, started, reload, further, (drain_s, finish_s), parting_s, is_last)
     try:
         from uvloop import new_event_loop
@@ -81,7 +81,7 @@ def serve(
     return server.signal
 
 
-def _config(http_app: HttpApp, limits: ConnectionLimits, patience_s: int) -> uvicorn.Config:
+def _config(http_app: HttpApp, limits: ConnectionLimits, shutdown_timeout_s: int) -> uvicorn.Config:
     protocol = partial(HttpConnection, limits=limits, waiting=IdleConnections(), bodies=http_app.bodies)
     return uvicorn.Config(
         http_app,
@@ -93,7 +93,7 @@ def _config(http_app: HttpApp, limits: ConnectionLimits, patience_s: int) -> uvi
         proxy_headers=False,  # anybody can set these headers
         server_header=False,
         timeout_keep_alive=limits.idle_s,
-        timeout_graceful_shutdown=patience_s,
+        timeout_graceful_shutdown=shutdown_timeout_s,
     )
 
 
@@ -178,7 +178,7 @@ class _Server(uvicorn.Server):
         await super().shutdown(sockets)
         if tasks := self.server_state.tasks:  # they were cancelled and may still send a response
             timeout = self.config.timeout_graceful_shutdown
-            log.warning("Stopped with %d requests still under way after %d s", len(tasks), timeout)
+            log.warning("Stopped with %d requests still in progress after %d s", len(tasks), timeout)
             await asyncio.wait(tasks, timeout=1)
 
     async def _take_last(self, listening: list[socket.socket]) -> None:
@@ -225,7 +225,7 @@ class _Server(uvicorn.Server):
     async def _finish(self) -> None:
         await asyncio.sleep(self._drain_s)
         if self._finish_s and not await self._http_app.finish(self._finish_s):
-            log.warning("Stopping with work under way after %g s (cluster.finish_s)", self._finish_s)
+            log.warning("Stopping with work still in progress after %g s (cluster.finish_s)", self._finish_s)
             self.config.timeout_graceful_shutdown = LATE_S
         self._end()
 
@@ -245,7 +245,7 @@ class _Server(uvicorn.Server):
             if isawaitable(done):
                 await done
         except OneToolError as error:
-            log.error("Not reloaded, the old config stays in force: %s", error)
+            log.error("Not reloaded, the previous config stays in effect: %s", error)
         except Exception as error:  # noqa: BLE001 - a failed reload must not stop the server
             log.error("Not reloaded: %s: %s", type(error).__name__, error)
 

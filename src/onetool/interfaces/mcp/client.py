@@ -127,7 +127,7 @@ def client_from_meta(meta: Any, known: RemoteClient) -> RemoteClient:
     version, capabilities = meta.get(PROTOCOL_VERSION), meta.get(CLIENT_CAPABILITIES)
     for key, value, kind in ((PROTOCOL_VERSION, version, str), (CLIENT_CAPABILITIES, capabilities, dict)):
         if not isinstance(value, kind):
-            what = "is missing" if value is None else f"must be {'a text' if kind is str else 'an object'}"
+            what = "is missing" if value is None else f"must be {'a string' if kind is str else 'an object'}"
             raise JsonRpcError(INVALID_PARAMS, f"params._meta[{key!r}] {what}")
     if version not in STATELESS_REVISIONS:
         raise unsupported_version(str(version), STATELESS_REVISIONS)
@@ -204,7 +204,10 @@ AskClient = Callable[[Question], Awaitable[Any]]
 
 
 class ReplyChannel(Protocol):
-    """Sends notifications and requests to the client during one of its requests. Use it only on the event loop."""
+    """A channel for notifications and requests to the client during one of its requests.
+
+    Use it only on the event loop.
+    """
 
     def notify(self, method: str, params: dict[str, Any]) -> None: ...
 
@@ -287,7 +290,7 @@ class ClientCaller(msgspec.Struct, eq=False, weakref=True):
 # Requests, and lists in pages
 
 MAX_TOKEN = 256
-_WORDS = {str: "a text", dict: "an object", int: "a whole number"}
+_WORDS = {str: "a string", dict: "an object", int: "an integer"}
 PAGE_SIZE = 1000  # usually all items, except for catalogues too large for a client
 
 

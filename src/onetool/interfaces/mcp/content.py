@@ -71,7 +71,7 @@ def _has_media(value: Any, levels: int = MAX_NESTING, in_object: bool = False) -
 
 
 def _texts(value: Any) -> list[Block] | None:
-    """Return the blocks of text blocks and strings, at least one of them a block; None for other values."""
+    """Return the blocks of a list of text blocks and strings, at least one of them a block. None for other values."""
     items = list(_items(value))
     if not any(map(is_block, items)) or not all(isinstance(one, str) or is_block(one) for one in items):
         return None
@@ -105,7 +105,7 @@ def _flattened(value: Any, read: Read, in_object: bool = False) -> Iterator[Bloc
 
 
 def media_in(text: str) -> tuple[str, str] | None:
-    """Return the type and the base64 of a stored text that represents bytes; None for other texts."""
+    """Return the type and the base64 of stored text that represents bytes; None for other text."""
     found = _DATA_URL.fullmatch(text) if text.startswith("data:") else None
     return None if found is None else (found[1], found[2])
 
@@ -262,7 +262,7 @@ def _with(answer: Result, structured: Any) -> Result:
 async def _from_server(
     result: ServerResult, inline_bytes: int, runtime: "Runtime", read_on: ReadOn, promise: Promise
 ) -> Result:
-    """Return the response of an MCP server; errors with hints on their cause."""
+    """Return the response from an MCP server; errors with hints on their cause."""
     sent, error = result.sent(), result.error
     answer = await _as_sent(sent, result.data, inline_bytes, runtime, read_on, None if error else promise)
     if error is not None:
@@ -286,7 +286,7 @@ def protocol_error(result: ServerResult) -> JsonRpcError | None:
 async def _as_sent(
     sent: ServerAnswer, value: Any, inline_bytes: int, runtime: "Runtime", read_on: ReadOn, promise: Promise
 ) -> Result:
-    """Return the response of an MCP server unchanged. Stores large parts, unless the tool promises them."""
+    """Return the response from an MCP server unchanged. Stores large parts, unless the tool promises them."""
     content, structured = sent.content, sent.structured
     if promise == "wrapper":
         return {"content": content, "structuredContent": {RESULT: value}}
@@ -315,7 +315,7 @@ async def _as_sent(
 async def _stored(
     text: str, value: Any, runtime: "Runtime", read_on: ReadOn, wrapped: bool = False, is_json: bool = False
 ) -> Result:
-    """Store a text and the value that it represents. With `is_json`, the text is the value's JSON."""
+    """Store text and the value that it represents. With `is_json`, the text is the value's JSON."""
     try:
         stored = await asyncio.to_thread(runtime.store_result, text, value, is_json)
         reply = stored_reply(text, stored, value, read_on, runtime.config.results.max_preview)

@@ -72,7 +72,9 @@ class Conversation:
     async def answer(self, messages: list[Any], send: Send) -> Any:
         """Return the responses to a batch or None; an error if batches are not supported."""
         if len(messages) > MAX_IN_BATCH:
-            return error_response(None, JsonRpcError(INVALID_REQUEST, f"a batch may have {MAX_IN_BATCH} messages"))
+            return error_response(
+                None, JsonRpcError(INVALID_REQUEST, f"a batch may have at most {MAX_IN_BATCH} messages")
+            )
         if not messages or self.client.revision != BATCH_REVISION:
             return await self._answer_one(messages, send)
         replies = await asyncio.gather(*(self._answer_one(one, send) for one in messages))
@@ -147,7 +149,7 @@ class Conversation:
             text = f"{method:.100} came before initialize, and without a protocol version in _meta"
             raise JsonRpcError(INVALID_REQUEST, text)
         if method == "initialize" and self._is_initialized:
-            raise JsonRpcError(INVALID_REQUEST, "initialize was sent already")
+            raise JsonRpcError(INVALID_REQUEST, "initialize was already sent")
         return self.client
 
     async def _changed(self, request: McpRequest) -> None:
@@ -186,7 +188,7 @@ class Conversation:
             except TimeoutError:
                 raise JsonRpcError(INTERNAL_ERROR, f"no answer within {PARKED_SECONDS:g} s") from None
             except asyncio.CancelledError:
-                send(notification("notifications/cancelled", {"requestId": number, "reason": "no longer wanted"}))
+                send(notification("notifications/cancelled", {"requestId": number, "reason": "no longer needed"}))
                 raise
             finally:
                 self._questions.pop(number, None)
@@ -220,7 +222,7 @@ class Conversation:
 
 
 def _closed_error() -> JsonRpcError:
-    return JsonRpcError(INTERNAL_ERROR, "the client has closed its end")
+    return JsonRpcError(INTERNAL_ERROR, "the client has closed the connection")
 
 
 def _trace_of(meta: Any, record_span: RecordSpan | None) -> RequestTrace:

@@ -119,7 +119,7 @@ class McpHttpApp:
         self._shared = None if shared is None else shared.attach(self._sessions)
 
     def start(self) -> None:
-        """Follow changes of the app. Called on the loop when the server has started."""
+        """Follow changes in the app. Called on the event loop when the server has started."""
         follow(self.service)
         if self._shared is not None:
             self._shared.start()
@@ -147,7 +147,7 @@ class McpHttpApp:
                 check_single(head)
             if scope["method"] == "POST":
                 if ACCEPTS_REPLY.search(head.get(b"accept", b"*/*")) is None:
-                    text = "an answer is application/json or text/event-stream, which the header accept does not allow"
+                    text = "the Accept header must allow application/json or text/event-stream"
                     raise HttpError(406, "not_acceptable", text)
                 posted = await receive()  # the whole body: `Exchange` reads it
                 if posted["type"] == "http.disconnect":

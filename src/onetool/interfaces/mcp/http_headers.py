@@ -44,7 +44,7 @@ def check_single(head: Head) -> None:
     """Raise JsonRpcError if an MCP header was sent twice."""
     for name, value in head.items():
         if value is DUPLICATE and name.startswith(b"mcp-"):
-            raise JsonRpcError(HEADER_MISMATCH, f"the header {name.decode('latin-1')} came twice")
+            raise JsonRpcError(HEADER_MISMATCH, f"the header {name.decode('latin-1')} was sent twice")
 
 
 def check_method(head: Head, message: Message) -> None:

@@ -121,7 +121,7 @@ class RequestStream(msgspec.Struct, eq=False):
 
 
 class HttpSession:
-    """The session of one client. `news` is the stream of notifications without a request."""
+    """The session of one client. `news` is the stream of notifications that belong to no request."""
 
     def __init__(
         self, service: Service, client: RemoteClient, id: str | None = None, on_change: "OnSessionChange | None" = None
@@ -232,12 +232,12 @@ class HttpSessions:
         return id in self._sessions
 
     def used_since(self, seconds: float) -> list[HttpSession]:
-        """Return the sessions that were used in the last seconds, or whose client listens."""
+        """Return the sessions that were used in the last `seconds`, or whose client listens."""
         since = self._now() - seconds
         return [one for one in self._sessions.values() if one.used >= since or one.news.response is not None]
 
     def unused(self, id: str, seconds: float) -> HttpSession | None:
-        """Return the session if it was not used in the last seconds."""
+        """Return the session if it was not used in the last `seconds`."""
         session = self._sessions.get(id)
         return session if session is not None and session.used <= self._now() - seconds else None
 
@@ -307,14 +307,14 @@ def check_batch(session: HttpSession, messages: list[Any]) -> None:
     if session.client.revision != BATCH_REVISION or not messages:
         raise JsonRpcError(INVALID_REQUEST, "expected one JSON-RPC message: this revision has no batches")
     if len(messages) > MAX_IN_BATCH:
-        raise JsonRpcError(INVALID_REQUEST, f"a batch may have {MAX_IN_BATCH} messages")
+        raise JsonRpcError(INVALID_REQUEST, f"a batch may have at most {MAX_IN_BATCH} messages")
 
 
 async def serve_stream(session: HttpSession, head: Head, receive: Receive, send: Send) -> None:
     """Serve the session's stream of notifications, or the rest of a broken stream (Last-Event-ID)."""
     accepted = head.get(b"accept", b"*/*")
     if b"text/event-stream" not in accepted and b"*/*" not in accepted:
-        raise HttpError(406, "not_acceptable", "a stream is text/event-stream, which the header accept does not allow")
+        raise HttpError(406, "not_acceptable", "the Accept header must allow text/event-stream")
     found, after = session.news, None
     if LAST_EVENT in head:
         last = header(head, LAST_EVENT)

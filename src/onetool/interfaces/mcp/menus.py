@@ -53,7 +53,7 @@ Call = Callable[[Mapping[str, Any], ClientCaller], Awaitable[dict[str, Any]]]
 
 
 class MenuEntry(msgspec.Struct, frozen=True, kw_only=True, dict=True):
-    """A tool of a menu. After `task_after` seconds, clients that support tasks get a task; None: never."""
+    """A tool of a menu. After `task_after` seconds, clients that support tasks get a task, unless it is None."""
 
     listing: Mapping[str, Any]
     call: Call
@@ -116,7 +116,7 @@ class Menus:
     """A cache of menus, each made once per catalogue."""
 
     def __init__(self, app: "App", kind: str | None, allow_lists: AllowLists) -> None:
-        """Make menus of the app. `kind` is for clients that choose none; None: the config's kind."""
+        """Make menus of the app. `kind` is for clients that choose none; None means the config's kind."""
         self._app = app
         self._kind = kind
         self._allow_lists = allow_lists
@@ -227,19 +227,14 @@ def _search(app: "App", allowed: Collection[str] | None) -> MenuEntry:
             return {"content": [text_block("Nothing fits. Try other words.")]}
         tools = [ToolLine(spec.name, tool_line(spec, exact=True)) for spec, _ in found]
         help_on = f'call(name="{HELP}", args={as_json({"query": tools[0].name})})'
-        about = f"All about one: {help_on}. " if allowed is None or HELP in allowed else ""
+        about = f"Details of a tool: {help_on}. " if allowed is None or HELP in allowed else ""
         return {"content": [text_block("\n".join(found_lines(tools, about, "limit" in args)))]}
 
     return MenuEntry(listing=listing, call=call)
 
 
 def _call(app: "App", allowed: Collection[str] | None) -> MenuEntry:
-    listing = {
-        "name": "call",
-        "title": "Call a tool",
-        "description": call_description(),
-        "inputSchema": CALL_SCHEMA,
-    }
+    listing = {"name": "call", "title": "Call a tool", "description": call_description(), "inputSchema": CALL_SCHEMA}
     check = ArgumentCheck(listing)
 
     async def call(args: Mapping[str, Any], caller: ClientCaller) -> dict[str, Any]:

@@ -77,9 +77,7 @@ async def handle_request(service: Service, request: McpRequest) -> dict[str, Any
         raise
     except Exception as error:
         log.exception("%s failed", request.method)
-        raise JsonRpcError(
-            INTERNAL_ERROR, f"internal error: {type(error).__name__}; the server's log says more"
-        ) from None
+        raise JsonRpcError(INTERNAL_ERROR, f"internal error: {type(error).__name__}; see the server's log") from None
     if not is_stateless:
         return result
     meta = {**IDENTITY, **result["_meta"]} if "_meta" in result else IDENTITY

@@ -28,7 +28,7 @@ async def reload(service: Service) -> None:
         try:
             await asyncio.to_thread(service.app.reload)
         except ConfigError as error:
-            log.error("not reloaded, the config in force stays: %s", error)
+            log.error("not reloaded, the previous config stays in effect: %s", error)
             return
         except Exception as error:  # noqa: BLE001 - a failed reload must not stop the server
             log.error("not reloaded: %s: %s", type(error).__name__, error)
@@ -115,7 +115,7 @@ async def listen(service: Service, request: McpRequest) -> dict[str, Any]:
     kinds = [kind for kind in KINDS if wanted.get(f"{kind}ListChanged") is True]
     uris = wanted.get("resourceSubscriptions", [])
     if not isinstance(uris, list) or not all(isinstance(uri, str) for uri in uris):
-        raise JsonRpcError(INVALID_PARAMS, "params.notifications.resourceSubscriptions: expected a list of texts")
+        raise JsonRpcError(INVALID_PARAMS, "params.notifications.resourceSubscriptions: expected a list of strings")
     mark = {SUBSCRIPTION_ID: request.id}
 
     def notify(method: str, params: dict[str, Any]) -> None:

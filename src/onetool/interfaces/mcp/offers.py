@@ -203,7 +203,7 @@ def _snippet(name: str, snippet: "Snippet", args: Mapping[str, Any]) -> dict[str
         code = render_snippet(snippet, args, name)
     except SnippetError as error:
         raise JsonRpcError(INVALID_PARAMS, str(error)) from None
-    words = f"Run this code with the tool `run`, and tell me what comes of it:\n\n```python\n{code.strip()}\n```"
+    words = f"Run this code with the tool `run`, and tell me the result:\n\n```python\n{code.strip()}\n```"
     return {"description": snippet.description, "messages": [{"role": "user", "content": text_block(words)}]}
 
 
@@ -255,7 +255,7 @@ async def complete(service: "Service", request: McpRequest) -> dict[str, Any]:
     ref, argument = request.param("ref", dict), request.param("argument", dict)
     name, begun = argument.get("name"), argument.get("value")
     if not isinstance(name, str) or not isinstance(begun, str):
-        raise JsonRpcError(INVALID_PARAMS, "params.argument: expected a name and a value, both texts")
+        raise JsonRpcError(INVALID_PARAMS, "params.argument: expected a name and a value, both strings")
     if ref.get("type") == "ref/prompt":
         words = _of_prompt(service, str(ref.get("name")), name)
     elif ref.get("type") == "ref/resource":

@@ -1,4 +1,4 @@
-"""Calls that pause for an answer of the client, or that continue after their request as tasks.
+"""Calls that pause for an answer from the client, or that continue after their request as tasks.
 
 Since 2026-07-28 a server asks by responding: the response to a request has the questions, and the client sends the
 request again with the answers. The call waits here in the middle of its handler, so that nothing runs twice. The
@@ -135,7 +135,7 @@ class PendingCall:
             self.asks.pop(question.key, None)
 
     def take_answers(self, answers: Mapping[str, Any]) -> None:
-        """Take answers of the client. Ignores invalid answers and those without a question."""
+        """Accept answers from the client. Ignores invalid answers and those without a question."""
         for key, raw in answers.items():
             asking = self.asks.get(key)
             if asking is None or asking.answer.done():
@@ -155,7 +155,7 @@ class PendingCall:
         return {key: request_for(asking.question) for key, asking in self.asks.items()}
 
     def _settle_soon(self, turns: int = LOOP_TURNS) -> None:
-        """Wait some turns of the loop, so that questions asked concurrently are sent together."""
+        """Wait for some iterations of the event loop, so that questions asked concurrently are sent together."""
         if turns:
             self._loop.call_soon(self._settle_soon, turns - 1)
         elif self.asks:
@@ -300,7 +300,7 @@ class PendingCalls:
     def task(self, id: Any, client: RemoteClient) -> PendingCall:
         pending = self._by_id.get(id) if isinstance(id, str) and id in self._tasks else None
         if pending is None or pending.caller.owner != client.owner:
-            raise JsonRpcError(INVALID_PARAMS, "taskId: there is no such task, or its time is up")
+            raise JsonRpcError(INVALID_PARAMS, "taskId: unknown or expired task")
         pending.renew(client.principal)
         return pending
 

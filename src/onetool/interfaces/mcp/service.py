@@ -91,11 +91,7 @@ class Service:
     """The shared state of the server."""
 
     def __init__(
-        self,
-        app: "App",
-        menu: str | None = None,
-        allowed: Offered = None,
-        shared: "SharedRequests | None" = None,
+        self, app: "App", menu: str | None = None, allowed: Offered = None, shared: "SharedRequests | None" = None
     ) -> None:
         """Serve the app. `shared` has the state shared with other replicas."""
         self.app = app

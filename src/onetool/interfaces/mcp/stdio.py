@@ -142,7 +142,7 @@ class StdoutWriter:
         self._refuses = True
 
     async def has_room(self) -> None:
-        """Wait until the client has read enough of the output. No input is read in this time."""
+        """Wait until the client has read enough of the output. No input is read meanwhile."""
         while len(self._unsent) > MAX_UNSENT and not self._stop.is_set():
             self._empty.clear()
             await self._empty.wait()

@@ -58,5 +58,5 @@ ROOTS = (
 
 
 def mask_questions(text: str) -> str:
-    """Mask the ids of open questions in a text for logs: whoever has an id can approve calls."""
+    """Mask the ids of open questions in a log line, because anyone who has an id can approve calls."""
     return _QUESTION.sub("***", text) if ASK_PATH in text else text

@@ -1,8 +1,8 @@
 """The ASGI apps of all routes in the table, and of /call, which calls a tool by name.
 
 `RestApp` finds the route of a request, runs its handler, and sends the response or the problem. `POST /call/time.now`
-is for people with curl: the body is the arguments, and the response is the bare value. A tool that ran and failed gives
-a problem with status 424. Everything else, streams included, is as in `invoke`.
+is for use with curl: the body is the arguments, and the response is the bare value. If a tool ran and failed, the
+response is a problem with status 424. Everything else, including streams, works as in `invoke`.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -78,9 +78,13 @@ class RestApp:
     """The ASGI app of one route table: /tools and everything below, /run, /servers and all other roots."""
 
     routes: RouteTable = API_ROUTES
+    write_problem = staticmethod(problem_body)
 
     def __init__(self, app: "App", allowed: Offered = None, members: "Members | None" = None) -> None:
-        """Serve the app. `allowed` lists the tools that may be called; None allows all. `members`: see RestContext."""
+        """Serve the app. `allowed` lists the tools that may be called; None allows all.
+
+        For `members`, see RestContext.
+        """
         self._context = RestContext(app, allowed, members)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -127,7 +131,7 @@ class RestApp:
     async def _refuse(self, scope: Scope, refused: HttpError, send: Send) -> None:
         if (log := scope.get("log")) is not None:
             log["error"] = refused.code
-        body = problem_body(refused, lambda text: self._context.clean(text, sent_texts(scope)))
+        body = self.write_problem(refused, lambda value: self._context.clean(value, sent_texts(scope)))
         await respond(send, refused.status, body, PROBLEM_TYPE, refused.headers)
 
 

@@ -22,21 +22,15 @@ from onetool.core.context import shown_args
 from onetool.core.model_providers import PROVIDERS
 from onetool.core.principal import owner
 from onetool.core.text import or_rather
-from onetool.http.asgi import HttpError, Receive, Scope, Send, encode, respond
+from onetool.http.asgi import Receive, Scope, Send, encode
 from onetool.http.response_stream import MAX_UNSENT, UNREAD_S, DisconnectWatch, ResponseStream
 from onetool.interfaces.rest import ASK_PATH, ask_approvals, ask_sessions
 from onetool.interfaces.rest.app import RestApp
 from onetool.interfaces.rest.ask_approvals import AskContext, OpenQuestion, OpenQuestions
-from onetool.interfaces.rest.ask_body import (
-    AskFailedError,
-    AskProblem,
-    AskQuestion,
-    ask_problem_body,
-    read_question,
-)
+from onetool.interfaces.rest.ask_body import AskFailedError, AskProblem, AskQuestion, ask_problem_body, read_question
 from onetool.interfaces.rest.invoke import BEGIN_AFTER, sse_event, wants_events
-from onetool.interfaces.rest.problem import PROBLEM_TYPE, RestError
-from onetool.interfaces.rest.request import RestRequest, RestResponse, json_body, sent_texts
+from onetool.interfaces.rest.problem import RestError
+from onetool.interfaces.rest.request import RestRequest, RestResponse, json_body
 from onetool.interfaces.rest.route import EVENT_STREAM, PathParameter, RestRoute
 from onetool.interfaces.rest.routing import RouteTable, routes_of
 
@@ -86,13 +80,7 @@ MAX_HINTS = 10  # each hint searches for similar names
 class AskTurn:
     """A question being answered. `log` is the dict of the access log; `further` are options of `app.ask`."""
 
-    def __init__(
-        self,
-        context: AskContext,
-        question: AskQuestion,
-        log: dict[str, Any],
-        **further: Any,
-    ) -> None:
+    def __init__(self, context: AskContext, question: AskQuestion, log: dict[str, Any], **further: Any) -> None:
         app = self._app = context.app
         self._question = question
         self._log = log
@@ -110,7 +98,7 @@ class AskTurn:
         if not unknown:
             return answer
         known = self._app.catalog.registry.names()
-        hints = [f"toolAllow names no tool: {name[:100]}{or_rather(name, known)}" for name in unknown[:MAX_HINTS]]
+        hints = [f"toolAllow matches no tool: {name[:100]}{or_rather(name, known)}" for name in unknown[:MAX_HINTS]]
         if further := len(unknown) - len(hints):
             hints.append(f"toolAllow names {further:,} more unknown tools")
         return msgspec.structs.replace(answer, hints=(*answer.hints, *hints))
@@ -128,10 +116,7 @@ async def stream_answer(request: RestRequest, context: AskContext, asked: AskQue
     response = PacedResponseStream(request.send)
     response.begin_when_idle()
     with DisconnectWatch(request.receive), suppress(TimeoutError), response.dropped_on_error():
-        with (
-            context.admitted(MAX_AT_ONCE, TOO_MANY, RETRY_S),
-            context.questions.opened(owner()) as question,
-        ):
+        with context.admitted(MAX_AT_ONCE, TOO_MANY, RETRY_S), context.questions.opened(owner()) as question:
             further: dict[str, Any] = {}
             if asked.approve == "ask":
 
@@ -165,7 +150,7 @@ async def stream_answer(request: RestRequest, context: AskContext, asked: AskQue
 
 
 class CodeResults:
-    """A sender of results: of the calls of code that a person has approved or refused. Works in any thread."""
+    """A sender of the results of code's calls that a user has approved or refused. Works in any thread."""
 
     def __init__(self, context: AskContext, question: OpenQuestion, response: PacedResponseStream) -> None:
         self._app = context.app
@@ -184,7 +169,7 @@ class CodeResults:
         self._loop.call_soon_threadsafe(self._response.push_event, _encoded_event(ended))
 
     def _shown(self, result: "ToolResult") -> "ToolResult":
-        """Return the result without secrets. Code reads all of a large value; people see only its beginning."""
+        """Return the result without secrets. Code reads all of a large value; users see only its beginning."""
         clean = result.cleaned(self._app.runtime.redact)
         clean = clean.plain() if isinstance(clean, ServerResult) else clean
         data = encode(clean.data)
@@ -203,7 +188,7 @@ def _encoded_event(one: Event, **further: str) -> bytes:
 
 MAX_AT_ONCE = 16  # questions; each takes long and costs money
 RETRY_S = 5  # sent as Retry-After
-TOO_MANY = f"{MAX_AT_ONCE} questions are being answered here: try again when one of them is done."
+TOO_MANY = f"{MAX_AT_ONCE} questions are being answered: try again when one of them is done."
 NEEDS_STREAM = 'approve "ask" needs a stream: send `Accept: text/event-stream`, or use approve "never".'
 
 
@@ -293,17 +278,17 @@ class AskApp(RestApp):
     """The ASGI app of /ask and everything below. Tests pass `questions` with their own clock."""
 
     routes = ASK_ROUTES
+    write_problem = staticmethod(ask_problem_body)
 
     def __init__(
         self,
         app: "App",
         allowed: Offered = None,
-        questions: OpenQuestions | None = None,
         cluster: "Cluster | None" = None,
+        questions: OpenQuestions | None = None,
     ) -> None:
         """Serve the app. `allowed` lists the tools that may be called; None allows all."""
         super().__init__(app, allowed)
-        self._app = app
         self._context = AskContext(app, allowed)
         self._context.questions = questions or OpenQuestions(app, replica="" if cluster is None else cluster.id)
         self._context.cluster = cluster
@@ -313,9 +298,3 @@ class AskApp(RestApp):
             return await super()._answer(scope, receive, send)
         except SessionError as error:
             raise ask_sessions.session_error(error) from None
-
-    async def _refuse(self, scope: Scope, refused: HttpError, send: Send) -> None:
-        if (log := scope.get("log")) is not None:
-            log["error"] = refused.code
-        body = ask_problem_body(refused, lambda value: self._app.runtime.redact(value, sent_texts(scope)))
-        await respond(send, refused.status, body, PROBLEM_TYPE, refused.headers)

@@ -1,8 +1,8 @@
 """Questions under way, and their calls that wait for approval: `approve: "ask"` of POST /ask.
 
 The id of a question has 128 random bits and is sent only in the question's own stream. To approve a call, a client must
-know the id and be the client that asked (the same owner); all others get the same 404. A call that nobody approves does
-not run: a timeout refuses it, and so does the end of the question.
+know the id and be the client that asked (the same owner); all others get the same 404. A call that is not approved does
+not run: a timeout or the end of the question refuses it.
 """
 
 import asyncio
@@ -84,7 +84,7 @@ class OpenQuestion:
             del self._waiting[id]
 
     def take_stream_id(self, call: str) -> str | None:
-        """Remove and return the id that a call of code has in the stream; None if nobody was asked about it."""
+        """Remove and return the id that a call of code has in the stream; None if no client was asked about it."""
         return self._stream_ids.pop(call, None)
 
     def decide(self, call: str, approve: bool) -> None:
@@ -93,9 +93,11 @@ class OpenQuestion:
         if answer is not None and not answer.done():
             answer.set_result(approve)
         elif call in self._announced:
-            raise RestError(409, "decided", "This call no longer waits: it was decided, or nobody answered in time.")
+            raise RestError(
+                409, "decided", "This call is no longer waiting: it was decided, or the time for an answer has passed."
+            )
         else:
-            raise RestError(404, "not_found", "No such call waits for an answer.")
+            raise RestError(404, "not_found", "No such call is waiting for approval.")
 
     def cancel(self) -> None:
         """Cancel the question, as if its client had disconnected. The stream reports this and ends."""
@@ -181,7 +183,7 @@ class AskContext(RestContext):
 
 
 async def is_elsewhere(request: RestRequest) -> bool:
-    """Return whether another replica streams this question; then it has answered the request."""
+    """Return whether another replica streams this question; if so, it has answered the request."""
     assert isinstance(request.context, AskContext)  # noqa: S101 - for the type checker
     cluster, id = request.context.cluster, request.path[0]
     if cluster is None or (owner := cluster.owner_of(id)) in (None, cluster.id):

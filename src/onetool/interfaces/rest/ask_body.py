@@ -57,7 +57,7 @@ class AskQuestion(msgspec.Struct, frozen=True, kw_only=True, rename="camel", for
 
     prompt: Prompt
     session: Annotated[SessionId | None, Meta(description="A session id, or `last`; null: a new session.")] = None
-    new_session: Annotated[bool, Meta(description="Refuse the question if the session exists already.")] = False
+    new_session: Annotated[bool, Meta(description="Refuse the question if the session already exists.")] = False
     with_tools: Annotated[bool | UnsetType, Meta(description="false: the model gets no tools.")] = UNSET
     tool_allow: Names | None = None
     provider: ProviderName | None = None
@@ -139,7 +139,7 @@ _CLI_OPTION = re.compile(rf"--({'|'.join(sorted(_KEYS, key=len, reverse=True))})
 
 
 def in_client_words(text: str) -> str:
-    """Replace command line options by keys of the body: `--tool-allow` by `toolAllow`."""
+    """Replace command line options with keys of the body: `--tool-allow` with `toolAllow`."""
     return _CLI_OPTION.sub(lambda match: _KEYS[match[1]], text)
 
 

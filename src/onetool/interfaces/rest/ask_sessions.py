@@ -26,12 +26,7 @@ from onetool.interfaces.rest.handlers import page_token, read_page_token
 from onetool.interfaces.rest.invoke import ARGS_AT, refuse_unrun
 from onetool.interfaces.rest.problem import RETRY_S, RestError, rate_limit_headers
 from onetool.interfaces.rest.query import PAGE_SIZE, PAGE_TOKEN, QueryParameter, one_of
-from onetool.interfaces.rest.request import (
-    NO_CONTENT,
-    SOURCE,
-    RestRequest,
-    RestResponse,
-)
+from onetool.interfaces.rest.request import NO_CONTENT, SOURCE, RestRequest, RestResponse
 from onetool.interfaces.rest.route import RestRoute
 from onetool.sources.bundles.errors import InvalidError
 from onetool.sources.bundles.rate_limits import NOTE
@@ -90,7 +85,7 @@ class SessionCall(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class SessionEntry(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A message of a conversation. Calls in a message of the user were made by that person."""
+    """A message of a conversation. Calls in a user message were made by the user."""
 
     role: Literal["user", "assistant"]
     at: str | None
@@ -114,7 +109,7 @@ class SessionDocument(SessionListItem, frozen=True, kw_only=True, rename="camel"
 
 
 class UserCallResult(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """The result of a tool that a person called."""
+    """The result of a tool that the user called."""
 
     session_id: Annotated[str, Meta(description="The session, for the next call or question.")]
     ok: bool
@@ -177,7 +172,7 @@ def _end_fields(end: TurnEnded | None) -> dict[str, Any]:
 
 
 def _ends(transcript: Transcript) -> dict[int, TurnEnded]:
-    """Return the ends of turns by the index of the message before."""
+    """Return the ends of turns by the index of the preceding message."""
     ends: dict[int, TurnEnded] = {}
     index = -1
     for end in transcript.ended:
@@ -230,13 +225,13 @@ def list_sessions(request: RestRequest) -> RestResponse:
     page = SessionPage(
         sessions=tuple(SessionListItem(**_summary(one)) for one in found), next_page_token=page_token(request, end)
     )
-    return RestResponse(200, encode(_clean(request, page)))
+    return request.context.response(page)
 
 
 @RestRoute("GET", SESSION, "Questions", gives=SessionDocument, errors=(404,))
 def get_session(request: RestRequest) -> RestResponse:
     """Read a conversation, with long results shortened."""
-    return RestResponse(200, encode(_document(request, whole=False)))
+    return request.context.response(_document(request, whole=False))
 
 
 @RestRoute(
@@ -260,7 +255,7 @@ def rename_session(request: RestRequest, wanted: SessionTitle) -> RestResponse:
     sessions = request.context.app.sessions
     id = sessions.info(_session_id(request)).id  # `last` may mean another session afterwards
     sessions.rename(id, request.context.app.runtime.redact(wanted.title))
-    return RestResponse(200, encode(_clean(request, SessionListItem(**_summary(sessions.info(id))))))
+    return request.context.response(SessionListItem(**_summary(sessions.info(id))))
 
 
 @RestRoute("DELETE", SESSION, "Questions", own=True, status=(204,), errors=(404, 409))
@@ -296,8 +291,8 @@ def export_session(request: RestRequest) -> RestResponse:
         weights = read_weights(request.headers.get(b"accept", b""))
         form = JSON if weights.get("application/json", 0.0) > weights.get("text/markdown", 0.0) else MARKDOWN
     if form == JSON:
-        data = _document(request, whole=True)
-        return RestResponse(200, encode(data), (_attachment(data["id"], "json"),))
+        document = _document(request, whole=True)
+        return request.context.response(document)._replace(headers=(_attachment(document.id, "json"),))
     read = request.context.app.sessions.read(_session_id(request))
     text = request.context.app.runtime.redact(markdown(read))
     return RestResponse(200, text.encode(), (_attachment(read.id, "md"),), b"text/markdown; charset=utf-8")
@@ -307,14 +302,10 @@ def _attachment(id: str, suffix: str) -> tuple[bytes, bytes]:
     return b"content-disposition", f'attachment; filename="session-{id}.{suffix}"'.encode()
 
 
-def _document(request: RestRequest, whole: bool) -> dict[str, Any]:
+def _document(request: RestRequest, whole: bool) -> SessionDocument:
     read = request.context.app.sessions.read(_session_id(request))
     messages = tuple(_entries(read, whole))
-    return _clean(request, SessionDocument(**_summary(read), usage=read.usage, damaged=read.damaged, messages=messages))
-
-
-def _clean(request: RestRequest, data: Any) -> Any:
-    return request.context.app.runtime.redact(msgspec.to_builtins(data))
+    return SessionDocument(**_summary(read), usage=read.usage, damaged=read.damaged, messages=messages)
 
 
 def _session_id(request: RestRequest) -> str:

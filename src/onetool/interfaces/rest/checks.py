@@ -1,4 +1,4 @@
-"""The handlers of /check and /trust: problems of the config and the tools, and trust in a project.
+"""The handlers of /check and /trust: problems with the config and the tools, and trust in a project.
 
 Both name files, tools and hosts of the server, so they need the role edit. Trusting a folder starts code, so it needs
 the role admin, like changes to servers.
@@ -73,7 +73,7 @@ class ReplicaReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class CheckReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The problems of the config and the tools. `ok` is true if nothing has to be fixed."""
+    """The problems with the config and the tools. `ok` is true if nothing has to be fixed."""
 
     ok: bool
     findings: list[CheckFinding]
@@ -83,7 +83,7 @@ class CheckReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
 @RestRoute("GET", "/check", "Server", role="edit", gives=CheckReport)
 async def get_check(request: RestRequest) -> RestResponse:
-    """Get the problems of the config and the tools.
+    """Get the problems with the config and the tools.
 
     These are the findings of `onetool check`, and the errors that keep a changed config from being used.
     """

@@ -25,7 +25,6 @@ from onetool.interfaces.rest.request import (
     conditions,
     created_at,
     etag,
-    is_known,
     json_body,
     tool_address,
     with_etag,
@@ -70,13 +69,12 @@ async def copy_tool(request: RestRequest, data: Any) -> RestResponse:
     begins at 0. Built-in tools can be copied into bundles that aren't built in. Conditions are about the original:
     with `If-Match`, it is copied only if it is unchanged.
     """
-    service, wanted = request.context.bundles, conditions(request.headers)
     bundle_id, slug, version = request.path
     visibility = await request.context.visibility()
 
     def copy() -> RestResponse:
-        wanted.expected_tag(lambda: service.get_tool(bundle_id, slug, version)[1])
-        place, tool, tag = editing.copy_tool(service, (bundle_id, slug, version), data, visibility)
+        request.expected_tag()
+        place, tool, tag = editing.copy_tool(request.context.bundles, (bundle_id, slug, version), data, visibility)
         return created_at(request.context.clean_examples(tool), tag, tool_address(*place))
 
     return await asyncio.to_thread(copy)
@@ -99,10 +97,8 @@ def rename_tool(request: RestRequest, data: Any) -> RestResponse:
 
     The tool keeps its id, its usage and whether it is enabled.
     """
-    service, wanted = request.context.bundles, conditions(request.headers)
-    bundle_id, slug, version = request.path
-    match = wanted.expected_tag(lambda: service.get_tool(bundle_id, slug, version)[1])
-    place, tool, tag = editing.rename_tool(service, (bundle_id, slug, version), data, match)
+    service, (bundle_id, slug, version) = request.context.bundles, request.path
+    place, tool, tag = editing.rename_tool(service, (bundle_id, slug, version), data, request.expected_tag())
     body = encode(request.context.clean_examples(tool))
     return RestResponse(200, body, (etag(tag), (b"content-location", tool_address(*place).encode())))
 
@@ -117,10 +113,7 @@ async def get_examples(request: RestRequest) -> RestResponse:
     The ETag is that of the tool, unless the caller has their own examples.
     """
     visibility = await request.context.visibility()
-    found, tag = await asyncio.to_thread(_examples, request, visibility)
-    if is_known(request.headers, tag):
-        return RestResponse(304, headers=(etag(tag),))
-    return with_etag(request.context.clean_examples(found), tag)
+    return request.tagged_response(*await asyncio.to_thread(_examples, request, visibility))
 
 
 @RestRoute(
@@ -137,15 +130,15 @@ def put_examples(request: RestRequest, data: Any) -> RestResponse:
     """Replace the examples of a tool.
 
     Works for read-only tools, too. A caller with a name (a named token, a JWT) replaces their own examples, which
-    nobody else sees; the tool's examples don't change, even if the list contains them. Help shows examples to people
-    and models. An example has at most 16 KiB, a unique name, and no argument that the schema marks as secret. The
-    tool's version and `modifiedAt` don't change.
+    nobody else sees; the tool's examples don't change, even if the list contains them. Help shows examples to users and
+    models. An example has at most 16 KiB, a unique name, and no argument that the schema marks as secret. The tool's
+    version and `modifiedAt` don't change.
     """
-    service, wanted = request.context.bundles, conditions(request.headers)
-    bundle_id, slug, version = request.path
+    service, (bundle_id, slug, version) = request.context.bundles, request.path
     if whose := lasting_owner():
         tool, spec = service.tool_and_spec(bundle_id, slug, version)
         common, tag = service.get_examples(bundle_id, slug, version)
+        wanted = conditions(request.headers)
         # The client read the tool's examples, too, and sends them back: leave them out.
         own = read_own_examples(data, (*common, *request.context.clean_examples({"examples": common})["examples"]))
         refuse_secrets(own, spec.input_schema)
@@ -153,8 +146,7 @@ def put_examples(request: RestRequest, data: Any) -> RestResponse:
             whose, tool.id, own, lambda before: wanted.expected_tag(lambda: examples_tag(tag, before))
         )
         return with_etag(*_examples(request))
-    match = wanted.expected_tag(lambda: service.get_tool(bundle_id, slug, version)[1])
-    found, tag = service.put_examples(bundle_id, slug, version, data, match)
+    found, tag = service.put_examples(bundle_id, slug, version, data, request.expected_tag())
     return with_etag({"examples": found}, tag)
 
 

@@ -10,7 +10,7 @@
 Readers get their own calls, admins all calls; and only calls of tools that lists show to them.
 
 While there are readers, a task looks for changes and turns calls into events. A thread looks up the bundle of a call.
-/status also has what the client may do.
+/status also reports the client's permissions.
 """
 
 import asyncio
@@ -63,7 +63,7 @@ _HEADERS = [
 
 
 class EndedCall(NamedTuple):
-    """A call that has ended, without its arguments and its value."""
+    """A finished call, without its arguments and its value."""
 
     spec: ToolSpec
     ok: bool
@@ -118,9 +118,10 @@ EVENTS = RestRoute(
     doc="""Read events as they happen.
 
 Needs `Accept: text/event-stream`. The first event is `hello` {version, instance}. `changed` {tools} is sent when tools,
-switches or servers have changed, at most four times a second. `call` {bundleID, toolSlug, version, name, ok,
-durationMs, source, at} is sent when a call has ended, or with {dropped} if the client was too slow. Only admins get
-calls of other callers. A comment is sent every 15 seconds. At most 64 clients can read at once; more get 503.""",
+switches, servers or files to reload have changed, at most four times a second. `call` {bundleID, toolSlug, version,
+name, ok, durationMs, source, at} is sent when a call has ended, or with {dropped} if the client was too slow. Only
+admins get calls of other callers. A comment is sent every 15 seconds. At most 64 clients can read at once; more get
+503.""",
 )
 
 
@@ -149,7 +150,7 @@ class EventsApp(RestApp):
         principal = self._context.principal
         own = sum(reader.principal.name == principal.name for reader in self._readers) if principal.name else 0
         if len(self._readers) >= MAX_READERS or own >= share(MAX_READERS):
-            message = f"{MAX_READERS} clients are reading events already: close a page, or try again later."
+            message = f"{MAX_READERS} clients are reading events already: close another page, or try again later."
             raise RestError(503, "too_many_readers", message, headers=[(b"retry-after", b"%d" % RETRY_SECONDS)])
         reader, watch = Reader(principal), DisconnectWatch(receive)
         reader.push(sse_event("hello", encode({"version": __version__, "instance": self._instance})))
@@ -198,7 +199,7 @@ class ChangeWatch:
         self._loop = asyncio.get_running_loop()
         self._is_changed = False
         self._wake = asyncio.Event()
-        self._health = app.catalog.server_health()
+        self._state = app.catalog.server_health(), app.pending_count
         self._ends = (app.on_change(self._changed), app.on_call(self._called))
         self._task = self._loop.create_task(self._keep())
 
@@ -231,9 +232,9 @@ class ChangeWatch:
                 if (now := monotonic()) >= next_check:
                     next_check = now + CHECK_SECONDS
                     await self._app.catalog.refresh(at_once=True)
-                    health = self._app.catalog.server_health()
-                    if self._is_changed or health != self._health:
-                        self._health, self._is_changed = health, False
+                    state = self._app.catalog.server_health(), self._app.pending_count
+                    if self._is_changed or state != self._state:
+                        self._state, self._is_changed = state, False
                         self._send(_CHANGED)
                 async with asyncio.timeout(CHECK_SECONDS):
                     await self._wake.wait()
@@ -273,6 +274,7 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     health: Annotated[dict[str, Any], Meta(description="The report of `onetool health`.")]
     config: Annotated[str | None, Meta(description="The config file in use; null: the defaults.")]
     follows_files: Annotated[bool, Meta(description="Whether changes of the config apply without a reload.")]
+    pending: Annotated[int, Meta(description="The number of changed files and keys that wait for a reload.")]
 
 
 STATUS = RestRoute(
@@ -284,11 +286,7 @@ class StatusApp(RestApp):
     """The ASGI app of /status."""
 
     def __init__(
-        self,
-        app: App,
-        url: Callable[[Scope], str],
-        needs_token: Callable[[], bool],
-        allowed: Offered = None,
+        self, app: App, url: Callable[[Scope], str], needs_token: Callable[[], bool], allowed: Offered = None
     ) -> None:
         """Report on the app. `url` returns the address at which a client reaches the server."""
         super().__init__(app, allowed)
@@ -314,4 +312,5 @@ class StatusApp(RestApp):
             health=app.health(allowed, with_findings=False),
             config=None if file is None else str(file),
             follows_files=app.follows_files,
+            pending=app.pending_count,
         )

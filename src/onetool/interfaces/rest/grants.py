@@ -14,13 +14,7 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from onetool.app.access import accepts_any, as_stored
-from onetool.app.grants import (
-    GrantValueError,
-    SecretRow,
-    allow_host,
-    secrets_in_use,
-    store_secret,
-)
+from onetool.app.grants import GrantValueError, SecretRow, allow_host, secrets_in_use, store_secret
 from onetool.app.own_server import ClientEntry, client_entries
 from onetool.app.token_admin import (
     add_token,
@@ -43,7 +37,7 @@ from onetool.sources.bundles.validation import converted
 
 
 class HostGrant(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Options for a host. `private`: the host may resolve to an address of this machine or its network."""
+    """Options for a host. `private` allows the host to resolve to an address of this machine or its network."""
 
     private: Annotated[bool, Meta(description="Always true for private names and addresses.")] = False
 

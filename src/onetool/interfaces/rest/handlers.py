@@ -35,8 +35,6 @@ from onetool.interfaces.rest.request import (
     RestResponse,
     conditions,
     created_at,
-    etag,
-    is_known,
     list_response,
     tool_address,
     with_etag,
@@ -63,7 +61,7 @@ async def list_page(
 
     def build() -> RestResponse:
         things, end = more(read_page_token(request, position_type), size)
-        rows = picked(things, request.query["fields"])
+        rows = picked([request.context.clean_examples(thing) for thing in things], request.query["fields"])
         return list_response(request.headers, encode({name: rows, "nextPageToken": page_token(request, end)}))
 
     return await asyncio.to_thread(build)
@@ -134,7 +132,7 @@ async def get_bundle(request: RestRequest) -> RestResponse:
     bundle, tag = await asyncio.to_thread(
         request.context.bundles.get_bundle, *request.path, visibility=await request.context.visibility()
     )
-    return RestResponse(304, headers=(etag(tag),)) if is_known(request.headers, tag) else with_etag(bundle, tag)
+    return request.tagged_response(bundle, tag)
 
 
 @RestRoute(
@@ -154,11 +152,10 @@ def put_bundle(request: RestRequest, data: Any) -> RestResponse:
 
     This also restores a deleted bundle that was not removed yet.
     """
-    service, (id,), wanted = request.context.bundles, request.path, conditions(request.headers)
-    create_only = ANY in wanted.known
-    match = wanted.expected_tag(lambda: service.get_bundle(id)[1], may_be_new=True)
+    (id,), create_only = request.path, ANY in conditions(request.headers).known
+    match = request.expected_tag(may_be_new=True)
     try:
-        bundle, tag, is_new = service.put_bundle(id, data, match, create_only)
+        bundle, tag, is_new = request.context.bundles.put_bundle(id, data, match, create_only)
     except ConflictError as error:
         if create_only:  # another request was faster
             raise OutdatedError(str(error)) from None
@@ -174,9 +171,7 @@ def patch_bundle(request: RestRequest, data: Any) -> RestResponse:
 
     Built-in bundles can't be changed otherwise.
     """
-    service, (id,), wanted = request.context.bundles, request.path, conditions(request.headers)
-    match = wanted.expected_tag(lambda: service.get_bundle(id)[1])
-    return with_etag(*service.patch_bundle(id, data, match))
+    return with_etag(*request.context.bundles.patch_bundle(request.path[0], data, request.expected_tag()))
 
 
 @RestRoute("DELETE", BUNDLE, "Bundles", status=(204,), etag=True, errors=(404, 409))
@@ -185,8 +180,7 @@ def delete_bundle(request: RestRequest) -> RestResponse:
 
     Refused while the bundle has tools. It is removed after two days; until then, PUT restores it.
     """
-    service, (id,), wanted = request.context.bundles, request.path, conditions(request.headers)
-    service.delete_bundle(id, wanted.expected_tag(lambda: service.get_bundle(id)[1]))
+    request.context.bundles.delete_bundle(request.path[0], request.expected_tag())
     return NO_CONTENT
 
 
@@ -228,12 +222,12 @@ async def list_tools(request: RestRequest) -> RestResponse:
     query, service, visibility = request.query, request.context.bundles, await request.context.visibility()
     await service.keep_in_step()  # the name of a tool in code depends on other tools
     chosen = ListQuery(query["tags"], query["bundleIDs"], query["includeDisabled"])
-    size = query["recommendedPageSize"]
-
-    def more(position: str | None, count: int) -> tuple[list[dict[str, Any]], str | None]:
-        return service.tools(replace(chosen, after=position, limit=count), visibility)
-
-    return await list_page(request, "tools", size, _clean(request, more))
+    return await list_page(
+        request,
+        "tools",
+        query["recommendedPageSize"],
+        lambda position, count: service.tools(replace(chosen, after=position, limit=count), visibility),
+    )
 
 
 @RestRoute(
@@ -253,18 +247,13 @@ async def search_tools(request: RestRequest) -> RestResponse:
     query, service, visibility = request.query, request.context.bundles, await request.context.visibility()
     await service.keep_in_step()  # the name of a tool in code depends on other tools
     chosen = (query["q"], query["includeDisabled"])
-    more = _clean(request, lambda position, count: service.search(*chosen, position, count, visibility))
-    return await list_page(request, "tools", query["pageSize"], more, Rank)
-
-
-def _clean(request: RestRequest, more: ReadMore) -> ReadMore:
-    """Return a reader of tools that masks secrets in their examples."""
-
-    def clean(position: Any, count: int) -> tuple[list[dict[str, Any]], Any]:
-        tools, last = more(position, count)
-        return [request.context.clean_examples(tool) for tool in tools], last
-
-    return clean
+    return await list_page(
+        request,
+        "tools",
+        query["pageSize"],
+        lambda position, count: service.search(*chosen, position, count, visibility),
+        Rank,
+    )
 
 
 @RestRoute("GET", TOOL, "Tools", gives=Tool, etag=True, errors=(404,), for_tools=True)
@@ -276,9 +265,7 @@ async def get_tool(request: RestRequest) -> RestResponse:
     )
     if tool["callCount"]:
         tag += f"{USED}{tool['callCount']}"
-    if is_known(request.headers, tag):
-        return RestResponse(304, headers=(etag(tag),))
-    return with_etag(request.context.clean_examples(tool), tag)
+    return request.tagged_response(tool, tag)
 
 
 VERSIONS = "/tools/bundles/{bundleID}/tools/{toolSlug}/versions"
@@ -298,13 +285,7 @@ async def list_versions(request: RestRequest) -> RestResponse:
 
 
 @RestRoute(
-    "PATCH",
-    VERSIONS,
-    "Tools",
-    takes=VersionSwitches,
-    example=EXAMPLE_SWITCH,
-    gives="VersionList",
-    errors=(404, 409),
+    "PATCH", VERSIONS, "Tools", takes=VersionSwitches, example=EXAMPLE_SWITCH, gives="VersionList", errors=(404, 409)
 )
 async def patch_versions(request: RestRequest, data: Any) -> RestResponse:
     """Enable or disable all versions of a tool, or the named ones."""
@@ -335,12 +316,11 @@ async def put_tool(request: RestRequest, data: Any) -> RestResponse:
 
     An existing version is never replaced (409): use another version, or delete the existing one first.
     """
-    service, wanted = request.context.bundles, conditions(request.headers)
-    bundle_id, slug, version = request.path
+    service, (bundle_id, slug, version) = request.context.bundles, request.path
     await service.keep_in_step()  # its function may just have been enabled
 
     def put() -> RestResponse:
-        wanted.expected_tag(lambda: service.get_tool(bundle_id, slug, version)[1], may_be_new=True)
+        request.expected_tag(may_be_new=True)
         tool, tag = service.put_tool(bundle_id, slug, version, data)
         return created_at(tool, tag, tool_address(bundle_id, slug, version))
 
@@ -353,18 +333,12 @@ def patch_tool(request: RestRequest, data: Any) -> RestResponse:
 
     If another version gets the tool's name, `takesOver` names it.
     """
-    service, wanted = request.context.bundles, conditions(request.headers)
-    bundle_id, slug, version = request.path
-    match = wanted.expected_tag(lambda: service.get_tool(bundle_id, slug, version)[1])
-    tool, tag = service.patch_tool(bundle_id, slug, version, data, match)
+    tool, tag = request.context.bundles.patch_tool(*request.path, data=data, match=request.expected_tag())
     return with_etag(request.context.clean_examples(tool), tag)
 
 
 @RestRoute("DELETE", TOOL, "Tools", status=(204,), etag=True, errors=(404, 409))
 def delete_tool(request: RestRequest) -> RestResponse:
     """Delete a tool. This can't be undone."""
-    service, wanted = request.context.bundles, conditions(request.headers)
-    bundle_id, slug, version = request.path
-    match = wanted.expected_tag(lambda: service.get_tool(bundle_id, slug, version)[1])
-    service.delete_tool(bundle_id, slug, version, match)
+    request.context.bundles.delete_tool(*request.path, match=request.expected_tag())
     return NO_CONTENT

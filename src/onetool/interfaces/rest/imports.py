@@ -53,8 +53,7 @@ class CurlRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     version: Version = "1"
     description: Annotated[str | None, Meta(description="The description of the tool.")] = None
     secrets: Annotated[
-        dict[str, str],
-        Meta(description="New names for secrets, by the names of `secrets` in the report of a dry run."),
+        dict[str, str], Meta(description="New names for secrets, by the names of `secrets` in the report of a dry run.")
     ] = {}
 
 
@@ -146,11 +145,7 @@ async def import_openapi(request: RestRequest) -> RestResponse:
     role="edit",
     query=(DRY_RUN,),
     takes=CurlRequest,
-    example={
-        "command": "curl https://api.example.com/v1/forecast?city=Oslo",
-        "bundle": "weather",
-        "tool": "forecast",
-    },
+    example={"command": "curl https://api.example.com/v1/forecast?city=Oslo", "bundle": "weather", "tool": "forecast"},
     gives="ImportReport",
     errors=(409,),
 )
@@ -281,11 +276,11 @@ def _refuse_place(app: "App", home: Mapping[str, Any] | None, tool: Tool) -> Non
             f"the bundle {home['slug']} is disabled or deleted: no tool can be added to it", "disabled"
         )
     if app.bundles.store.tool(home["id"], tool.slug, tool.version) is not None:
-        raise ConflictError(f"{name} exists already and was not changed: choose another version", "exists")
+        raise ConflictError(f"{name} already exists and was not changed: choose another version", "exists")
 
 
 def reloaded(reload: Callable[[], None]) -> list[dict[str, str]]:
-    """Reload after a change of the config or its secrets. Returns warnings if the new config can't be used."""
+    """Reload after a change to the config or its secrets. Returns warnings if the new config can't be used."""
     try:
         reload()
     except ConfigError as error:

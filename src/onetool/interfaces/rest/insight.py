@@ -266,7 +266,7 @@ def delete_result(request: RestRequest) -> RestResponse:
 
 @contextmanager
 def _result_errors() -> Iterator[None]:
-    """Raise errors of the result store as RestError."""
+    """Raise errors from the result store as RestError."""
     try:
         yield
     except HandleNotFoundError as error:

@@ -43,7 +43,7 @@ ERRORS = {
     404: "Not found.",
     405: "The path doesn't support this method.",
     406: "The response is a stream of events, which `Accept` doesn't allow.",
-    409: "Conflict: the item exists already, has changed, or is in use.",
+    409: "Conflict: the item already exists, has changed, or is in use.",
     412: "The condition in If-Match or If-None-Match failed.",
     413: "The body is too large for the server, or the question for the model.",
     415: "A POST or a body needs `Content-Type: application/json`, or another type that the route takes.",

@@ -111,7 +111,7 @@ def role_error(principal: Principal, role: Role, method: str = "GET") -> RestErr
     if not principal.name:
         message = (
             f"This needs the role {role}, which nobody has here without a token: open the page with a link of `onetool "
-            f"page`; or send http.token, or a token made by `onetool tokens add NAME --role {role}`, as "
+            f"page`; or send http.token, or a token created with `onetool tokens add NAME --role {role}`, as "
             "`Authorization: Bearer …`; or do this on the command line."
         )
         return RestError(403, "token_needed", message)
@@ -120,7 +120,7 @@ def role_error(principal: Principal, role: Role, method: str = "GET") -> RestErr
 
 
 def problem_body(refused: HttpError, clean: Callable[[Any], Any] | None = None) -> bytes:
-    """Encode an error, also one of interfaces/http, as a problem body. `clean` masks secrets."""
+    """Encode an error, including those of interfaces/http, as a problem body. `clean` masks secrets."""
     detail, errors, hints = str(refused), getattr(refused, "errors", ()), getattr(refused, "hints", ())
     if clean is not None:
         detail = clean(detail)
@@ -160,7 +160,7 @@ def error_from_store(error: BundleError) -> RestError:
 
 
 def rate_limit_headers(left: Mapping[str, int] | None, refused: bool = False) -> tuple[tuple[bytes, bytes], ...]:
-    """Return headers with the rest of a tool's limit, as in revision 8 of the IETF draft httpapi-ratelimit-headers.
+    """Return headers with the remaining limit of a tool, as in revision 8 of the IETF draft httpapi-ratelimit-headers.
 
     The first three headers are those of earlier revisions, which most clients know. An error response (`refused`) also
     has Retry-After if no call is left.

@@ -34,7 +34,7 @@ _TRUTH = {"true": True, "1": True, "false": False, "0": False}
 
 
 class QueryType(NamedTuple):
-    """A parser of parameter values and its JSON schema. `read` raises ValueError with what was expected."""
+    """A parser of parameter values and its JSON schema. `read` raises ValueError with the expected form."""
 
     read: Callable[[str], Any]
     schema: Mapping[str, Any]
@@ -112,7 +112,7 @@ def _bad_parameter(name: str, what: str) -> RestError:
 
 
 def one_of(choices: Iterable[str], message: str) -> QueryType:
-    """Make the type of a text that must be one of `choices`; `message` says so."""
+    """Make the type of a string that must be one of `choices`; `message` says so."""
     known = list(choices)
 
     def read(text: str) -> str:
@@ -141,7 +141,7 @@ def _boolean(text: str) -> bool:
 
 
 def _recommended(text: str) -> int:
-    """Read a number; one above the maximum means the maximum."""
+    """Read a number. Values above the maximum count as the maximum."""
     if not _NUMBER.fullmatch(text):
         raise ValueError("must be a whole number from 1 on")
     return min(int(text[:9]), MAX_PER_PAGE)
@@ -171,7 +171,7 @@ def _texts(text: str) -> list[str]:
 
 
 def _one_text(text: str) -> list[str]:
-    """Read one text, which may contain commas. The parameter can be repeated."""
+    """Read one string, which may contain commas. The parameter can be repeated."""
     if not text or len(text) > MAX_SEARCH:
         raise ValueError(f"must have 1 to {MAX_SEARCH:,} characters")
     return [text]
@@ -250,8 +250,7 @@ _TEXTS = QueryType(_one_text, _array(type="string", minLength=1, maxLength=MAX_S
 _IDS = QueryType(_ids, _array(type="string", pattern="^{0}(,{0})*$".format(ID_SCHEMA["pattern"][1:-1])), many=True)
 _URL = QueryType(_url, {"type": "string", "pattern": "^[hH][tT][tT][pP][sS]?://", "maxLength": MAX_URL})
 _MOMENT = QueryType(
-    _moment,
-    {"type": "string", "pattern": "^([0-9]{1,6}[smhdw]|20[0-9]{2}-(0[1-9]|1[0-2])-(0[1-9]|1[0-9]|2[0-8]))$"},
+    _moment, {"type": "string", "pattern": "^([0-9]{1,6}[smhdw]|20[0-9]{2}-(0[1-9]|1[0-2])-(0[1-9]|1[0-9]|2[0-8]))$"}
 )
 _TOKEN = QueryType(str, {"type": "string", "pattern": "^[A-Za-z0-9_-]+$"})
 

@@ -57,7 +57,10 @@ PACKING_LEVEL = 6  # of gzip
 
 
 def sent_texts(scope: Scope) -> list[str]:
-    """Return the texts that the client sent. Secrets in them are not masked in the response: the client knows them."""
+    """Return the strings that the client sent.
+
+    Secrets in them are not masked in the response: the client knows them.
+    """
     address = scope["raw_path"] + b"?" + scope["query_string"]
     return [part.decode(errors="replace") for part in (unquote_to_bytes(address), scope.get(SENT_BODY) or b"")]
 
@@ -90,7 +93,7 @@ def parse_json(data: bytes, whole: bool = False) -> Any:
     except UnicodeDecodeError as error:
         raise _not_json(f"byte {error.start} is not UTF-8") from None
     except UnicodeEncodeError:
-        raise _not_json("a text has half of a surrogate pair") from None
+        raise _not_json("a string has half of a surrogate pair") from None
     except RecursionError:
         raise _not_json("it is nested too deep") from None
     except JsonTooCostlyError as error:
@@ -142,7 +145,10 @@ class Conditions(NamedTuple):
     known: tuple[str, ...]  # If-None-Match: none of these may be the tag
 
     def expected_tag(self, tag_now: Callable[[], str], may_be_new: bool = False) -> str | None:
-        """Return the ETag that the store checks under its lock, if any. Raises OutdatedError if conditions fail now."""
+        """Return the ETag that the store checks under its lock, if any.
+
+        Raises OutdatedError if the conditions already fail.
+        """
         if not self.seen and not self.known:
             return None
         try:
@@ -152,9 +158,9 @@ class Conditions(NamedTuple):
                 raise
             now = None
         if self.seen and (now is None or not _is_among(now, self.seen)):
-            raise OutdatedError("It no longer has the ETag of If-Match. Get it again, and repeat your change.")
+            raise OutdatedError("The item no longer has the ETag of If-Match. Get it again, and repeat your change.")
         if now is not None and _is_among(now, self.known):
-            raise OutdatedError("It exists, and its ETag matches If-None-Match.")
+            raise OutdatedError("The item exists, and its ETag matches If-None-Match.")
         return (ANY if ANY in self.seen else now) if self.seen else None
 
 
@@ -204,10 +210,13 @@ def share(limit: int) -> int:
 
 
 class RestContext:
-    """The app as handlers use it, on behalf of the caller of the current request."""
+    """The parts of the app that handlers use, on behalf of the current request's caller."""
 
     def __init__(self, app: "App", allowed: Offered, members: "Members | None" = None) -> None:
-        """Use the app. `allowed` lists the tools that the server offers. `members`: the replicas, if there are any."""
+        """Use the app. `allowed` lists the tools that the server offers.
+
+        `members` are the replicas, if there are any.
+        """
         self.app = app
         self.members = members
         self.allow_lists = allow_lists(app, allowed)
@@ -266,12 +275,12 @@ class RestContext:
         return result
 
     async def visibility(self) -> Visibility:
-        """Return what the caller may see: everything with the role edit, otherwise only tools it may call."""
+        """Return the visibility rule for the caller: everything with the role edit, else only the tools it may call."""
         allowed = self.allowed
         return EVERYTHING if allowed is None or self.may_change else await self.bundles.visibility(allowed)
 
     def clean(self, text: Any, sent: Any) -> Any:
-        """Mask secrets in a text, except those that the client sent."""
+        """Mask secrets in a string, except those that the client sent."""
         return self.app.runtime.redact(text, sent)
 
     def response(self, found: Any) -> "RestResponse":
@@ -293,6 +302,18 @@ class RestRequest(NamedTuple):
     scope: Scope
     receive: Receive
     send: Send
+
+    def expected_tag(self, may_be_new: bool = False) -> str | None:
+        """Return the ETag that the path's bundle or tool must have, if any. Raises OutdatedError if it has another."""
+        bundles = self.context.bundles
+        get = bundles.get_bundle if len(self.path) == 1 else bundles.get_tool
+        return conditions(self.headers).expected_tag(lambda: get(*self.path, visibility=EVERYTHING)[1], may_be_new)
+
+    def tagged_response(self, thing: dict[str, Any], tag: str) -> "RestResponse":
+        """Return the response with a bundle or a tool, or 304 if the client has it."""
+        if is_known(self.headers, tag):
+            return RestResponse(304, headers=(etag(tag),))
+        return with_etag(self.context.clean_examples(thing), tag)
 
 
 class RestResponse(NamedTuple):

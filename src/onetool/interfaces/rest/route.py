@@ -25,14 +25,7 @@ from onetool.interfaces.rest.query import QueryParameter
 from onetool.interfaces.rest.request import RestRequest, RestResponse, json_body
 from onetool.services.secret_file import NAME as SECRET_NAME
 from onetool.sources.bundles.errors import InvalidError
-from onetool.sources.bundles.names import (
-    ID_SCHEMA,
-    SLUG_SCHEMA,
-    VERSION_SCHEMA,
-    check_id,
-    check_slug,
-    check_version,
-)
+from onetool.sources.bundles.names import ID_SCHEMA, SLUG_SCHEMA, VERSION_SCHEMA, check_id, check_slug, check_version
 from onetool.sources.bundles.validation import converted
 
 EVENT_STREAM = "text/event-stream"

@@ -136,4 +136,3 @@ def routes_of(*modules: ModuleType) -> list[RestRoute]:
 API_ROUTES = RouteTable(
     routes_of(handlers, invoke, editing, imports, servers, server_edit, server_import, checks, grants, run, insight)
 )
-check_route = API_ROUTES.check

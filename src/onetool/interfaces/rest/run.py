@@ -67,13 +67,13 @@ class RunCall(msgspec.Struct, kw_only=True, rename="camel", omit_defaults=True):
 
 
 class RunFault(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """Why a run failed, and where in the code, if known."""
+    """The reason why a run failed, and the place in the code, if known."""
 
     message: str
     code: Annotated[str, Meta(description="One of three codes; `reason` has the exact cause.")]
     reason: Annotated[str | None, Meta(description="check, syntax, timeout, memory …")] = None
     hints: tuple[str, ...] = ()
-    calls: Annotated[int | UnsetType, Meta(description="The number of calls made until then.")] = UNSET
+    calls: Annotated[int | UnsetType, Meta(description="The number of calls so far.")] = UNSET
     line: Annotated[int | UnsetType, Meta(description="The line in the code, from 1.")] = UNSET
     column: int | UnsetType = UNSET
     end_line: int | UnsetType = UNSET
@@ -186,7 +186,7 @@ async def _run(
 
 
 def _answer(context: RestContext, result: RunResult) -> RunAnswer:
-    """Return the answer without calls and prints. Runs in a thread, because a large value is stored."""
+    """Return the answer, without calls and printed output. Runs in a thread, because a large value is stored."""
     meta = {"ok": result.ok, "calls": result.meta["calls"], "duration_ms": result.meta["duration_ms"]}
     if (error := result.error_with_calls) is not None:
         place = result.meta.get("place", {})

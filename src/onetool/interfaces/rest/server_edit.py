@@ -20,16 +20,11 @@ from onetool.app.grants import load_written
 from onetool.config.edit import drop_server, put_servers, server_block, switch_server
 from onetool.config.find import NAME, own_folder
 from onetool.config.reach_servers import listed, text_of
-from onetool.config.server_import import (
-    ConfigTarget,
-    ConfigUnchangedError,
-    ServerExistsError,
-    is_onetool,
-    placeholders,
-)
+from onetool.config.server_import import ConfigTarget, ConfigUnchangedError, ServerExistsError, is_onetool, placeholders
 from onetool.config.server_import.hide_secrets import SecretCollector, without_secrets
 from onetool.config.server_import.translate import SkipServer
 from onetool.config.yaml_nodes import ConfigFileError
+from onetool.core.file_facts import digest_of as digest_of_file
 from onetool.core.text import shown_line
 from onetool.database.connection import DatabaseError
 from onetool.http.asgi import encode
@@ -48,6 +43,7 @@ from onetool.interfaces.rest.servers import (
 )
 from onetool.sources.bundles.errors import InvalidError
 from onetool.sources.bundles.validation import converted
+from onetool.sources.mcp_servers.program import find_program
 
 log = logging.getLogger("onetool.serve")
 
@@ -76,8 +72,7 @@ class ServerDrafts(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     dry_run: bool
     servers: list[ServerDraft]
     digest: Annotated[
-        str,
-        Meta(description="Send it with the real request, which is refused if anything changed in the meantime."),
+        str, Meta(description="Send it with the real request, which is refused if anything changed in the meantime.")
     ]
 
 
@@ -151,9 +146,6 @@ def draft_of(
 
 def file_digests(target: "ConfigTarget", blocks: Iterable[Mapping[str, Any]]) -> dict[str, str]:
     """Return digests of the programs and scripts that these servers would start, by path."""
-    from onetool.core.file_facts import digest_of as digest_of_file
-    from onetool.sources.mcp_servers.program import find_program
-
     found: dict[str, str] = {}
     for block in blocks:
         folder = os.path.join(target.file.absolute().parent, os.path.expanduser(block.get("cwd") or ""))
@@ -164,11 +156,6 @@ def file_digests(target: "ConfigTarget", blocks: Iterable[Mapping[str, Any]]) ->
         files = [one for one in (program, *words) if one and "\0" not in one and os.path.isfile(one)]
         found |= {file: digest_of_file(Path(file)) for file in files[:MAX_FILES]}
     return found
-
-
-def drafts_response(request: RestRequest, drafts: list[ServerDraft], digest: str, dry_run: bool) -> RestResponse:
-    found = ServerDrafts(dry_run=dry_run, servers=drafts, digest=digest)
-    return request.context.response(found)
 
 
 def check_digest(given: str | None, now: str) -> None:
@@ -186,7 +173,7 @@ def check_digest(given: str | None, now: str) -> None:
 def config_target(app: App) -> ConfigTarget:
     """Return the config to change: the one in use, or the user's own. Raises ConfigUnchangedError, ConfigError.
 
-    A project's config is looked up again, because the project may no longer be trusted; then it is not changed.
+    A project's config is looked up again, because the project may no longer be trusted; if so, it is not changed.
     """
     file = app.config.path
     named = None if file is None or app.config.whose == "project" else str(file)
@@ -308,7 +295,8 @@ def edit_server(request: RestRequest, asked: ServerEdit) -> RestResponse:
         target.write(change, secrets)
         log.info("Edited over REST: the server %s", name)
         load_written(context.app, target.file)
-    return drafts_response(request, [draft_of(target, name, new, secrets)], digest, dry_run)
+    drafts = [draft_of(target, name, new, secrets)]
+    return context.response(ServerDrafts(dry_run=dry_run, servers=drafts, digest=digest))
 
 
 # Renaming

@@ -30,7 +30,6 @@ from onetool.interfaces.rest.server_edit import (
     check_digest,
     config_target,
     draft_of,
-    drafts_response,
     file_digests,
 )
 from onetool.interfaces.rest.servers import changed_error, sealed_digest
@@ -128,7 +127,7 @@ def import_found_servers(request: RestRequest, ticked: TickedServers) -> RestRes
 
 
 def _client_files() -> Iterator[tuple[str, str, Path, ClientServers | str]]:
-    """Yield the user's own files: client, its title, the file, and its servers or why it can't be read."""
+    """Yield the user's own files: client, its title, the file, and its servers or the reason why it can't be read."""
     home = user_home(os.environ)
     for spot in existing_files(home, home, os.environ):
         if not spot.in_project:
@@ -142,7 +141,7 @@ def _client_files() -> Iterator[tuple[str, str, Path, ClientServers | str]]:
 def _shown(
     context: RestContext, target: ConfigTarget, found: ClientServers, name: str
 ) -> "tuple[FoundServer, ClientServers]":
-    """Return one server of a file for display and for import. Its id does not depend on other servers."""
+    """Return one server from a file, for display and for import. Its id does not depend on other servers."""
     one = msgspec.structs.replace(found, servers={name: found.servers[name]})
     plan = _plan(target, one)
     draft = _drafts(target, one, plan)[0]
@@ -216,7 +215,7 @@ def add_servers(request: RestRequest, asked: NewServers) -> RestResponse:
         target.write(partial(put_servers, servers=plan.servers), plan.secrets)
         log.info("Added over REST to %s: the servers %s", target.file, ", ".join(plan.servers))
         load_written(request.context.app, target.file)
-    return drafts_response(request, drafts, digest, dry_run)
+    return request.context.response(ServerDrafts(dry_run=dry_run, servers=drafts, digest=digest))
 
 
 def _requested_servers(asked: NewServers, folder: Path) -> ClientServers:

@@ -4,9 +4,9 @@ The command or URL of a server is for the role edit. Its log, which may contain 
 admins.
 
 Actions that start code need the role admin. No tool can use these routes: requests of HTTP tools and to MCP servers
-have the header `OneTool-Call`, which only few routes accept (`RestRoute.for_tools`), and `http.token` can't be a secret
-of a tool. This does not restrict code of a pack, which runs in this process, and programs to which a person gave the
-token.
+have the header `OneTool-Call`, which only a few routes accept (`RestRoute.for_tools`), and `http.token` can't be a
+secret of a tool. This does not restrict code of a pack, which runs in this process, and programs to which a user gave
+the token.
 """
 
 import asyncio
@@ -58,8 +58,8 @@ class ServerEntry(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omi
     tools: int
     transport: str
     changed: Annotated[int, Meta(description="Number of its tools that have changed since their approval.")]
-    needs_login: Annotated[bool, Meta(description="Whether a person has to log in: POST `login`.")]
-    refused: Annotated[bool, Meta(description="Whether its tools can't be called because of that.")]
+    needs_login: Annotated[bool, Meta(description="Whether it requires a login: see `POST …/login`.")]
+    refused: Annotated[bool, Meta(description="Whether its tools can't be called until it is logged in.")]
     since: Annotated[str | None, Meta(description="The time of the last change of its state.")]
     version: str | UnsetType = UNSET
     error: str | UnsetType = UNSET
@@ -119,7 +119,7 @@ class ServerOffers(msgspec.Struct, frozen=True):
 
 
 class LoginPage(msgspec.Struct, frozen=True):
-    """The page where a person logs in, in a browser on the machine of the server."""
+    """The page where a user logs in, in a browser on the server's machine."""
 
     url: Annotated[str, Meta(description="For a browser on the machine of the server, which then connects again.")]
 
@@ -144,7 +144,7 @@ def list_servers(request: RestRequest) -> RestResponse:
 
 @RestRoute("GET", "/servers/{server}", "Servers", gives=ServerEntry, errors=(404,))
 def get_server(request: RestRequest) -> RestResponse:
-    """Get a server, with the changes of its tools."""
+    """Get a server, with the changes to its tools."""
     return server_response(request.context, request.path[0])
 
 
@@ -180,7 +180,7 @@ def read_server_log(request: RestRequest) -> RestResponse:
 
 @server_action("/servers/{server}/reconnect")
 async def reconnect_server(request: RestRequest, _: NoOptions) -> RestResponse:
-    """Connect a server again."""
+    """Reconnect a server."""
     servers, status = await asyncio.to_thread(_enabled, request.context, request.path[0])
     try:
         await servers.reconnect(status.name)
@@ -302,10 +302,8 @@ async def approve_server(request: RestRequest, seen: SeenDigest) -> RestResponse
     """
     from onetool.sources.mcp_servers.proxy import ChangedSinceSeenError
 
-    (name,), servers = request.path, request.context.app.catalog.servers
-    known = [] if servers is None else servers.names()
-    if servers is None or name not in known:
-        raise RestError(404, "not_found", f"There is no server {name[:100]!r}{or_rather(name, known) or '.'}")
+    (name,) = request.path
+    servers, _ = found_server(request.context, name)
     await servers.wait_connected([name])
     status = next(one for one in servers.statuses() if one.name == name)
     if status.state not in ("connected", "disabled") and not status.changed:
@@ -332,7 +330,7 @@ def changed_error(
 
 
 def sealed_digest(context: RestContext, data: Any, secrets: Mapping[str, str]) -> str:
-    """Return a digest that also covers secrets. It has a key, so that nobody can find them by trying."""
+    """Return a digest that also covers secrets. It is keyed, so that the secrets can't be guessed by trying."""
     text = json.dumps([data, {name: value[:] for name, value in secrets.items()}], sort_keys=True)
     return hmac.new(context.bundles.key(), text.encode(), sha256).hexdigest()[:32]
 

@@ -45,7 +45,10 @@ class Serving(msgspec.Struct, frozen=True, tag="serving"):
 
 
 class Reloaded(msgspec.Struct, frozen=True, tag="reloaded"):
-    """A report that a reload has ended. `is_new`: a new config is in use. `was_asked`: a signal asked for it."""
+    """A report that a reload has ended.
+
+    `is_new` is whether a new config is in use; `was_asked`, whether a signal asked for it.
+    """
 
     is_new: bool
     was_asked: bool

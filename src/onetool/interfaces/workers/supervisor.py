@@ -5,7 +5,7 @@ SIGHUP            the workers reload one after the other; if one fails, the othe
 
 The first worker is started before the others, which only read what it writes at its start. A worker that dies is
 replaced at once; if it dies repeatedly, after a growing pause. The supervisor keeps trying while other workers serve;
-when no worker serves, it gives up after some tries.
+when no worker serves, it gives up after some attempts.
 """
 
 import asyncio
@@ -49,7 +49,10 @@ MAX_PATH = 100  # bytes of a socket's path: systems accept at least 103
 
 
 class ServingProcess:
-    """A worker process, started by the constructor. `serving`: clients can connect; `ended` returns the exit code."""
+    """A worker process, started by the constructor.
+
+    `serving` is done when clients can connect; `ended`, when it has exited.
+    """
 
     def __init__(self, order: WorkerOrder) -> None:
         self.order = order
@@ -113,7 +116,7 @@ class ServingProcess:
 
 
 class WorkersFailedError(OneToolError):
-    """An error: no worker stays alive. `exit_code` is the last worker's."""
+    """Raised when no worker stays alive. `exit_code` is the last worker's."""
 
     def __init__(self, message: str, exit_code: int = 1) -> None:
         super().__init__(message)
@@ -224,7 +227,7 @@ class Supervisor:
             self._launch(number)
 
     def _forget(self, worker: ServingProcess) -> None:
-        """Tell the other workers at once that this worker is gone; else they find out after some seconds."""
+        """Tell the other workers at once that this worker is gone; otherwise, they notice after some seconds."""
         try:
             forget_replica(self._database, f"{UNIX}{worker.order.socket}")
         except DatabaseError as error:

@@ -142,7 +142,7 @@ Tips:
 - Is something missing? See ot.health() and ot.servers() for the state, ot.stats() for past calls.
 - ot.reload() reloads the config."""
 
-IN_CODE = ("$", "in one run", "Code computes")  # texts that mark lines about code
+IN_CODE = ("$", "in one run", "Code computes")  # phrases that mark lines about code
 
 
 def overview(tools: set[str], runs: bool) -> str:
@@ -306,7 +306,7 @@ def documentation(pack: str) -> str:
 
 
 def _documentation_line(pack: str, own: str | None, has_documents: bool) -> str:
-    """Return a line with the pack's own documentation URL, else the default one, else an empty text."""
+    """Return a line with the pack's own documentation URL, else the default one, else an empty string."""
     url = own or (documentation(pack) if has_documents else None)
     return f"Documentation: {url}" if url else ""
 

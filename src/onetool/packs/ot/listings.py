@@ -20,14 +20,17 @@ Info = Literal["list", "min", "full"]
 
 
 class SnippetView(Protocol):
-    """A snippet as the pack needs it."""
+    """The facts about a snippet that the pack uses."""
 
     @property
     def description(self) -> str: ...
 
 
 class View(Protocol):
-    """The app as the pack `ot` needs it. Tools come from the catalogue that the running call started with."""
+    """The parts of the app that the pack `ot` uses.
+
+    Tools come from the catalogue that the running call started with.
+    """
 
     @property
     def version(self) -> str: ...
@@ -267,7 +270,7 @@ def _stand_in(schema: Any, root: Mapping[str, Any]) -> Any:
 
 
 class PackView(msgspec.Struct, frozen=True, kw_only=True):
-    """A pack by its name in code."""
+    """A pack under its name in code."""
 
     name: str
     source: str  # local or proxy

@@ -16,7 +16,7 @@ def _word(text, at):
 def _parts(word):
     """Split after hyphens between letters (not in `-x` or `1-2`), and before and after dashes (`--`) between words.
 
-    Without a regular expression, because the sandbox needs milliseconds to compile one with classes of letters.
+    This uses no regular expression, because the sandbox needs milliseconds to compile one with classes of letters.
     """
     parts, start, at = [], 0, word.find("-")
     while at >= 0:

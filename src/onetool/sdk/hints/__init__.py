@@ -215,6 +215,7 @@ _ADVICE: dict[Any, str] = {
     type: "use a name as text, or a Literal of the possible names",
     **dict.fromkeys((abc.Iterator, abc.Generator, abc.AsyncIterator, abc.AsyncIterable), "use a list"),
 }
+_DEFINE = "import or define it in this file, not under `if TYPE_CHECKING`"
 _USE_DATA = "use text, numbers, lists, dicts, or a class with typed fields (a dataclass, TypedDict or model)"
 
 
@@ -266,7 +267,7 @@ class HintReader:
             text = origin if isinstance(origin, str) else origin.__forward_arg__
             meaning = evaluated(text, self._names)
             if isinstance(meaning, str):
-                raise UnsupportedHintError(text, "the name is undefined when the function is loaded")
+                raise UnsupportedHintError(text, _DEFINE, problem="is not defined")
             return self.named(text, identifier(text), lambda: self.form(meaning), inline=True)
         if getattr(origin, "_name", None) == "LiteralString":
             return self._scalars[str]

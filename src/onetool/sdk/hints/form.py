@@ -7,6 +7,8 @@ from typing import Any, Protocol, Self, get_type_hints
 
 import msgspec
 
+from onetool.core.errors import OneToolError
+
 Schema = dict[str, Any]
 Convert = Callable[[Any], Any]
 
@@ -35,14 +37,18 @@ class HintForms(Protocol):
     def named(self, hint: Any, name: str, read: Callable[[], JsonForm]) -> JsonForm: ...
 
 
-class UnsupportedHintError(TypeError):
-    """A hint without a JSON form, with advice on what to use instead. Callers add the parameter."""
+NO_FORM = "can't be represented in JSON"
 
-    def __init__(self, hint: Any, advice: str, parameter: str = "") -> None:
+
+class UnsupportedHintError(OneToolError, TypeError):
+    """A hint that can't be used, with advice on what to use instead. Callers add the parameter."""
+
+    def __init__(self, hint: Any, advice: str, parameter: str = "", problem: str = NO_FORM) -> None:
         self.hint = hint
         self.advice = advice
+        self.problem = problem
         where = f"parameter {parameter!r}: " if parameter else ""
-        super().__init__(f"{where}{hint_text(hint)} has no form in JSON: {advice}")
+        super().__init__(f"{where}{hint_text(hint)} {problem}: {advice}")
 
 
 class HintMismatchError(Exception):
@@ -67,7 +73,7 @@ def hint_text(hint: Any) -> str:
 
 
 def constructor_form(build: Callable[..., Any], expected: str) -> Convert:
-    """Return a conversion that uses a built-in constructor, and `expected` instead of the constructor's messages."""
+    """Return a conversion that uses a built-in constructor, and reports `expected` instead of its messages."""
 
     def convert(value: Any) -> Any:
         try:
@@ -142,7 +148,7 @@ def _replaced(part: Any, changed: dict[str, str]) -> Any:
 
 
 def evaluated(hint: Any, names: dict[str, Any]) -> Any:
-    """Evaluate a hint written as text, also inside of other hints. Unknown names stay text."""
+    """Evaluate a hint written as a string, even inside other hints. Unknown names stay strings."""
     try:
         return get_type_hints(SimpleNamespace(__annotations__={"it": hint}), names, include_extras=True)["it"]
     except Exception:  # noqa: BLE001 - text is evaluated, so it may raise anything

@@ -81,12 +81,12 @@ def tuple_form(hints: HintForms, hint: Any) -> JsonForm:
 
 
 def mapping_form(hints: HintForms, hint: Any) -> JsonForm:
-    """Return the form of an object with any keys. Keys of other types become texts, as JSON requires."""
+    """Return the form of an object with any keys. Keys of other types become strings, as JSON requires."""
     origin, args = get_origin(hint) or hint, get_args(hint)
     key_hint, item_hint = (*args, int) if len(args) == 1 else args or (str, Any)  # a Counter's values are ints
     keys, items = hints.form(key_hint), hints.form(item_hint)
     if keys.schema.get("type") in ("array", "object", "null", "boolean") or "$ref" in keys.schema:
-        raise UnsupportedHintError(hint, "keys in JSON are texts: use str, int, an Enum, a date … as keys")
+        raise UnsupportedHintError(hint, "keys in JSON are strings: use str, int, an Enum, a date … as keys")
     schema: Schema = {"type": "object"}
     if keys.schema.get("type") == "integer" and "enum" not in keys.schema:
         schema["propertyNames"] = {"pattern": r"^-?\d+$"}
@@ -190,7 +190,7 @@ def _integer(value: Any) -> int:
 
 
 def _decimal(value: Any) -> Decimal:
-    """Convert a text or number to a decimal. 0.1 is the decimal 0.1, not the closest binary fraction."""
+    """Convert a string or number to a decimal. 0.1 is the decimal 0.1, not the closest binary fraction."""
     if type(value) is bool or not isinstance(value, str | int | float):
         raise ValueError
     number = Decimal(str(value))
@@ -248,7 +248,7 @@ SCALARS: dict[Any, JsonForm] = {
     PathLike: _text_form(Path, "a path"),
 }
 
-# Types that `core.plain` converts in only one way: decimals become texts, so that no digit is lost.
+# Types that `core.plain` converts in only one way: decimals become strings, so that no digit is lost.
 OUTGOING: dict[Any, JsonForm] = {**SCALARS, Decimal: JsonForm(_DECIMAL_TEXT, SCALARS[Decimal].convert)}
 
 

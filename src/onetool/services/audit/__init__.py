@@ -75,7 +75,7 @@ class AuditLog:
 
     @property
     def problem(self) -> str | None:
-        """Why lines can't be written at the moment."""
+        """The reason why lines can't be written at the moment."""
         return self._writer.problem
 
     @property
@@ -226,7 +226,7 @@ class _Writer:
         before, self.problem = self.problem, problem
         if problem is not None and before is None:
             required = self.settings.mode == "required"
-            then = "calls are refused until it can" if required else f"up to {MAX_WAITING:,} lines wait, more are lost"
+            then = "calls are refused until then" if required else f"up to {MAX_WAITING:,} lines wait, more are lost"
             log.error("the audit log can't be written: %s; %s", problem, then)
         elif problem is None and before is not None:
             log.warning("the audit log can be written again; lines lost: %d", self.queue.lost.total())

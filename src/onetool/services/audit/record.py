@@ -1,8 +1,8 @@
 """`AuditRecord`: a line of the audit log, functions that make it, and filters for lines.
 
-A line has names, but no values. Texts chosen by a client (the name of its program, the id of a call) are shortened and
-stripped of control characters. Arguments and names of unknown tools are written only as keyed hashes: equal values have
-equal hashes, and short secrets can't be guessed without the key of the log.
+A line has names, but no values. Strings chosen by a client (the name of its program, the id of a call) are shortened
+and stripped of control characters. Arguments and names of unknown tools are written only as keyed hashes: equal values
+have equal hashes, and short secrets can't be guessed without the key of the log.
 """
 
 import hmac
@@ -149,7 +149,7 @@ class AuditEntry(msgspec.Struct, kw_only=True):
 
 
 class AuditHasher:
-    """A hasher with the key of one log; without a key all hashes are empty."""
+    """A hasher with the key of one log; without a key, all hashes are empty."""
 
     def __init__(self, key: bytes | None) -> None:
         self.has_key = key is not None
@@ -209,7 +209,7 @@ def run_entry(event: RunEvent, at: float, hasher: AuditHasher) -> AuditEntry:
         address=event.address,
         outcome=OK if error is None else error.code,
         reason=None if error is None else error.reason,
-        via=event.door,
+        via=event.source,
         client=event.client,
         ms=event.duration_ms,
         args=hasher.of({"code": event.code}),
@@ -308,7 +308,7 @@ def read_line(line: str) -> AuditRecord | None:
 
 
 def read_moment(text: str, now: float) -> float | None:
-    """Read a time span before now (30m, 2h, 7d) or an ISO 8601 date, by default in UTC; None if it is neither."""
+    """Return the time that is a span before now (30m, 2h, 7d), or an ISO 8601 date in UTC; None if invalid."""
     span = read_span(text)
     return read_time(text) if span is None else now - span
 

@@ -9,7 +9,7 @@ is walked name by name, each opened relative to its parent without following lin
 The rules for a path:
 - a relative path is opened in the first root in which it exists;
 - an absolute path must begin with a root, as configured or with its links resolved, and is opened from that root;
-- `..` never leads above the root, neither as written nor after following links;
+- `..` never leads above the root, whether as written or after following links;
 - a link may lead anywhere inside its own root, and its target may be relative or absolute;
 - nothing is expanded or decoded (`~`, `$HOME`, `%2e`, `file:`), except the escapes of names that are not UTF-8.
 
@@ -142,7 +142,7 @@ class Root:
             yield top
 
     def reach(self, parts: Parts) -> int:
-        """Return how many names before the last may be existing folders. Stop at the first missing one."""
+        """Return the number of names before the last that may be existing folders. Stop at the first missing one."""
         if b".." in parts:  # `..` may lead back to an existing folder
             return len(parts) - 1
         for end in range(1, len(parts)):
@@ -210,7 +210,7 @@ class Roots:
             replace(folder, name, data, self._private)
 
     def append(self, path: str, data: bytes, on_new_line: bool = False, check: Check | None = None) -> None:
-        """Append to a file atomically, also among concurrent writers. Create a missing file.
+        """Append to a file atomically, even among concurrent writers. Create a missing file.
 
         With `on_new_line`, a line break is added first if the file doesn't end with one. `check` may refuse the open
         file because of its content.
@@ -299,7 +299,7 @@ class Roots:
 
 
 def _raise_unless_missing(refused: PathRefusedError) -> None:
-    """Raise the error unless the path is just missing here: another root may have it."""
+    """Raise the error unless the path is only missing here: another root may have it."""
     if refused.reason not in ("not_found", "root_missing", "root_outside"):
         raise refused
 
@@ -307,9 +307,9 @@ def _raise_unless_missing(refused: PathRefusedError) -> None:
 # Messages
 
 MESSAGE_BY_REASON = {
-    "bad_path": "{path} can't be a path: {detail}.",
+    "bad_path": "{path} is not a valid path: {detail}.",
     "busy": "{path} is locked by other writers. Try again.",
-    "closed": "{path} is closed to tools, whatever the allowed folders are: it holds keys or system files.",
+    "closed": "{path} is closed to tools, regardless of the allowed folders: it contains keys or system files.",
     "denied": "{path} is outside the folders that may be written to ({allowed}).",
     "hidden": "{path} is below a folder whose name begins with a dot; such folders can't be written to.",
     "is_a_directory": "{path} is a directory, not a file.",
@@ -324,7 +324,7 @@ MESSAGE_BY_REASON = {
     "private": "{path} belongs to OneTool and can't be written by tools.",
     "root_missing": "The allowed folder {detail!r} can't be opened.",
     "root_outside": "The folder {detail!r} is outside the project whose config allows it.",
-    "state": "{path} is closed to tools: it holds OneTool's state, as the marker .onetool-state shows.",
+    "state": "{path} is closed to tools: it contains OneTool's state (see its file .onetool-state).",
 }
 OTHER_MESSAGE = "{path} could not be written: {detail}."
 

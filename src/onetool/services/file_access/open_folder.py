@@ -54,7 +54,7 @@ def _list_folder_into(
     limit: int,
     private: Private,
 ) -> None:
-    """Add a folder, and its entries if `depth` allows. It is opened even if not, to report errors."""
+    """Add a folder, and its entries if `depth` allows. It is opened in any case, to report errors."""
     at = len(entries)
     try:
         folder = parent.folder(name)

@@ -90,7 +90,7 @@ def encoded(path: str) -> bytes:
 
 
 def slashed(path: str) -> bytes:
-    """Return a path of the system with forward slashes."""
+    """Return a system path with forward slashes."""
     return _with_slashes(os.fsencode(path))
 
 

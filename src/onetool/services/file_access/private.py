@@ -1,9 +1,9 @@
 """Private: files and folders that no tool may access: those of OneTool, and those with keys and passwords.
 
 State folders are recognised by their marker (`core/state_folders.py`), so exports and the state of other servers are
-closed, too. The system gives the path of an open file, and each parent folder is compared by device and inode, not just
-by name: a folder may be mounted twice, or spelled in another case. The list of well-known places is short on purpose:
-it is a safety net in addition to the allowed folders, not a replacement for them.
+private, too. The system gives the path of an open file, and each parent folder is compared by device and inode, not
+just by name: a folder may be mounted twice, or spelled in another case. The list of well-known places is short on
+purpose: it is a safety net in addition to the allowed folders, not a replacement for them.
 """
 
 import os
@@ -73,13 +73,16 @@ VARIABLES = ("HOME", "USERPROFILE", *MOVED, *BASES.values())
 
 
 def closed_paths(env: Mapping[str, str] = os.environ) -> tuple[str, ...]:
-    """Return the closed places as absolute paths; most of them do not exist."""
+    """Return the private places as absolute paths, most of which do not exist."""
     return _closed(tuple((name, value) for name in VARIABLES if (value := env.get(name))))
 
 
 @lru_cache(maxsize=8)
 def _closed(variables: tuple[tuple[str, str], ...]) -> tuple[str, ...]:
-    """Return the closed paths for these variables. Cached, because every call that reads a file needs them."""
+    """Return the private places for these variables.
+
+    The result is cached, because every call that reads a file needs it.
+    """
     env = dict(variables)
     homes = [env[name] for name in ("HOME", "USERPROFILE") if name in env]
     with suppress(ImportError, AttributeError, KeyError):  # no such module; a container's user without a name

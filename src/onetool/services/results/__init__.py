@@ -51,7 +51,7 @@ class ResultExpiredError(ToolFailure):
     """A result that has expired, or was removed to make room."""
 
     def __init__(self, handle: str, removed: bool) -> None:
-        why = "it was removed to make room for newer ones" if removed else "its time is up"
+        why = "it was removed to make room for newer results" if removed else "its retention time has passed"
         super().__init__(
             f"Result has expired: {_shown(handle)} ({why})",
             reason="expired",

@@ -216,7 +216,7 @@ def similar(lines: TextLines, search: str, count: int, look: OnProgress) -> Iter
 
 
 def _scored(lines: TextLines, search: str, look: OnProgress) -> Iterator[tuple[int, float, str]]:
-    """Yield number, similarity (0 to 100) and text of each line. Very long lines come several times, without text."""
+    """Yield number, similarity (0 to 100) and text of each line. Very long lines occur several times, without text."""
     from rapidfuzz import fuzz
 
     for first, text, is_part in lines.chunks():
@@ -248,7 +248,7 @@ def _best_window(search: str, line: str, look: Callable[[], None]) -> float:
 
 MAX_SEARCH = 1_000  # characters
 MAX_FUZZY = 100  # characters: time per line is quadratic, 0.5 ms for these and 40 ms for a thousand
-MAX_BYTES = 32 * 1024 * 1024  # of a page, also in the sandbox
+MAX_BYTES = 32 * 1024 * 1024  # of a page, including in the sandbox
 MAX_SIMILAR = 1_000  # lines; more are not useful
 MAX_SEARCH_S = 5.0
 _AROUND = 16  # bytes for quotes, a mark, spaces and the number of a line
@@ -299,9 +299,9 @@ def page_of(
 ) -> Page:
     """Return at most `limit` lines from `offset` (the first is 1); with a search, only lines that match.
 
-    `search` is a regular expression; with `fuzzy`, a text that lines must resemble, and the best lines come first. The
-    first line begins at `column`. A page of more than `max_bytes` is cut. If a search takes too long, the page has the
-    lines found by then.
+    `search` is a regular expression; with `fuzzy`, a phrase that lines must resemble, and the best lines come first.
+    The first line begins at `column`. A page of more than `max_bytes` is cut. If a search takes too long, the page has
+    the lines found by then.
     """
     check_query(offset, limit, column)
     if search:
@@ -398,7 +398,7 @@ def _is_too_much(size: int, max_bytes: int, line: str, count: int) -> bool:
 
 
 def written(line: str) -> int:
-    """Return the maximum bytes of a line on a page, where it is a quoted string on its own line."""
+    """Return the maximum number of bytes of a line on a page, where it is a quoted string on its own line."""
     if line.isascii() and line.isprintable():
         return len(line) + line.count('"') + line.count("\\") + _AROUND
     plain = sum(map(str.isprintable, line))  # other characters are escaped

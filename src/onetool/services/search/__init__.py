@@ -1,6 +1,6 @@
 """SearchIndex: finds the tools that match a query, best first.
 
-    words       splits texts into words, and stems them
+    words       splits text into words, and stems them
     documents   the searchable fields of a tool
     part        an immutable inverted index, as arrays
     postings    an index of changing tools, made of parts
@@ -63,7 +63,7 @@ class SearchIndex:
             self._given, self._is_read = ([*specs], lazy, kept), False
 
     def load_meanings(self) -> None:
-        """Start to load meanings in a thread."""
+        """Start loading meanings in a thread."""
         if (ranking := self._current()) is not None:
             ranking.meanings.load()
 

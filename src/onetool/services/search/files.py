@@ -45,7 +45,7 @@ def _line(head: str) -> bytes:
 
 
 def text_array(texts: Iterable[str]) -> np.ndarray:
-    """Return texts without line breaks as an array."""
+    """Return strings without line breaks as an array."""
     return np.frombuffer("\n".join(texts).encode("utf-8", "surrogatepass"), np.uint8)
 
 

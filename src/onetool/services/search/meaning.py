@@ -2,10 +2,10 @@
 
 A table gives each word, or piece of a word, a vector and a weight. The vector of a text is the weighted sum of its
 words, normalised; the similarity of two texts is the product of their vectors. No network or model is used. The table
-was trained on texts of tools, see NOTICE. It has English words; texts in other scripts have no vectors, and are only
-found by their words.
+was trained on descriptions of tools, see NOTICE. It has English words; text in other scripts has no vectors, and is
+only found by its words.
 
-Vectors of many tools are cached in a file, by a digest of their texts. The file has half precision, and new vectors are
+Vectors of many tools are cached in a file, by a digest of their text. The file has half precision, and new vectors are
 rounded the same way, so results don't depend on the cache.
 """
 
@@ -149,7 +149,7 @@ def _load_once() -> WordTable | None:
 
 
 def tool_texts(spec: ToolSpec) -> tuple[str, str, str, str]:
-    """Return the texts whose weighted sum is the vector of a tool."""
+    """Return the strings whose weighted vectors are summed to the vector of a tool."""
     name = _CAMEL.sub(" ", spec.name)
     description = spec.description.strip()
     first = _SENTENCE.split(description[:1000], maxsplit=1)[0]
@@ -181,7 +181,7 @@ class Similarities(NamedTuple):
 
 
 def digest_of(tool: ToolSpec | LazyTool) -> bytes:
-    """Return a digest of the texts of a tool, without loading a lazy tool."""
+    """Return a digest of a tool's text, without loading a lazy tool."""
     if not isinstance(tool, ToolSpec):
         return tool.digest[:DIGEST_BYTES]
     return sha256("\0".join(tool_texts(tool)).encode(errors="backslashreplace")).digest()[:DIGEST_BYTES]
@@ -195,7 +195,7 @@ class ToolMeanings:
     """
 
     def __init__(self, *, background: bool = False, cache: Path | None = None) -> None:
-        """Start empty. `cache` is the file for vectors of many tools."""
+        """Start without vectors. `cache` is the file for vectors of many tools."""
         self._background, self._cache = background, cache
         self._pending: dict[str, ToolSpec | LazyTool | None] = {}  # vectors to make (tool) or to remove (None)
         self._vectors = np.zeros((0, DIMENSIONS), np.float32)  # whole blocks, with spare room
@@ -223,7 +223,7 @@ class ToolMeanings:
         return Similarities(np.append(table.products(vectors, tokens.rows), np.float32(0))[rows], tokens.has_word)
 
     def load(self) -> None:
-        """Start to make pending vectors in a thread."""
+        """Start making pending vectors in a thread."""
         if self._thread is None or not self._thread.is_alive():
             self._thread = Thread(target=self._make, name="onetool-meanings", daemon=True)
             self._thread.start()
@@ -283,7 +283,7 @@ class ToolMeanings:
 
 
 class VectorFile:
-    """A cache file of vectors by the digest of their texts, for one table."""
+    """A cache file of vectors by the digest of their text, for one table."""
 
     def __init__(self, file: Path, table: WordTable) -> None:
         self._file = file

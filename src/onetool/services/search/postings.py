@@ -228,7 +228,7 @@ class Words:
 
     @cached_property
     def _norms(self) -> list[np.ndarray]:
-        """The weight of a word in each scored field of each tool, lower in long texts."""
+        """The weight of a word in each scored field of each tool, lower in long fields."""
         ratios = self.gathered("lengths").reshape(-1, SCORED_COUNT).T / np.array([self.averages]).T
         return [
             field.weight / (1 - field.b + field.b * ratio) for field, ratio in zip(SCORED_FIELDS, ratios, strict=True)

@@ -1,12 +1,12 @@
 """`TierSearch`: the ranking of the REST API over `Words`: prefix, whole word, fuzzy, recency.
 
-The rank of a tool is (tier, score, place, age, key). It depends only on the tool's texts and the query, not on other
+The rank of a tool is (tier, score, place, age, key). It depends only on the tool's text and the query, not on other
 tools, so a page starts exactly where the previous page ended even if tools change in between. Tools with equal scores
 are sorted by group, imported groups last. The tiers and their scores:
 
     0  an own name of the tool begins with the query         the fewer remaining characters, the better
     1  every query word is a whole word                      of own names (the shorter, the better); of names, tags and
-                                                             group; of all texts
+                                                             group; of all fields
     2  every query word is similar to a word                 the sum of the distances: see `_near`
     3  the query is empty                                    newest first, as always within a group
 """
@@ -107,7 +107,7 @@ class TierSearch:
         """Return the distance of each tool from a word.
 
         In own names, the word is 0: the start of a word, 1: inside a word, 2 or 3: one or two typos away. In other
-        texts, it is 4: the start of a word or the word itself, 5: one or two typos away. Two ideographs may also be
+        fields, it is 4: the start of a word or the word itself, 5: one or two typos away. Two ideographs may also be
         inside a word.
         """
         words, is_long = self.words, len(word) >= MIN_INSIDE or not word.isascii()

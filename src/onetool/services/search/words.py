@@ -1,4 +1,4 @@
-"""Splits texts of tools and queries into words, and stems them.
+"""Splits the text of tools and queries into words, and stems them.
 
 A *group* is one word, whole first, then its parts: `readFile2` gives `("readfile2", "read", "file",
 "2")`, `weather` gives `("weather",)`. Stemming is simple: a wrong stem costs little, since the same rules apply to
@@ -55,7 +55,7 @@ def word_groups(text: str) -> Iterator[Group]:
 def split_words(text: str) -> list[str]:
     if not text.isascii():
         return [word for group in word_groups(text) for word in group]
-    # A fast path: most texts are ASCII.
+    # A fast path: most strings are ASCII.
     return [*chain.from_iterable(map(_groups.__getitem__, _ASCII_WORD.findall(text, 0, MAX_TEXT)))]
 
 

@@ -42,7 +42,7 @@ T = TypeVar("T")
 MAX_WAIT = 300.0  # seconds; a client that takes longer is counted as idle
 _MAX_NAME_LENGTH = 300
 _MAX_LABEL_LENGTH = 100  # of clients, interfaces and sources
-_REASON = re.compile(r"[\w.-]{1,60}", re.ASCII)  # a word; a longer text may quote a value
+_REASON = re.compile(r"[\w.-]{1,60}", re.ASCII)  # a word; a longer string may quote a value
 
 
 class UsageStats:
@@ -104,18 +104,18 @@ class UsageStats:
     def record_run(self, event: RunEvent) -> None:
         error = event.error
         code = None if error is None else error.code
-        door, client = _name(event.door), _name(event.client)
+        source, client = _name(event.source), _name(event.client)
         measured = (event.duration_ms, event.calls, event.code_bytes)
         caller = distinct_name(event.principal.lasting_owner)
-        self._add(RUNS, event.id, door, client, int(error is None), code, *measured, caller)
+        self._add(RUNS, event.id, source, client, int(error is None), code, *measured, caller)
 
     def record_reply(self, run: str, size: int) -> None:
         """Record the size of the reply to a run, in bytes."""
         self._add(REPLIES, run, size)
 
-    def record_menu(self, client: str, door: str, full_bytes: int, sent_bytes: int, owner: str = "") -> None:
+    def record_menu(self, client: str, source: str, full_bytes: int, sent_bytes: int, owner: str = "") -> None:
         """Record that a client was sent a menu; `full_bytes` is the size of a list of all tools."""
-        self._add(MENUS, _name(client), _name(door), full_bytes, sent_bytes, distinct_name(owner))
+        self._add(MENUS, _name(client), _name(source), full_bytes, sent_bytes, distinct_name(owner))
 
     def record_gap(self, client: str, seconds: float, owner: str = "") -> None:
         """Record the seconds from our answer to the client's next call. Long gaps are ignored: the client was idle."""
@@ -130,7 +130,7 @@ class UsageStats:
     # Reading. `caller` is an owner, and limits the figures to this owner's calls.
 
     def facts(self, tool: str | None = None, caller: str | None = None) -> dict[str, Any]:
-        """Return facts of one tool or all: calls, success_rate (percent), median_ms, last_called."""
+        """Return facts about one tool or all: calls, success_rate (percent), median_ms, last_called."""
         from onetool.services.stats.summary import CallFilter, tool_facts
 
         selected = CallFilter(None, self._filter(tool), _wanted(caller))
@@ -146,7 +146,7 @@ class UsageStats:
         return self._read(lambda one: summarize(one, PERIODS[period], only, self._now(), inline, caller), strict=True)
 
     def usage(self, names: Collection[str], days: int, caller: str | None = None) -> "ToolUsage":
-        """Return the last days of a tool that was recorded under these names. Raises UnreadableError."""
+        """Return the recent usage of a tool that was recorded under these names. Raises UnreadableError."""
         from onetool.services.stats.usage import tool_usage
 
         counted = [_name(name, _MAX_NAME_LENGTH) for name in names]
@@ -154,7 +154,7 @@ class UsageStats:
         return self._read(lambda reader: tool_usage(reader, counted, days, self._now(), caller), strict=True)
 
     def overview(self, wanted: "StatsFilter") -> "StatsOverview":
-        """Return the last days of the selected calls. Raises UnreadableError."""
+        """Return the recent usage by the selected calls. Raises UnreadableError."""
         from onetool.services.stats.usage import stats_overview
 
         wanted = msgspec.structs.replace(wanted, tool=self._filter(wanted.tool), caller=_wanted(wanted.caller))
@@ -164,7 +164,7 @@ class UsageStats:
         return None if tool is None else _name(tool, _MAX_NAME_LENGTH)
 
     def health(self) -> dict[str, Any] | None:
-        """Return the problem, and the numbers of waiting and dropped rows; None if all is well."""
+        """Return the problem, and the number of waiting and dropped rows; None if all is well."""
         writer = self._writer
         if writer.problem is None and not writer.dropped:
             return None

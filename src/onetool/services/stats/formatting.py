@@ -1,4 +1,4 @@
-"""Formats numbers, durations and times of the stats for people."""
+"""Formats numbers, durations and times of the stats for display."""
 
 from datetime import UTC, datetime
 

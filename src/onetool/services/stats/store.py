@@ -201,7 +201,7 @@ def _forget_part(work: Transaction, table: str, start: float, before: float) -> 
 
 
 class Spread(msgspec.Struct, frozen=True):
-    """Percentiles of durations in milliseconds; all None without calls."""
+    """Percentiles of durations in milliseconds; all None if there were no calls."""
 
     p50: float | None = None
     p90: float | None = None

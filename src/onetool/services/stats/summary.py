@@ -26,7 +26,10 @@ MAX_BUCKETS = 90  # the latest of all
 
 
 class Period(msgspec.Struct, frozen=True):
-    """A period of `seconds` until now (None: all time). Buckets of `bucket` seconds begin at whole hours or days."""
+    """A period of `seconds` until now; None means all time.
+
+    Buckets of `bucket` seconds begin at whole hours or days.
+    """
 
     name: str
     seconds: int | None
@@ -90,7 +93,7 @@ class Count(TypedDict):
 
 
 class Bucket(TypedDict):
-    """The figures of one hour, six hours or a day. Percentiles are None without calls."""
+    """The figures of one hour, six hours or a day. Percentiles are None if there were no calls."""
 
     start: str
     calls: int
@@ -195,7 +198,7 @@ class CallFilter(msgspec.Struct, frozen=True):
     since: float | None = None
     tool: str | None = None
     caller: str | None = None
-    door: str | None = None
+    interface: str | None = None
     client: str | None = None
     names: str | None = None
     failed: bool = False
@@ -207,7 +210,7 @@ class CallFilter(msgspec.Struct, frozen=True):
             "at >= :since": self.since is not None,
             "tool = :tool": self.tool is not None,
             "caller = :caller": self.caller is not None,
-            "door = :door": self.door is not None,
+            "door = :interface": self.interface is not None,
             "client = :client": self.client is not None,
             "tool IN ({names})": self.names is not None,
             "ok = 0": self.failed,
@@ -222,7 +225,7 @@ class CallFilter(msgspec.Struct, frozen=True):
 
 
 def tool_facts(reader: StatsReader, selected: CallFilter) -> dict[str, Any]:
-    """Return the facts of a tool: calls, success_rate (percent), median_ms, last_called."""
+    """Return the facts about a tool: calls, success_rate (percent), median_ms, last_called."""
     ((calls, errors, last, spread),) = selected.query(reader, "count(*), coalesce(sum(1 - ok), 0), max(at), {spread}")
     return {
         "calls": calls,

@@ -19,7 +19,7 @@ MAX_LAST = 20
 
 
 class UsageLatency(msgspec.Struct, frozen=True, kw_only=True):
-    """Milliseconds; null without calls."""
+    """Durations in milliseconds; null if there were no calls."""
 
     p50: float | None = None
     p95: float | None = None
@@ -89,7 +89,7 @@ class StatsOverview(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class StatsFilter(msgspec.Struct, frozen=True, kw_only=True):
-    """A filter for the calls of the last days, by tool, interface, client, caller and allowed tools."""
+    """A filter for recent calls, by tool, interface, client, caller and allowed tools."""
 
     days: int = 30
     tool: str | None = None
@@ -205,9 +205,14 @@ def tool_usage(
         ),
         recent=tuple(
             UsageCall(
-                at=iso(at), ok=bool(ok), duration_ms=duration, source=door, client=client or None, caller=caller or None
+                at=iso(at),
+                ok=bool(ok),
+                duration_ms=duration,
+                source=source,
+                client=client or None,
+                caller=caller or None,
             )
-            for at, ok, duration, door, client, caller in selected.query(
+            for at, ok, duration, source, client, caller in selected.query(
                 reader, "at, ok, duration_ms, door, client, caller", latest, limit=MAX_LAST
             )
         ),

@@ -74,7 +74,7 @@ class Writer:
         return held + sum(map(len, self.rows.values()))
 
     def flush(self, timeout: float = CALL_WAIT_S) -> None:
-        """Write waiting rows. After a failure, a bounded number of rows is kept for the next try."""
+        """Write waiting rows. After a failure, a bounded number of rows is kept for the next attempt."""
         with self._writing:
             self._writer = get_ident()
             try:
@@ -98,7 +98,7 @@ class Writer:
         if not self.is_off:
             self.is_off, self.problem = True, why
             self._forget()
-            log.warning("stats are not kept: %s", why)
+            log.warning("stats can't be stored: %s", why)
 
     def _forget(self) -> None:
         self._unknown = None
@@ -132,7 +132,7 @@ class Writer:
         except (DatabaseAwayError, ChangeUnknownError, StorageError, DamagedDatabaseError) as error:
             if isinstance(error, StorageError) and not self._has_warned:
                 self._has_warned = True
-                log.warning("stats are not kept: %s; rows wait in memory", error)
+                log.warning("stats can't be stored: %s; rows wait in memory", error)
             self.problem = str(error)
             if isinstance(error, ChangeUnknownError) or self._unknown is not None:
                 self._unknown = (number, rows)  # it may have been written, so it keeps its number

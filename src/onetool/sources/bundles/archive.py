@@ -1,4 +1,4 @@
-"""Bundles as ZIP archives: `pack` and `unpack` archives, and `plan` the changes of an import.
+"""Bundles as ZIP archives: `pack` and `unpack` archives, and `plan` the changes made by an import.
 
 An archive contains `bundle.json` and `tools/<name>.json`, as in the folder of bundles. The same bundle gives the same
 bytes. Archives are untrusted: their headers are not trusted, entries are read in chunks with limits, and nothing is
@@ -186,7 +186,7 @@ def _bundle(text: bytes) -> Bundle:
     if data.get("isBuiltIn") is True:
         raise InvalidError("/isBuiltIn: an archive can't contain a built-in bundle")
     if data.get("id") is None:
-        raise InvalidError("/id is missing: it tells whether the bundle exists already")
+        raise InvalidError("/id is missing: it tells whether the bundle already exists")
     bundle = read_bundle_file(text, "", 0)
     if bundle.soft_deleted_at is not None:
         raise InvalidError("/softDeletedAt: the bundle was deleted; restore it before exporting")
@@ -247,7 +247,7 @@ def plan(
     as_new: bool = False,
     now: Callable[[], float] = time.time,
 ) -> ImportPlan:
-    """Compare an archive with the stored bundle of the same id. `as_new`: import the archive as a separate bundle."""
+    """Compare an archive with the stored bundle of the same id. With `as_new`, plan a separate bundle."""
     if unpacked.bundle is None:
         raise InvalidError("the archive's bundle can't be used: " + "; ".join(map(str, unpacked.mistakes[:3])))
     refused = [str(mistake) for mistake in unpacked.mistakes]
@@ -272,7 +272,7 @@ def _plan_merge(
     if here.soft_deleted_at is not None:
         rows = [ImportRow(bundle.slug, "", "changed", "was deleted here and is restored")]
     elif differing:
-        rows = [ImportRow(bundle.slug, "", "changed", f"other: {', '.join(keys[name] for name in differing)}")]
+        rows = [ImportRow(bundle.slug, "", "changed", f"differs: {', '.join(keys[name] for name in differing)}")]
     else:
         rows = [ImportRow(bundle.slug, "", "same")]
     new: list[Tool] = []
@@ -295,7 +295,7 @@ def _tool_row(tool: Tool, here: Tool | None) -> ImportRow:
     if differing == ["isEnabled"] or not differing:
         detail = f"stays {'enabled' if here.is_enabled else 'disabled'}, as it is here" if differing else ""
         return ImportRow(tool.slug, tool.version, "same", detail)
-    return ImportRow(tool.slug, tool.version, "clash", f"other: {', '.join(differing)}")
+    return ImportRow(tool.slug, tool.version, "clash", f"differs: {', '.join(differing)}")
 
 
 def _obstacles(here: Bundle, rows: list[ImportRow], adds: bool) -> list[str]:
@@ -304,7 +304,7 @@ def _obstacles(here: Bundle, rows: list[ImportRow], adds: bool) -> list[str]:
     clashes = [f"{row.slug}@{row.version}" for row in rows if row.what == "clash"]
     if clashes:
         few = ", ".join(clashes[:5]) + (f" and {len(clashes) - 5} more" if len(clashes) > 5 else "")
-        return [f"{few}: the version exists with other content; import as a new bundle, or remove the version here"]
+        return [f"{few}: this version already exists with different content; import as a new bundle, or remove it here"]
     if adds and not here.is_enabled:
         return [f"the bundle {here.slug} is disabled, so no tools can be added; enable it first"]
     return []

@@ -1,7 +1,7 @@
 """`Contents`, an in-memory snapshot of all bundles and tools of a store.
 
 A `Contents` is immutable: a `ContentsChange` creates the next one, which shares all unchanged parts. Readers need no
-lock, and see a change of several files completely or not at all. A tool is kept as its JSON, beside the fields that
+lock, and see a change to several files completely or not at all. A tool is kept as its JSON, beside the fields that
 lists and names need.
 
 Every bundle and tool belongs to a path. `put_…` replaces the previous content of the path, `drop` removes it. If two
@@ -85,9 +85,9 @@ class Contents:
         overlay: Overlay | None,
         note: str = "",
     ) -> None:
-        """Create contents. `tools` are by bundle id, `files` by folder and path. `overlay` None: not loaded yet.
+        """Create contents. `tools` are by bundle id, `files` by folder and path. `overlay` is None if not loaded yet.
 
-        `note` records the last change of the database tables that this copy contains.
+        `note` records the last change to the database tables that this copy contains.
         """
         self.revision = revision
         self.bundles, self.tools, self.files = bundles, tools, files

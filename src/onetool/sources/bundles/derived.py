@@ -151,7 +151,7 @@ def tool_id(kind: str, name: str) -> str:
 
 
 def slug_of(name: str) -> str:
-    """Replace `_` by `-`. Append a hash if the name has both, has other invalid characters, or is too long."""
+    """Replace `_` with `-`. Append a hash if the name has both, has other invalid characters, or is too long."""
     dashed = name.replace("_", "-")
     is_reversible = not ("_" in name and "-" in name) and unicodedata.is_normalized("NFC", dashed)
     if is_reversible and 0 < len(dashed) <= MAX_SLUG and all(sign == "-" or fits(sign) for sign in dashed):
@@ -241,7 +241,7 @@ def _is_text(text: str) -> bool:
 
 
 class KeptSettings(NamedTuple):
-    """The settings of read-only bundles: disabled tools, each with the place of its switch, and disabled sources."""
+    """The settings of read-only bundles: disabled tools, each with the place of its setting, and disabled sources."""
 
     tools: Mapping[str, str] = {}
     sources: frozenset[BundleSource] = frozenset()
@@ -272,7 +272,7 @@ def kept_settings(bundles: Iterable[tuple[Bundle, Sequence[Tool]]]) -> KeptSetti
 
 
 class ReadOnlyBundles:
-    """The built-in and derived bundles, with the settings of users."""
+    """The built-in and derived bundles, with users' settings."""
 
     def __init__(self, built_in: BuiltIn, derived: DerivedSet, overlay: Overlay) -> None:
         self.derived, self.overlay = derived, overlay

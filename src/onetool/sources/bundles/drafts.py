@@ -98,7 +98,7 @@ def _place_faults(service: BundleService, bundle_id: str | None, slug: Any, vers
     for key, check, value in (("slug", check_slug, slug), ("version", check_version, version)):
         try:
             if not isinstance(value, str):
-                raise InvalidError("expected a text")
+                raise InvalidError("expected a string")
             check(value)
         except InvalidError as error:
             faults.append(_fault(error, f"/{key}"))
@@ -107,7 +107,7 @@ def _place_faults(service: BundleService, bundle_id: str | None, slug: Any, vers
     if faults := _bundle_faults(service, bundle_id):
         return faults
     if service.store.tool(check_id(bundle_id), slug, version) is not None:
-        return [DraftFault("/version", f"version {version} of {slug} exists already: choose another version")]
+        return [DraftFault("/version", f"version {version} of {slug} already exists: choose another version")]
     return []
 
 

@@ -1,10 +1,10 @@
 """Editing of tools: copies with changes, such as new versions; renaming; and users' own examples.
 
-A copy is a new tool with its own id and no usage. A renamed tool keeps its id, creation time, usage and switch.
-Built-in tools can be copied (the copy calls the same function) but not renamed.
+A copy is a new tool with its own id and no usage. A renamed tool keeps its id, creation time and usage, and stays
+enabled or disabled. Built-in tools can be copied (the copy calls the same function) but not renamed.
 
-The own examples of a user are stored apart from the tool's examples, which all its users see. Each owner has one
-document with examples by tool id. Its key is a hash, because an owner's name is not a valid path.
+A user's own examples are stored apart from the tool's examples, which all its users see. Each owner has one document
+with examples by tool id. Its key is a hash, because an owner's name is not a valid path.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -121,11 +121,11 @@ def _checked_keys(data: Any, known: tuple[str, ...]) -> dict[str, Any]:
     checked: dict[str, Any] = {}
     for key, value in data.items():
         if key not in known:
-            near = did_you_mean(key, known) or f"there are {', '.join(known)}"
+            near = did_you_mean(key, known) or f"known: {', '.join(known)}"
             raise InvalidError(f"{below('', key)}: there is no such key; {near}", below("", key))
         if (check := _CHECKS.get(key)) is not None:
             if not isinstance(value, str):
-                raise InvalidError(f"/{key}: expected a text", f"/{key}")
+                raise InvalidError(f"/{key}: expected a string", f"/{key}")
             checked[key] = check(value, f"/{key}")
         else:
             checked[key] = value

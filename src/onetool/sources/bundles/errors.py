@@ -1,13 +1,10 @@
 """The errors of a store.
 
-BundleError
-├── InvalidError        invalid data; `pointer` is the place of the mistake
-├── NotFoundError       no such bundle or tool
-├── ConflictError       a bundle or tool exists already, or prevents the change
-├── ForbiddenError      built-in, disabled, too many, or a secret that is not bound to its host
-├── OutdatedError       changed by somebody else since the caller read it
-├── RateLimitError      called more often than the limit allows
-└── UnavailableError    the store can't be written now (busy, disk full …); nothing has changed
+BundleError ├── InvalidError invalid data; `pointer` is the place of the mistake ├── NotFoundError no such bundle or
+tool ├── ConflictError a bundle or tool exists already, or prevents the change ├── ForbiddenError built-in, disabled,
+too many, or a secret that is not bound to its host ├── OutdatedError changed by another caller since this caller read
+it ├── RateLimitError called more often than the limit allows └── UnavailableError the store can't be written now (busy,
+disk full …); nothing has changed
 """
 
 from collections.abc import Mapping
@@ -16,7 +13,7 @@ from onetool.core.errors import OneToolError
 
 
 class BundleError(OneToolError):
-    """An error of a store. `code` is for programs, the message for people."""
+    """An error in a store. `code` is for programs, the message for users."""
 
     code: str
 

@@ -1,7 +1,7 @@
-"""Names for imported tools, bundles, versions, arguments and secrets, and document texts as template literals.
+"""Names for imported tools, bundles, versions, arguments and secrets, and the document's strings as template literals.
 
-The names in a document are untrusted: slugs contain only letters, digits and dashes, texts only printable characters,
-and no text of a document is ever used as a placeholder.
+The names in a document are untrusted: slugs contain only letters, digits and dashes, other strings only printable
+characters, and no string of a document is ever used as a placeholder.
 """
 
 import re
@@ -115,7 +115,7 @@ def bundle_slug(title: str, host: str = "") -> str:
 
 
 def version_label(text: Any) -> str:
-    """Return a version from a text: `v1 (beta)` gives `v1-beta`; `1.0.27-SNAPSHOT` is unchanged."""
+    """Derive a version from a string: `v1 (beta)` gives `v1-beta`; `1.0.27-SNAPSHOT` is unchanged."""
     text = unicodedata.normalize("NFC", str(text or "")[:500])
     label = "".join(sign if sign == "." or fits(sign) else "-" for sign in text)
     return re.sub(r"-{2,}", "-", label)[:MAX_SLUG].strip("-.") or "1"
@@ -132,7 +132,7 @@ class UniqueSlugs:
         return slug in self._taken
 
     def take(self, slugs: Iterable[str]) -> str:
-        """Return the first slug that isn't taken yet, or the first of all with a number."""
+        """Return the first slug that isn't taken yet, or else the first slug with a number appended."""
         first = ""
         for slug in slugs:
             if slug and slug not in self._taken:
@@ -227,7 +227,7 @@ def _singular(word: str) -> str:
     return word[:-1] if word.endswith("s") and not word.endswith(("ss", "us", "is")) and len(word) > 3 else word
 
 
-# Escaping texts in templates
+# Escaping strings in templates
 
 
 _DOLLARS = re.compile(r"\$+(?=\{)")

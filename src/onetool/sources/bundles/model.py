@@ -55,7 +55,7 @@ class PreProcessor(CamelStruct, frozen=True, kw_only=True, tag="script", tag_fie
 
 
 class ToolExample(CamelStruct, frozen=True, kw_only=True):
-    """Example arguments of a call, for people and models."""
+    """Example arguments of a call, for users and models."""
 
     name: Annotated[str, Meta(min_length=1, max_length=200, description="The title that people see.")]
     args: Annotated[dict[str, Any], Meta(description="The arguments of the call.")]
@@ -170,7 +170,7 @@ OMITTED_IF_EMPTY = ("parallel", "preProcessors", "examples", "source")  # left o
 
 
 def shown(thing: Bundle | Tool) -> dict[str, Any]:
-    """Return the JSON of files and REST, without keys of other types and without empty `OMITTED_IF_EMPTY`."""
+    """Return the JSON for files and REST, without keys for other types of tools or empty `OMITTED_IF_EMPTY` keys."""
     found: dict[str, Any] = msgspec.to_builtins(thing)
     for key in OMITTED_IF_EMPTY:
         if not found.get(key, True):

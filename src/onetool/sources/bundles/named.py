@@ -70,7 +70,7 @@ class LoadedTool(msgspec.Struct, gc=False, eq=False):
 
     @property
     def digest(self) -> bytes:
-        """A digest of the tool's texts, including those inherited from its function."""
+        """A digest of the tool's descriptions, including those inherited from its function."""
         texts = b"" if self.function is None else _function_texts(self.function)
         return sha256(f"{self.name}\0".encode() + texts + self.row.body).digest()
 
@@ -95,7 +95,7 @@ class LoadedTool(msgspec.Struct, gc=False, eq=False):
 
 @lru_cache(256)
 def _function_texts(function: ToolSpec) -> bytes:
-    """Return the encoded texts of a function that tools may inherit."""
+    """Return a digest of the description and schema that tools may inherit from a function."""
     return sha256(repr((function.description, function.input_schema)).encode(errors="backslashreplace")).digest()
 
 
@@ -112,7 +112,10 @@ class NamedTools:
         shadowed: Mapping[str, Mistake],
         off: "Off",
     ) -> None:
-        """Create the snapshot. `owners` are the ids of bundles that have their names, `shadowed` the ids of others."""
+        """Create the snapshot.
+
+        `owners` are the ids of bundles that have their names, `shadowed` the ids of the other bundles.
+        """
         self.packs = packs
         self.shadowed = shadowed
         self.owners = owners
@@ -331,7 +334,7 @@ class BundleTools:
         return spec
 
     def versions(self) -> Callable[[str], ToolSpec | None]:
-        """Return a function that finds `bundle.tool@version` in this load, also after later loads."""
+        """Return a function that finds `bundle.tool@version` in this load, even after later loads."""
         return self.named.get
 
     def why_unnamed(self, bundle_id: str) -> str | None:
@@ -345,9 +348,9 @@ class BundleTools:
         return name, self.named.spec_of(name, tool)
 
     def is_unchanged(self, at_once: bool = False) -> bool:
-        """Return whether the tools are known to be current. Never blocks: unknown counts as changed.
+        """Return whether the tools are known to be current. Never blocks; an unknown state counts as changed.
 
-        A recent answer of a store that must be queried counts, unless `at_once`.
+        For a store that must be queried, a recent answer is enough, unless `at_once` is set.
         """
         seen = self._seen
         if seen is None or seen.stamp is None or seen.stamp != self._store.stamp():

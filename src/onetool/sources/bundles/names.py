@@ -1,7 +1,7 @@
 """Validation of slugs, versions and ids, and creation of ids.
 
 A slug consists of letters (Unicode L*), decimal digits (Nd) and the ASCII dash; a version may also contain dots. Both
-are case-sensitive, have 1 to 64 code points, and are in NFC, so that equal-looking texts are equal. Ids are UUIDv7.
+are case-sensitive, have 1 to 64 code points, and are in NFC, so that equal-looking strings are equal. Ids are UUIDv7.
 """
 
 import re
@@ -72,7 +72,7 @@ def new_id(now: float) -> str:
 
 @lru_cache(1024)  # every call of a tool needs its id for counting
 def derived_id(text: str) -> str:
-    """Derive an id from a text, for handwritten files without an id. Equal texts give equal ids.
+    """Derive an id from a string, for handwritten files without an id. Equal strings give equal ids.
 
     The id contains no time: the time of a file changes with every edit and every `git clone`, but its id must not.
     """

@@ -93,7 +93,7 @@ class BundleStore(ABC):
 
     @abstractmethod
     def catch_up(self) -> None:
-        """Read what other processes have written. Cheap; without a connection, the last known state remains."""
+        """Read changes by other processes. This is cheap. Without a connection, the last known state remains."""
 
     def require_current(self) -> None:  # noqa: B027 - only a shared store can be outdated
         """Raise UnavailableError if `catch_up` failed, because a missing bundle or tool may exist."""
@@ -107,11 +107,11 @@ class BundleStore(ABC):
 
     @abstractmethod
     def stamp(self) -> Hashable:
-        """Return a value that differs after each change known without waiting, or None if unknown."""
+        """Return a value that differs after each change that is known without waiting, or None if there is none."""
 
     @property
     def must_ask(self) -> bool:
-        """Whether changes of other processes are only seen by querying `state`."""
+        """Whether changes by other processes are only seen by querying `state`."""
         return False
 
     @abstractmethod
@@ -136,7 +136,7 @@ class BundleStore(ABC):
     # Reading
 
     def state(self) -> int:
-        """Return a number that changes with every visible change. Cheap."""
+        """Return a number that changes with every visible change. This is cheap."""
         return self.contents().revision
 
     def read_only(self) -> ReadOnlyBundles:
@@ -226,7 +226,7 @@ class BundleStore(ABC):
             old, place = stored
             refuse_stale(old, match)
             if create_only and old.soft_deleted_at is None:
-                raise ConflictError(f"there is a bundle {id} already", "exists")
+                raise ConflictError(f"a bundle {id} already exists", "exists")
             bundle = self._changed_bundle(old, content)
             self._keep_bundle(work, old, bundle, place, (bundle, False))
 
@@ -281,7 +281,7 @@ class BundleStore(ABC):
 
         def job(work: StoreTransaction) -> None:
             if work.bundle(bundle.id) is not None:
-                raise ConflictError(f"there is a bundle {bundle.id} already", "exists")
+                raise ConflictError(f"a bundle {bundle.id} already exists", "exists")
             work.refuse_ids(tools)
             self.refuse_more(work, len(tools))
             work.add_bundle(bundle, tools, texts)
@@ -369,7 +369,7 @@ class BundleStore(ABC):
     def put_examples(
         self, bundle_id: str, slug: str, version: str, examples: tuple[ToolExample, ...], match: ETag | None = None
     ) -> Tool:
-        """Store examples, also of built-in and derived tools. `modified_at` is unchanged."""
+        """Store examples, including those of built-in and derived tools. `modified_at` is unchanged."""
         if (built_in := self._built_in_bundle(bundle_id)) is None:
             return self._change_tool((bundle_id, slug, version), match, examples=examples)
 

@@ -39,7 +39,7 @@ _NO_BUNDLE = _SearchedBundle("", "", False)
 
 
 class _SavedState(NamedTuple):
-    """The checksums of a cached index: of the tools' JSON and of their functions' texts, with the bundles."""
+    """The checksums of a cached index: of the tools' JSON and of what they inherit from functions, with the bundles."""
 
     digests: dict[str, int]
     functions: dict[str, int]
@@ -137,7 +137,7 @@ class StoreSearch:
 
     def __init__(self, store: SearchedStore, cache: Path | None) -> None:
         self._store, self._cache = store, cache
-        self._functions: dict[str, ToolSpec | None] = {}  # whose texts are in the index
+        self._functions: dict[str, ToolSpec | None] = {}  # whose words are in the index
         self._kept = BundleSearch[KeptTool](self._tool)
         self._read_only = BundleSearch[Tool](lambda tool: tool)
         self._seen: tuple[Contents | None, ReadOnlyBundles | None] = (None, None)
@@ -208,13 +208,13 @@ class StoreSearch:
             self._unsaved = 0
 
     def _tool(self, row: KeptTool) -> Tool:
-        """Return a tool with the texts inherited from its function."""
+        """Return a tool with the description and schemas inherited from its function."""
         tool = row.tool()
         return tool if row.function is None else replace(tool, **inherited(tool, self._functions.get(row.function)))
 
 
 def _digest(function: ToolSpec | None) -> int:
-    """Return a checksum of the texts that a tool may inherit from its function."""
+    """Return a checksum of the description and schemas that a tool may inherit from its function."""
     texts = None if function is None else (function.description, function.input_schema)
     return crc32(repr(texts).encode(errors="backslashreplace"))
 
@@ -231,7 +231,7 @@ def _document(bundle: _SearchedBundle, tool: Tool) -> Document:
 
 
 def age_of(modified_at: str) -> int:
-    """Return minus the milliseconds since 1970, so that newer tools come first. Invalid times come last."""
+    """Return the negated milliseconds since 1970, so that newer tools come first. Invalid times come last."""
     try:
         return -round(datetime.fromisoformat(modified_at).timestamp() * 1000)
     except (ValueError, OverflowError, OSError):

@@ -148,7 +148,7 @@ class BundleService:
     def put_examples(
         self, bundle_id: str, slug: str, version: str, data: Any, match: ETag | None = None
     ) -> tuple[list[Shown], ETag]:
-        """Replace the examples of a tool, also of a built-in or derived tool."""
+        """Replace the examples of a tool, which may be built-in or derived."""
         bundle_id = self._check_path(bundle_id, slug, version)
         examples = read_examples(data)
         refuse_secrets(examples, self.tool_and_spec(bundle_id, slug, version)[1].input_schema)
@@ -254,11 +254,17 @@ class BundleService:
         return self.shown_tools(page), last
 
     def _listed(self, include_disabled: bool, visibility: Visibility) -> Callable[[Tool], bool]:
-        """Return a filter for lists. Tools without their function count as disabled, which the store doesn't know."""
+        """Return a filter for lists.
+
+        Tools whose function is missing count as disabled, which the store doesn't know.
+        """
         return lambda tool: visibility.tool(tool) and (include_disabled or self._why_disabled(tool) is None)
 
     def versions(self, bundle_id: str, slug: str, visibility: Visibility = EVERYTHING) -> list[Shown]:
-        """Return all versions of a tool, newest first. `isDefault`: the name in code stands for this version."""
+        """Return all versions of a tool, newest first.
+
+        `isDefault` is true for the version that the name in code stands for.
+        """
         bundle_id, slug = check_id(bundle_id, None), check_slug(slug, None)
         tools = [tool for tool in self.fresh.versions(bundle_id, slug) if visibility.tool(tool)]
         if not tools:
@@ -273,11 +279,11 @@ class BundleService:
         ]
 
     async def keep_in_step(self) -> None:
-        """Apply recent changes of switches before the next write."""
+        """Apply recently changed switches before the next write."""
         await self._runtime.refresh()
 
     async def visibility(self, allowed: Collection[str]) -> Visibility:
-        """Return what is visible under this allow-list."""
+        """Return the visibility rule for this allow-list."""
         await self._runtime.refresh()  # the name of a tool depends on other tools
         return AllowedOnly(self.store, self.loading.named.name_of, allowed)
 
@@ -293,7 +299,7 @@ class BundleService:
         progress: Progress | None = None,
         allowed: Collection[str] | None = None,
     ) -> ToolResult:
-        """Run a version of a tool, also a version without a name in code.
+        """Run a version of a tool, even a version without a name in code.
 
         Raises a BundleError if the version doesn't exist, is disabled or has reached its limit.
         """
@@ -333,7 +339,7 @@ class BundleService:
     def tool_and_spec(
         self, bundle_id: str, slug: str, version: str, visibility: Visibility = EVERYTHING
     ) -> tuple[Tool, ToolSpec]:
-        """Return a version with its spec for reading, also a disabled version."""
+        """Return a version, even a disabled one, with its spec for reading."""
         tool = self._tool(bundle_id, slug, version, visibility)
         return tool, self._spec(self._bundle(tool.bundle_id), tool)
 

@@ -121,7 +121,7 @@ class BundleRuntime(Protocol):
 
     @property
     def default_retries(self) -> int:
-        """Return the retries of HTTP tools without a number of their own. Only safe requests are repeated."""
+        """The number of retries for HTTP tools that don't set it. Only safe requests are repeated."""
         ...
 
 
@@ -185,7 +185,7 @@ class ToolFactory:
         return f"its function {function} does not exist or is disabled"
 
     def basis(self, functions: Iterable[str]) -> tuple[Any, dict[str, ToolSpec | None]]:
-        """Return what specs depend on besides their tools: settings of the config, and the functions."""
+        """Return the inputs of specs other than their tools: settings of the config, and the functions."""
         shared = (self._runtime.default_retries, self._runtime.script_seconds)
         return shared, {name: self._runtime.function(name) for name in functions}
 

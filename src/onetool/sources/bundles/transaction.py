@@ -1,4 +1,4 @@
-"""`StoreTransaction`, a change of a store: the current bundles and tools, and the methods that change them.
+"""`StoreTransaction`, a change to a store: the current bundles and tools, and the methods that change them.
 
 Places of bundles and tools are opaque to callers. A store in files uses paths.
 """
@@ -29,8 +29,10 @@ def refuse_closed(bundle: Bundle) -> None:
 
 
 class StoreTransaction(ABC):
-    """A change of a store. Set `result`, the return value of `BundleStore.change`, before the first write: a failure
-    after that write doesn't undo the change.
+    """A change to a store.
+
+    Set `result`, the return value of `BundleStore.change`, before the first write: a failure after that write doesn't
+    undo the change.
     """
 
     def __init__(self) -> None:
@@ -82,7 +84,7 @@ class StoreTransaction(ABC):
 
     @abstractmethod
     def add_bundle(self, bundle: Bundle, tools: Sequence[Tool] = (), texts: Sequence[bytes] = ()) -> None:
-        """Add a bundle. `texts` are the tools in the format of files."""
+        """Add a bundle. `texts` are the contents of the tools' files."""
 
     @abstractmethod
     def change_bundle(
@@ -96,7 +98,7 @@ class StoreTransaction(ABC):
 
     @abstractmethod
     def replace_tool(self, tool: Tool, place: str, /, *, is_renamed: bool = False) -> None:
-        """Replace a tool. `is_renamed`: the slug or version has changed."""
+        """Replace a tool. `is_renamed` means that the slug or version has changed."""
 
     @abstractmethod
     def remove_tool(self, place: str, /) -> None: ...

@@ -41,10 +41,11 @@ def export_bundles(store: BundleStore) -> BundlesExport:
 def import_bundles(
     store: BundleStore, export: BundlesExport, force: bool = False, progress: Progress = lambda done, total: None
 ) -> Moved:
-    """Import bundles and settings, and return their numbers. Existing data is kept, so the import can be repeated.
+    """Import bundles and settings, and return the number of moved and existing items.
 
-    Each bundle is imported completely or not at all. If the store's bundle differs, it is kept, or replaced with
-    `force`. Only a database supports `force`, because it changes several tools in one transaction.
+    Existing data is kept, so the import can be repeated. Each bundle is imported completely or not at all. If the
+    store's bundle differs, it is kept, or replaced with `force`. Only a database supports `force`, because it changes
+    several tools in one transaction.
     """
     moved, same, left = 0, 0, [LeftBehind(mistake.file or "bundles", mistake.message) for mistake in export.broken]
     known = {bundle.id: tools for bundle, tools in export_bundles(store).bundles} if force else {}
@@ -93,7 +94,7 @@ def _restore(store: BundleStore, bundle: Bundle, tools: Sequence[Tool], replaced
             return
         old, place = stored
         if old != bundle and replaced is None:
-            raise ConflictError(f"there is another bundle {bundle.slug} with the id {bundle.id} already", "exists")
+            raise ConflictError(f"another bundle {bundle.slug} already exists, with the id {bundle.id}", "exists")
         if old != bundle or new:
             work.result = True
             work.change_bundle(place, None if old == bundle else bundle, *added)
@@ -108,7 +109,7 @@ def _is_stored(work: StoreTransaction, bundle: tuple[Bundle, str], tool: Tool) -
         return False
     if old != tool:
         name = f"{bundle[0].slug}/{tool.slug}@{tool.version}"
-        raise ConflictError(f"there is another {name} already: remove one of them, or rename it", "exists")
+        raise ConflictError(f"another {name} already exists: remove one of them, or rename it", "exists")
     return True
 
 

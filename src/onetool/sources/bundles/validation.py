@@ -23,7 +23,7 @@ def unknown_key(shape: type, data: Any, path: Sequence[str], key: str) -> str:
     known = [
         name for kind in structs for name in (kind.tag_field, *(field.encode_name for field in kind.fields)) if name
     ]
-    near = did_you_mean(key, known) or (f"there are {', '.join(known)}" if known else None)
+    near = did_you_mean(key, known) or (f"known: {', '.join(known)}" if known else None)
     return f"there is no such key; {near}" if near else "there is no such key"
 
 

@@ -49,7 +49,7 @@ def server_of(words: Sequence[str], name: str | None = None) -> dict[str, Placed
             env[assignment[1]] = Secret(assignment[2])
             del words[0]
     if not words or not words[0]:
-        raise ConfigError([Mistake(message="There is no command behind --", hint="such as: -- uvx mcp-server-time")])
+        raise ConfigError([Mistake(message="There is no command after --", hint="such as: -- uvx mcp-server-time")])
     folder = Path.cwd()
     program = find_program(words[0], env.get("PATH", os.environ.get("PATH")), str(folder))
     if program is None or not os.path.exists(program):

@@ -78,9 +78,9 @@ def why(error: BaseException) -> str:
     if isinstance(cause, OneToolError):
         return message_of(cause)
     if isinstance(cause, MCPError):
-        return f"it refuses: {cause.message}"
+        return f"it rejects the request: {cause.message}"
     if isinstance(cause, ValidationError):
-        return f"it answers with something that is not MCP: {_first_fault(cause)}"
+        return f"its response is not MCP: {_first_fault(cause)}"
     return describe_error(cause)
 
 
@@ -386,5 +386,5 @@ class UpstreamConnection:
                 return protocol_failure(message, {"code": error.code, "message": message, **data})
             return ToolFailure(cut(f"{message} ({while_calling})" if while_calling else message, MAX_MESSAGE))
         if isinstance(error, ValidationError):
-            return ToolFailure(f"its answer is not what MCP allows: {_first_fault(error)}", reason="output_invalid")
+            return ToolFailure(f"its response violates MCP: {_first_fault(error)}", reason="output_invalid")
         return ToolFailure(cut(why(error), MAX_MESSAGE))

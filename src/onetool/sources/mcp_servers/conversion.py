@@ -210,7 +210,7 @@ MAX_STORED = 200
 def answer_of(result: "CallToolResult", store_result: StoreBlob, pack: str, wraps: bool = False) -> AnsweredValue:
     """Return the value of a result, with the result itself. Raises ServerFailure for an error result.
 
-    `wraps`: by the tool's schema, its structured content wraps the value.
+    `wraps` means that, by the tool's schema, the structured content wraps the value.
     """
     content = [block.model_dump(by_alias=True, mode="json", exclude_none=True) for block in result.content]
     structured = result.structured_content
@@ -233,7 +233,7 @@ def answer_of(result: "CallToolResult", store_result: StoreBlob, pack: str, wrap
 
 
 def is_light(result: "CallToolResult") -> bool:
-    """Return whether nothing of a result has to be stored."""
+    """Return whether no part of a result has to be stored."""
     return result.structured_content is not None or all(block.type == "text" for block in result.content)
 
 

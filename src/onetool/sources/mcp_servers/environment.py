@@ -1,4 +1,4 @@
-"""The environment of a server's process: basic variables, network settings of a company, and the server's `env`."""
+"""The environment of a server's process: basic variables, a company's network settings, and the server's `env`."""
 
 import os
 import re
@@ -20,7 +20,7 @@ INDEXES = (
 )  # fmt: skip
 ADDRESSES = (*PROXIES, *map(str.lower, PROXIES), *INDEXES)
 
-MIN_MASKED = 8  # characters of a value; shorter values, such as `true`, also occur in other texts
+MIN_MASKED = 8  # characters of a value; shorter values, such as `true`, also occur in other text
 _USER_INFO = re.compile(r"[^/\s]@")  # also in a password with a slash, but not in https://host/@scope
 _QUERY_NAME = re.compile(r"[?&]([^=&#\s]+)=")
 _NETWORK_ERROR = re.compile(

@@ -3,8 +3,8 @@
     async with reached(settings, way, auth, failure) as (incoming, outgoing): …
 
 Headers are sent to that server only: the SDK follows redirects only within its origin. A server with a public address
-can't send us to private addresses, neither by a redirect nor by its login metadata. The cause of an error is recorded
-in `failure`, because the SDK only reports that a request failed.
+can't send us to private addresses, either by a redirect or by its login metadata. The cause of an error is recorded in
+`failure`, because the SDK only reports that a request failed.
 """
 
 import asyncio
@@ -81,7 +81,7 @@ class ServerTransport(httpx2.AsyncHTTPTransport):
 class _CheckedNetwork(httpcore2.AsyncNetworkBackend):
     """A network that connects to public addresses only, unless all addresses of the server itself are private.
 
-    Without TLS, only its address identifies a server. All addresses of such a server must therefore be public, also
+    Without TLS, only its address identifies a server. All addresses of such a server must therefore be public, even
     when it is connected again.
     """
 
@@ -232,11 +232,11 @@ class _BoundedStream(httpx2.AsyncByteStream):
 
     def _refused(self, what: str) -> "_RefusedResponseError":
         self._failure.refused(what)
-        return _RefusedResponseError(f"its answer {what}")
+        return _RefusedResponseError(f"its response {what}")
 
 
 class _BoundedEvents(_BoundedStream):
-    """A stream of events. Each event is checked before its end is passed on; the SDK limits the size of events."""
+    """A stream of events. Each event is checked before its end is passed on. The SDK limits the size of events."""
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         event = bytearray()

@@ -19,7 +19,7 @@ from onetool.sources.mcp_servers.upstream_calls import UpstreamCall
 
 T = TypeVar("T")
 LogIn = Callable[[Callable[[str], None]], Awaitable[object]]
-"""Have a person log in, and call the function with the address of the login page."""
+"""Let a user log in; the function is called with the address of the login page."""
 
 log = logging.getLogger("onetool.servers")
 

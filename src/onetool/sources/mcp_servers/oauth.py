@@ -1,13 +1,13 @@
-"""Authentication at MCP servers over HTTP: `http_auth` for connections, `login` for people.
+"""Authentication at MCP servers over HTTP: `http_auth` for connections, `login` for users.
 
 The SDK's OAuth client handles discovery, registration and token requests. Tokens come from our store, and one process
 at a time refreshes them. The SDK's own flow runs only after a server has refused a request, and only if tokens can be
-obtained: from a person who logs in, or with client credentials. The SDK holds its lock while a request is pending, so
-its calls run one after the other; here requests run concurrently.
+obtained: from a user who logs in, or with client credentials. The SDK holds its lock while a request is pending, so its
+calls run one after the other; here requests run concurrently.
 
-Background connections never prompt: if a person is needed they fail with `LoginRequiredError`. Tokens are stored beside
-the server's other state and never appear in logs or messages. This module imports the SDK, which takes a second, so
-import it only where a connection is opened.
+Background connections never prompt: if a user has to log in, they fail with `LoginRequiredError`. Tokens are stored
+beside the server's other state and never appear in logs or messages. This module imports the SDK, which takes a second,
+so import it only where a connection is opened.
 """
 
 import asyncio
@@ -69,7 +69,7 @@ Exchange = AsyncGenerator[httpx2.Request, httpx2.Response]
 def http_auth(
     name: str, url: str, auth: AuthValue, logins: Documents, mask_also: Say = lambda value: None
 ) -> httpx2.Auth:
-    """Return the `auth` of the transport's HTTP client. It never asks a person to log in.
+    """Return the `auth` of the transport's HTTP client. It never asks a user to log in.
 
     Without `auth` in the config, a stored login is used, because blocks copied from other clients never have `auth`.
     Each secret value is passed to `mask_also` before it is used.
@@ -95,7 +95,7 @@ async def login(
     browse: Say | None = None,
     seconds: float = LOGIN_S,
 ) -> str | None:
-    """Have a person log in and store the tokens. Return the granted scopes, if the server names them.
+    """Ask the user to log in, and store the tokens. Return the granted scopes, if the server names them.
 
     If the login fails, the stored login is unchanged.
     """
@@ -124,11 +124,11 @@ class BearerAuth(httpx2.Auth):
         request.headers["Authorization"] = f"Bearer {self._token}"
         response = yield request
         if response.status_code == httpx2.codes.UNAUTHORIZED:
-            raise AuthError(f"the server {self._name} does not take the token in its `auth`: put in one that is valid")
+            raise AuthError(f"the server {self._name} does not accept the token in its `auth`: set a valid token")
 
 
 class ClientMetadata(OAuthClientMetadata):
-    """Client metadata whose scopes `choose` determines from those that the server proposes and the SDK sets."""
+    """Client metadata in which `choose` replaces the scopes that the SDK sets."""
 
     _choose: Callable[[str | None], str | None] | None = PrivateAttr(None)
 
@@ -137,7 +137,7 @@ class ClientMetadata(OAuthClientMetadata):
 
 
 class StoredAuth(OAuthClientProvider):
-    """The base of both OAuth kinds: loads stored tokens and sends each request with them."""
+    """Base class for both kinds of OAuth, which loads stored tokens and sends each request with them."""
 
     unasked: str | None = None  # the error text if the config doesn't mention a login
     _login: StoredLogin
@@ -209,7 +209,7 @@ class StoredAuth(OAuthClientProvider):
     async def _obtained(
         self, request: httpx2.Request, response: httpx2.Response | None, refused: str | None
     ) -> Exchange:
-        """Get new tokens by the SDK's flow, which starts from a 401 response."""
+        """Get new tokens with the SDK's flow, which starts from a 401 response."""
         if response is None or not self._may_obtain:
             return
         async with self._obtaining:
@@ -348,7 +348,11 @@ class StoredAuth(OAuthClientProvider):
 
     def _safe_text(self, error: Exception) -> str:
         """Return the SDK's message without quoted parts of a response, which may be a token."""
-        text = str(error) if isinstance(error, OAuthFlowError) else "its authorization server's answer can't be read"
+        text = (
+            str(error)
+            if isinstance(error, OAuthFlowError)
+            else "the response of its authorization server can't be read"
+        )
         if text.startswith("Registration failed: 404"):
             return "it offers no login with client registration; if you have a client_id for it, set it in `auth`"
         for start in ("Invalid token response", "Invalid registration response", "State parameter mismatch"):
@@ -374,7 +378,7 @@ class StoredAuth(OAuthClientProvider):
 
 
 class PersonAuth(StoredAuth):
-    """Authentication with the login of a person. Without a callback, only a stored login is used."""
+    """Authentication with a user's login. Without a callback, only a stored login is used."""
 
     def __init__(
         self,
@@ -428,12 +432,12 @@ class PersonAuth(StoredAuth):
         server = self.context.oauth_metadata
         methods = server and server.code_challenge_methods_supported
         if methods is not None and "S256" not in methods:
-            raise AuthError(f"the login of the server {self._name} does not take PKCE's S256: refused")
+            raise AuthError(f"the login of the server {self._name} does not support PKCE's S256: refused")
         self._page = url
 
     async def _answer(self) -> AuthorizationCodeResult:
         page, tokens = urlsplit(self._page).netloc, urlsplit(self._get_token_endpoint()).netloc
-        note = "" if page == tokens else f"The rights that you grant there go to {tokens}."  # may be another site
+        note = "" if page == tokens else f"The rights that you grant there apply to {tokens}."  # may be another site
         answer = await self._callback(self._page, note) if self._callback else {}
         return AuthorizationCodeResult(code=answer.get("code", ""), state=answer.get("state"), iss=answer.get("iss"))
 

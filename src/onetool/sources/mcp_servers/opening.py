@@ -67,7 +67,10 @@ NEAR = 200  # bytes at the start of a response that usually contain its id
 
 
 def has_at_most(parts: int, data: Any) -> bool:
-    """Return whether data has at most so many parts. Small text can hold millions, which are slow to copy and check."""
+    """Return whether data has at most this number of parts.
+
+    A small document can hold millions, which are slow to copy and check.
+    """
     left, waiting = parts, [data]
     while waiting:
         value = waiting.pop()
@@ -134,7 +137,7 @@ class ProcessReadStream(_ProcessStream):
         if number is None:
             return None
         # Without an error, the caller would wait for the timeout.
-        wrong = ErrorData(code=PARSE_ERROR, message=f"its answer can't be read{why}")
+        wrong = ErrorData(code=PARSE_ERROR, message=f"its response can't be read{why}")
         return SessionMessage(JSONRPCError(jsonrpc="2.0", id=int(number[1]), error=wrong))
 
     async def aclose(self) -> None:
@@ -151,7 +154,7 @@ class ProcessReadStream(_ProcessStream):
 
 
 class CompletedReadStream(_WrappedStream):
-    """Messages of any transport, with fields added that modern servers may omit and the SDK requires."""
+    """Messages from any transport, with fields added that modern servers may omit and the SDK requires."""
 
     def __init__(self, stream: Any, connection: UpstreamConnection, unanswered: asyncio.Semaphore) -> None:
         super().__init__(stream, unanswered)
@@ -173,7 +176,7 @@ class CompletedReadStream(_WrappedStream):
         if not isinstance(message, JSONRPCResponse):
             return item
         if not has_at_most(MAX_PARTS, message.result):
-            wrong = ErrorData(code=PARSE_ERROR, message=f"its answer has more than {MAX_PARTS:,} parts")
+            wrong = ErrorData(code=PARSE_ERROR, message=f"its response has more than {MAX_PARTS:,} parts")
             return SessionMessage(JSONRPCError(jsonrpc="2.0", id=message.id, error=wrong))
         if "resultType" not in message.result and self._connection.is_stateless:
             message.result["resultType"] = "complete"
@@ -291,7 +294,7 @@ async def connected(upstream: Upstream) -> AsyncGenerator[UpstreamConnection]:
             yield connection
     if limit.cancelled_caught:
         raise ToolFailure(
-            f"it gave no answer within {seconds:g} s (to wait longer: connect_timeout in its block of the config)"
+            f"it did not respond within {seconds:g} s (to wait longer: connect_timeout in its block of the config)"
         )
 
 

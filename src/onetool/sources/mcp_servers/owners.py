@@ -1,4 +1,7 @@
-"""Which process runs a server: by default this one. `onetool.cluster` implements this for several processes."""
+"""Decides which process runs a server: by default, this one.
+
+`onetool.cluster` implements this for several processes.
+"""
 
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, Literal
@@ -73,5 +76,5 @@ class ServerOwners:
     async def do(
         self, server: str, request: ServerRequest, may_repeat: bool, here: Callable[[], Awaitable[Any]]
     ) -> Any:
-        """Send the request in the process that runs the server; in this process, by `here`."""
+        """Send the request in the process that runs the server. If this is that process, call `here`."""
         return await here()

@@ -115,7 +115,7 @@ class ServerProcess(asyncio.SubprocessProtocol):
         return None if self._transport is None else self._transport.get_returncode()
 
     async def wait_exited(self, seconds: float) -> None:
-        """Wait at most so long for the process to end."""
+        """Wait at most `seconds` for the process to end."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._exited.wait()
@@ -139,7 +139,7 @@ class ServerProcess(asyncio.SubprocessProtocol):
         pipe.write(data)
 
     async def end(self) -> None:
-        """Close standard input and wait; then SIGTERM; then SIGKILL to the process group."""
+        """Close standard input and wait, then send SIGTERM, then SIGKILL to the process group."""
         from anyio import CancelScope
 
         if self._is_closed and not self._exited.is_set():

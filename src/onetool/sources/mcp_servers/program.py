@@ -35,7 +35,7 @@ def find_program(command: str, search_path: str | None, folder: str) -> str | No
 
 
 def canonical_path(path: str, project: str) -> str:
-    """Return a path that doesn't depend on symbolic links to the project. Links inside the project stay."""
+    """Return a path that doesn't depend on symbolic links to the project. Links inside the project are kept."""
     path, real = os.path.normpath(path), os.path.realpath(project)
     for root in (os.path.normpath(project), real):
         if _is_below(path, root):
@@ -139,7 +139,7 @@ def _is_below(path: str, folder: str) -> bool:
 
 
 def python_module(words: Sequence[str], *, sets_safe_path: bool = True) -> tuple[str, bool] | None:
-    """Return NAME of a command line with `python -m NAME`, also after `env` or `uv run`, or None.
+    """Return NAME of a command line with `python -m NAME`, even after `env` or `uv run`, or None.
 
     The second value tells whether Python certainly has a safe path, by -P, -I or the variable SAFE_PATH: other programs
     may not pass the variable on, and -E ignores it.

@@ -64,7 +64,7 @@ class ServerSet(Protocol):
 
 
 class _Known(msgspec.Struct, frozen=True):
-    """An immutable snapshot of what is known of a server. Replacing it as a whole keeps its parts consistent."""
+    """An immutable snapshot of a server's known state. Replacing it as a whole keeps its parts consistent."""
 
     cached: CachedServer
     changes: Mapping[str, list[str]]
@@ -88,7 +88,7 @@ class ServerProxy:
         store_result: StoreBlob,
         documents: Documents,
     ) -> None:
-        """Build the proxy from `documents`, which store what is known of the server. `folder` contains its log."""
+        """Build the proxy from `documents`, which store its state. `folder` contains its log."""
         self.name = name
         self.settings = settings
         self.pack = pack_name(name, settings)
@@ -210,9 +210,10 @@ class ServerProxy:
         return 0 <= time() - self.cached.failed < RECENT_SECONDS
 
     def approve(self, seen: Mapping[str, list[str]] | None = None) -> list[str]:
-        """Approve the current tools, and return the changed ones. `seen`: the differences that the user has reviewed.
+        """Approve the current tools, and return the changed ones.
 
-        Raises ChangedSinceSeenError if the differences are no longer the same.
+        `seen` are the differences that the user has reviewed. Raises ChangedSinceSeenError if the differences are no
+        longer the same.
         """
         with self._lock:
             if seen is not None and seen != self.differences():

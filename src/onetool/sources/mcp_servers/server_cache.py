@@ -1,6 +1,6 @@
 """The stored state of a server: its tools, the approved definitions, and the transport that worked.
 
-With this state, tools can be listed before their server is connected, and changes of approved definitions are noticed.
+With this state, tools can be listed before their server is connected, and changes to approved definitions are noticed.
 Each server has one document. A server is identified by its command or URL: if that changes, the state is discarded.
 
 The working folder of a command is part of its identity. On one machine that is the folder itself. In a database that

@@ -1,6 +1,6 @@
 """The log of a server: its standard error and our notes, in memory and in a small file.
 
-`onetool servers logs NAME` reads the file, also while another process runs the server. Secrets are masked before text
+`onetool servers logs NAME` reads the file, even while another process runs the server. Secrets are masked before text
 is stored.
 """
 
@@ -87,7 +87,7 @@ class ServerLog:
         return kept[-limit:]
 
     def lines_after(self, position: str, limit: int) -> tuple[list[str], str]:
-        """Return at most so many lines after an earlier position, and the new position.
+        """Return at most `limit` lines after an earlier position, and the new position.
 
         A position is a file id with an offset. If the file no longer exists, all stored lines are new.
         """

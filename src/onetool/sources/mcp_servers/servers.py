@@ -38,7 +38,7 @@ BriefHealth = Literal["ok", "down", "changed"]
 
 # Why a server is not connected, for callers who may use some of its tools but not see its errors.
 DOWN = "it can't be reached; see its log"
-NEEDS_LOGIN = "a person has to log in to it"
+NEEDS_LOGIN = "it requires a login"
 
 
 class ServerStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -92,7 +92,7 @@ class Servers(Source):
             sysconfig.get_config_vars()
 
     def keep_in(self, documents: Documents, logins: Documents) -> None:
-        """Store the servers' state and the logins there. If the place changes, `configure` rebuilds all servers."""
+        """Store the servers' state and logins in these documents. If they change, `configure` rebuilds all servers."""
         if (documents, logins) != (self._documents, self.logins):
             self._documents, self.logins, self._moved = documents, logins, True
 
@@ -256,7 +256,10 @@ class Servers(Source):
         return changed
 
     async def login(self, name: str, say: Callable[[str], None]) -> str | None:
-        """Have a person log in at the address given to `say`. Return the granted scopes, if the server names them."""
+        """Ask the user to log in, at the address passed to `say`.
+
+        Return the granted scopes, if the server names them.
+        """
         from onetool.sources.mcp_servers.oauth import login
 
         url, auth = self._login_settings(name)
@@ -318,7 +321,7 @@ class Servers(Source):
     ) -> None:
         """Connect these servers, or all, and wait until each is connected or has failed, at most `seconds`.
 
-        `retry`: try failed servers again.
+        With `retry`, failed servers are tried again.
         """
         wanted = self.enabled(names)
         if shared := [name for name in wanted if self._is_shared(name)]:
@@ -343,7 +346,7 @@ class Servers(Source):
             self._run(self._started_loop().wait_connected(wanted, False, seconds)).result()
 
     async def do(self, server: str, what: str, work: "Work[T]", may_repeat: bool) -> T:
-        """Run `work` with an open connection to a server. `may_repeat`: the work may be done twice."""
+        """Run `work` with an open connection to a server. `may_repeat` means that the work may be done twice."""
         if isinstance(work, ServerRequest) and self._is_shared(server):
             return await self._owners.do(server, work, may_repeat, lambda: self.do_here(server, what, work, may_repeat))
         return await self.do_here(server, what, work, may_repeat)
@@ -440,7 +443,7 @@ class Servers(Source):
     def _started_loop(self) -> "ServerLoop":
         with self._lock:
             if self._is_closed:
-                raise ToolFailure("OneTool is closing, and its MCP servers with it", reason="source_unavailable")
+                raise ToolFailure("OneTool and its MCP servers are stopping", reason="source_unavailable")
             if self._loop is None:
                 from onetool.sources.mcp_servers.loop import ServerLoop  # not needed for listing tools
 
@@ -466,7 +469,7 @@ class Servers(Source):
             self._on_change()
 
     def reread_approvals(self) -> None:
-        """Reload the approvals of other processes."""
+        """Reload the approvals made by other processes."""
         for proxy in self._proxies.values():
             proxy.restore()
         changed = [proxy.reread_approvals() for proxy in self._proxies.values() if proxy.changes]

@@ -74,7 +74,7 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def target(self) -> str:
-        """The command line or URL, for people. Arguments are shown as written, so that their secrets stay hidden."""
+        """The command line or URL, for display. Arguments are shown as written, so that their secrets stay hidden."""
         if self.url is not None:
             return re.sub(r"(?<=://)[^/@]*@", "", _as_written(self.url))  # without credentials
         return " ".join(self.command_line)
@@ -178,7 +178,7 @@ class BearerToken(_Unprinted, frozen=True, kw_only=True):
 
 
 class PersonLogin(_Unprinted, frozen=True, kw_only=True):
-    """A login of a person in the browser. Without a client_id, OneTool registers with the server."""
+    """A user's login in the browser. Without a client_id, OneTool registers with the server."""
 
     scopes: str | None = None
     client_id: str | None = None
@@ -228,7 +228,7 @@ def read(auth: AuthValue) -> AuthSettings | None:
 
 
 def auth_problems(auth: AuthValue) -> Iterator[AuthProblem]:
-    """Yield all problems of the value."""
+    """Yield all problems with the value."""
     if auth is None:
         return
     if isinstance(auth, str):
@@ -236,7 +236,7 @@ def auth_problems(auth: AuthValue) -> Iterator[AuthProblem]:
             message = "invalid token: it is empty, or contains spaces, line breaks or non-ASCII characters"
             yield AUTH_KEY, message, AUTH_FORMS
     elif not isinstance(auth, Mapping):
-        yield AUTH_KEY, "expected a text or a mapping", AUTH_FORMS
+        yield AUTH_KEY, "expected a string or a mapping", AUTH_FORMS
     elif auth.get("type") not in AUTH_TYPES:
         yield AUTH_KEY, f"auth.type must be one of {', '.join(AUTH_TYPES)}", AUTH_FORMS
     else:
@@ -249,7 +249,7 @@ def auth_problems(auth: AuthValue) -> Iterator[AuthProblem]:
             if key == "type" or (value is None and key in known and key not in needed):
                 continue
             if key not in known:
-                yield AUTH_KEY, f"the key auth.{key} is not known{or_rather(key, known)}", shape
+                yield AUTH_KEY, f"unknown key auth.{key}{or_rather(key, known)}", shape
             elif not _KEYS[key].fits(value):
                 yield AUTH_KEY, f"auth.{key} must be {_KEYS[key].expected}", None
         for key in needed:
@@ -308,10 +308,10 @@ def _is_url(value: Any) -> bool:
 
 _KEYS = {
     "token": _Key("a token: one word of ASCII characters", _is_token, _without_bearer),
-    "scopes": _Key('a text with spaces between the scopes: "read write"', _are_scopes, _joined_scopes),
-    "client_id": _Key("a text", _is_text),
-    "client_secret": _Key("a text, usually ${NAME}", _is_text),
-    "client_name": _Key("a text: the name that the login page shows", _is_text),
+    "scopes": _Key('a string with spaces between the scopes: "read write"', _are_scopes, _joined_scopes),
+    "client_id": _Key("a string", _is_text),
+    "client_secret": _Key("a string, usually ${NAME}", _is_text),
+    "client_name": _Key("a string: the name that the login page shows", _is_text),
     "client_metadata_url": _Key(
         "the URL of a client's metadata document: https://host/path",
         lambda value: _is_url(value) and value.startswith("https://") and urlsplit(value).path not in ("", "/"),

@@ -88,9 +88,9 @@ class Upstream:
                             return await work(connection, call)
                 except TimeoutError:
                     raise ToolFailure(
-                        f"{self.name}.{what} gave no answer within {self.settings.timeout:g} s",
+                        f"{self.name}.{what} did not respond within {self.settings.timeout:g} s",
                         reason="timeout",
-                        hints=[f"servers.{self.name}.timeout in the config gives it more"],
+                        hints=[f"servers.{self.name}.timeout in the config raises this limit"],
                     ) from None
                 except Exception as error:  # noqa: BLE001 - the SDK raises many types
                     was_not_received = connection.was_not_received(error, call)
@@ -109,7 +109,7 @@ class Upstream:
             self.calls -= 1
 
     async def wait_connected(self, retry: bool = False) -> None:
-        """Wait until connected or failed, at most `connect_timeout`. `retry`: try again after a failure."""
+        """Wait until connected or failed, at most `connect_timeout`. With `retry`, try again after a failure."""
         if self._connection is not None or (self.error and not retry) or monotonic() - self._failed_at <= FRESH:
             return
         self._try_now.set()
@@ -278,7 +278,7 @@ class Upstream:
 
             cause = why(error)
         last = self.server_log.last_lines()
-        text = f"{cause}; it said: {last}" if last and last not in cause else cause
+        text = f"{cause}; last output: {last}" if last and last not in cause else cause
         text = cut(mask_values(text, self.server_log.masked), MAX_ERROR)
         if self.state == "connected":
             return text
@@ -295,7 +295,7 @@ class Upstream:
         if connection.has_ended:
             await connection.wait_ended()
         last = self.server_log.last_lines()
-        output = f"; it said: {last}" if last else ""
+        output = f"; last output: {last}" if last else ""
         why = f"the MCP server {self.name} ended in the middle of {what}: {connection.why_ended(call)}{output}"
         hints = ["the call may or may not have had an effect", f"onetool servers logs {self.name}"]
         return ToolFailure(cut(why, MAX_ERROR), reason="source_unavailable", hints=hints)

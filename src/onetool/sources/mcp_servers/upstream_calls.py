@@ -44,7 +44,7 @@ class TransportFailure:
 
     def refused(self, what: str) -> None:
         """Record why the answer was rejected."""
-        self.words = f"its answer {what}"
+        self.words = f"its response {what}"
 
 
 # Pending calls of a connection
@@ -102,7 +102,7 @@ class UpstreamCall:
         self.run_in_context(report_progress, done, total, message)  # masks secrets
 
     def begin_span(self, name: str) -> Span | None:
-        """Begin a span for a request of the caller. Return None if no spans are exported."""
+        """Begin a span for a request from the caller. Return None if no spans are exported."""
         return self._context.copy().run(begin_span, name)
 
     def run_in_context(self, notify: Callable[..., None], *args: Any) -> None:
@@ -147,7 +147,7 @@ current_upstream_call: ContextVar[UpstreamCall | None] = ContextVar("onetool_cur
 
 
 class LoginRequiredError(AuthError):
-    """An error for a missing login of a person, raised in the background instead of a prompt."""
+    """An error for a missing user login, raised in the background instead of a prompt."""
 
     def __init__(self, name: str, why: str = "requires a login", scopes: str = "") -> None:
         self.server = name
@@ -186,7 +186,7 @@ def note_auth_error(error: AuthError) -> None:
 
 
 def auth_error_in(error: BaseException) -> AuthError | None:
-    """Return the authentication error that ended a connection, also from inside the exception groups of tasks."""
+    """Return the authentication error that ended a connection, even from inside the exception groups of tasks."""
     if isinstance(error, AuthError):
         return error
     if isinstance(error, BaseExceptionGroup):

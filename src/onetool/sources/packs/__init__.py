@@ -119,7 +119,7 @@ class PackSource(Source):
             seen.add(place)
 
     def _load(self, candidate: PackCandidate) -> tuple[str, Catalogue]:
-        """Return a pack's name and tools, read from its source if importing takes long, or only parsed."""
+        """Return a pack's name and tools, read from its source if importing takes too long, or only parsed."""
         from onetool.sources.packs.reading import imports_are_there, is_heavy, parsed, read_tools
 
         if not self._imports:

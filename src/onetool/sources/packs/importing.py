@@ -80,7 +80,7 @@ def parts_of(path: Path) -> Iterator[PackPart]:
     listed.
 
     Links are followed where importing would follow them: to a pack, and anywhere in a package. Python's bytecode cache
-    is left out: nobody has to review it, because packs are loaded without it (see `take_source`).
+    is left out: it needs no review, because packs are loaded without it (see `take_source`).
     """
     place = os.path.realpath(path)
     if path.is_dir() and not (path / "__init__.py").exists():  # a folder of packs
@@ -124,8 +124,8 @@ def _part(path: Path, place: str, seen: set[tuple[int, int]]) -> PackPart | None
 def installed() -> Iterator[PackCandidate]:
     """Yield the packs among the entry points of installed distributions.
 
-    importlib.metadata is avoided because importing it takes longer than our whole start. Only files that name our group
-    are parsed. The current folder, often on the path, is skipped unless onetool itself is installed there.
+    importlib.metadata is avoided because importing it takes longer than our entire startup. Only files that name our
+    group are parsed. The current folder, often on the path, is skipped unless onetool itself is installed there.
     """
     folders = dict.fromkeys(os.path.realpath(folder) for folder in sys.path)
     here = os.path.realpath("")
@@ -192,7 +192,7 @@ class PackImport:
         return not self._thread.is_alive()
 
     def module(self, seconds: float | None = None) -> ModuleType:
-        """Wait for the module and return it. Raises TimeoutError, or the exception of the import."""
+        """Wait for the module and return it. Raises TimeoutError, or the exception raised by the import."""
         if not self.wait(seconds):
             raise TimeoutError(f"still importing after {seconds:g} s; the pack may be waiting for something")
         if self._module is None:
@@ -249,14 +249,19 @@ def restore_modules(modules: dict[str, ModuleType]) -> None:
 def import_mistake(candidate: PackCandidate, error: BaseException) -> Mistake:
     """Return the error as a mistake with the last line of the pack's own file that led to it."""
     file = candidate.file
-    line = error.lineno if isinstance(error, SyntaxError) else None
-    trace = None if isinstance(error, SyntaxError) else error.__traceback__
+    source = os.path.abspath(file) if file else None
+    own = error if isinstance(error, SyntaxError) and error.filename == source else None  # not of a part of the pack
+    line = own.lineno if own else None
+    trace = None if own else error.__traceback__
     while trace is not None:
-        if trace.tb_frame.f_code.co_filename == str(file):
+        if trace.tb_frame.f_code.co_filename == source:
             line = trace.tb_lineno
         trace = trace.tb_next
     where = str(file) if file else candidate.origin
-    message = f"SystemExit: {error}" if isinstance(error, SystemExit) else describe_error(error)
+    if own:
+        message = f"{type(own).__name__}: {own.msg}"  # without file and line
+    else:
+        message = f"SystemExit: {error}" if isinstance(error, SystemExit) else describe_error(error)
     return Mistake(message=message, file=where, line=line, key="packs")
 
 

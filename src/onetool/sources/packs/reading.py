@@ -119,7 +119,7 @@ def _needed(node: ast.stmt) -> ast.stmt | None:
 
 
 def _is_guard(node: ast.stmt) -> bool:
-    """Return whether a statement is `if TYPE_CHECKING:`, `if __name__ == …:` or a `try` of imports: no tools."""
+    """Return whether a statement is `if TYPE_CHECKING:`, `if __name__ == …:` or a `try` of imports, without tools."""
     if isinstance(node, ast.If) and not node.orelse:
         names = {part.id for part in ast.walk(node.test) if isinstance(part, ast.Name)}
         return bool(names & {"TYPE_CHECKING", "__name__"})

@@ -127,7 +127,7 @@ def test_a_signal_ends_it_cleanly_and_the_session_is_kept(shop, which, code):
     process.send_signal(which)
     out, err = process.communicate(timeout=10)
     assert (process.returncode, out) == (code, "")
-    assert err == 'Interrupted. The session is kept; continue: onetool ask --session tea "…"\n'
+    assert err == 'Interrupted. The session was saved; continue: onetool ask --session tea "…"\n'
     if which == signal.SIGINT:
         shop.model.will(Says("Tea is 3."))
         assert shop.ask("--session", "tea", "Well?").stdout == "Tea is 3.\n"
@@ -207,7 +207,7 @@ def test_there_is_something_to_go_on_with_where_something_was_said(shop, monkeyp
     assert "is kept" not in shop.ask("q", "--session", "tea").stderr
     shop.model.will(Says(calls=[PRICE]), Fails(400, "No."))
     told = shop.ask("q", "--session", "tea").stderr.splitlines()
-    assert told[-1] == 'The conversation is kept; continue: onetool ask --session tea "…"'
+    assert told[-1] == 'The conversation was saved; continue: onetool ask --session tea "…"'
 
 
 # Wrong usage, before anything is opened

@@ -53,7 +53,7 @@ def test_ctrl_c_ends_a_question_that_waits_for_an_answer_as_nothing_typed_before
         terminal.until(ASKED)
         terminal.type(b"\x03")
         assert terminal.ended() == 130
-    assert '\nInterrupted. The session is kept; continue: onetool ask --session tea "…"' in terminal.seen
+    assert '\nInterrupted. The session was saved; continue: onetool ask --session tea "…"' in terminal.seen
 
 
 def test_a_person_decides_also_where_something_is_piped_in(shop):
@@ -77,7 +77,7 @@ def test_ctrl_c_ends_a_model_that_says_nothing(shop):
         terminal.type(b"\x03")
         assert terminal.ended() == 130
     assert "Traceback" not in terminal.seen
-    assert "The session is kept" in terminal.seen
+    assert "The session was saved" in terminal.seen
 
 
 TWO_AT_ONCE = """import asyncio

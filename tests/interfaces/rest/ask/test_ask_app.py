@@ -122,7 +122,7 @@ def test_every_key_arrives():
     }
 
 
-@pytest.mark.parametrize(
+@each(
     ("servers", "clients", "allowed"),
     [
         (None, None, None),
@@ -201,7 +201,7 @@ def test_what_can_not_be_used_is_said_with_its_place(body, pointer, words):
 def test_of_many_names_that_are_no_tools_a_few_are_told():
     hints = run(App(), {"prompt": "x", "toolAllow": [f"no.{place}" for place in range(1000)]}).json["hints"]
     assert len(hints) == 11
-    assert (hints[9], hints[10]) == ("toolAllow names no tool: no.9", "toolAllow names 990 more unknown tools")
+    assert (hints[9], hints[10]) == ("toolAllow matches no tool: no.9", "toolAllow names 990 more unknown tools")
 
 
 def test_other_things_that_are_wrong_with_a_request():
@@ -259,7 +259,7 @@ def test_so_many_at_once_and_no_more():
         refused = await post(asgi_client, {"prompt": "x"})
         leaving.set()
         await asyncio.gather(*asked)
-        asgi_client._app.script = App().script
+        asgi_client._context.app.script = App().script
         return refused, await post(asgi_client, {"prompt": "x"})
 
     refused, after = asyncio.run(many())

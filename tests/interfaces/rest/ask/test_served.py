@@ -130,7 +130,7 @@ def test_tools_as_far_as_they_are_allowed(ask, model):
     ask(["x"], toolAllow=["time.now", "tools.echo"])
     assert sorted(model.seen[0].tools) == ["time__now", "tools__echo"]
     hints = ask(["x"], toolAllow=["time.nwo"]).json()["hints"]
-    assert hints == ["toolAllow names no tool: time.nwo; did you mean time.now?"]
+    assert hints == ["toolAllow matches no tool: time.nwo; did you mean time.now?"]
     for none in ({"toolAllow": []}, {"withTools": False}):
         ask(["x"], **none)
         assert model.seen[0].tools == []

@@ -140,7 +140,7 @@ BROKEN = {
     "half": ('{"type": "script", "slug": "x"', "line 1, column 31"),
     "empty": ("", "is empty"),
     "nuls": ("\0" * 100, "NUL"),
-    "newer": (json.dumps(BY_HAND | {"schemaVersion": "2"}), "newer OneTool has written it"),
+    "newer": (json.dumps(BY_HAND | {"schemaVersion": "2"}), "written by a newer OneTool"),
     "unknown version": (json.dumps(BY_HAND | {"schemaVersion": "x"}), "no version 'x'"),
     "bom": ("\ufeff" + json.dumps(BY_HAND), "byte order mark"),
     "twice": ('{"type": "script", "type": "http"}', "'type' stands twice"),

@@ -95,7 +95,7 @@ def test_texts_and_other_json():
 
 @pytest.mark.parametrize("media", ["multipart/related", "application/xml"])
 def test_what_no_template_can_make(media):
-    assert skipped(body(PET, media), "post") == f"its body is {media}: only JSON, forms, texts and files can be sent"
+    assert skipped(body(PET, media), "post") == f"its body is {media}: only JSON, forms, text and files can be sent"
     found = imported({"/x": {"post": body(PET, media, required=False)}})
     assert "body" not in found.tools[0][2]["httpImpl"]["request"]
     assert found.notes[0].why.startswith("its optional body is left out")

@@ -1,6 +1,5 @@
 """Names that a person would choose, out of names that programs made."""
 
-import pytest
 from helpers import each
 from hypothesis import given
 from hypothesis import strategies as st
@@ -61,7 +60,7 @@ def test_by_its_summary_where_the_path_names_nothing():
     assert [slug for slug, _, _ in found.tools] == ["weather", "update-city", "get-city"]
 
 
-@pytest.mark.parametrize(
+@each(
     ("slug", "prefix"),
     [
         ("wetter-süd", "WETTER_SUD"),
@@ -87,7 +86,7 @@ def test_long_ones_keep_their_meaning():
     )
 
 
-@pytest.mark.parametrize(
+@each(
     ("title", "slug"),
     [
         ("Swagger Petstore - OpenAPI 3.0", "petstore"),
@@ -99,7 +98,7 @@ def test_of_bundles(title, slug):
     assert bundle_slug(title, "api.example.com") == slug
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "label"),
     [
         ("1.0.27-SNAPSHOT", "1.0.27-SNAPSHOT"),
@@ -113,7 +112,7 @@ def test_versions(text, label):
     assert version_label(text) == label
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "argument"),
     [("filter[name]", "filter_name"), ("X-Trace", "X_Trace"), ("$top", "top"), ("petId", "petId"), ("1st", "arg_1st")],
 )

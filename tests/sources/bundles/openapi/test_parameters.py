@@ -46,7 +46,7 @@ def test_lists_repeat_their_name_or_are_one_text():
         "type": "string",
         "description": "Several are separated by commas.",
     }
-    assert found.notes == [("GET /things/{tag}", "tag is given as one text, its values separated by commas")]
+    assert found.notes == [("GET /things/{tag}", "tag is passed as one string, with commas between its values")]
 
 
 def test_members_of_an_object_in_a_query():
@@ -70,7 +70,7 @@ def test_what_has_no_form_is_left_out_or_skips_the_operation():
     assert set(found.tools[0][2]["argSchema"]["properties"]) == {"n"}
     assert "its optional parameter 'q' is left out" in found.notes[0].why
     why = skipped(parameters(parameter("q", "header", POINT, required=True)))
-    assert why == "its parameter 'q': an object has no form in the header"
+    assert why == "its parameter 'q': an object can't be sent in the header"
 
 
 def test_a_parameter_with_content_is_a_text_of_json():
@@ -82,7 +82,7 @@ def test_a_parameter_with_content_is_a_text_of_json():
 def test_a_path_that_is_not_described():
     found = imported({"/things/{id}": {"get": {}}})
     assert found.tools[0][2]["argSchema"]["required"] == ["id"]
-    assert found.notes == [("GET /things/{id}", "{id} of its path is not described; it is taken to be a text")]
+    assert found.notes == [("GET /things/{id}", "{id} of its path is not described; it is treated as a string")]
 
 
 def test_references_and_examples():

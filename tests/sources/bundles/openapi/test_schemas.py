@@ -2,7 +2,7 @@
 
 import re
 
-import pytest
+from helpers import each
 from sources.bundles.openapi.documents import answer, body, imported, one, parameter, parameters
 
 from onetool.core.schema import CHEAP, CompiledSchema
@@ -15,7 +15,7 @@ def argument(schema, **more):
     return one(body({"type": "object", "properties": {"a": schema}}), "post", **more)["argSchema"]
 
 
-@pytest.mark.parametrize(
+@each(
     ("given", "meant"),
     [
         ({"type": "string", "nullable": True}, {"type": ["string", "null"]}),
@@ -87,7 +87,7 @@ def test_several_answers():
     assert CompiledSchema(one({"responses": empty})["outputSchema"]).check(None) == []
 
 
-@pytest.mark.parametrize(
+@each(
     ("media", "encoding", "schema"),
     [
         ("application/json", "json", {"type": "array"}),

@@ -1,6 +1,6 @@
 """Security schemes become auth, with secrets that are named after the bundle."""
 
-import pytest
+from helpers import each
 from sources.bundles.openapi.documents import imported, one, parameter, parameters, sent
 
 KEY = {"type": "apiKey", "name": "X-Key", "in": "header"}
@@ -18,7 +18,7 @@ def auth(scheme, scopes=()):
     return found.tools[0][2]["httpImpl"]["request"].get("auth"), found.secrets, found.hosts
 
 
-@pytest.mark.parametrize(
+@each(
     ("scheme", "made", "secrets"),
     [
         (KEY, {"type": "apiKey", "name": "X-Key", "value": "${SHOP_API_KEY}", "in": "header"}, ["SHOP_API_KEY"]),

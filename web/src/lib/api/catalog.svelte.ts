@@ -89,6 +89,8 @@ class Catalog {
   error: unknown = $state.raw(null);
   /** The total number of tools while a long list is loaded for the first time; 0 if unknown. */
   total = $state(0);
+  /** The number of changed files that wait for a reload. */
+  pending = $state(0);
   isLive = $state(false);
   /** Keys of the rows that another client has just changed. */
   flashed: ReadonlySet<string> = $state.raw(new Set());
@@ -104,8 +106,8 @@ class Catalog {
     keys: new Map(),
     names: new Map(),
   };
-  #began = 0; // when the list that is shown began to be read
-  #own = new Map<string, Switched>(); // switches of ours, until a list that began after them has come
+  #began = 0; // when loading of the shown list began
+  #own = new Map<string, Switched>(); // our switches, until a list that was requested after them has arrived
 
   /** Load everything and follow changes. Return a function that stops. */
   start(onCall: (call: Record<string, unknown>) => void = () => {}): () => void {
@@ -166,6 +168,10 @@ class Catalog {
     const isFirst = this.rows.length === 0;
     const began = (this.#began = performance.now());
     if (isFirst) this.state = "loading";
+    void get<{ pending: number }>("status").then(
+      ({ pending }) => (this.pending = pending),
+      () => {},
+    );
     try {
       const bundles = this.#pages<BundleRow>("tools/bundles", "bundles", () => ({
         includeDisabled: true,
@@ -342,9 +348,22 @@ class Catalog {
 }
 
 export const catalog = new Catalog();
-naming.nameOf = (key) => catalog.named.names.get(key) ?? key;
-naming.keyOf = (name) =>
-  catalog.named.keys.get(name) ?? (catalog.state === "ready" || catalog.state === "failed" ? name : undefined);
+const isRead = (): boolean => catalog.state === "ready" || catalog.state === "failed";
+naming.tool = {
+  nameOf: (key) => catalog.named.names.get(key) ?? key,
+  keyOf: (name) => (name.includes("/") ? name : (catalog.named.keys.get(name) ?? (isRead() ? name : undefined))),
+};
+const bundleBy = (field: "id" | "slug", text: string): BundleRow | undefined => {
+  const [one, ...others] = catalog.bundles.filter((bundle) => bundle[field] === text);
+  return others.length === 0 ? one : undefined;
+};
+naming.bundle = {
+  nameOf: (id) => {
+    const slug = bundleBy("id", id)?.slug;
+    return slug !== undefined && bundleBy("slug", slug) && !bundleBy("id", slug) ? slug : id;
+  },
+  keyOf: (name) => bundleBy("id", name)?.id ?? bundleBy("slug", name)?.id ?? (isRead() ? name : undefined),
+};
 
 /** Have the server reload its config, packs and secrets, for admins. If that fails, Health says why. */
 export async function readAgain(): Promise<void> {

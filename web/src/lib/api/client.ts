@@ -48,7 +48,7 @@ const REFUSED: readonly string[] = ["role_needed", "token_needed", "read_only"];
 
 const inTab = (): Storage => sessionStorage;
 
-let tabSession: string | null = stored<string | null>("session", null, inTab); // of a link: this tab's alone
+let tabSession: string | null = stored<string | null>("session", null, inTab); // started with a link, for this tab only
 let session: string | null = tabSession ?? stored<string | null>("session", null);
 let onSignedOut: () => void = () => {};
 let onRefused: () => void = () => {};
@@ -56,7 +56,7 @@ let onRefused: () => void = () => {};
 export function setSession(value: string | null): void {
   session = value;
   if (tabSession === null) store("session", value);
-  else setTabSession(null); // the browser may have another one, of a token
+  else setTabSession(null); // the browser may have another session, started with a token
 }
 
 /** Use the session of a link in this tab; null: use the browser's session again, if any. */
@@ -117,7 +117,7 @@ export async function send(path: string, sent: Sent = {}): Promise<Response> {
     return response;
   } catch (error) {
     if (error instanceof DOMException && error.name === "AbortError") throw error;
-    throw new ApiError(0, "unreachable", "The server does not answer.");
+    throw new ApiError(0, "unreachable", "The server does not respond.");
   }
 }
 

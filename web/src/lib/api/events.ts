@@ -74,7 +74,7 @@ export async function* texts(body: ReadableStream<Uint8Array>): AsyncGenerator<[
     const { done, value } = await reader.read();
     if (done) return;
     pieces.push(value);
-    if (!value.includes("\n")) continue; // a long event comes in many pieces: they are put together once
+    if (!value.includes("\n")) continue; // the pieces of a long event are joined once
     const blocks = pieces.join("").replaceAll("\r\n", "\n").split("\n\n");
     pieces = [blocks.pop() ?? ""];
     for (const block of blocks) {

@@ -44,7 +44,7 @@ export function failureOf(error: JsonObject, otherwise: string): CallFailure {
     code: String(error.code ?? error.status ?? ""),
     message: String(error.detail ?? error.message ?? error.title ?? otherwise).slice(0, 20_000),
     reason: typeof error.reason === "string" ? error.reason : null,
-    hints: hints.filter((hint) => !needs.some((need) => hint.includes(need.command))), // those are done on the page
+    hints: hints.filter((hint) => !needs.some((need) => hint.includes(need.command))), // the page itself offers these
     faults: listed.filter(isObject).map(faultOf),
     needs,
   };

@@ -4,7 +4,7 @@ import type { Schemas } from "./client";
 import type { Key } from "../locales/en";
 
 export type ServerRow = Schemas["ServerEntry"];
-export type ServerChange = Schemas["ServerChange"]; // its lines are as programmers read it: they begin with -, + or a space
+export type ServerChange = Schemas["ServerChange"]; // a diff: lines begin with -, + or a space
 export type Server = ServerRow;
 
 /** The badge of a server's state: its text and colour. */
@@ -30,7 +30,7 @@ export interface SideBySide {
 /** The changes side by side, with surrounding lines. */
 export function sideBySide(lines: readonly string[]): SideBySide[] {
   const rows: SideBySide[] = [];
-  let open: SideBySide[] = []; // lines that are gone, to which none that came belongs yet
+  let open: SideBySide[] = []; // removed lines without an added line beside them
   for (const line of lines) {
     const text = line.slice(1);
     const other = line.startsWith("+") ? open.shift() : undefined;

@@ -326,7 +326,7 @@ export interface components {
             response?: components["schemas"]["Response"] | null;
             requests?: null;
         } | {
-            /** @description The last one gives the tool's value. */
+            /** @description The last one returns the tool's value. */
             requests: components["schemas"]["RequestStep"][];
             request?: null;
             response?: null;
@@ -336,7 +336,7 @@ export interface components {
             id: string;
             /** @description The known models; others can be named as well. */
             models: string[];
-            /** @description Whether it can be asked: its key is set, or its server answers. */
+            /** @description Whether it can be used: its key is set, or its server responds. */
             isConfigured: boolean;
             /** @description The secret or setting that is missing. */
             missing?: string;
@@ -487,12 +487,12 @@ export interface components {
             };
             auth?: (components["schemas"]["Bearer"] | components["schemas"]["Basic"] | components["schemas"]["ApiKey"] | components["schemas"]["Hmac"] | components["schemas"]["OAuth2"]) | null;
             /**
-             * @description Limit of each try.
+             * @description The limit of each attempt.
              * @default 10000
              */
             timeoutMs?: number;
             /**
-             * @description Further tries after a network error, 429 or 5xx.
+             * @description Retries after a network error, 429 or 5xx.
              * @default 0
              */
             retries?: number;
@@ -584,7 +584,7 @@ export interface components {
         /** @description A secret, without its value. */
         SecretRow: {
             name: string;
-            /** @description The model provider whose key it is. */
+            /** @description The model provider that the key belongs to. */
             provider: string | null;
             /** @description file, config, environment or keyring; null if it is not set. */
             source: string | null;
@@ -647,9 +647,9 @@ export interface components {
             transport: string;
             /** @description Number of its tools that have changed since their approval. */
             changed: number;
-            /** @description Whether a person has to log in: POST `login`. */
+            /** @description Whether it requires a login: see `POST …/login`. */
             needsLogin: boolean;
-            /** @description Whether its tools can't be called because of that. */
+            /** @description Whether its tools can't be called until it is logged in. */
             refused: boolean;
             /** @description The time of the last change of its state. */
             since: string | null;

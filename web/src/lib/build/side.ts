@@ -61,7 +61,7 @@ export function filterSide(rows: SideRow[], words: string): SideRow[] {
   const wanted = words.trim().toLowerCase();
   if (wanted === "") return rows;
   const left: SideRow[] = [];
-  let bundle: SideRow | null = null; // the last one, as long as it is not among what is left
+  let bundle: SideRow | null = null; // the last bundle, until it is in `left`
   for (const row of rows) {
     const isHit = row.text.includes(wanted);
     if (row.kind === "bundle") bundle = row;

@@ -81,7 +81,7 @@ function isPlain(name: string): boolean {
   return /^[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*$/.test(name) && name.replaceAll(".", "__").length <= 64;
 }
 
-// How others write texts
+// Strings in other languages
 
 // Invisible characters that JSON doesn't escape. Terminals act on some of them. Line ends between the parts stay.
 const hex = (code: number, digits: number): string => code.toString(16).padStart(digits, "0");
@@ -109,7 +109,7 @@ function literal(value: Json): string {
     return `{${Object.entries(value)
       .map(([key, one]) => `${literal(key)}: ${literal(one)}`)
       .join(", ")}}`;
-  // Of numbers and texts, Python reads what JSON writes, but for pairs of surrogates.
+  // Python reads the numbers and strings of JSON, except surrogate pairs.
   return writeJson(value).replace(UNSEEN_OR_JOINER, (sign) =>
     sign.length === 1 ? escaped(sign) : `\\U${hex(sign.codePointAt(0) ?? 0, 8)}`,
   );

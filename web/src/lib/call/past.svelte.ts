@@ -26,7 +26,7 @@ const MOST_BYTES = 5_000_000;
 const PLACE = "history";
 const KEPT = "history.kept"; // whether it outlives the tab
 
-const MOST_STORED = MOST_BYTES / 4; // signs: browsers count two bytes for each, and have 5 MB for all that a page keeps
+const MOST_STORED = MOST_BYTES / 4; // characters: browsers count two bytes each, and allow 5 MB per page
 
 const userName = (): string => session.who.name ?? "";
 

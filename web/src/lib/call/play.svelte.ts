@@ -18,14 +18,14 @@ import { line } from "../text/shown";
 import { Soon } from "../page/soon";
 import { store, stored } from "../page/storage";
 
-export const PLAY = "play"; // its runs in the history
+export const PLAY = "play"; // the source of its runs in the history
 const CHECK_AFTER_MS = 300;
 const DRAW_EVERY_MS = 40;
-const LONGEST_PRINT = 200_000; // characters that are kept of what is printed
+const LONGEST_PRINT = 200_000; // characters of the output that are kept
 
 class Play {
   code = $state(stored("play", ""));
-  /** Of the check while one types. */
+  /** Found by the check while the user types. */
   problems: readonly CodeProblem[] = $state.raw([]);
   names: CodeNames | null = $state.raw(null);
   running: { stop: AbortController; since: number } | null = $state.raw(null);

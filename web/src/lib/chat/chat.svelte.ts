@@ -190,7 +190,7 @@ export class Conversation {
     const [stop, since] = [new AbortController(), performance.now()];
     this.#begin(stop);
     const at = this.items.length;
-    if (this.#last) this.#put({ kind: "user", ...this.#last }); // also where it is asked again: that is another turn
+    if (this.#last) this.#put({ kind: "user", ...this.#last }); // also if it is asked again: that is another turn
     await before;
     try {
       if (!(await this.#listen(choice, withTools, stop.signal, since))) this.#fail(t("chat.broken"));
@@ -207,7 +207,7 @@ export class Conversation {
     }
   }
 
-  /** Whether the answer came to its end. */
+  /** Read the answer. Return whether it is complete. */
   async #listen(choice: ModelChoice, withTools: boolean, signal: AbortSignal, since: number): Promise<boolean> {
     const { text, files } = this.#last ?? { text: "", files: [] };
     const json = {

@@ -5,15 +5,15 @@ import { t } from "../page/i18n.svelte";
 import { line } from "../text/shown";
 
 const PICTURES = ["image/png", "image/jpeg", "image/gif", "image/webp"];
-const LARGEST = 5 * 1024 * 1024; // of all files of a question: the server takes no more
+const LARGEST = 5 * 1024 * 1024; // for all files of a question: the server's limit
 
-/** How many bytes an attached file has. */
+/** The size of an attached file in bytes. */
 function sizeOf({ text, data }: Attached): number {
   if (data !== undefined) return (data.length * 3) / 4;
   return new Blob([text ?? ""]).size;
 }
 
-/** Raises Error, in words, for what can't be sent beside the others. */
+/** Read a file to attach. Throws Error with a message for the user if it can't be sent with the others. */
 export async function attached(file: File, others: readonly Attached[] = []): Promise<Attached> {
   const name = file.name || "file";
   if (file.size + others.reduce((sum, one) => sum + sizeOf(one), 0) > LARGEST)

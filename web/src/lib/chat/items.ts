@@ -78,7 +78,7 @@ export function callOf(found: unknown, isMine = false): CallItem {
   };
 }
 
-/** The result of a call in the form that a tester of tools shows. */
+/** The result of a call, in the form that Try it shows. */
 export function outcomeOf(found: unknown): Outcome {
   const result = object(found);
   const durationMs = number(object(result.meta).duration_ms ?? result.durationMs);
@@ -107,7 +107,7 @@ export function approvalOf(found: JsonObject): Approval {
   };
 }
 
-/** What a turn cost: of the answer's object. */
+/** The tokens and duration of a turn, from the answer's object. */
 export function endOf(found: unknown, durationMs: number | null): EndItem {
   const answer = object(found);
   const { input, output, cached } = object(answer.usage);

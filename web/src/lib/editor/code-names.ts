@@ -47,7 +47,7 @@ export interface Offer {
 }
 
 export interface Offers {
-  word: string; // what is there of it
+  word: string; // the typed prefix
   offers: Offer[];
 }
 

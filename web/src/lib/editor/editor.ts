@@ -31,7 +31,7 @@ export interface CodeProblem {
   line?: number;
   column?: number; // from 1
   endLine?: number;
-  endColumn?: number; // the first one behind it
+  endColumn?: number; // the column after the last character
   message: string;
 }
 
@@ -65,7 +65,7 @@ const INDENTS: Readonly<Record<CodeLanguage, Indent>> = {
 
 // Invisible characters are shown by their code points; the text itself keeps them.
 const SPECIAL = highlightSpecialChars({
-  specialChars: new RegExp(UNSEEN, UNSEEN.flags), // of its own: it keeps where it is
+  specialChars: new RegExp(UNSEEN, UNSEEN.flags), // a copy, because it has state
   render: (code) =>
     Object.assign(document.createElement("span"), {
       className: "cm-specialChar",
@@ -156,7 +156,7 @@ function jsonProblems(doc: Text): Problem[] {
   } catch (error) {
     if (!(error instanceof JsonTextError)) throw error;
     const row = doc.line(Math.min(error.line, doc.lines));
-    const to = Math.min(row.from + error.column, row.to); // at the end of a line it is the sign before it
+    const to = Math.min(row.from + error.column, row.to); // at the end of a line, mark the character before it
     return [
       {
         from: Math.max(to - 1, row.from),

@@ -10,7 +10,7 @@ import { Decoration, EditorView, ViewPlugin, type DecorationSet } from "@codemir
 /** The groups have these kinds, in this order. Text outside of groups, such as a plain name, has no colour. */
 const KINDS = ["comment", "string", "number", "keyword", "name"] as const;
 const [OPENING, CLOSING] = ["([{", ")]}"];
-const FAR = 20_000; // characters behind the cursor in which a bracket's pair is looked for
+const FAR = 20_000; // characters after the cursor that are searched for a bracket's pair
 
 const word = "[\\p{L}_][\\p{L}\\p{N}_]*";
 const keywords =

@@ -21,8 +21,8 @@ export interface Shape {
   kind: Kind;
   schema: JsonSchema;
   isNullable: boolean;
-  choices: Choice[]; // of a choice: an enum, a const
-  branches: JsonSchema[]; // of a union
+  choices: Choice[]; // for a choice: an enum or a const
+  branches: JsonSchema[]; // for a union
 }
 
 const HARD = [

@@ -1,4 +1,4 @@
-/** 简体中文: errors by `code` and `reason`, and findings of Health by `reason`. What the server says follows it. */
+/** 简体中文: errors by `code` and `reason`, and findings of Health by `reason`. The server's message follows the translation. */
 
 /** By `code/reason`, then by `reason`, then by `code`: the first that is here. */
 export const FAILURES: Readonly<Record<string, string>> = {
@@ -43,14 +43,14 @@ export const FAILURES: Readonly<Record<string, string>> = {
   expired: "已过期",
   forbidden: "不允许",
   forward_loop: "副本之间的转发形成了循环",
-  garbled: "收到的回答无法识别",
+  garbled: "收到的响应无法识别",
   head_too_large: "请求头太大",
   incomplete: "请求不完整",
   internal: "服务器内部错误",
   interrupted: "已被提问者中断",
   invalid: "内容无效",
   invalid_args: "参数无效",
-  invalid_whole: "整体内容无效",
+  invalid_whole: "参数 whole 的值无效",
   length_required: "缺少请求体的长度",
   malformed: "模型的调用格式有误",
   method_not_allowed: "此处不支持该方法",
@@ -67,7 +67,7 @@ export const FAILURES: Readonly<Record<string, string>> = {
   no_such_event: "没有此事件",
   no_such_menu: "没有此菜单",
   no_such_session: "没有此会话",
-  not_acceptable: "无法以所要求的格式回答",
+  not_acceptable: "无法以所要求的格式响应",
   not_built: "页面尚未构建",
   not_ended: "尚未结束",
   not_for_tools: "工具不能使用此接口",

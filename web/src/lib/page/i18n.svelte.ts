@@ -15,7 +15,7 @@ interface Loaded {
   failures: Readonly<Record<string, string>>;
   findings: Readonly<Record<string, string>>;
 }
-const ENGLISH: Loaded = { messages: en, failures: {}, findings: {} }; // the server's own words are English
+const ENGLISH: Loaded = { messages: en, failures: {}, findings: {} }; // messages of the server are in English
 
 const LOADERS: Record<Exclude<Language, "en">, () => Promise<Loaded>> = {
   "zh-CN": async () => {

@@ -35,7 +35,7 @@ class Keys {
 
   handle = (event: KeyboardEvent): void => {
     if (event.defaultPrevented || event.isComposing) return;
-    if (document.querySelector("dialog:modal")) return; // what is behind a dialog can't be reached, by keys neither
+    if (document.querySelector("dialog:modal")) return; // keys can't reach what is behind a dialog
     const pressed = nameOf(event);
     if (pressed === null) return;
     const isInField = isTyping(event) && !pressed.startsWith("mod+");

@@ -8,14 +8,20 @@ export interface Place {
 }
 
 /**
- * How a URL names a tool: by its name if that is unique, else by bundle, slug and version. The catalogue
- * knows the names; `keyOf` returns undefined until it is loaded, and an unknown name unchanged.
+ * How URLs name tools and bundles: by their names where these are unique, else by their keys. The catalogue knows
+ * the names; `keyOf` returns undefined until it is loaded, and an unknown name unchanged.
  */
-export const naming: { nameOf: (key: string) => string; keyOf: (name: string) => string | undefined } = {
-  nameOf: (key) => key,
-  keyOf: () => undefined,
+export interface Names {
+  nameOf: (key: string) => string;
+  keyOf: (name: string) => string | undefined;
+}
+type Named = "tool" | "bundle";
+export const naming: Record<Named, Names> = {
+  tool: { nameOf: (key) => key, keyOf: () => undefined },
+  bundle: { nameOf: (key) => key, keyOf: () => undefined },
 };
-const NAMED = ["tools", "recipe", "build"]; // screens
+/** The parameters of each screen that are names. The bundle of `tools` is a filter. */
+const NAMED: Record<string, readonly Named[]> = { tools: ["tool"], recipe: ["tool"], build: ["tool", "bundle"] };
 
 export function parseHash(hash: string): Place {
   const [path = "", query = ""] = hash.replace(/^#\/?/, "").split("?", 2);
@@ -23,16 +29,17 @@ export function parseHash(hash: string): Place {
 }
 
 export function hashOf(screen: string, params: Record<string, string | null | undefined> = {}): string {
-  const tool = params.tool && NAMED.includes(screen) ? naming.nameOf(params.tool) : params.tool;
-  const kept = Object.entries({ ...params, tool }).filter((pair): pair is [string, string] => Boolean(pair[1]));
+  const named = { ...params };
+  for (const one of NAMED[screen] ?? []) if (params[one]) named[one] = naming[one].nameOf(params[one]);
+  const kept = Object.entries(named).filter((pair): pair is [string, string] => Boolean(pair[1]));
   const query = new URLSearchParams(kept).toString().replaceAll("%2F", "/");
   return `#/${screen}${query ? `?${query}` : ""}`;
 }
 
 class Route {
   #place: Place = $state.raw(parseHash(location.hash));
-  /** The key that the name in the URL resolved to when it was opened. A newer version doesn't replace it. */
-  #opened: { of: Place; key: string } | null = null;
+  /** The keys that names in the URL resolved to when it was opened. A newer version doesn't replace them. */
+  #opened: { of: Place; keys: Map<string, string> } | null = null;
 
   constructor() {
     addEventListener("hashchange", () => (this.#place = parseHash(location.hash)));
@@ -43,26 +50,30 @@ class Route {
   }
 
   get params(): Params {
-    const { tool, ...others } = this.#place.params;
-    if (!this.#isNamed) return this.#place.params;
-    const key = this.#keyOf(tool ?? "");
-    return key === undefined ? others : { ...others, tool: key };
+    const params = { ...this.#place.params };
+    for (const one of this.#named) {
+      const key = this.#keyOf(one);
+      if (key === undefined) delete params[one];
+      else params[one] = key;
+    }
+    return params;
   }
 
-  /** Whether the URL names a tool that is not loaded yet. */
+  /** Whether the URL names something that is not loaded yet. */
   get isWaiting(): boolean {
-    return this.#isNamed && this.#keyOf(this.#place.params.tool ?? "") === undefined;
+    return this.#named.some((one) => this.#keyOf(one) === undefined);
   }
 
-  get #isNamed(): boolean {
+  get #named(): readonly Named[] {
     const { screen, params } = this.#place;
-    return NAMED.includes(screen) && params.tool !== undefined && !params.tool.includes("/");
+    return (NAMED[screen] ?? []).filter((one) => params[one] !== undefined);
   }
 
-  #keyOf(name: string): string | undefined {
-    if (this.#opened?.of === this.#place) return this.#opened.key;
-    const key = naming.keyOf(name);
-    if (key?.includes("/")) this.#opened = { of: this.#place, key };
+  #keyOf(one: Named): string | undefined {
+    if (this.#opened?.of !== this.#place) this.#opened = { of: this.#place, keys: new Map() };
+    const name = this.#place.params[one] ?? "";
+    const key = this.#opened.keys.get(one) ?? naming[one].keyOf(name);
+    if (key !== undefined && key !== name) this.#opened.keys.set(one, key);
     return key;
   }
 
@@ -70,7 +81,8 @@ class Route {
   go(screen: string, params: Record<string, string | null | undefined> = {}, replace = false): void {
     const hash = hashOf(screen, params);
     const isSame = hash === location.hash;
-    if (isSame && (params.tool ?? undefined) === this.params.tool) return; // else the name stands for another version now
+    const now = this.params;
+    if (isSame && this.#named.every((one) => params[one] === now[one])) return; // else the name stands for another version now
     if (replace || isSame) history.replaceState(null, "", hash);
     else history.pushState(null, "", hash);
     this.#place = parseHash(hash);

@@ -11,7 +11,7 @@ export interface Screen {
   label: Key;
   keys: string;
   icon: string; // the path of an icon of 16 by 16
-  role?: Role; // that it needs
+  role?: Role; // the required role
   load: () => Promise<{ default: Component }> | { default: Component };
 }
 

@@ -4,7 +4,7 @@ export interface Size {
   width?: number;
   height?: number;
   down?: number;
-  /** Of the space there is, from 0 to 1. */
+  /** The share of the available space, from 0 to 1. */
   share?: number;
 }
 

@@ -1,4 +1,4 @@
-/** What the build makes of sources: see vite.config.ts. */
+/** Modules that the build generates: see vite.config.ts. */
 declare module "virtual:zh-CN" {
   const texts: readonly string[];
   export default texts;

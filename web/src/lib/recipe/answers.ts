@@ -14,7 +14,7 @@ import type { Known } from "./values";
 export interface Answer {
   key: string; // empty: incomplete
   outcome: Outcome | null; // null: it was stopped
-  calls: readonly string[]; // a digest of each call that has given something
+  calls: readonly string[]; // a digest of each successful call
   values?: Json[]; // their values, unless these are in the outcome
   isEach: boolean; // whether the outcome is a list of their values
   /** For a loop: the item where it ended. */

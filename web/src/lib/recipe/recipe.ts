@@ -15,7 +15,7 @@ import { piecesOf, withName, type Names, type Path } from "./text";
 export const OPERATORS = ["==", "!=", ">", "<", ">=", "<=", "in", "is", "not"] as const;
 export type Operator = (typeof OPERATORS)[number];
 
-/** `in`: the left one has the right one in it. `is`, `not`: the left one is true, or not, as Python sees it. */
+/** `in`: the left value contains the right one. `is`, `not`: the left value is true or false in Python. */
 export interface Condition {
   left: Json;
   operator: Operator;
@@ -26,7 +26,7 @@ export interface Step {
   name: string;
   tool: string; // its name in code
   args: JsonObject;
-  each: Json | undefined; // a list: the step is done for each `item` of it
+  each: Json | undefined; // a list: the step runs for each `item`
   when: Condition | null;
 }
 

@@ -26,7 +26,7 @@ function rowIn(line: string): JsonObject | null {
   }
 }
 
-/** `name: Oslo, days: [1, 2]`: split where a comma stands outside of everything. */
+/** `name: Oslo, days: [1, 2]`: split at the commas that are outside of quotes and brackets. */
 function flow(text: string): JsonObject | null {
   const parts = [""];
   let depth = 0;

@@ -1,12 +1,12 @@
 /**
  * Untrusted text, made safe to show.
  *
- * Svelte shows markup as text by itself. What is left are characters that can't be seen, or that turn the order of
- * others around: a name could look like another. They are shown by their number. Joiners (U+200C, U+200D) inside of
- * emoji and between letters of scripts that join them belong to the writing, and stay.
+ * Svelte shows markup as text by itself. Invisible characters, and those that reverse the order of others, could make
+ * a name look like another one: they are shown by their number. Joiners (U+200C, U+200D) stay inside emoji, and
+ * between letters of scripts that use them.
  */
 
-// Controls (but tab and line ends), soft hyphen, Arabic letter mark, zero width, bidi marks and isolates, fillers, tags.
+// Controls (except tab and line ends), soft hyphen, Arabic letter mark, zero width, bidi marks and isolates, fillers, tags.
 const SIGNS =
   "\\u0000-\\u0008\\u000b-\\u001f\\u007f-\\u009f\\u00ad\\u034f\\u061c\\u115f\\u1160\\u17b4\\u17b5\\u180b-\\u180f\\u200b\\u200e\\u200f\\u2028-\\u202e\\u2060-\\u206f\\u3164\\ufeff\\uffa0\\ufff0-\\ufffb\\u{e0000}-\\u{e0fff}";
 const SCRIPTS = "Arab Syrc Mong Nkoo Mand Rohg Deva Beng Guru Gujr Orya Taml Telu Knda Mlym Sinh Khmr Mymr Tibt".split(

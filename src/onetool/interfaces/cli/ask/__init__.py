@@ -79,7 +79,7 @@ HELP = {
     "menu": "What the model sees: every tool (direct), or one tool that runs code (run).",
     "approve": "Approve calls of tools not marked read-only: ask (default at a terminal), always, never (elsewhere).",
     "files": "Attach a text or picture (PNG, JPEG, GIF, WebP); - is standard input. May be repeated.",
-    "no_stream": "Get the answer in one piece.",
+    "no_stream": "Wait for the complete answer instead of streaming it.",
 }
 
 

@@ -19,6 +19,7 @@ from onetool.core.call import ToolResult
 from onetool.core.model_providers import PROVIDERS
 from onetool.core.redaction import mask_arguments
 from onetool.core.text import did_you_mean
+from onetool.core.tool_lines import first_sentence
 from onetool.interfaces.cli.ask.runner import (
     INTERRUPTED,
     MAX_TEXT_BYTES,
@@ -32,7 +33,7 @@ from onetool.interfaces.cli.output import echo, print_note, printable, stdout, s
 from onetool.interfaces.cli.person import LineEditor, at_terminal, let_tools_ask
 from onetool.interfaces.cli.run import print_data
 from onetool.interfaces.cli.sessions import print_sessions
-from onetool.interfaces.cli.tools import first_line, print_outcome
+from onetool.interfaces.cli.tools import print_outcome
 from onetool.script.call_lines import CallLine, call_line_completions, read_call_line, write_call_line
 from onetool.script.parse import ScriptError
 
@@ -63,7 +64,10 @@ NOT_TEXT = "That is not UTF-8."
 
 
 class Turn(NamedTuple):
-    """One input of the user. `is_quoted`: in three quotes, and so a question, however it begins."""
+    """One input of the user.
+
+    `is_quoted` means that the text was in three quotes: it is a question, however it begins.
+    """
 
     text: str
     is_quoted: bool = False
@@ -93,7 +97,7 @@ class TurnReader:
         self._editor.save()
 
     def _turn(self) -> Turn | None:
-        """Read a turn; None at the end. Ctrl-C at a terminal discards what was typed."""
+        """Read a turn. Return None at the end. Ctrl-C at a terminal discards what was typed."""
         lines: list[str] = []
         try:
             while True:
@@ -291,7 +295,7 @@ class ChatCommands:
         word, *words = text.split()
         command = self._commands.get(word)
         if command is None:
-            rather = did_you_mean(word, self._commands) or f"there are {', '.join(self._commands)}."
+            rather = did_you_mean(word, self._commands) or f"the commands are {', '.join(self._commands)}."
             raise CommandError(f"there is no {word}; {rather}", A_QUESTION)
         command(words)
 
@@ -335,7 +339,7 @@ class ChatCommands:
         for spec in found[:most]:
             required = spec.input_schema.get("required") or ()
             words = (f"{name}=…" if name in required else f"[{name}=…]" for name in spec.order)
-            echo(printable(f"{' '.join((f'+{spec.name}', *words))}  {first_line(spec.description)}"))
+            echo(printable(f"{' '.join((f'+{spec.name}', *words))}  {first_sentence(spec.description)}"))
         if len(found) > most:
             echo(f"… and {len(found) - most:,} more: /tools WORDS finds them")
         if not found:
@@ -383,7 +387,7 @@ class ChatCommands:
                 name = read.id
             else:
                 others = store.similar_ids(name)
-                text = f"{name}: a new session{f'; there is {others[0]}' if others else ''}"
+                text = f"{name}: a new session{f'; did you mean {others[0]}?' if others else ''}"
         except SessionError as error:
             raise CommandError(str(error), *error.hints) from None
         self._options.update(session=name, new_session=False)

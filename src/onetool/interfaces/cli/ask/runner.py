@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 STDIN, STDIN_NAME = "-", "stdin"
-MAX_TEXT_BYTES = 1024**2  # bytes, of all texts together
+MAX_TEXT_BYTES = 1024**2  # bytes, of all files together
 MAX_PICTURE_BYTES = 5_000_000  # bytes, of each
 _PICTURES = {
     "image/png": (b"\x89PNG\r\n\x1a\n",),
@@ -47,7 +47,7 @@ class AskInput(NamedTuple):
 
 
 def read_question(words: Sequence[str], names: Sequence[str]) -> AskInput:
-    """Read the question and the named files. Raises UsageError for what can't be sent."""
+    """Read the question and the named files. Raises UsageError for input that can't be sent."""
     if len(words) > 1:
         raise click.UsageError(f'Put the question into quotes: onetool ask "{printable(" ".join(words))}"')
     prompt = words[0] if words else None
@@ -142,7 +142,7 @@ NOTICE_AFTER = (8.0, 60.0)  # seconds of silence
 
 
 class SilenceNotice:
-    """A notice when the model sends nothing for a while, except while tools run."""
+    """A notice that is printed when the model sends nothing for a while, except while tools run."""
 
     def __init__(self, say: Callable[[str], None]) -> None:
         self._say = say
@@ -257,7 +257,7 @@ class AskRunner:
         named = self._options["session"] and not self._options["new_session"]
         if isinstance(event, Started) and event.is_new and named:  # perhaps a typo
             others = self._app.sessions.similar_ids(event.session_id)
-            self._screen.say(f"new session {event.session_id}{f'; there is {others[0]}' if others else ''}")
+            self._screen.say(f"new session {event.session_id}{f'; did you mean {others[0]}?' if others else ''}")
         self._screen.show(event)
 
     def _approval(self) -> Any:
@@ -289,7 +289,7 @@ class AskRunner:
             return 1
         with suppress(SessionError):
             if session and not all(isinstance(one, User) for one in self._app.sessions.read(session).messages):
-                self._screen.say(f"The conversation is kept; continue: {continue_hint(session)}")
+                self._screen.say(f"The conversation was saved; continue: {continue_hint(session)}")
         return 1
 
     def _stopped(self, code: int) -> int:
@@ -301,7 +301,7 @@ class AskRunner:
         elif self._as_json:
             print_interrupted(self._pending and self._pending.answer, [f"continue: {next_time}"] if next_time else ())
         else:
-            kept = f" The session is kept; continue: {next_time}" if next_time else ""
+            kept = f" The session was saved; continue: {next_time}" if next_time else ""
             click.echo(f"Interrupted.{kept}", err=True)
         return code
 

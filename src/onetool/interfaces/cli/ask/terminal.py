@@ -1,8 +1,8 @@
 """Shows what happens while a question is answered, and asks the user to approve tool calls.
 
-Only the answer goes to standard output. A terminal shows it as it arrives, with the model's texts before tool calls. A
-pipe gets only the answer, once it is known which of the model's texts that is. Models send thousands of small pieces
-per second, so pieces are collected and written together. A call is not approved without a reply.
+Only the answer goes to standard output. A terminal shows it as it arrives, including the model's text before tool
+calls. A pipe gets only the answer, once it is known which part of the model's text that is. Models send thousands of
+small pieces per second, so pieces are collected and written together. A call is not approved without a reply.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ PAUSE = 0.02  # seconds between two writes of what a model says
 
 
 class Screen:
-    """A printer of events. `tells_denied`: also print denied calls; `tells_how`: also print how to continue."""
+    """A printer of events. `tells_denied` also prints denied calls; `tells_how`, how to continue."""
 
     def __init__(self, tells_denied: bool = True, tells_how: bool = True) -> None:
         self._tells_denied = tells_denied

@@ -34,7 +34,7 @@ class ArgLines(NamedTuple):
 
 
 def argument_lines(args: Mapping[str, Any], columns: int, *, whole: bool = False) -> ArgLines:
-    """Return the arguments as lines for a terminal with so many columns; `whole` omits nothing."""
+    """Return the arguments as lines for a terminal with `columns` columns; `whole` omits nothing."""
     width = max(NARROWEST, columns - 1)  # some terminals wrap in the last column
     lines: list[str] = []
     is_whole = True

@@ -6,6 +6,7 @@ add_tools     add, add-curl, save
 share         export, import
 """
 
+import asyncio
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -48,9 +49,7 @@ def bundles() -> None:
     """
 
 
-NO_BUNDLES = (
-    "There are no bundles but the built-in ones. Make one: onetool bundles create SLUG, or onetool bundles import FILE"
-)
+NO_BUNDLES = "Only the built-in bundles exist. Create one: onetool bundles create SLUG, or onetool bundles import FILE"
 SHORT_KEYS = ("slug", "version", "displayName", "description", "type", "isEnabled", "disabledReason", "modifiedAt",
          "callCount", "lastCalledAt", "id")  # fmt: skip
 
@@ -59,7 +58,7 @@ SHORT_KEYS = ("slug", "version", "displayName", "description", "type", "isEnable
 @click.option("--all", "everything", is_flag=True, help="Include disabled and deleted bundles.")
 @data_options
 def list_bundles(ctx: click.Context, everything: bool, as_json: bool) -> None:
-    """List the bundles and their numbers of tools."""
+    """List the bundles, each with its number of tools."""
     bundles = open_app(ctx, imports=False).bundles
     counts = Counter(tool["bundleID"] for tool in all_tools(bundles))
     chosen = [
@@ -73,7 +72,7 @@ def list_bundles(ctx: click.Context, everything: bool, as_json: bool) -> None:
         print_json(found)
         return
     rows = [(one["slug"], one["tools"], state(one), f"{heading(one)}\n{one['id']}".strip()) for one in found]
-    print_table(counted(len(rows), "bundle"), ("bundle", "tools", "state", "what it is for, and its id"), rows)
+    print_table(counted(len(rows), "bundle"), ("bundle", "tools", "state", "description and id"), rows)
     if all(one["isBuiltIn"] for one in found):
         echo(NO_BUNDLES)
 
@@ -122,7 +121,7 @@ def search(ctx: click.Context, query: tuple[str, ...], everything: bool, limit: 
         echo("Nothing found. Try other words, --all, or: onetool bundles list")
         return
     rows = [(f"{one['bundle']}/{one['slug']}@{one['version']}", state(one), title(one)) for one in found]
-    print_table(f"{len(rows)} found", ("tool", "state", "what it does"), rows)
+    print_table(f"{len(rows)} found", ("tool", "state", "description"), rows)
 
 
 def state(thing: "Shown") -> str:
@@ -157,7 +156,7 @@ def _show_bundle(app: "App", bundle: "Shown", as_json: bool) -> None:
         for one in tools
     ]
     if rows:
-        print_table(counted(len(rows), "tool"), ("tool", "type", "state", "what it does"), rows)
+        print_table(counted(len(rows), "tool"), ("tool", "type", "state", "description"), rows)
     elif bundle["isBuiltIn"]:
         echo("It has no tools, or has not listed them yet.")
     else:
@@ -205,7 +204,7 @@ def _show_tool(app: "App", bundle: "Shown", tool: Mapping[str, Any]) -> None:
         how = "required" if name in (schema.get("required") or ()) else default
         arguments.append((name, type_name(one, schema), how, resolved.get("description") or ""))
     if arguments:
-        print_table("Arguments", ("argument", "type", "", "what it is"), arguments)
+        print_table("Arguments", ("argument", "type", "", "description"), arguments)
     else:
         echo("It takes no arguments.")
     needs = requirements_of(app.runtime, [tool])
@@ -213,7 +212,7 @@ def _show_tool(app: "App", bundle: "Shown", tool: Mapping[str, Any]) -> None:
     words = {True: "allowed", False: "NOT ALLOWED", None: "checked when it is called"}
     needed += [("host", one.host, words[one.allowed]) for one in needs.hosts]
     if needed:
-        print_table("What it needs", ("", "", ""), needed)
+        print_table("Requirements", ("", "", ""), needed)
     print_requirements(app, needs)
 
 
@@ -237,8 +236,6 @@ def login(ctx: click.Context, place: ToolReference) -> None:
     Tools of a bundle with the same authorization server, client and scope share one login. The login is stored, and
     is only for the hosts that these tools call now.
     """
-    import asyncio
-
     from onetool.http.oauth import log_in
 
     app = open_app(ctx, imports=False)
@@ -251,7 +248,7 @@ def login(ctx: click.Context, place: ToolReference) -> None:
             raise click.ClickException(f"{bundle['slug']}: {app.runtime.redact(str(error))}") from None
         rights = f" ({scope})" if scope else ""
         tools = ", ".join(sorted(one.tools))
-        print_note(f"Logged in for {bundle['slug']}{rights}. It is for {tools}.")
+        print_note(f"Logged in for {bundle['slug']}{rights}. It applies to {tools}.")
 
 
 @click.command()
@@ -272,7 +269,7 @@ def logout(ctx: click.Context, place: ToolReference) -> None:
         names = [one.login.store.name for one in needed]
     if not [name for name in names if forget(logins, name)]:
         raise click.ClickException(f"There is no login for {place}.")
-    click.echo(f"The login for {bundle['slug']} is forgotten.", err=True)
+    click.echo(f"Deleted the login for {bundle['slug']}.", err=True)
 
 
 def _logins(app: "App", place: ToolReference) -> "tuple[Shown, list[BundleLogin]]":

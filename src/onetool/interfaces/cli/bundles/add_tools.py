@@ -59,7 +59,7 @@ def read_argument(text: str) -> Argument:
     if not name.isidentifier():
         raise ValueError(f"{name!r} can't be a name in code; write NAME:TYPE, or NAME:TYPE=DEFAULT")
     if colon and kind != ANY and kind not in TYPES:
-        raise ValueError(f"{kind!r} is not a type; there are {', '.join(KINDS)} and {ANY}")
+        raise ValueError(f"{kind!r} is not a type (expected {', '.join(KINDS)} or {ANY})")
     schema: dict[str, Any] = {"type": TYPES[kind]} if kind in TYPES else {}
     if equals:
         schema["default"] = _default(default, schema)
@@ -233,7 +233,7 @@ def save(
 
 
 def script_tool(app: App, text: str, given: dict[str, Argument], description: str = "") -> dict[str, Any]:
-    """Return the tool as the REST API takes it. The REST API checks whether the code can run."""
+    """Return the tool in the form that the REST API accepts. The REST API checks whether the code can run."""
     code = read(text)
     scan = CodeScan(code)
     for name in given:

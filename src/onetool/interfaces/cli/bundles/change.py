@@ -38,7 +38,7 @@ from onetool.sources.bundles.validation import KEPT
 place_argument = click.argument(
     "place", metavar="BUNDLE[/TOOL[@VERSION]]", type=ReferenceType(), shell_complete=complete_ref
 )
-create_option = click.option("--create", is_flag=True, help="Make the bundle if it does not exist.")
+create_option = click.option("--create", is_flag=True, help="Create the bundle if it does not exist.")
 
 
 @click.command()
@@ -53,7 +53,7 @@ def create(ctx: click.Context, slug: str, name: str, description: str, as_json: 
         raise click.ClickException(f"A bundle {slug} already exists ({other['id']}).")
     bundle = make_bundle(app, {"slug": slug, "displayName": name, "description": description})
     next_step = f"Add a tool: onetool bundles add {slug}/TOOL FILE, or add-curl, or save"
-    print_outcome(bundle, f"Made the bundle {slug} ({bundle['id']}). {next_step}", as_json)
+    print_outcome(bundle, f"Created the bundle {slug} ({bundle['id']}). {next_step}", as_json)
 
 
 @click.command()
@@ -103,7 +103,7 @@ def restore(ctx: click.Context, place: ToolReference, as_json: bool) -> None:
     found = find_bundle(bundles, place.bundle, deleted=True)
     content = {key: found[key] for key in ("slug", "displayName", "description", "isEnabled")}
     bundle, *_ = bundles.put_bundle(found["id"], content)
-    print_outcome(bundle, f"The bundle {bundle['slug']} is restored.", as_json)
+    print_outcome(bundle, f"Restored the bundle {bundle['slug']}.", as_json)
 
 
 def make_bundle(app: App, content: dict[str, Any]) -> Shown:
@@ -166,7 +166,7 @@ def _read_changes(_ctx: click.Context, _param: click.Parameter, given: tuple[str
         for name in above:
             inside = inside.setdefault(name, {})
             if not isinstance(inside, dict):
-                raise click.BadParameter(f"{key}: {name} is set to a value already.")
+                raise click.BadParameter(f"{key}: {name} is already set to a value.")
         try:
             inside[last] = json.loads(text)
         except ValueError:
@@ -304,7 +304,7 @@ def put_tool(app: App, place: ToolReference, data: Any, create: bool) -> Shown:
         bundles.put_all(bundle, [tool])
         app.catalog.refresh_sync()  # loads the tool, which has no name in code before
         return bundles.get_tool(bundle.id, tool.slug, tool.version)[0]
-    home = find_bundle(bundles, place.bundle, otherwise="to make it with its first tool: --create")
+    home = find_bundle(bundles, place.bundle, otherwise="to create it with its first tool: --create")
     try:
         tool = bundles.put_tool(home["id"], str(place.tool), version, data)[0]
         app.catalog.refresh_sync()

@@ -64,7 +64,7 @@ class ToolReference(NamedTuple):
 
 
 class ReferenceType(click.ParamType):
-    """A type of arguments. `tool`: whether a tool must be named; None: a tool may be named."""
+    """A click type for references. `tool` is whether a tool must be named; None means that it may be."""
 
     name = "place"
 
@@ -108,7 +108,9 @@ def find_bundle(bundles: BundleService, name: str, deleted: bool = False, otherw
     if len(found) == 1:
         return found[0]
     if found:
-        lines = [f"  {one['id']}  {origin(one) or 'made ' + one['createdAt']}  {one['displayName']}" for one in found]
+        lines = [
+            f"  {one['id']}  {origin(one) or 'created ' + one['createdAt']}  {one['displayName']}" for one in found
+        ]
         message = "\n".join([f"There are {len(found)} bundles {name}; choose one by its id:", *lines])
         raise click.ClickException(message)
     if own and deleted:
@@ -185,7 +187,7 @@ def _in_version(versions: list[Shown], place: ToolReference) -> Shown:
         if one["version"] == place.version:
             return one
     known = ", ".join(one["version"] for one in versions)
-    message = f"{place.bundle}/{place.tool} has no version {place.version}; there is {known}"
+    message = f"{place.bundle}/{place.tool} has no version {place.version}; it has {known}"
     raise click.ClickException(message)
 
 
@@ -224,7 +226,7 @@ def print_requirements(app: App, needs: Requirements) -> None:
     if entries := needs.closed():
         # Without a config, name the one next to the bundles: with another config they are not seen.
         file = app.config.path or f"{user_config()} (a new file)"
-        print_note(f"To let the tools call their host{'s' if len(entries) > 1 else ''}, write in {file}:")
+        print_note(f"To let the tools call their host{'s' if len(entries) > 1 else ''}, add to {file}:")
         print_note(f"  {hosts_line(app, entries)}")
         print_note(f"or run: onetool hosts allow {' '.join(one.host for one in needs.hosts if one.entry)}")
     if unset := needs.unset():

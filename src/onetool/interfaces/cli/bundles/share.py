@@ -91,11 +91,7 @@ def export(ctx: click.Context, place: ToolReference, output: str | None, force: 
 @click.command("import")
 @click.argument("source", metavar="FILE|URL|-")
 @click.option("--as", "slug", metavar="SLUG", help="Import it under this name, as a new bundle.")
-@click.option(
-    "--base-url",
-    metavar="URL",
-    help="OpenAPI: the URL of the API, if the document has none or a wrong one.",
-)
+@click.option("--base-url", metavar="URL", help="OpenAPI: the URL of the API, if the document has none or a wrong one.")
 @click.option("--token", is_flag=True, help="OpenAPI: send a bearer token if the document defines no auth.")
 @click.option(
     "--only",

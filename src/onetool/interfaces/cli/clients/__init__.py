@@ -240,7 +240,7 @@ def _check_json(before: JsoncDocument, new: str, replaced: Value | None, added: 
     except JsoncError:
         after = None
     if after is None or after.root.data != expected or [comment for _, comment in after.comments] != comments:
-        raise EditError("it is written in a way that can't be changed from here")
+        raise EditError("its layout can't be edited automatically")
 
 
 # TOML files
@@ -270,7 +270,7 @@ def put_toml(text: str, section: str, name: str, entry: dict[str, Any], *, force
     except tomllib.TOMLDecodeError:
         after = None
     if after != {**before, section: {**servers, name: entry}}:
-        raise EditError("it is written in a way that can't be changed from here")
+        raise EditError("its layout can't be edited automatically")
     return new
 
 
@@ -281,7 +281,7 @@ def _toml_replaced(text: str, section: str, name: str, table: str) -> str:
     headers = [at for at, line in enumerate(lines) if re.match(r"\s*\[", line)]
     start = next((at for at in headers if own.match(lines[at])), None)
     if start is None:
-        raise EditError("it is written in a way that can't be changed from here")
+        raise EditError("its layout can't be edited automatically")
     end = next((at for at in headers if at > start and not own.match(lines[at])), len(lines))
     while end > start + 1 and re.match(r"\s*(#.*)?$", lines[end - 1]):
         end -= 1

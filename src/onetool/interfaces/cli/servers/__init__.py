@@ -66,9 +66,7 @@ def list_servers(ctx: click.Context, no_connect: bool, as_json: bool) -> None:
         (one.name, "refused" if one.refused else one.state, one.transport, one.tools, one.version, _problem_lines(one))
         for one in statuses
     ]
-    print_table(
-        counted(len(rows), "server"), ("server", "state", "transport", "tools", "version", "what is wrong"), rows
-    )
+    print_table(counted(len(rows), "server"), ("server", "state", "transport", "tools", "version", "problem"), rows)
     for name, replica in holders.items():
         if name in app.servers.names():
             echo(printable(f"{name} runs once, for all replicas: in {replica.id}, at {replica.address}."))
@@ -100,7 +98,7 @@ def test(ctx: click.Context, name: str | None, as_json: bool) -> None:
                 echo(f"  | {printable(line)}")
             if result["tools"]:
                 rows = [(tool["name"], tool["description"]) for tool in result["tools"]]
-                print_table(counted(len(rows), "tool"), ("tool", "what it does"), rows)
+                print_table(counted(len(rows), "tool"), ("tool", "description"), rows)
     wanted = [one for one in found if name is not None or one["state"] != "disabled"]
     ctx.exit(0 if all(one["ok"] for one in wanted) else 1)
 
@@ -125,7 +123,7 @@ def logs(ctx: click.Context, name: str, lines: int, as_json: bool) -> None:
 @server_argument
 @data_options
 def changes(ctx: click.Context, name: str, as_json: bool) -> None:
-    """Show changes of tools since their approval."""
+    """Show changes to tools since their approval."""
     known = _connected_now(ctx, name)
     differences = known.differences(name)
     if wants_json(as_json):
@@ -179,7 +177,7 @@ def logout(ctx: click.Context, name: str) -> None:
     """Forget the login to a server."""
     if not _named(open_app(ctx, imports=False), name).logout(name):
         raise click.ClickException(f"There is no login to {name}.")
-    click.echo(f"The login to {name} is forgotten.", err=True)
+    click.echo(f"Deleted the login to {name}.", err=True)
 
 
 # Helpers
@@ -191,12 +189,12 @@ def _connected_now(ctx: click.Context, name: str) -> "Servers":
     _run(known.wait_connected([name]))
     status = _status(known, name)
     if status.state not in ("connected", "disabled") and not status.changed:
-        raise click.ClickException(f"{name} can't be reached, so there is nothing to look at: {status.error}")
+        raise click.ClickException(f"{name} can't be reached, so its changes can't be shown: {status.error}")
     return known
 
 
 def _holders(app: "App") -> "dict[str, ReplicaRow]":
-    """Return the replica that runs each shared server; nothing if the database can't be reached."""
+    """Return the replica that runs each shared server; empty if the database can't be reached."""
     if app.config.database is None or app.config.cluster is None:
         return {}
     from onetool.cluster.report import server_holders

@@ -99,7 +99,7 @@ def import_servers(
     names = [name for one in found for name in one.servers]
     for name in only:
         if name not in names:
-            known = or_rather(name, names) or f"; there are {', '.join(names)}"
+            known = or_rather(name, names) or f"; known: {', '.join(names)}"
             raise click.BadParameter(f"there is no server {name}{known}.", param_hint="--only")
     plan = planner.done()
     if dry_run:
@@ -414,7 +414,7 @@ def print_draft(plan: "ServerImportPlan", as_json: bool) -> None:
 def _print_plan(plan: "ServerImportPlan", *, err: bool) -> None:
     lines = [f"Left out {name}: {why}." for name, why in plan.skipped.items()]
     if plan.kept:
-        lines.append(f"Already in the config, and kept: {_names(plan.kept)} (--replace replaces them).")
+        lines.append(f"Already in the config, and unchanged: {_names(plan.kept)} (--replace replaces them).")
     for line in (*lines, *(f"Note: {note}." for note in plan.notes)):
         print_note(line) if err else echo(printable(line))
 

@@ -128,7 +128,7 @@ class _Converter:
         return found[1].lower(), found[2] or "", host, found[4], found[5] or ""
 
     def _read_path(self) -> tuple[str, str]:
-        """Return the path as a template and as text for people."""
+        """Return the path as a template and as readable text."""
         if re.search(r"\{[^{}]*,[^{}]*\}|\[\d+-\d+", self._path):
             raise InvalidError("the URL stands for several ({a,b} or [1-9]): a tool has one")
         segments = [self._segment(segment) for segment in self._path.split("/")]

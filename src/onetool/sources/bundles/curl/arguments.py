@@ -73,7 +73,7 @@ class CommandSecrets:
             return self.variable(names[0])
         # Documentation has stand-ins such as `YOUR_API_KEY`, `<token>` and `xxx`.
         text = None if names or _STAND_IN.fullmatch(value.strip()) else value
-        base = name = f"{self._prefix}_{word}"
+        base = name = word if word.startswith(f"{self._prefix}_") else f"{self._prefix}_{word}"
         number = 1
         while name in taken or self.found.get(name, text) != text:
             number += 1
@@ -121,7 +121,7 @@ class ArgumentCollector:
         self._unquoted.add(name)
 
     def template(self, text: str, required: bool) -> str:
-        """Convert a text. Shell variables become secrets if their names suggest that, else arguments."""
+        """Convert a string. Shell variables become secrets if their names suggest that, else arguments."""
         parts = (self.placeholder(part, required) if is_name else literal(part) for part, is_name in pieces(text))
         return "".join(parts)
 
@@ -154,7 +154,7 @@ class ArgumentCollector:
         return placeholder(chosen)
 
     def text(self, name: str) -> str:
-        """Add an argument for a text that the command reads from a file."""
+        """Add an argument for text that the command reads from a file."""
         chosen = self._free(argument_name(name))
         self._properties[chosen] = {"type": "string"}
         self._required.append(chosen)
@@ -173,12 +173,12 @@ class ArgumentCollector:
 
 
 def shell_text(text: str) -> str:
-    """Return a text for people, with variables as written."""
+    """Return the readable text, with variables as written."""
     return "".join(f"${part}" if is_name else part for part, is_name in pieces(text))
 
 
 def number_in(text: str) -> Any:
-    """Return a query value as a number if it looks like one; `007` stays a text."""
+    """Return a query value as a number if it looks like one; `007` stays a string."""
     if text in ("true", "false"):
         return text == "true"
     for kind in (int, float):
@@ -283,7 +283,7 @@ def body_of(
     is_json = "json" in kinds or media == JSON or media.endswith("+json")
     looks_like_json = joined.lstrip()[:1] in ("{", "[") and "pair" not in kinds
     if is_json or (looks_like_json and media in ("", FORM)):
-        try:  # with unquoted variables as texts for now
+        try:  # with unquoted variables as strings for now
             value, is_valid = msgspec.json.decode(_BARE.sub(r'"\1"', joined)), True
         except (msgspec.DecodeError, RecursionError, ValueError):
             value, is_valid = None, False
@@ -301,7 +301,7 @@ def body_of(
             (pairs.add if kind == "pair" else pairs.add_query)(text)
         return pairs.template(), FORM
     if media.startswith("multipart/"):
-        raise InvalidError("a multipart body is not read; write its fields with -F name=text or -F name=@path")
+        raise InvalidError("multipart bodies are not supported; write the fields with -F name=text or -F name=@path")
     if looks_secret(joined):
         raise InvalidError("the body has a secret in it, and is neither JSON nor a form; put $NAME in its place")
     return arguments.template(joined, required=True), None
@@ -348,7 +348,7 @@ def _inside(name: str, value: Any, arguments: ArgumentCollector, secrets: Comman
 
 
 def _unescaped(text: str) -> str:
-    """Decode the escapes of a text, and keep the marks of variables."""
+    """Decode the escapes of a string, and keep the marks of variables."""
     return "".join(f"{BEGIN}{part}{END}" if is_name else unquote_plus(part) for part, is_name in pieces(text))
 
 

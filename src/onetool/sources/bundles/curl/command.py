@@ -1,8 +1,8 @@
-"""Parse a curl command, first into words like bash, then into the request of curl. Nothing is run or looked up.
+"""Parse a curl command, first into words like bash, then into the request that curl would send.
 
-Shell variables (`$TOKEN`, `${CITY}`) are kept as marks in the words. Documentation also has variables in single quotes,
-where bash would not expand them: there only `${NAME}` and names in capitals count, because `$ref` is JSON. Options that
-matter only to curl itself are ignored.
+Nothing is run or looked up. Shell variables (`$TOKEN`, `${CITY}`) are kept as marks in the words. Documentation also
+has variables in single quotes, where bash would not expand them: there only `${NAME}` and names in capitals count,
+because `$ref` is JSON. Options that matter only to curl itself are ignored.
 """
 
 import re
@@ -42,7 +42,7 @@ def variables(word: str) -> list[str]:
 
 
 def pieces(word: str) -> list[tuple[str, bool]]:
-    """Split a word into texts and names of variables; True marks a name."""
+    """Split a word into literal parts and names of variables; True marks a name."""
     parts = _MARKED.split(word)
     return [(part, bool(index % 2)) for index, part in enumerate(parts) if part or index % 2]
 
@@ -149,7 +149,7 @@ class _WordReader:
         self._at += 1
 
     def _ansi(self) -> None:
-        """Read $'…', which browsers use for texts with line breaks."""
+        """Read $'…', which browsers use for strings with line breaks."""
         start = self._at
         self._at += 2
         found: list[str] = []
@@ -194,7 +194,7 @@ _FIELD_KINDS: dict[str, FieldKind] = {"": "text", "@": "file", "<": "text_file"}
 
 
 class FormField(NamedTuple):
-    """A field of -F. `value` is a text, or the path of a file to send (`file`) or of a text file (`text_file`)."""
+    """A field of -F. `value` is a string, or the path of a file to send (`file`) or of a text file (`text_file`)."""
 
     name: str
     value: str
@@ -246,12 +246,12 @@ _NOTED = {
     "--haproxy-clientip": "it",
 }
 _REFUSED = {
-    "-K": "a config file is not read; write its options into the command",
+    "-K": "config files are not supported; write their options into the command",
     "-E": "client certificates are not supported",
     "--aws-sigv4": "signatures of AWS are not supported",
-    "--next": "one command makes one tool: give the requests one by one",
-    "-n": "a .netrc file is not read; write -u user:password",
-    "--variable": "variables of curl are not read; write their values into the command",
+    "--next": "one command becomes one tool: import the requests one by one",
+    "-n": ".netrc files are not supported; write -u user:password",
+    "--variable": "variables of curl are not supported; write their values into the command",
     "--negotiate": "this kind of auth is not supported",
     "--digest": "digest auth is not supported",
     "--ntlm": "this kind of auth is not supported",
@@ -361,13 +361,13 @@ class _Options:
             case "-X":
                 command.method = text.upper()
             case "-H" if is_file:
-                raise InvalidError(f"-H {text[:40]}: a file of headers is not read; write them one by one")
+                raise InvalidError(f"-H {text[:40]}: files of headers are not supported; write the headers one by one")
             case "-H":
                 header, _, value = text.partition(":")
                 if value.strip():  # `Name:` tells curl not to send the header
                     command.headers.append((header.strip(), value.strip()))
             case "-d" | "--json" if is_file:
-                raise InvalidError(f"-d {text[:40]}: a file is not read; write its content there")
+                raise InvalidError(f"-d {text[:40]}: files are not supported here; write the content itself")
             case "--data-binary" if is_file:
                 command.file = text[1:]
             case "-d" | "--data-raw" | "--data-binary":
@@ -377,7 +377,9 @@ class _Options:
             case "--data-urlencode":
                 field, equals, _ = text.partition("=")
                 if not equals and "@" in text:
-                    raise InvalidError(f"--data-urlencode {text[:40]}: a file is not read; write its content there")
+                    raise InvalidError(
+                        f"--data-urlencode {text[:40]}: files are not supported here; write the content itself"
+                    )
                 if not field or not equals:
                     raise InvalidError("--data-urlencode: only name=value is understood")
                 command.data.append(("pair", text))
@@ -393,7 +395,7 @@ class _Options:
                 command.bearer = text
             case "-b":
                 if "=" not in text and BEGIN not in text:
-                    raise InvalidError(f"-b {text[:40]}: a file of cookies is not read; write name=value")
+                    raise InvalidError(f"-b {text[:40]}: files of cookies are not supported; write name=value")
                 command.headers.append(("Cookie", text))
             case "-A":
                 command.headers.append(("User-Agent", text))

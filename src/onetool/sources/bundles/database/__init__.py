@@ -1,7 +1,7 @@
 """`DatabaseStore`, which stores bundles in the database that replicas share, and reads from memory.
 
 The tables are authoritative (see `tables`). Each replica has a copy in memory, and in a file for its next start.
-`catch_up` queries the revision of the tables and loads changes: callers that must see the latest changes of other
+`catch_up` queries the revision of the tables and loads changes: callers that must see the latest changes by other
 replicas call it first. Other callers read the last known state, which `watch` updates after notifications and every
 second. While the database is unavailable, reading continues and changes are refused at once.
 
@@ -174,7 +174,7 @@ class DatabaseStore(BundleStore):
         return [] if self._database.is_away else super().reap()
 
     def _follow_changes(self) -> None:
-        """Check for changes by one statement, and read them. Raises DatabaseError."""
+        """Check for changes with one statement, and read them. Raises DatabaseError."""
         ((born, revision),) = self._database.read(lambda work: work.execute("SELECT born, revision FROM bundle_store"))
         if Followed(born, revision) != self._seen:
             self._follow()

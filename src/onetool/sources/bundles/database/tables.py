@@ -1,4 +1,4 @@
-"""The tables of bundles: `TableTransaction` changes them, and `take_in` applies changes to a replica's contents.
+"""The tables of bundles: `TableTransaction` changes them, and `apply_changes` applies changes to a replica's contents.
 
 A transaction records its changes, so that the replica need not read them again. A note in the contents records their
 revision. Rows that this version can't read are left out and reported.
@@ -88,7 +88,7 @@ def read_followed(work: Transaction, lock: str = "") -> Followed:
 
 
 class TableTransaction(StoreTransaction):
-    """A change of the tables. Places are ids. It locks the row of the revision: one change at a time."""
+    """A transaction that changes the tables. Places are ids. It locks the revision's row, so changes don't overlap."""
 
     def __init__(self, work: Transaction, built_in: Collection[str] = ()) -> None:
         """Lock the store. `built_in` are ids of tools outside the tables."""
@@ -133,14 +133,14 @@ class TableTransaction(StoreTransaction):
     def refuse_tool(self, bundle: Bundle, slug: str, version: str) -> None:
         sql = "SELECT id FROM bundle_tools WHERE bundle = %s AND slug = %s AND version = %s"
         if self._work.execute(sql, (bundle.id, slug, version)):
-            raise ConflictError(f"there is a tool {slug}@{version} in the bundle {bundle.slug} already", "exists")
+            raise ConflictError(f"the bundle {bundle.slug} already has a tool {slug}@{version}", "exists")
 
     def refuse_ids(self, tools: Iterable[Tool]) -> None:
         ids = [tool.id for tool in tools]
         found = self._work.execute("SELECT id FROM bundle_tools WHERE id = ANY(%s) LIMIT 1", (ids,))
         taken = [id for (id,) in found] or [id for id in ids if id in self._built_in]
         if taken:
-            raise ConflictError(f"there is another tool with the id {taken[0]} already", "exists")
+            raise ConflictError(f"another tool already has the id {taken[0]}", "exists")
 
     def refuse_full(self, bundle: Bundle, place: str, /) -> None:
         sql = "SELECT slug, version FROM bundle_tools WHERE bundle = %s ORDER BY slug, version"
@@ -233,14 +233,14 @@ class TableTransaction(StoreTransaction):
 
 
 def _unreadable(what: str, error: Exception) -> ConflictError:
-    return ConflictError(f"{what} can't be read here: {error}; a newer OneTool may have written it", "broken")
+    return ConflictError(f"{what} can't be read here: {error}; it may have been written by a newer OneTool", "broken")
 
 
 # Taking changes into the contents of a replica
 
 
 SWITCHES = "switches of built-in bundles"
-NEWER = "a newer OneTool may have written it: update this one"
+NEWER = "it may have been written by a newer OneTool: update this one"
 
 
 def followed(note: str) -> Followed | None:
@@ -251,7 +251,7 @@ def followed(note: str) -> Followed | None:
 
 
 def apply_changes(change: ContentsChange, changes: TableChanges) -> None:
-    """Apply changes of the tables to the contents of a replica."""
+    """Apply changes to the tables to a replica's contents."""
     if changes.is_whole:
         present = {_path(row.id, True) for row in changes.bundles} | {_path(row.id, False) for row in changes.tools}
         for path in [path for folder in change.files.values() for path in folder if path != SWITCHES]:

@@ -1,4 +1,4 @@
-"""The store of bundles in a folder of files, which people can read, edit, and keep under git.
+"""The store of bundles in a folder of files, which users can read, edit, and keep under version control.
 
     bundles/
         weather-b302099a8057/       the original slug and the end of the id

@@ -1,6 +1,6 @@
 """The folder of bundles on disk: naming, scanning and reading files.
 
-Paths are texts relative to the folder, with slashes. Names begin with the slug. A name that is too long, or that some
+Paths are strings relative to the folder, with slashes. Names begin with the slug. A name that is too long, or that some
 file system could confuse with another (case, Unicode normalization), is cut and gets a hash after a `~`, which slugs
 and versions can't contain. Only regular files of limited size are read; links and other files are ignored.
 """
@@ -75,7 +75,7 @@ def parent(path: str) -> str:
 
 
 def cut(text: str, limit: int) -> str:
-    """Return at most so many bytes of a text, without splitting a character."""
+    """Return at most `limit` bytes of a string, without splitting a character."""
     return text.encode()[:limit].decode(errors="ignore")
 
 

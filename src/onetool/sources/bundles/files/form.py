@@ -51,7 +51,7 @@ def structure(bundle: Bundle) -> tuple[str, str, str]:
 
 def refuse_stale(thing: Bundle | Tool | None, match: ETag | None) -> None:
     if match is not None and (thing is None or (match != "*" and match != tag_of(thing))):
-        why = "it is not there" if thing is None else "somebody has changed it since"
+        why = "it does not exist" if thing is None else "it has been changed since"
         raise OutdatedError(f"{why}: get it again, then repeat the change")
 
 
@@ -76,7 +76,7 @@ def check_set(tools: Sequence[Tool]) -> None:
         check_slug(tool.slug, f"/tools/{number}/slug")
         check_version(tool.version, f"/tools/{number}/version")
         if (tool.slug, tool.version) in names or tool.id in ids:
-            raise ConflictError(f"{tool.slug}@{tool.version} or its id {tool.id} is in there twice", "exists")
+            raise ConflictError(f"{tool.slug}@{tool.version} or its id {tool.id} occurs twice", "exists")
         names.add((tool.slug, tool.version))
         ids.add(tool.id)
 
@@ -87,10 +87,12 @@ def check_format(data: Mapping[str, Any]) -> None:
     if version == SCHEMA_VERSION:
         return
     if version.isascii() and version.isdigit() and int(version[:9]) > int(SCHEMA_VERSION):
-        known = f"and this OneTool knows versions up to {SCHEMA_VERSION}"
-        update = "a newer OneTool has written it: update this one"
-        raise InvalidError(f"/schemaVersion: it is of version {version[:9]}, {known}; {update}", "/schemaVersion")
-    message = f"/schemaVersion: there is no version {version!r:.40}; today's is {SCHEMA_VERSION!r}"
+        known = f"only versions up to {SCHEMA_VERSION}"
+        update = "it was written by a newer OneTool: update this one"
+        raise InvalidError(
+            f"/schemaVersion: version {version[:9]} is not supported, {known}; {update}", "/schemaVersion"
+        )
+    message = f"/schemaVersion: unknown version {version!r:.40}; the current version is {SCHEMA_VERSION!r}"
     raise InvalidError(message, "/schemaVersion")
 
 
@@ -104,7 +106,7 @@ _BUNDLE_KEYS = ("slug", "displayName", "description", "isEnabled", "id", "create
 _FIRST = ("slug", "version", "type", "displayName", "description", "tags", "isEnabled", "parallel")
 _SCHEMAS = ("argSchema", "outputSchema")
 _IMPLS = ("httpImpl", "pythonImpl", "goImpl", "scriptImpl")
-_LOSSY = "it contains values that JSON can't express: NaN, infinity, tuples, or keys other than texts"
+_LOSSY = "it contains values that JSON can't express: NaN, infinity, tuples, or keys other than strings"
 _TOOL_KEYS = (*_FIRST, *_SCHEMAS, "preProcessors", *_IMPLS, "limits", "examples", "id", "createdAt", "modifiedAt")
 # Changes of these keys are not structural.
 _UNDIGESTED = ("isEnabled", "examples", "id", "createdAt", "modifiedAt", "softDeletedAt")
@@ -211,7 +213,7 @@ def parsed(text: bytes) -> dict[str, Any]:
         if text.startswith(b"\xef\xbb\xbf"):
             raise InvalidError("it begins with a byte order mark (BOM): save it as UTF-8 without one")
         if b"\0" in text:
-            raise InvalidError("it has NUL bytes in it: it was not written to its end, or is not text")
+            raise InvalidError("it contains NUL bytes: it was not written completely, or is not text")
         if not text.strip():
             raise InvalidError("it is empty")
         try:
@@ -224,7 +226,7 @@ def parsed(text: bytes) -> dict[str, Any]:
             raise InvalidError(f"it is nested deeper than {MAX_DEPTH} levels") from None
         except StrictJsonError as error:
             is_key = error.kind == "duplicate"
-            why = f"the key {error.text!r:.60} stands twice in one object"
+            why = f"the key {error.text!r:.60} occurs twice in one object"
             raise InvalidError(why if is_key else f"{error.text} is not a number in JSON") from None
         except ValueError as error:  # a number with thousands of digits
             raise InvalidError(str(error)) from None
@@ -236,8 +238,10 @@ def parsed(text: bytes) -> dict[str, Any]:
 
 
 def _read_plain(text: bytes) -> Any:
-    """Parse JSON in a third of the time, if writing the value gives the same text, so that no key is duplicated.
-    Otherwise return None, and the strict reader reads the text or reports the mistake.
+    """Parse JSON in a third of the strict reader's time, or return None.
+
+    Encoding the value has to give the same text, so that no key can be duplicated. Otherwise, the strict reader reads
+    the text or reports the mistake.
     """
     try:
         data = msgspec.json.decode(text)
@@ -251,7 +255,7 @@ def _name(data: Mapping[str, Any], key: str) -> str:
     if name is None:
         raise InvalidError(f"/{key} is missing: a tool's file has its slug and its version", f"/{key}")
     if not isinstance(name, str):
-        raise InvalidError(f'/{key}: expected a text; put quotes around it: "{name}"', f"/{key}")
+        raise InvalidError(f'/{key}: expected a string; put quotes around it: "{name}"', f"/{key}")
     return name
 
 
@@ -260,7 +264,7 @@ def _id(data: Mapping[str, Any], otherwise: str) -> str:
     if id is None:
         return derived_id(otherwise)
     if not isinstance(id, str):
-        raise InvalidError("/id: expected a text", "/id")
+        raise InvalidError("/id: expected a string", "/id")
     return check_id(id)
 
 

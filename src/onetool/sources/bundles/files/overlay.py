@@ -62,7 +62,7 @@ class Overlay(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_
 
 
 class UnknownOverlay(Overlay, frozen=True, kw_only=True):
-    """An overlay for an unreadable file: everything is disabled, because anything may have been."""
+    """An overlay for an unreadable file: everything is disabled, because any tool may have been."""
 
     def bundle(self, bundle: Bundle) -> Bundle:
         return msgspec.structs.replace(bundle, is_enabled=False)
@@ -81,7 +81,7 @@ def overlay_text(overlay: Overlay) -> bytes:
     if len(text) >= MAX_FILE_BYTES:
         raise InvalidError(f"the file of switches would have {len(text):,} bytes; the limit is {MAX_FILE_BYTES:,}", "")
     if read_overlay(text) != overlay:
-        raise InvalidError("it has values that JSON does not have", "")
+        raise InvalidError("it contains values that JSON can't express", "")
     return text + b"\n"
 
 

@@ -68,9 +68,10 @@ class OutOfDate(Exception):  # noqa: N818 - not an error: a scan resolves it
 
 
 class FileTransaction(StoreTransaction):
-    """A change of files and contents. `is_done`: the files are durable; later errors don't prevent returning `result`.
+    """A change to files and contents.
 
-    `is_known`: the contents contain the change, too.
+    `is_done` means that the files are durable; later errors don't prevent returning `result`. `is_known` means that the
+    contents contain the change, too.
     """
 
     def __init__(self, root: OpenFolder, changes: ContentsChange) -> None:
@@ -112,7 +113,7 @@ class FileTransaction(StoreTransaction):
         if known is not None and not writing.exists(self._root, known.path):
             raise OutOfDate
         if known is not None:
-            raise ConflictError(f"there is a tool {slug}@{version} in the bundle {bundle.slug} already", "exists")
+            raise ConflictError(f"the bundle {bundle.slug} already has a tool {slug}@{version}", "exists")
 
     def count(self) -> int:
         return self._changes.count_tools()
@@ -120,7 +121,7 @@ class FileTransaction(StoreTransaction):
     def refuse_ids(self, tools: Iterable[Tool]) -> None:
         for tool in tools:
             if self._changes.has_tool_id(tool.id):
-                raise ConflictError(f"there is another tool with the id {tool.id} already", "exists")
+                raise ConflictError(f"another tool already has the id {tool.id}", "exists")
 
     def refuse_full(self, bundle: Bundle, folder: str) -> None:
         """Raise ConflictError if the bundle has tools. Unreadable files that could be tools count as well."""
@@ -240,13 +241,13 @@ class FileTransaction(StoreTransaction):
                 if not is_used:  # the folder may belong to this bundle instead of a bundle with a similar id
                     advice = "its bundle.json can't be used: repair it, or move it away"
                     raise ConflictError(f"bundles/{folder} is in the way: {advice}", "broken") from None
-        raise ConflictError(f"there are folders for a bundle {bundle.id} already: move them away", "exists")
+        raise ConflictError(f"several folders already contain a bundle {bundle.id}: move them away", "exists")
 
     def _refuse_file(self, tool: Tool, path: str) -> None:
         """Refuse to overwrite an unknown file, which a killed process or a user may have created."""
         found = self._tool(tool.bundle_id, path)
         if (found.slug, found.version) == (tool.slug, tool.version):
-            raise ConflictError(f"there is a tool {tool.slug}@{tool.version} already", "exists")
+            raise ConflictError(f"a tool {tool.slug}@{tool.version} already exists", "exists")
         raise ConflictError(f"bundles/{path} is in the way: it contains {found.slug}@{found.version}", "exists")
 
     def _bundle(self, folder: str) -> Bundle:
@@ -286,7 +287,7 @@ class FileStore(BundleStore):
         database: Database | None = None,
         derived: DerivedBundles | None = None,
     ) -> None:
-        """Create the store. `database` stores the counts of calls; None: a file in the folder."""
+        """Create the store. `database` stores the counts of calls; if it is None, a file in the folder does."""
         super().__init__(built_in, now, max_tools, derived)
         self._folder, self._foreign = folder, foreign
         self._contents: Contents | None = None
@@ -452,7 +453,7 @@ class FileStore(BundleStore):
         except OSError as error:
             why = os.strerror(error.errno) if error.errno else str(error)
             raise UnavailableError(f"{self._folder} can't be written: {why}; nothing has changed") from error
-        raise ConflictError(f"files in {self._folder} are being changed all the time; try again", "unsteady")
+        raise ConflictError(f"files in {self._folder} keep changing; try again", "unsteady")
 
     def _try(self, job: Callable[[StoreTransaction], None], root: OpenFolder) -> FileTransaction:
         assert self._contents is not None  # noqa: S101 - `change` has loaded the contents

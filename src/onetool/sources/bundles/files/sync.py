@@ -1,4 +1,4 @@
-"""Update the contents of a store with the changes in its folder by people, git and other processes.
+"""Update the contents of a store with the changes made to its folder by users, git and other processes.
 
 `find_changes` compares files by their stamps (mtime, size, inode) and reads only changed files, without a lock.
 `apply_changes` applies the changes to the contents. A file that was written just now may be written again with the same
@@ -102,7 +102,7 @@ def _read_one(folder: Path, path: str, seen: Stamp, bundle: Bundle | None) -> Re
             msgspec.json.encode(content)
         return ReadFile(path, stamp, content)
     except UnicodeEncodeError:  # can't be stored or shown
-        reason = "a text contains a lone surrogate (an escape such as \\ud800): remove it"
+        reason = "a string contains a lone surrogate (an escape such as \\ud800): remove it"
         return ReadFile(path, stamp, reason=reason)
     except InvalidError as error:
         return ReadFile(path, stamp, reason=str(error))
@@ -139,7 +139,7 @@ def find_changes(
     """Compare the folder, or only these paths, with the known contents.
 
     Unusable files are read again, because another file may have caused the problem, unless nothing has changed and
-    `is_settled`: the files were read with the same contents.
+    `is_settled`, which means that the files were read with the same contents.
     """
     scan = FolderScan(folder, foreign, paths)
     changed, gone = set[str](), list[str]()
@@ -200,7 +200,7 @@ def apply_changes(folder: Path, change: ContentsChange, changes: FolderChanges) 
 
 
 def _put_all(change: ContentsChange, reads: list[ReadFile]) -> None:
-    """Put all files, in two passes: two files may have swapped their contents."""
+    """Store all files, in two passes: two files may have swapped their contents."""
     reads = sorted(reads, key=lambda read: (not _has_usual_name(read), read.path))
     refused = [(read, taken) for read in reads if (taken := _put(change, read)) is not None]
     if all(_stays_refused(change, read, taken) for read, taken in refused):
@@ -214,7 +214,7 @@ def _put_all(change: ContentsChange, reads: list[ReadFile]) -> None:
 
 
 def _stays_refused(change: ContentsChange, read: ReadFile, taken: PathTakenError) -> bool:
-    """Return whether the file was refused for the same reason before, and then record the refusal again."""
+    """Return whether the file was refused for the same reason before; if so, record the refusal again."""
     known, reason = change.file(read.path), _clash_reason(read, taken)
     if known is None or known.reason != reason:
         return False

@@ -195,7 +195,7 @@ def names_in(root: OpenFolder, path: str) -> list[str]:
 
 
 def remove_quietly(root: OpenFolder, path: str) -> None:
-    """Remove a file or folder, in two attempts. Remains are removed later."""
+    """Remove a file or folder, in two attempts. Leftovers are removed later."""
     for _ in range(2):
         with suppress(OSError):
             _remove_tree(root, path)
@@ -251,7 +251,7 @@ def _write_all(root: OpenFolder, files: Sequence[tuple[str, bytes]]) -> list[Sta
 
 
 def _link(root: OpenFolder, path: str, other: str, or_copy: bool = False) -> None:
-    """Link a file to a second name. Without hard links: copy the file, or move it if the target is free."""
+    """Link a file to a second name. Without hard links, copy the file, or move it if the target is free."""
     try:
         root.link(path, other)
     except OSError as error:

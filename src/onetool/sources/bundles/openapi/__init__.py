@@ -1,8 +1,8 @@
 """Convert an OpenAPI 3 document into a bundle with one HTTP tool per operation: `OpenApiImport`. Nothing is fetched.
 
 Documents are untrusted: their references are not fetched, and they can't choose secrets or hide hosts. The hosts and
-secrets that the tools need are reported, so that a person can allow and set them. Operations that can't be converted
-are skipped, with the reason.
+secrets that the tools need are reported, so that a user can allow and set them. Operations that can't be converted are
+skipped, with the reason.
 """
 
 import re
@@ -50,7 +50,7 @@ _ANY_PARAMETER = re.compile(r"\$*\{[^{}]*\}")
 
 
 class ImportNote(NamedTuple):
-    """A note on an operation (`GET /pets/{petId}`), or on the document (an empty text)."""
+    """A note on an operation (`GET /pets/{petId}`), or on the document (an empty string)."""
 
     operation: str
     why: str

@@ -1,7 +1,8 @@
 """Convert the parameters of an operation into arguments of a tool and their places in the request.
 
-Lists and objects in a query are encoded as the document specifies. Lists in paths, headers and cookies become one text
-with commas, which is reported. Unsupported parameters are left out if optional; otherwise the operation is skipped.
+Lists and objects in a query are encoded as the document specifies. Lists in paths, headers and cookies become one
+string with commas, which is reported. Unsupported parameters are left out if optional; otherwise the operation is
+skipped.
 """
 
 import re
@@ -139,7 +140,7 @@ class ParameterConverter:
         for name in _IN_PATH.findall(path):
             parameter = parameters.get(("path", name))
             if parameter is None:
-                self._note(f"{{{name[:60]}}} of its path is not described; it is taken to be a text")
+                self._note(f"{{{name[:60]}}} of its path is not described; it is treated as a string")
                 parameter = Parameter(name, "path", {}, {"type": "string"})
             if name not in placeholders:
                 placeholders[name] = arguments.add(name, "path", self._scalar(parameter), required=True)
@@ -195,19 +196,19 @@ class ParameterConverter:
         return True
 
     def _scalar(self, parameter: Parameter) -> Definition:
-        """Return the schema of a text or number. Callers pass structures as the text that is sent."""
+        """Return the schema of a string or number. Callers pass structures as the text that is sent."""
         if isinstance(content := parameter.data.get("content"), dict) and content:
             media = self._document.object(next(iter(content.values())))
             if kind_of(self._resolved(media.get("schema", {}))) in ("object", "array", None):
-                self._note(f"{parameter.name[:60]} is given as a text of JSON")
-                return self._described(parameter, _ANY_TEXT, "As a text of JSON.")
+                self._note(f"{parameter.name[:60]} is passed as a string of JSON")
+                return self._described(parameter, _ANY_TEXT, "As a string of JSON.")
             return self._described(parameter, self._schemas.read(media["schema"], "in"))
         kind = kind_of(parameter.schema)
         if kind == "array":
-            self._note(f"{parameter.name[:60]} is given as one text, its values separated by commas")
+            self._note(f"{parameter.name[:60]} is passed as one string, with commas between its values")
             return self._described(parameter, _ANY_TEXT, "Several are separated by commas.")
         if kind == "object":
-            raise UnresolvedError(f"an object has no form in the {parameter.place}")
+            raise UnresolvedError(f"an object can't be sent in the {parameter.place}")
         return self._described(parameter, self._schemas.read(parameter.data.get("schema", parameter.schema), "in"))
 
     def _described(self, parameter: Parameter, definition: Definition, more: str = "") -> Definition:

@@ -117,7 +117,7 @@ class SchemaAssembler:
         return self._refusals[key]
 
     def _near(self, root: Definition, reach: int) -> tuple[frozenset[str], bool]:
-        """Return the definitions within so many references, and whether these are all."""
+        """Return the definitions within `reach` references, and whether these are all."""
         near: set[str] = set()
         edge = set(root.uses)
         for _ in range(reach):
@@ -167,7 +167,7 @@ class _Inliner:
             return {**_outline(self._definitions[name].schema), **beside}
         target = self._definitions[name].schema
         is_allowed = isinstance(target, dict) and inlined < INLINE and "$ref" not in target
-        # A plain text or number is shorter than a reference.
+        # A plain string or number is shorter than a reference.
         kind = target.get("type") if is_allowed else None
         is_simple = isinstance(kind, str) and kind not in ("object", "array") and _size(target) < 200
         if is_allowed and (self._uses[name] == 1 or is_simple) and schema.keys() <= _INLINE_SIBLINGS:

@@ -106,7 +106,7 @@ class BodyConverter:
         if encoding_of(name) == "binary" and (is_explicit or name.startswith(_ALWAYS_BINARY)):
             return BodyTemplateParts(self._add_body(FILE_SCHEMA), None if "*" in name else name, "bodyFile")
         if not name.startswith("text/"):
-            self._note(f"its body ({name}) is given as a text")
+            self._note(f"its body ({name}) is passed as a string")
         return BodyTemplateParts(self._add_body({"type": "string"}), name)
 
     def _convert_form(self, media: dict[str, Any], multipart: bool) -> BodyTemplateParts:
@@ -186,7 +186,7 @@ class BodyConverter:
         if usable := (*json_types, *forms, *multipart, *others):
             return usable[0]
         shown = ", ".join(printable(name, 60) for name in list(content)[:3])
-        raise UnresolvedError(f"its body is {shown}: only JSON, forms, texts and files can be sent")
+        raise UnresolvedError(f"its body is {shown}: only JSON, forms, text and files can be sent")
 
     def _samples(self, media: dict[str, Any]) -> list[Any]:
         """Return the examples of a body, with their references resolved."""

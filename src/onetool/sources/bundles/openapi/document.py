@@ -2,9 +2,9 @@
 
 Only the needed parts of a JSON document are decoded, so that a few tools can be imported from a large document.
 
-YAML is read by the rules of YAML 1.2, as OpenAPI requires: `no` and `2026-11-15` are texts, and all keys are texts. The
-parser's events are processed without recursion. Aliases count with their whole content each time, so that alias bombs
-are refused before anything traverses them.
+YAML is read by the rules of YAML 1.2, as OpenAPI requires: `no` and `2026-11-15` are strings, and all keys are strings.
+The parser's events are processed without recursion. Aliases count with their whole content each time, so that alias
+bombs are refused before anything traverses them.
 """
 
 import codecs
@@ -23,7 +23,7 @@ from onetool.sources.bundles.errors import InvalidError
 MAX_DEPTH = 200
 MAX_VALUES = 4_000_000
 
-# A number with a leading zero is a text: a code, or part of a telephone number.
+# A number with a leading zero is a string: a code, or part of a telephone number.
 _INTEGER = re.compile(r"[-+]?(0|[1-9][0-9]{0,40})")
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|(0|[1-9][0-9]*)(\.[0-9]*)?)([eE][-+]?[0-9]{1,3})?")
 _WORDS = {
@@ -49,7 +49,7 @@ class _Open:
 
 
 def read_yaml(text: str) -> Any:
-    """Parse a text with one document. Raises InvalidError with the line."""
+    """Parse one document. Raises InvalidError with the line."""
     try:
         loader = _LOADER(text)
     except yaml.YAMLError as error:
@@ -114,7 +114,7 @@ class _Builder:
 
     def _alias(self, event: Any) -> None:
         if event.anchor not in self._anchors:
-            raise _yaml_error(event, "'*' refers to an anchor that is not there; quote a text that begins so")
+            raise _yaml_error(event, "'*' refers to an anchor that is not there; quote a string that begins with '*'")
         value, size = self._anchors[event.anchor]
         above = self._open[-1]
         if isinstance(above.value, dict) and above.key is None:
@@ -167,7 +167,7 @@ def _yaml_error(event: Any, message: str) -> InvalidError:
 def _not_yaml(error: Exception) -> InvalidError:
     mark = getattr(error, "problem_mark", None)
     place = f"line {mark.line + 1}: " if mark else ""
-    what = getattr(error, "problem", None) or "a character that can't stand in a document"
+    what = getattr(error, "problem", None) or "a character that is not allowed in YAML"
     return InvalidError(f"{place}not YAML: {what}")
 
 
@@ -198,7 +198,7 @@ class BadDocumentError(InvalidError):
 
 
 class OperationHead(msgspec.Struct):
-    """The members of an operation that choose and name its tool."""
+    """The members of an operation that select and name its tool."""
 
     operationId: Any = None  # noqa: N815 - the name in documents
     summary: Any = None
@@ -220,12 +220,12 @@ class OpenApiDocument:
             self.member(root, name)
         if "swagger" in root:
             raise InvalidError(
-                "a Swagger 2.0 document, and only OpenAPI 3.0 and 3.1 are read; convert it first (swagger2openapi does)"
+                "Swagger 2.0 is not supported, only OpenAPI 3.0 and 3.1; convert it first (with swagger2openapi)"
             )
         if "openapi" not in root:
             raise InvalidError("not an OpenAPI document: it has no key `openapi`")
         if not _VERSION.match(str(root["openapi"])):
-            raise InvalidError(f"openapi: only 3.0 and 3.1 are read, this is {str(root['openapi'])[:20]!r}")
+            raise InvalidError(f"openapi: only 3.0 and 3.1 are supported, got {str(root['openapi'])[:20]!r}")
         self.version = (3, 1) if str(root["openapi"]).startswith("3.1") else (3, 0)
 
     def check_time(self) -> None:
@@ -299,7 +299,7 @@ class OpenApiDocument:
             if not isinstance(ref, str):
                 return value
             value = self.at(ref)
-        raise UnresolvedError("its references go round in a circle")
+        raise UnresolvedError("its references are circular")
 
     def _decode_rest(self, node: Any, level: int = 1) -> None:
         """Decode the rest of a node near the root."""
@@ -309,17 +309,17 @@ class OpenApiDocument:
 
 
 def read_document(data: bytes | str, is_part: bool = False) -> OpenApiDocument:
-    """Read a document. Raises InvalidError. `is_part`: only some operations are imported, so it may be larger."""
+    """Read a document. Raises InvalidError. With `is_part`, only some operations are imported, so it may be larger."""
     data = data.encode("utf-8", "surrogatepass") if isinstance(data, str) else data
     is_json = data[:CHUNK].removeprefix(_BOM).lstrip()[:1] == b"{"
-    # Decoded as one text, the document could take four times its size.
+    # Decoded as one string, the document could take four times its size.
     limit = MAX_INPUT_BYTES if is_json and is_part else MAX_BYTES
     if len(data) > limit:
         size = f"the document is larger than {limit // 1024**2} MiB ({len(data) / 1024**2:.0f} MiB)"
         if is_json and is_part:
             raise InvalidError(f"{size}: remove paths that you don't need from it")
         advice = IMPORT_A_PART if is_json else "convert it to JSON, and " + IMPORT_A_PART
-        raise InvalidError(f"{size}: {advice}. Up to {MAX_INPUT_BYTES // 1024**2} MiB of JSON are read then")
+        raise InvalidError(f"{size}: {advice}. Up to {MAX_INPUT_BYTES // 1024**2} MiB of JSON are supported")
     # Every value except the first follows a bracket or a comma.
     if is_json and data.count(b"[") + data.count(b"{") + data.count(b",") > MAX_JSON_VALUES:
         raise InvalidError(f"the document has more than {MAX_JSON_VALUES:,} values: remove parts that you don't need")

@@ -1,7 +1,7 @@
 """Convert an operation of a document into a tool: its server, authentication, arguments and response.
 
-The only texts of a document in placeholders are names of secrets, which begin with the bundle's name, so that a
-document can't use the secrets of others.
+The only strings of a document in placeholders are names of secrets, which begin with the bundle's name, so that a
+document can't use other secrets.
 """
 
 import re
@@ -343,7 +343,7 @@ class Operation(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The name for people, such as `GET /pets/{petId}`."""
+        """The display name, such as `GET /pets/{petId}`."""
         return f"{self.method.upper()} {printable(self.path, 200)}"
 
     @property

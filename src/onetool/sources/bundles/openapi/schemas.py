@@ -1,10 +1,10 @@
 """Convert the schemas of a document into current JSON Schema: strict for arguments, lenient for results.
 
-Each schema is converted once. References become references into `$defs`, also recursive ones; `assembly` joins a schema
-with its definitions. Keywords with invalid values are dropped: documents contain `required: true`, `type: file` and the
-like, and a less specific schema accepts more. Results are described but hardly checked, because APIs often differ from
-their documents: only types and structure are kept, nothing is required, everything may be null, values of an
-enumeration are examples, and additional members are accepted.
+Each schema is converted once. References, including recursive ones, become references into `$defs`; `assembly` joins a
+schema with its definitions. Keywords with invalid values are dropped: documents contain `required: true`, `type: file`
+and the like, and a less specific schema accepts more. Results are described but hardly checked, because APIs often
+differ from their documents: only types and structure are kept, nothing is required, everything may be null, values of
+an enumeration are examples, and additional members are accepted.
 """
 
 import re

@@ -18,7 +18,10 @@ NamedOperation = tuple[Operation, str]
 
 
 class Selection(NamedTuple):
-    """The part of a document to import. Values of a field are alternatives; all fields must match. Empty: all."""
+    """The part of a document to import. Values of a field are alternatives; all fields must match.
+
+    Empty fields match all.
+    """
 
     only: tuple[str, ...] = ()  # patterns for a path (`/users/*`) or for the name of a tool (`list-*`)
     tag: tuple[str, ...] = ()  # case-insensitive
@@ -82,4 +85,4 @@ def _no_match(field: str, value: str, operations: Iterable[NamedOperation]) -> s
         return f"No operation is called {value[:100]!r}: {near or advice}"
     tags = list(dict.fromkeys(tag for operation, _ in operations for tag in operation.tags))
     few = ", ".join(tag[:100] for tag in tags[:MAX_SHOWN_TAGS]) or "none"
-    return f"No operation has the tag {value[:100]!r}: {did_you_mean(value, tags) or f'there are {few}'}"
+    return f"No operation has the tag {value[:100]!r}: {did_you_mean(value, tags) or f'known: {few}'}"

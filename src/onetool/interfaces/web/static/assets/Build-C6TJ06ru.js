@@ -1,1 +1,0 @@
-export{l as default}from"./screens-CY8H_-_m.js";

@@ -1,1 +1,0 @@
-export{h as default}from"./screens-CY8H_-_m.js";

@@ -1,1 +1,0 @@
-export{o as default}from"./screens-CY8H_-_m.js";

@@ -1,0 +1,1 @@
+export{p as default}from"./screens-DCdo5yMm.js";

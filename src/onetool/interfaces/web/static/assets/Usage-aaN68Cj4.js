@@ -1,1 +1,0 @@
-export{f as default}from"./screens-CY8H_-_m.js";
