@@ -242,9 +242,10 @@ def test_a_body_that_nobody_reads_is_no_request(server, kind, form):
     else:
         lines.append("Transfer-Encoding: chunked")
         data = b"%x\r\n%b\r\n0\r\n\r\n" % (len(SMUGGLED), SMUGGLED)
-    with server.connect(0.6) as client:
+    with server.connect(30) as client:
         client.sendall("\r\n".join([*lines, "", ""]).encode() + data)
-        said = b""
+        said = client.recv(65536)
+        client.settimeout(0.6)  # in which a second response would come
         while piece := _received(client):
             said += piece
     assert said.startswith(b"HTTP/1.1 "), said
@@ -268,7 +269,7 @@ LENGTHS = ["+3", "-3", "0x3", "3 3", "3, 3", "3;x", "03 ", "3.0", "", "\u0663", 
 def test_a_length_that_is_none_ends_the_connection(server, length):
     head = f"POST /run HTTP/1.1\r\nHost: 127.0.0.1:{server.port}\r\nAuthorization: Bearer {server.admin}\r\n"
     head += f"Content-Type: application/json\r\nContent-Length: {length}\r\n\r\n"
-    with server.connect(10) as client:
+    with server.connect(30) as client:
         client.sendall(head.encode() + b"{}x" + SMUGGLED)
         said = b""
         while piece := _received(client):
@@ -299,7 +300,7 @@ def test_a_header_that_stands_there_twice(server, kind):
     line = REPEATED[kind].format(port=server.port, token=server.admin)
     head = f"POST /call/time.now HTTP/1.1\r\nHost: 127.0.0.1:{server.port}\r\nAuthorization: Bearer {server.admin}\r\n"
     head += f"Content-Type: application/json\r\nContent-Length: 2\r\n{line}\r\n\r\n"
-    with server.connect(10) as client:
+    with server.connect(30) as client:
         client.sendall(head.encode() + b"{}")
         reply = server.read(client)
     if kind in ("an underscore", "a length in a trailer"):
@@ -328,7 +329,7 @@ def test_no_text_of_a_client_makes_a_header(server, text, place):
         f"Authorization: Bearer {server.admin}",
         *headers,
     ]
-    with server.connect(10) as client:
+    with server.connect(30) as client:
         client.sendall("\r\n".join([*lines, "Connection: close", "", ""]).encode("utf-8"))
         said = b""
         while piece := _received(client):
@@ -369,7 +370,7 @@ def test_rights_that_end_between_two_pipelined_requests(server, tmp_path, change
             began = time.monotonic()
             status, _, body = client.read()
             assert (status, b"secret of slow" in body) == (401, False)
-            assert time.monotonic() - began < 10
+            assert time.monotonic() - began < 30
             if change in (renamed, with_fewer_rights):
                 assert client.read()[0] == 403  # it may call, but not edit
             else:
@@ -487,7 +488,7 @@ def test_slow_bodies_hold_up_nobody_else(server):
             for _ in range(20):
                 began = time.monotonic()
                 assert server.ask("/status", headers=[("Authorization", f"Bearer {server.admin}")]).status == 200
-                assert time.monotonic() - began < 2
+                assert time.monotonic() - began < 5
         finally:
             is_over.set()
             thread.join()
