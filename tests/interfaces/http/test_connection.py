@@ -254,7 +254,6 @@ GARBAGE = [
 
 
 @pytest.mark.attack("wire")
-@pytest.mark.parametrize("data", GARBAGE, ids=range(len(GARBAGE)))
 @each("data", GARBAGE)
 def test_what_is_no_http_is_told_so(server, data):
     reply = server.send(data)
