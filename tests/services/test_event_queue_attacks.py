@@ -187,7 +187,9 @@ class Poison(str):
 
 def poisoned(kind: str) -> CallEvent | RunEvent:
     if kind == "run":
-        return RunEvent(id="r-1", source="mcp", duration_ms=1.0, code_bytes=1, principal=CI, client=Poison("x"), calls=0)
+        return RunEvent(
+            id="r-1", source="mcp", duration_ms=1.0, code_bytes=1, principal=CI, client=Poison("x"), calls=0
+        )
     if kind == "reason":
         return of(CI, error=ToolError(code="execution_error", message="m", reason=Poison("x")))
     if kind == "time":
