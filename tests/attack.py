@@ -3,6 +3,7 @@
 `--record` writes the table into docs/operate/security.md. Other arguments go to pytest.
 """
 
+import os
 import re
 import subprocess
 import sys
@@ -75,7 +76,8 @@ def recorded() -> str:
 def collected() -> Counter[str]:
     """Return how many attack tests each area has, without running them."""
     command = [sys.executable, "-m", "tests.attack", "--collect-only", "-q"]
-    output = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
+    env = {**os.environ, "ONETOOL_BROWSER": "full"}  # as `make attack` has it
+    output = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True, env=env).stdout
     return Counter({area: int(count) for area, count in re.findall(r"^attack area (.+): (\d+)$", output, re.MULTILINE)})
 
 

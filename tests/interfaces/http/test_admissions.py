@@ -13,6 +13,8 @@ from interfaces.http.matrix import token_entry, token_of
 from interfaces.mcp.peers import HttpPeer
 from interfaces.mcp.servers import CONFIG, Server, environment
 
+pytestmark = pytest.mark.attack("the one store")
+
 SECONDS = 10  # in which all of them end: less than the 15 s after which /events says that it is still there
 KEEPER = "keeper"  # whose token stays
 

@@ -19,6 +19,8 @@ from onetool.http.asgi import HttpError
 from onetool.interfaces.http import credentials as of_credentials
 from onetool.interfaces.http.credentials import Credentials
 
+pytestmark = pytest.mark.attack("the one store")
+
 TOKEN = "sesame-token-0123456789"
 HELLO = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "one", "version": "1"}}
 

@@ -122,6 +122,7 @@ def test_a_long_answer_is_not_cut_by_any_of_it(hasty):
         assert hasty.read(client).status == 200
 
 
+@pytest.mark.attack("wire")
 def test_a_client_that_never_reads_is_let_go(hasty):
     with hasty.connect() as client:
         client.sendall(request(hasty, "/mcp?flood"))
@@ -215,6 +216,7 @@ def test_a_head_may_be_large_but_not_endless(server):
     assert works(server)
 
 
+@pytest.mark.attack("wire")
 def test_a_head_that_never_ends(server):
     with server.connect() as client:
         client.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n")
@@ -251,6 +253,7 @@ GARBAGE = [
 ]
 
 
+@pytest.mark.attack("wire")
 @each("data", GARBAGE)
 def test_what_is_no_http_is_told_so(server, data):
     reply = server.send(data)
@@ -275,6 +278,7 @@ def test_each_of_them_has_its_line_in_the_log(serve):
     assert server.log_file.read_text().count("\n") == len(server.log())
 
 
+@pytest.mark.attack("wire")
 def test_garbage_behind_a_valid_request_does_not_cost_it_its_answer(server):
     for garbage in (b"\x00\x01\x02\r\n\r\n", b"GET\r\n\r\n", b"x" * 100_000):
         with server.connect() as client:
@@ -361,6 +365,7 @@ def in_chunks(server, *trailers, headers=()):
     return "\r\n".join(lines).encode()
 
 
+@pytest.mark.attack("wire")
 def test_trailers_are_no_headers(serve):
     server = serve(config={"http": {"token": "sesame-token-sesame"}})
     host = f"Host: 127.0.0.1:{server.port}"
@@ -371,6 +376,7 @@ def test_trailers_are_no_headers(serve):
     assert server.send(in_chunks(server, "X: y", headers=[host, token])).status == 200
 
 
+@pytest.mark.attack("wire")
 def test_trailers_do_not_come_without_end(server):
     head = request(server, "/mcp", "Transfer-Encoding: chunked") + b"3\r\nabc\r\n0\r\n"
     with server.connect() as client:

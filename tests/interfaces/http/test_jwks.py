@@ -43,6 +43,7 @@ def test_keys_are_fetched_once(issuer):
     assert issuer.asked == ["/jwks.json"]
 
 
+@pytest.mark.attack("credentials")
 @pytest.mark.long
 def test_thousands_with_unknown_keys_cause_one_fetch_in_half_a_minute(issuer):
     async def flood():
@@ -65,6 +66,7 @@ def test_thousands_with_unknown_keys_cause_one_fetch_in_half_a_minute(issuer):
     assert asyncio.run(flood()).role == "call"
 
 
+@pytest.mark.attack("credentials")
 def test_a_new_key_is_found_and_an_old_one_forgotten(issuer):
     async def rotate():
         clocks, other = Clocks(), key("RSA", "other")
@@ -87,6 +89,7 @@ def test_a_new_key_is_found_and_an_old_one_forgotten(issuer):
     asyncio.run(rotate())
 
 
+@pytest.mark.attack("credentials")
 def test_a_key_under_a_name_that_another_one_had(issuer):
     async def rotate():
         clocks = Clocks()
@@ -172,6 +175,7 @@ def test_one_who_leaves_takes_the_keys_from_nobody(issuer):
     assert issuer.asked == ["/jwks.json"]
 
 
+@pytest.mark.attack("credentials")
 @pytest.mark.parametrize(
     ("answer", "words"),
     [
@@ -197,6 +201,7 @@ def test_answers_that_are_no_keys(issuer, answer, words, caplog):
     assert words in caplog.text
 
 
+@pytest.mark.attack("credentials")
 def test_an_issuer_that_takes_all_its_keys_back(issuer):
     async def empty():
         clocks = Clocks()
@@ -212,6 +217,7 @@ def test_an_issuer_that_takes_all_its_keys_back(issuer):
     asyncio.run(empty())
 
 
+@pytest.mark.attack("credentials")
 def test_a_verified_one_ends_with_its_time(issuer):
     async def expire():
         clocks = Clocks()
@@ -243,6 +249,7 @@ def test_one_that_expires_inside_the_leeway_ends_with_the_leeway(issuer):
     asyncio.run(expire())
 
 
+@pytest.mark.attack("credentials")
 def test_one_that_expires_while_keys_are_fetched(issuer, monkeypatch):
     monkeypatch.setattr(jwt_verifier, "WAIT_S", 60)
     monkeypatch.setattr(jwt_verifier, "FETCH_S", 60)
@@ -261,6 +268,7 @@ def test_one_that_expires_while_keys_are_fetched(issuer, monkeypatch):
     asyncio.run(expire())
 
 
+@pytest.mark.attack("credentials")
 def test_a_key_that_is_now_for_another_algorithm(issuer):
     async def change():
         clocks = Clocks()
@@ -291,6 +299,7 @@ def test_a_bounded_number_is_remembered(issuer, monkeypatch):
     asyncio.run(many())
 
 
+@pytest.mark.attack("credentials")
 def test_a_refused_one_is_not_remembered(issuer):
     async def refuse():
         async with verifying(issuer) as verifier:
@@ -332,6 +341,7 @@ def test_metadata_says_where_the_keys_are(issuer):
     assert issuer.asked == [oauth, "/jwks.json", oauth, openid, "/jwks.json"]
 
 
+@pytest.mark.attack("credentials")
 @pytest.mark.parametrize(
     ("said", "words"),
     [

@@ -44,7 +44,7 @@ log = logging.getLogger("onetool.audit")
 
 GATHER_S = 0.1  # how long a line waits for more lines, to be written together
 SWEEP_S = 3600.0  # between two sweeps
-MAX_HELD = 16_384  # bytes; larger arguments become an entry at once, not later in the thread. So does a call's value
+MAX_HELD = 16_384  # bytes; larger arguments are hashed at once, not later in the thread
 
 QueuedItem = AuditEntry | tuple[Callable[[Any, float, AuditHasher], AuditEntry], CallEvent | RunEvent, float]
 """A queued item: an entry, or a function that makes an entry from an event and its time."""
@@ -99,7 +99,9 @@ class AuditLog:
         """Queue a line about a call or run that has ended."""
         who, at = event.principal, self._clock()
         if isinstance(event, CallEvent):
-            queued, is_small = (call_entry, event, at), len(event.args) <= MAX_HELD and event.value is None
+            if event.value is not None:  # it may be large, and no line needs it
+                event = msgspec.structs.replace(event, value=None)
+            queued, is_small = (call_entry, event, at), len(event.args) <= MAX_HELD
         else:
             queued, is_small = (run_entry, event, at), len(event.code) <= MAX_HELD
         caller = who.name if who.shares_local_state else who.owner or who.name

@@ -20,8 +20,12 @@ export const naming: Record<Named, Names> = {
   tool: { nameOf: (key) => key, keyOf: () => undefined },
   bundle: { nameOf: (key) => key, keyOf: () => undefined },
 };
-/** The parameters of each screen that are names. The bundle of `tools` is a filter. */
-const NAMED: Record<string, readonly Named[]> = { tools: ["tool"], recipe: ["tool"], build: ["tool", "bundle"] };
+/** The parameters of each screen that are names. The bundle of `tools` is a filter. A map: a link may name `__proto__`. */
+const NAMED = new Map<string, readonly Named[]>([
+  ["tools", ["tool"]],
+  ["recipe", ["tool"]],
+  ["build", ["tool", "bundle"]],
+]);
 
 export function parseHash(hash: string): Place {
   const [path = "", query = ""] = hash.replace(/^#\/?/, "").split("?", 2);
@@ -30,7 +34,7 @@ export function parseHash(hash: string): Place {
 
 export function hashOf(screen: string, params: Record<string, string | null | undefined> = {}): string {
   const named = { ...params };
-  for (const one of NAMED[screen] ?? []) if (params[one]) named[one] = naming[one].nameOf(params[one]);
+  for (const one of NAMED.get(screen) ?? []) if (params[one]) named[one] = naming[one].nameOf(params[one]);
   const kept = Object.entries(named).filter((pair): pair is [string, string] => Boolean(pair[1]));
   const query = new URLSearchParams(kept).toString().replaceAll("%2F", "/");
   return `#/${screen}${query ? `?${query}` : ""}`;
@@ -66,7 +70,7 @@ class Route {
 
   get #named(): readonly Named[] {
     const { screen, params } = this.#place;
-    return (NAMED[screen] ?? []).filter((one) => params[one] !== undefined);
+    return (NAMED.get(screen) ?? []).filter((one) => params[one] !== undefined);
   }
 
   #keyOf(one: Named): string | undefined {
