@@ -1,0 +1,1 @@
+export{l as default}from"./screens-xsi8djN8.js";

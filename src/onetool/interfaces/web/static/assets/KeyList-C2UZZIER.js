@@ -1,1 +1,0 @@
-export{h as default}from"./screens-BdBnG2rn.js";

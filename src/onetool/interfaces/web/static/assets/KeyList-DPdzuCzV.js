@@ -1,0 +1,1 @@
+export{h as default}from"./screens-xsi8djN8.js";

@@ -1,0 +1,1 @@
+export{s as default}from"./screens-xsi8djN8.js";

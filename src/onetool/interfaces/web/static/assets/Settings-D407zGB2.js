@@ -1,1 +1,0 @@
-export{m as default}from"./screens-BdBnG2rn.js";

@@ -1,0 +1,1 @@
+export{m as default}from"./screens-xsi8djN8.js";

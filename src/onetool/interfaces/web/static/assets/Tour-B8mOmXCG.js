@@ -1,0 +1,1 @@
+export{p as default}from"./screens-xsi8djN8.js";

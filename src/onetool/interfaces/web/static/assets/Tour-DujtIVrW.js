@@ -1,1 +1,0 @@
-export{p as default}from"./screens-BdBnG2rn.js";

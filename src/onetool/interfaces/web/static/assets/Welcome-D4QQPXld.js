@@ -1,0 +1,1 @@
+export{d as default}from"./screens-xsi8djN8.js";
