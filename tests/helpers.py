@@ -114,6 +114,7 @@ def invoke(*args, cwd, stdin=None, env=None):
     from onetool.interfaces.cli import leave_after
 
     code, arguments = 0, [str(arg) for arg in args]
+    digits = sys.get_int_max_str_digits()  # printing JSON lifts this limit of the process
     with chdir(cwd), CliRunner().isolation(stdin, env) as (stdout, stderr, _):
         try:
             leave_after(lambda: root.main(arguments, prog_name="onetool", standalone_mode=False))
@@ -121,6 +122,7 @@ def invoke(*args, cwd, stdin=None, env=None):
             code = end.code if isinstance(end.code, int) else int(end.code is not None)
         sys.stdout.flush()
         sys.stderr.flush()
+    sys.set_int_max_str_digits(digits)
     texts = [stream.getvalue().decode() for stream in (stdout, stderr)]
     return subprocess.CompletedProcess(args, code, *texts)
 

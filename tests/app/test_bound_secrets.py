@@ -192,8 +192,8 @@ def test_a_providers_key(folder, base_url, given):
         (f"{{value: {VALUE}, hosts: ['https://a.example/x']}}", 2, "not a host"),
         (f"{{value: {VALUE}, hosts: ['*']}}", 2, "any host"),
         (f"{{value: {VALUE}, host: [a.example]}}", 2, "host"),
-        (f"{{value: [{VALUE}], hosts: [a.example]}}", 2, "text"),
-        (f"[{VALUE}]", 2, "text"),
+        (f"{{value: [{VALUE}], hosts: [a.example]}}", 2, "string"),
+        (f"[{VALUE}]", 2, "string"),
         (f"\n  value: {VALUE}\n  hosts: 7\n", 4, "list"),
     ],
 )

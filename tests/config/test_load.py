@@ -152,7 +152,7 @@ def test_a_tools_mistakes_stay_with_the_tool(load: Load) -> None:
         ("allowedHosts: [{hots: x, host: y}]\n", 1, "allowedHosts[0].hots", "unknown key", "did you mean host?"),
         ("allowedHosts: ['']\n", 1, "allowedHosts[0].host", "must not be empty", None),
         ("servers: {a: {command: x}}\nmcpServers: {a: {command: y}}\n", 2, "mcpServers.a", "two places", None),
-        ("settings: {a: {1: x}}\n", 1, "settings.a", "a key must be text, but 1 is not", 'quote it: "1"'),
+        ("settings: {a: {1: x}}\n", 1, "settings.a", "a key must be a string, but 1 is not", 'quote it: "1"'),
         ("prompts: [a]\n", 1, "prompts", "expected a path, got a list", None),
     ],
 )  # fmt: skip

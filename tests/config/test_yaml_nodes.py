@@ -133,8 +133,8 @@ def test_a_hundred_levels_are_fine(parser: Any) -> None:
     ("text", "line", "key", "message", "hint"),
     [
         ("a:\n  x: 1\n  y: 2\n  x: 3\n", 4, "a.x", "set twice, in line 2 and in line 4", "remove one of them"),
-        ("a:\n  1: x\n", 2, "a", "a key must be text, but 1 is not", 'quote it: "1"'),
-        ("a:\n  true: x\n", 2, "a", "a key must be text, but true is not", 'quote it: "true"'),
+        ("a:\n  1: x\n", 2, "a", "a key must be a string, but 1 is not", 'quote it: "1"'),
+        ("a:\n  true: x\n", 2, "a", "a key must be a string, but true is not", 'quote it: "true"'),
         ("a:\n  ? [1, 2]\n  : x\n", 2, "a", "not a list or a mapping", None),
         ("a:\n  b: !foo 1\n", 2, "a.b", "unknown tag after '!'", "remove the tag"),
         ("a:\n  b: !!set {x}\n", 2, "a.b", "unknown tag after '!'", "remove the tag"),

@@ -90,7 +90,7 @@ def test_all_faults_of_a_definition_are_told_at_once():
     with pytest.raises(DefinitionError) as refused:
         Registry().register({"name": "", "descripton": "typo", "type": "function", "parameters": {"type": "array"}})
     message = str(refused.value)
-    for part in ("name: expected text", "description: required", "handler: required", "implementation: required"):
+    for part in ("name: expected a string", "description: required", "handler: required", "implementation: required"):
         assert part in message
     assert "descripton: unknown key (did you mean description?)" in message
     assert 'parameters.type: expected "object"' in message

@@ -215,7 +215,7 @@ def test_a_damaged_file_is_set_aside(opened, file, damage):
             stream.write(b"x" * (file.stat().st_size - 4096))
     else:
         file.write_bytes(b"no database" * 1000)
-    with pytest.raises(DamagedDatabaseError, match=r"is damaged .* it was set aside"):
+    with pytest.raises(DamagedDatabaseError, match=r"is damaged .* it was renamed"):
         names(opened())
     again = opened()
     assert (names(again), again.has_lost) == (["damaged"], True)

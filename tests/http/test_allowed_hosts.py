@@ -158,7 +158,7 @@ def test_private_addresses_need_to_be_allowed() -> None:
     rules.check_address(closed, "93.184.216.34", url)
     rules.check_address(opened, "10.0.0.5", url)
     rules.check_address(opened, "fe80::1%eth0", url)
-    with pytest.raises(RequestRefusedError, match=r"leads to 10\.0\.0\.5") as refused:
+    with pytest.raises(RequestRefusedError, match=r"resolves to 10\.0\.0\.5") as refused:
         rules.check_address(closed, "10.0.0.5", url)
     assert "onetool hosts allow --private svc.example.com:8080" in refused.value.hints[0]
     for nowhere in ("0.0.0.0", "224.0.0.1", "255.255.255.255", "::", "nonsense"):

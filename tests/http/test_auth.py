@@ -42,7 +42,7 @@ def test_an_argument_can_be_the_value(upstream):
     schema = {"properties": {"token": {"type": "string"}}}
     auth = {"type": "bearer", "value": "${token}"}
     assert seen(upstream, auth, schema=schema, token="abc").headers["authorization"] == "Bearer abc"
-    with pytest.raises(BadArguments, match="`token` is needed"):
+    with pytest.raises(BadArguments, match="`token` is required"):
         harness(upstream, {"auth": auth}, schema=schema)()
 
 

@@ -427,7 +427,7 @@ def test_every_address_has_to_pass(upstream):
             dialled.append(args)
             raise OSError
 
-        with pytest.raises(RequestRefusedError, match=r"api\.example\.com leads to"):
+        with pytest.raises(RequestRefusedError, match=r"api\.example\.com resolves to"):
             fetched(
                 upstream,
                 get(f"http://api.example.com:{upstream.port}/"),

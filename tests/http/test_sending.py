@@ -250,7 +250,7 @@ def test_a_body_is_not_sent_to_another_origin(upstream):
         ("file:///etc/passwd", "can't be called"),
         ("http://user:pw@127.0.0.1/", "can't be called"),
         ("http://[::1", "can't be called"),
-        ("http://inside.example/", "leads to 127.0.0.1"),
+        ("http://inside.example/", "resolves to 127.0.0.1"),
     ],
 )
 def test_every_hop_is_checked(upstream, location, words):

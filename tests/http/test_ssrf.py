@@ -124,7 +124,7 @@ def test_names_that_lead_here_are_refused(addresses: list[str]) -> None:
         "allowedHosts": ["a.test"],
         "resolver": {"a.test": [addresses]},
     }
-    with pytest.raises(ToolFailure, match=r"a\.test leads to"):
+    with pytest.raises(ToolFailure, match=r"a\.test resolves to"):
         made(case)
 
 

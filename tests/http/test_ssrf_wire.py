@@ -163,6 +163,6 @@ def test_a_redirect_to_another_origin_loses_what_is_secret() -> None:
 def test_all_addresses_of_a_name_are_checked_before_one_is_dialled() -> None:
     case = {"urlTemplate": "http://a.test/", "args": {}, "allowedHosts": ["a.test"]}
     world = World(case | {"resolver": {"a.test": [[PUBLIC, "10.0.0.5"]]}})
-    with pytest.raises(ToolFailure, match=r"a\.test leads to 10\.0\.0\.5"):
+    with pytest.raises(ToolFailure, match=r"a\.test resolves to 10\.0\.0\.5"):
         asyncio.run(call(case, world))
     assert world.dialled == []

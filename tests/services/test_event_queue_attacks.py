@@ -94,7 +94,7 @@ def test_a_flood_of_required_lines_lets_nothing_run(place) -> None:
     log = AuditLog(place, AuditConfig(mode="required"))
     fill(log, place, 5, 50)
     with pytest.raises(AuditUnavailableError):
-        log.write_entry(log.call_begun(ToolCall("c-2", "shell.run", {}, "mcp")))
+        log.write_entry(log.begun(ToolCall("c-2", "shell.run", {}, "mcp")))
     come_back(log, place)
     assert "shell.run" not in whats(place)
     log.close()

@@ -134,4 +134,4 @@ def test_code_that_calls_a_broken_tool_or_pack_is_told_where_it_is_broken(tmp_pa
 def test_an_empty_folder_is_told(tmp_path):
     (tmp_path / "empty").mkdir()
     done = invoke("packs", "check", "empty", cwd=tmp_path)
-    assert (done.returncode, "no pack here" in done.stdout) == (1, True)
+    assert (done.returncode, "no pack found" in done.stdout) == (1, True)

@@ -304,7 +304,7 @@ def test_a_batch_has_an_end(http_peer):
     peer = http_peer("old", revision="2025-03-26")
     peer.result("ping")
     exchange = peer.send([PING] * 101)
-    assert "a batch may have 100 messages" in exchange.body.decode()
+    assert "a batch may have at most 100 messages" in exchange.body.decode()
 
 
 def test_many_sessions_of_one_caller_push_out_its_own(monkeypatch, tmp_path):

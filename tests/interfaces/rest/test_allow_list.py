@@ -116,7 +116,7 @@ def test_nothing_can_be_changed_and_the_problem_says_why(narrow, mine, method, b
     new = f"/tools/bundles/{narrow.new_id()}"
     for path in (mine, new, f"{mine}/tools/echo/version/2", f"{mine}/tools/later/version/1"):
         detail = problem(narrow.ask(method, path, body), 403, "read_only")["detail"]
-        assert detail.startswith("Nothing can be changed over this server")
+        assert detail.startswith("Nothing can be changed through this server")
         assert "--tool-allow" in detail
         assert "http.admin" in detail
     assert narrow.get(mine).json()["isEnabled"] is True
@@ -132,7 +132,7 @@ def test_who_is_capped_is_told_so(narrow):
     assert narrow.get("/login").json()["isCapped"] is True
     assert narrow.get("/status").json()["isCapped"] is True
     detail = problem(narrow.get("/servers/x/logs"), 403, "read_only")["detail"]
-    assert detail.startswith("This can't be read over this server")
+    assert detail.startswith("This can't be read through this server")
 
 
 def with_config(home, http, *args):

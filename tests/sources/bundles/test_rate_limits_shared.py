@@ -160,7 +160,7 @@ def test_a_database_that_cannot_be_used_is_reported_once_and_each_process_counts
     app.runtime.state.write(lambda work: work.execute("DROP TABLE rates"))
     with caplog.at_level(logging.WARNING, "onetool.database"):
         assert [call(app).ok for _ in range(6)] == [True] * 5 + [False]
-    assert len([one for one in caplog.messages if "each process counts rates alone" in one]) == 1
+    assert len([one for one in caplog.messages if "each process counts rates by itself" in one]) == 1
 
 
 def test_a_process_that_stopped_with_the_lock_holds_up_nobody(app, monkeypatch):

@@ -82,10 +82,10 @@ def test_a_key_that_nobody_knows_gets_the_nearest_of_its_object(pointer, meant):
 
 
 def test_where_no_key_is_near_those_that_there_are_are_listed():
-    listed = "there are request, response, requests"
+    listed = "known: request, response, requests"
     assert told(put("/httpImpl/zzz", 1))[1] == f"/httpImpl/zzz: there is no such key; {listed}"
     message = told(put("/httpImpl/request/auth/realm", 1))[1]
-    assert message.endswith("there are type, value")  # of this kind of auth, not of all of them
+    assert message.endswith("known: type, value")  # of this kind of auth, not of all of them
     with pytest.raises(InvalidError, match="did you mean displayName"):
         read_bundle({"slug": "x", "displaName": "X"})
 

@@ -80,7 +80,7 @@ def test_a_part(constructs, chosen, expected):
     [
         ({"only": ("/nothing*",)}, "No operation matches '/nothing*'"),
         ({"tag": ("file",)}, "No operation has the tag 'file': did you mean files?"),
-        ({"tag": ("zzz", "files")}, "there are queues, files, links, shared, addresses"),
+        ({"tag": ("zzz", "files")}, "known: queues, files, links, shared, addresses"),
         ({"operation": ("putURLs", "putURL")}, "No operation is called 'putURL': did you mean putURLs"),
         (
             {"tag": ("queues",), "only": ("/files*",)},
