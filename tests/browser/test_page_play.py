@@ -48,7 +48,7 @@ def test_code_is_completed_checked_run_and_saved_as_a_tool(person, served):
     person.see("numbers.fail(reason='no luck')")
     person.click("Save as a tool", role="button")
     person.see("New script", "Unsaved draft")
-    assert METEO in person.place
+    assert "bundle=meteo" in person.place
     assert "numbers.fail(reason='no luck')" in person.reads("Code")
 
 
@@ -97,7 +97,7 @@ def test_a_server_that_goes_away_while_code_runs_is_told(browser, tmp_path):
             assert told.wait(15)
             person.see("before")
             served.vanish()
-            person.see("The server stopped answering while this ran", "before", "outcome unknown")
+            person.see("The server stopped responding while this ran", "before", "outcome unknown")
         finally:
             waits.set()
         assert person.overflow() == []
@@ -105,7 +105,7 @@ def test_a_server_that_goes_away_while_code_runs_is_told(browser, tmp_path):
         served.come_back()
         person.type_into(CODE, "numbers.add(a=40, b=2)")
         person.press("Control+Enter")
-        person.see("42").see_no("The server stopped answering")
+        person.see("42").see_no("The server stopped responding")
         person.click("Tools", role="link")
         person.see("numbers.add")
         served.put_tool(METEO, "later", {"type": "script", "scriptImpl": {"code": "1"}})

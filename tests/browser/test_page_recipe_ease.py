@@ -41,7 +41,7 @@ def test_without_a_bundle_saving_makes_one(tmp_path, browser):
         is_at(person, "New bundle")
         person.write("my-home")
         person.type_into("Name", "evening")
-        person.see("In code: my_home.evening", "The first half of its tools' names")
+        person.see("In code: my_home.evening", "The first part of its tools' names")
         assert person.axe() == []
         person.press("Enter")
         person.see("Saved: evening 1", "my_home.evening")
