@@ -2,6 +2,7 @@
 
 import asyncio
 import inspect
+import logging
 import os
 import selectors
 import subprocess
@@ -15,6 +16,8 @@ import warm
 from click.testing import CliRunner
 
 from onetool import Executor, Registry, ToolCall, ToolSpec
+
+LOGGERS = logging.Logger.manager.loggerDict
 
 NOBODY = 65534
 NO_ARGUMENTS = {"type": "object", "properties": {}}
@@ -114,17 +117,26 @@ def invoke(*args, cwd, stdin=None, env=None):
     from onetool.interfaces.cli import leave_after
 
     code, arguments = 0, [str(arg) for arg in args]
-    digits = sys.get_int_max_str_digits()  # printing JSON lifts this limit of the process
-    with chdir(cwd), CliRunner().isolation(stdin, env) as (stdout, stderr, _):
+    with chdir(cwd), _process_settings_kept(), CliRunner().isolation(stdin, env) as (stdout, stderr, _):
         try:
             leave_after(lambda: root.main(arguments, prog_name="onetool", standalone_mode=False))
         except SystemExit as end:
             code = end.code if isinstance(end.code, int) else int(end.code is not None)
         sys.stdout.flush()
         sys.stderr.flush()
-    sys.set_int_max_str_digits(digits)
     texts = [stream.getvalue().decode() for stream in (stdout, stderr)]
     return subprocess.CompletedProcess(args, code, *texts)
+
+
+@contextmanager
+def _process_settings_kept():
+    """Undo what commands set for their whole process: the levels of loggers, and the limit of digits."""
+    digits = sys.get_int_max_str_digits()
+    levels = {name: logging.getLogger(name).level for name in [*LOGGERS]}
+    yield
+    sys.set_int_max_str_digits(digits)
+    for name in [*LOGGERS]:
+        logging.getLogger(name).setLevel(levels.get(name, logging.NOTSET))
 
 
 def start(*args, cold=False, terminal=False, script=None, **options):
