@@ -108,7 +108,7 @@ def log_request(
 
 
 def write_entry(request: LoggedRequest, recorder: Recorder | None = None, caller: str = NOBODY.owner) -> None:
-    """Log a request. Requests of this `caller` are lost before those of others if there are too many."""
+    """Log a request. The queue of the recorder counts it as an event of `caller`."""
     is_logged, handler = log.isEnabledFor(logging.INFO), None
     for one in root_log.handlers if is_logged else ():
         if isinstance(one, AccessHandler):
