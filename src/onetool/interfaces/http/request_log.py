@@ -262,9 +262,9 @@ def _origin(scope: Scope) -> dict[str, str]:
 
 
 class RefusalCount:
-    """A counter of refusals of one kind. Those over the limit of a window are combined in one line, with their number.
+    """A counter of refusals of one kind. Beyond a limit per window, each caller gets one line with their number.
 
-    The line is written when the window ends, even without further requests, and when the log is closed. Callers are
+    The lines are written when the window ends, even without further requests, and when the log is closed. Callers are
     counted separately, so that no caller's refusals hide those of others.
     """
 
