@@ -116,7 +116,7 @@ def _restored_remarks(app: App, bundle: Bundle) -> list[ImportRemark]:
     if other is None:
         return []
     older = "this bundle" if bundle.created_at < other["createdAt"] else "the other bundle"
-    why = f"it was deleted here and is restored. Bundle {other['id']} has the same name; in code it refers to"
+    why = f"it was deleted here and is restored. Bundle {other['id']} has the same name; in code the name refers to"
     return [ImportRemark(bundle.slug, f"{why} {older}, which is older. Import it under another slug to use both")]
 
 

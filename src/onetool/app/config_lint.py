@@ -182,7 +182,7 @@ class _Linter(NamedTuple):
         for number, token in enumerate(map(as_stored, self.config.http.tokens)):
             key, file = f"http.tokens[{number}]", str(self.config.path)
             if token.name in stored:
-                message = f"a stored token has the same name, {token.name}; both are refused"
+                message = f"a stored token has the same name, {token.name}, and is refused"
                 yield Mistake(message=message, file=file, key=f"{key}.name", hint="rename this token, or revoke both")
             if token.hash in revoked:
                 yield self.warning(key, f"{token.name} was revoked and is refused", "remove it from the config")

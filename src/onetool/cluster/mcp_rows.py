@@ -98,7 +98,7 @@ class McpSessionRows:
     def sweep(self, idle_s: float, max_count: int) -> None:
         """Delete idle sessions and expired tasks.
 
-        While there are too many sessions, also delete the oldest one of the owner that has the most.
+        While there are too many sessions, also delete the oldest ones of the owner that has the most.
         """
         clock = self._database.clock
         counts = (

@@ -76,7 +76,7 @@ tools:
 #defaults: {timeout_s: 8, retries: 0}  # for tools without these settings; only repeatable tools are retried
 
 # The model of `onetool ask`: openai (also any server with its API), or one of `onetool auth list`. Store its key:
-# onetool auth set openai. It sees every tool (menu: direct), or one tool that runs code (menu: run).
+# onetool auth set openai. The model sees every tool (menu: direct), or one tool that runs code (menu: run).
 #ask: {provider: openai, model: gpt-x, base_url: "http://127.0.0.1:8000/v1", system: You answer in one sentence.,
 #      tools: [time.now, weather], with_tools: true, menu: direct, max_steps: 8, max_tokens: 4096,
 #      context_tokens: 128000, timeout_s: 600}

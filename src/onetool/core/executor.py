@@ -429,8 +429,10 @@ async def _ask_gate(gate: Gate, context: CallContext) -> ToolFailure | None:
 
 
 def _text(value: Any) -> str | None:
-    if value is None or isinstance(value, str):
-        return None if value is None else str.__str__(value)  # exactly a str: msgspec encodes no class made from it
+    if value is None:
+        return None
+    if isinstance(value, str):
+        return str.__str__(value)  # a plain str, because msgspec doesn't encode subclasses
     try:
         return repr(value)
     except Exception:  # noqa: BLE001 - a handler may give anything

@@ -26,7 +26,7 @@ def key_name(provider: str) -> str:
 
 
 def key_need(provider: str) -> Need:
-    """Return the requirement of this provider's API key."""
+    """Return the requirement to store this provider's API key."""
     return Need(command=f"onetool auth set {provider}", secret=key_name(provider))
 
 

@@ -87,7 +87,7 @@ class Watchdog:
 
 def _wanted() -> float:
     """Return the timeout in seconds; 0 for no watchdog."""
-    if sys.gettrace() is not None or not hasattr(signal, "SIGKILL"):  # Windows has none, nor what else the dog needs
+    if sys.gettrace() is not None or not hasattr(signal, "SIGKILL"):  # as on Windows
         return 0.0
     try:
         seconds = float(os.environ.get(VARIABLE, SECONDS))

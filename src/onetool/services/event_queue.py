@@ -106,7 +106,7 @@ class EventQueue(Generic[E]):
             self._handling.release()
 
     def _put_back(self, events: deque[E], taken: list[tuple[E, str, int]]) -> None:
-        """Put events that could not be handled before those that came meanwhile, of which some may be too many now."""
+        """Return unhandled events to the front of the queue. Newer events may now exceed its limits, and be lost."""
         with self._lock:
             newer = [*self.waiting]
             self.waiting.clear()

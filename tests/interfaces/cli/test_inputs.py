@@ -1,5 +1,6 @@
 """What commands of `onetool bundles` open by its name: files, and nothing that may never begin or end."""
 
+import io
 import os
 from contextlib import suppress
 from threading import Thread
@@ -7,6 +8,8 @@ from threading import Thread
 import pytest
 from interfaces.cli.bundling import did, refused
 from interfaces.cli.bundling import here as here  # a fixture
+
+from onetool.interfaces.cli import inputs
 
 SECONDS = 10.0
 
@@ -46,3 +49,8 @@ def test_nothing_is_written_into_a_pipe(here):
     told = within(lambda: refused("export", "weather", "-o", pipe, "--force"), pipe)
     assert "Can't write" in told
     assert "not a regular file" in refused("export", "weather", "-o", "/dev/null", "--force")
+
+
+def test_standard_input_without_a_descriptor_is_read(monkeypatch):
+    monkeypatch.setattr("sys.stdin", io.StringIO("Oslo"))
+    assert inputs.has_input()

@@ -96,7 +96,7 @@ def test_a_deleted_bundle_that_comes_back_beside_another_of_its_name_is_told_bef
     assert told["about"] == "store"
     assert "was deleted here and is restored" in told["why"]
     assert newer.rpartition("/")[2] in told["why"]
-    assert "in code it refers to this bundle, which is older" in told["why"]
+    assert "in code the name refers to this bundle, which is older" in told["why"]
     assert send(api, "/tools/imports/zip?as=old-store&dryRun=true", reply.content, **ZIP).json()["warnings"] == []
 
 

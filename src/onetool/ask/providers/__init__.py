@@ -44,7 +44,7 @@ class ReplyReader(Protocol):
 
 
 class Adapter(Protocol):
-    """An API. Most authenticate with a bearer token and stream server-sent events, which are the defaults here."""
+    """The adapter of an API. Bearer tokens and server-sent events, which most APIs use, are the defaults."""
 
     name: str
     base_url: str  # the default URL, without a trailing slash

@@ -10,7 +10,7 @@ import select
 import stat
 import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, TextIO
 
 import click
 
@@ -128,8 +128,8 @@ def is_piped() -> bool:
 def has_input() -> bool:
     """Return whether standard input has data or has ended."""
     if not sys.stderr.isatty():
-        return has_data(sys.stdin.fileno(), INPUT_TIMEOUT)
-    if not has_data(sys.stdin.fileno(), QUIET):
+        return has_data(sys.stdin, INPUT_TIMEOUT)
+    if not has_data(sys.stdin, QUIET):
         click.echo("Reading standard input, until it ends …", err=True)
     return True
 
@@ -145,9 +145,9 @@ def read(limit: int) -> bytes:
     return sys.stdin.buffer.read(limit + 1)
 
 
-def has_data(descriptor: int, seconds: float) -> bool:
-    """Wait for at most `seconds`, and return whether there is something to read."""
+def has_data(source: TextIO | int, seconds: float) -> bool:
+    """Wait for at most `seconds`, and return whether a stream or descriptor has something to read."""
     try:
-        return bool(select.select([descriptor], [], [], seconds)[0])
-    except (OSError, ValueError):  # not every system supports this
+        return bool(select.select([source], [], [], seconds)[0])
+    except (OSError, ValueError):  # not every system supports this, and not every stream has a descriptor
         return True

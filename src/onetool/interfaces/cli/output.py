@@ -114,7 +114,6 @@ def to_json(data: Any) -> str:
 
 def print_text(text: str) -> None:
     """Print JSON or text for a program. Characters that the output's encoding lacks are escaped as in JSON."""
-
     import json
 
     def escape(error: UnicodeError) -> tuple[str, int]:

@@ -254,9 +254,9 @@ def unauthorized_error(authorization: bytes | None, http: "HttpConfig") -> HttpE
         message = "This session has ended or belongs to another server: sign in again with POST /login."
     else:
         what = "This server requires a token" if authorization is None else "Invalid token"
-        where = "http.token of its config, or a token created with `onetool tokens add`"  # possible at any time
+        where = "http.token of the server's config, or a token created with `onetool tokens add`"
         if http.jwt is not None:
-            own = "http.token of its config, " if http.token else ""
+            own = "http.token of the server's config, " if http.token else ""
             where = f"a JWT of {http.jwt.issuer}, {own}or a token created with `onetool tokens add`"
         message = f"{what}. Send `Authorization: Bearer …` with {where}."
     return HttpError(401, "unauthorized", message, [CHALLENGE])

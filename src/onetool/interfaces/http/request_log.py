@@ -108,7 +108,7 @@ def log_request(
 
 
 def write_entry(request: LoggedRequest, recorder: Recorder | None = None, caller: str = NOBODY.owner) -> None:
-    """Log a request. Requests of this `caller` are lost before those of others if there are too many."""
+    """Log a request. The queue of the recorder counts it as an event of `caller`."""
     is_logged, handler = log.isEnabledFor(logging.INFO), None
     for one in root_log.handlers if is_logged else ():
         if isinstance(one, AccessHandler):
@@ -262,9 +262,9 @@ def _origin(scope: Scope) -> dict[str, str]:
 
 
 class RefusalCount:
-    """A counter of refusals of one kind. Those over the limit of a window are combined in one line, with their number.
+    """A counter of refusals of one kind. Beyond a limit per window, each caller gets one line with their number.
 
-    The line is written when the window ends, even without further requests, and when the log is closed. Callers are
+    The lines are written when the window ends, even without further requests, and when the log is closed. Callers are
     counted separately, so that no caller's refusals hide those of others.
     """
 

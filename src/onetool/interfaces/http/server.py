@@ -44,7 +44,7 @@ Reload = Callable[[], Awaitable[None] | None]
 
 
 class ServeOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What a server does when it starts, reloads and stops."""
+    """The options for the start, the reloads and the end of a server."""
 
     started: Callable[[], None]  # called when clients can connect
     reload: Reload | None = None

@@ -265,8 +265,10 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     tools: Annotated[int, Meta(description="The number of tools.")]
     health: Annotated[dict[str, Any], Meta(description="The report of `onetool health`.")]
     config: Annotated[str | None, Meta(description="The config file in use; null: the defaults.")]
-    follows_files: Annotated[bool, Meta(description="Whether changes of the config apply without a reload.")]
-    pending: Annotated[int, Meta(description="The number of changed files and keys that wait for a reload.")]
+    follows_files: Annotated[bool, Meta(description="Whether changes to the config apply without a reload.")]
+    pending: Annotated[
+        int, Meta(description="The number of noticed changes that wait for a reload; 0 if `followsFiles` is false.")
+    ]
 
 
 STATUS = RestRoute(

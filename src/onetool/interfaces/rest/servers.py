@@ -59,7 +59,7 @@ class ServerEntry(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omi
     transport: str
     changed: Annotated[int, Meta(description="Number of its tools that have changed since their approval.")]
     needs_login: Annotated[bool, Meta(description="Whether it requires a login: see `POST …/login`.")]
-    refused: Annotated[bool, Meta(description="Whether its tools can't be called until it is logged in.")]
+    refused: Annotated[bool, Meta(description="Whether its tools can't be called until the changes are approved.")]
     since: Annotated[str | None, Meta(description="The time of the last change of its state.")]
     version: str | UnsetType = UNSET
     error: str | UnsetType = UNSET

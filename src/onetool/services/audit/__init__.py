@@ -225,7 +225,7 @@ class _Writer:
         if problem is not None and before is None:
             required = self.settings.mode == "required"
             then = (
-                "calls are refused until then"
+                "calls are refused until it can be written"
                 if required
                 else f"up to {MAX_WAITING:,} lines wait to be written, further lines are lost"
             )

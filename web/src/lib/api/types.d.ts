@@ -649,7 +649,7 @@ export interface components {
             changed: number;
             /** @description Whether it requires a login: see `POST …/login`. */
             needsLogin: boolean;
-            /** @description Whether its tools can't be called until it is logged in. */
+            /** @description Whether its tools can't be called until the changes are approved. */
             refused: boolean;
             /** @description The time of the last change of its state. */
             since: string | null;

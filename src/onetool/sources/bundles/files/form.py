@@ -87,11 +87,9 @@ def check_format(data: Mapping[str, Any]) -> None:
     if version == SCHEMA_VERSION:
         return
     if version.isascii() and version.isdigit() and int(version[:9]) > int(SCHEMA_VERSION):
-        known = f"only versions up to {SCHEMA_VERSION}"
-        update = "it was written by a newer OneTool: update this one"
-        raise InvalidError(
-            f"/schemaVersion: version {version[:9]} is not supported, {known}; {update}", "/schemaVersion"
-        )
+        what = f"version {version[:9]} is not supported, only versions up to {SCHEMA_VERSION}"
+        update = "the file was written by a newer OneTool: update this one"
+        raise InvalidError(f"/schemaVersion: {what}; {update}", "/schemaVersion")
     message = f"/schemaVersion: unknown version {version!r:.40}; the current version is {SCHEMA_VERSION!r}"
     raise InvalidError(message, "/schemaVersion")
 

@@ -237,7 +237,7 @@ class FileTransaction(StoreTransaction):
                 if not is_used:  # the folder may belong to this bundle instead of a bundle with a similar id
                     advice = "its bundle.json can't be used: repair it, or move it away"
                     raise ConflictError(f"bundles/{folder} is in the way: {advice}", "broken") from None
-        raise ConflictError(f"several folders already contain a bundle {bundle.id}: move them away", "exists")
+        raise ConflictError(f"the folders for the bundle {bundle.id} contain other bundles: move these away", "exists")
 
     def _refuse_file(self, tool: Tool, path: str) -> None:
         """Refuse to overwrite an unknown file, which a killed process or a user may have created."""
