@@ -205,6 +205,15 @@ def test_what_was_loaded_by_hand_does_not_wait(place, quick):
     assert "greet.py" not in here.waiting()
 
 
+def test_a_missing_tool_is_explained_by_all_pending_changes_and_one_way_to_load_them(place):
+    here = place()
+    for name in ("dice", "coin"):
+        here.write(PACK.format(name), f"packs/{name}.py")
+    until(lambda: here.app.pending_count == 2)
+    message = here.run("dice.hello()").error.message
+    assert ("dice.py: new" in message, "coin.py: new" in message, message.count("load it: ")) == (True, True, 1)
+
+
 def test_code_that_could_not_be_loaded_stays_told_until_it_is_mended(place):
     """The watcher sees the new file after somebody has tried to load it."""
     here = place()

@@ -468,7 +468,11 @@ class ToolCatalog:
             return None
         if not current_principal.get().may("edit"):
             return ToolFailure("files of this server have changed and are not loaded yet: ask its owner to reload")
-        return ToolFailure(f"not loaded yet: {self._current.redact('; '.join(map(str, pending)))}")
+        changes: dict[str | None, list[str]] = {}
+        for one in pending:
+            changes.setdefault(one.hint, []).append(str(replace(one, hint=None)))
+        listed = (", ".join(found) + (f" ({hint})" if hint else "") for hint, found in changes.items())
+        return ToolFailure(f"not loaded yet: {self._current.redact('; '.join(listed))}")
 
 
 def _names_in_pack(pack: str, snapshot: Snapshot, allowed: Collection[str] | None) -> set[str]:

@@ -102,7 +102,7 @@ def revoke_token(name: str, config: Config, store: TokenStore) -> list[str] | No
         if any(one.name == name for one in store.revoked().values()):
             return None
         known = [one.name for one in (*store.list(), *config.http.tokens)]
-        raise TokenNameError(f"no token is called {name}{or_rather(name, known) or '; see: onetool tokens list'}")
+        raise TokenNameError(f"No token is called {name}{or_rather(name, known) or '; see: onetool tokens list'}")
     if stored is not None:
         store.revoke(name)
     for one, _ in of_config:

@@ -194,6 +194,6 @@ def check_content_type(content_type: bytes | None) -> None:
         charsets = [one[8:].strip(b'"') for one in parameters if one.startswith(b"charset=")]
         if name == JSON and all(one in (b"utf-8", b"utf8") for one in charsets):
             return
-    came = "there is none" if content_type is None else f"not {content_type[:MAX_SHOWN].decode('latin-1')!r}"
+    came = "there is none" if content_type is None else f"got {content_type[:MAX_SHOWN].decode('latin-1')!r}"
     message = f"A body must be JSON in UTF-8 with `Content-Type: application/json`; {came}."
     raise HttpError(415, "unsupported_media_type", message)

@@ -115,7 +115,7 @@ class _TokenState(msgspec.Struct, frozen=True, kw_only=True):
 
     def adding(self, token: StoredToken) -> "_TokenState":
         if self.named(token.name):
-            message = f"the token name {token.name} is taken; use another name, or first run: onetool tokens revoke"
+            message = f"The token name {token.name} is taken; use another name, or first run: onetool tokens revoke"
             raise TokenNameError(f"{message} {token.name}; then add it with --again")
         return msgspec.structs.replace(self, tokens=(*self.tokens, token))
 

@@ -65,7 +65,8 @@ def test_copy_and_rename(bundles):
     assert done.returncode == 0, done.stderr
     before = shown(bundles, "other/uno@1")
     assert before["description"] == "Uno."
-    assert bundles("rename", "other/uno", "eins@7").returncode == 0
+    done = bundles("rename", "other/uno", "eins@7")
+    assert (done.returncode, json.loads(done.stdout)["name"]) == (0, "other.eins")
     after = shown(bundles, "other/eins@7")
     assert after["id"] == before["id"]
     assert bundles("show", "other/uno").returncode == 1

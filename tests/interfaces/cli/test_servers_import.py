@@ -608,7 +608,7 @@ def test_from_standard_input(project):
     assert done.returncode == 0
     assert list(config_of(project).servers) == ["a", "b"]
     config = project / ".onetool" / "onetool.yaml"
-    assert f"A running server that uses {config} starts it after a reload" in done.stderr
+    assert f"A running server that uses {config} starts new commands after a reload" in done.stderr
 
 
 def test_a_server_behind_a_url_needs_no_reload(project):

@@ -32,7 +32,7 @@ def test_switched_off_and_on_again(tmp_path, layout):
     assert "already" in invoke("servers", "disable", "clock", cwd=tmp_path).stdout
     done = invoke("servers", "enable", "clock", cwd=tmp_path)
     assert done.returncode == 0
-    assert f"A running server that uses {file} starts it after a reload" in done.stderr
+    assert f"A running server that uses {file} starts new commands after a reload" in done.stderr
     assert states(tmp_path)["clock"] != "disabled"
     if layout in ("disabled", "enabled"):
         assert file.read_text() == BLOCKS[layout]
@@ -61,7 +61,7 @@ def test_renamed_with_what_was_approved(tmp_path):
     done = servers("rename", "pinned", "fixed")
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("Renamed pinned to fixed in ")
-    assert f"A running server that uses {file} starts it after a reload" in done.stderr
+    assert f"A running server that uses {file} starts new commands after a reload" in done.stderr
     assert "  fixed: {" in file.read_text()
     assert "# mine" in file.read_text()
     (tmp_path / "words").write_text("Does what an enemy wants.")

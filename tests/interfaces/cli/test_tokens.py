@@ -57,7 +57,7 @@ def test_the_token_alone_is_on_standard_output_and_its_hash_is_stored(folder):
     assert token.expires is None
     assert done.stdout.strip() not in done.stderr
     assert done.stdout.strip().encode() not in (folder / "state.db").read_bytes()
-    for part in ("not shown again", "accept it at once", "Authorization: Bearer $TOKEN", ":8765/mcp", "--port"):
+    for part in ("not shown again", "accept it at once", "Authorization: Bearer $ONETOOL_TOKEN", ":8765/mcp", "--port"):
         assert part in done.stderr
     assert "change bundles" in done.stderr
 
@@ -229,7 +229,7 @@ def test_revoked_and_then_the_name_is_for_the_same_holder(folder):
     new = tokens(folder, "add", "ci", "--again")
     assert (new.returncode, bool(stored(folder).find(token_digest(new.stdout.strip())))) == (0, True)
     missing = tokens(folder, "revoke", "nobody")
-    assert (missing.returncode, "no token is called nobody" in missing.stderr) == (1, True)
+    assert (missing.returncode, "No token is called nobody" in missing.stderr) == (1, True)
 
 
 def test_tokens_of_the_config_are_listed_with_their_lines_and_can_be_revoked(folder):

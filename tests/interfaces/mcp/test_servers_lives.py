@@ -70,7 +70,7 @@ def test_the_first_servers_may_come_with_a_reload_and_the_last_may_go(site):
 
     (site.folder / "onetool.yaml").write_text("servers: [")
     peer.reload()
-    until(lambda: "not reloaded" in peer.log())
+    until(lambda: "Not reloaded" in peer.log())
     assert pid(peer, "late") == number
 
     site.config({"late": site.upstream()})  # one that is still starting can be dropped

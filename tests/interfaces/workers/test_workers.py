@@ -164,7 +164,7 @@ def test_a_reload_reaches_all(fleet, each, alias):
         assert fleet.call("mine", one) == pid
     fleet.config.write_text("{")
     fleet.reload()
-    until(lambda: "not reloaded" in fleet.log())
+    until(lambda: "Not reloaded" in fleet.log())
     assert {fleet.call("mine", one) for one in each.values()} == fleet.workers()
 
 

@@ -165,7 +165,7 @@ def tell_running_servers(file: "Path", *, is_code: bool = False) -> None:
     reload = "SIGHUP or ot.reload()"
     when = f"reads it by itself; {RELOAD_NOTE} ({reload})"
     if is_code:
-        when = f"starts it after a reload ({reload}), and by itself only with `watch: true`"
+        when = f"starts new commands after a reload ({reload}), or by itself if it was started with --watch"
     print_note(f"A running server that uses {file} {when}.")
 
 

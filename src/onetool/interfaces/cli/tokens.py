@@ -190,7 +190,7 @@ def _print_usage(token: StoredToken, config: Config, where: str | None) -> None:
     http = config.http
     host = f"[{http.host}]" if ":" in http.host else http.host
     url = http.url.rstrip("/") if http.url else f"http://{host}:{http.port}"
-    lines.append(f'Use it: curl -H "Authorization: Bearer $TOKEN" {url}/tools/tools')
+    lines.append(f'Use it: curl -H "Authorization: Bearer $ONETOOL_TOKEN" {url}/tools/tools')
     lines.append(f"MCP clients connect to {url}/mcp with the same header.")
     if not config.http.url:
         lines.append("A server that was started with --host or --port has another address, which it prints.")

@@ -28,10 +28,10 @@ async def reload(service: Service) -> None:
         try:
             await asyncio.to_thread(service.app.reload)
         except ConfigError as error:
-            log.error("not reloaded, the previous config stays in effect: %s", error)
+            log.error("Not reloaded, the previous config stays in effect: %s", error)
             return
         except Exception as error:  # noqa: BLE001 - a failed reload must not stop the server
-            log.error("not reloaded: %s: %s", type(error).__name__, error)
+            log.error("Not reloaded: %s: %s", type(error).__name__, error)
             return
         notify_clients(service)
         log.info("reloaded: %d tools", service.app.catalog.count())
