@@ -1,5 +1,6 @@
 """Members and the rows of MCP sessions and tasks, over both databases."""
 
+import asyncio
 import time
 from types import SimpleNamespace
 
@@ -11,7 +12,8 @@ from onetool.cluster.cluster import Cluster
 from onetool.cluster.leases import Leases
 from onetool.cluster.mcp_rows import McpSessionRows, McpTaskRows, SessionState, UnreadableRowError
 from onetool.cluster.members import Members
-from onetool.database import postgres
+from onetool.database import DatabaseAwayError, postgres
+from onetool.http.asgi import HttpError
 from onetool.interfaces.http.listen import listen_unix
 
 pytestmark = pytest.mark.attack("replicas")
@@ -41,6 +43,16 @@ def test_who_is_there(shared, monkeypatch):
     until(lambda: len(beats) > 2)
     assert one.find("abcdef01") is None
     one.close()
+
+
+def test_while_the_database_is_away_an_unknown_replica_is_not_called_gone(shared, monkeypatch):
+    def away(_):
+        raise DatabaseAwayError("it is away")
+
+    monkeypatch.setattr(shared, "read", away)
+    with pytest.raises(HttpError) as caught:
+        asyncio.run(Cluster(settings(shared)).other("abcdef01"))
+    assert (caught.value.status, caught.value.code) == (503, "database_away")
 
 
 def test_the_oldest_is_one_of_them(shared):

@@ -37,6 +37,7 @@ def test_servers_go_on_when_the_database_is_back(replicas, postgres):
 
 def test_an_answer_reaches_its_call_through_a_replica_that_does_not_know_the_session(replicas, postgres):
     one, other = replicas(2)
+    until(lambda: len(httpx.get(f"{other.url}/check", timeout=30).json()["replicas"]) == 2)
     wants = {**INITIALIZE, "params": {**INITIALIZE["params"], "capabilities": {"elicitation": {"form": {}}}}}
     begun = httpx.post(f"{one.url}/mcp", json=wants, headers=ACCEPT, timeout=30)
     headers = {**ACCEPT, "Mcp-Session-Id": begun.headers["mcp-session-id"], "MCP-Protocol-Version": "2025-11-25"}

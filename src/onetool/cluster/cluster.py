@@ -13,10 +13,11 @@ from socket import socket
 from typing import Any
 
 from onetool.cluster import RELOAD, UNIX, ClusterSettings, Replica
-from onetool.cluster.forwarding import DATABASE_PATH, Forwarder, ForwardSeal, ReplicaGoneError
+from onetool.cluster.forwarding import DATABASE_PATH, RETRY, Forwarder, ForwardSeal, ReplicaGoneError
 from onetool.cluster.members import BEAT_S, Members
 from onetool.core.errors import OneToolError
 from onetool.core.principal import LOCAL
+from onetool.database import DatabaseError
 from onetool.http.asgi import Asgi, HttpError, Receive, Scope, Send, respond
 
 log = logging.getLogger("onetool.serve")
@@ -91,8 +92,12 @@ class Cluster:
         return id[:ID_DIGITS] if _OWNED.fullmatch(id) else None
 
     async def other(self, id: str) -> Replica:
-        """Return the replica with this ID. Raise ReplicaGoneError if there is none."""
-        replica = self.members.known(id) or await asyncio.to_thread(self.members.find, id)
+        """Return the replica with this ID. Raise ReplicaGoneError if there is none, HttpError if that is unknown."""
+        try:
+            replica = self.members.known(id) or await asyncio.to_thread(self.members.find, id)
+        except DatabaseError as error:
+            why = f"The database, which knows the replica responsible for this, can't be used: {error}."
+            raise HttpError(503, "database_away", why, RETRY) from None
         if replica is None:
             raise ReplicaGoneError
         return replica

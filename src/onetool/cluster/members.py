@@ -113,13 +113,13 @@ class Members:
         return list(self._alive.values())
 
     def find(self, id: str) -> Replica | None:
-        """Return the replica with this ID. Asks the database once about an unknown ID, so it may block."""
+        """Return the replica with this ID.
+
+        Asks the database once about an unknown ID, so it may block. Raises DatabaseError.
+        """
         if (known := self._alive.get(id)) is not None or id in self._unknown:
             return known
-        try:
-            rows = self._database.read(lambda work: work.execute(*_select(self._database, "AND id = %s", id)))
-        except DatabaseError:
-            return None
+        rows = self._database.read(lambda work: work.execute(*_select(self._database, "AND id = %s", id)))
         if rows and (found := self._replica(rows[0][:-1])) is not None and found.is_known:
             return self._alive.setdefault(id, found)
         if len(self._unknown) < MAX_UNKNOWN:
