@@ -17,7 +17,7 @@ export interface Listener {
 }
 
 const FIRST_WAIT_MS = 500;
-const LONGEST_WAIT_MS = 15_000;
+const MAX_WAIT_MS = 15_000;
 
 export function listen(listener: Listener): () => void {
   const stop = new AbortController();
@@ -51,7 +51,7 @@ async function follow(listener: Listener, signal: AbortSignal): Promise<void> {
     if (signal.aborted) return;
     listener.live(false);
     await new Promise((done) => setTimeout(done, wait));
-    wait = Math.min(wait * 2, LONGEST_WAIT_MS);
+    wait = Math.min(wait * 2, MAX_WAIT_MS);
   }
 }
 

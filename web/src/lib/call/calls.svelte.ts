@@ -11,7 +11,7 @@ export interface EndedCall {
   at: string;
 }
 
-const MOST = 20;
+const MAX_CALLS = 20;
 
 class Calls {
   list: EndedCall[] = $state.raw([]);
@@ -21,7 +21,7 @@ class Calls {
   take = (call: Record<string, unknown>): void => {
     this.count += typeof call.dropped === "number" ? call.dropped : 1;
     if (typeof call.name === "string")
-      this.list = [{ ...(call as unknown as EndedCall), n: this.count }, ...this.list].slice(0, MOST);
+      this.list = [{ ...(call as unknown as EndedCall), n: this.count }, ...this.list].slice(0, MAX_CALLS);
   };
 }
 

@@ -22,11 +22,11 @@ export interface PastCall {
   steps?: { name: string; outcome: Outcome }[];
 }
 
-const MOST_BYTES = 5_000_000;
+const MAX_BYTES = 5_000_000;
 const PLACE = "history";
 const KEPT = "history.kept"; // whether it outlives the tab
 
-const MOST_STORED = MOST_BYTES / 4; // characters: browsers count two bytes each, and allow 5 MB per page
+const MAX_STORED = MAX_BYTES / 4; // characters: browsers count two bytes each, and allow 5 MB per page
 
 const userName = (): string => session.who.name ?? "";
 
@@ -52,7 +52,7 @@ class Past {
   /** Add a call and drop the oldest ones if needed. `schema` is that of the arguments. */
   add(call: PastCall, schema?: unknown): void {
     const args = schema === undefined ? call.args : withoutSecrets(call.args as JsonObject, schema);
-    this.list = this.#fitting([{ ...call, args }, ...this.list], MOST_BYTES);
+    this.list = this.#fitting([{ ...call, args }, ...this.list], MAX_BYTES);
     this.#keep();
   }
 
@@ -74,7 +74,7 @@ class Past {
   }
 
   #keep(): void {
-    const kept = this.#fitting(this.list, MOST_STORED);
+    const kept = this.#fitting(this.list, MAX_STORED);
     const text = kept.length > 0 ? writeJson({ who: userName(), calls: kept }) : null;
     if (!store(PLACE, text, this.#place)) store(PLACE, null, this.#place); // storage is full: keep it in memory only
   }

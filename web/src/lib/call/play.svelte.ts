@@ -21,7 +21,7 @@ import { store, stored } from "../page/storage";
 export const PLAY = "play"; // the source of its runs in the history
 const CHECK_AFTER_MS = 300;
 const DRAW_EVERY_MS = 40;
-const LONGEST_PRINT = 200_000; // characters of the output that are kept
+const MAX_PRINT = 200_000; // characters of the output that are kept
 
 class Play {
   code = $state(stored("play", ""));
@@ -120,8 +120,8 @@ class Play {
     this.#draws.stop();
     const all = this.printed + this.#prints.join("");
     this.#prints = [];
-    this.isPrintCut ||= all.length > LONGEST_PRINT;
-    this.printed = all.slice(-LONGEST_PRINT);
+    this.isPrintCut ||= all.length > MAX_PRINT;
+    this.printed = all.slice(-MAX_PRINT);
   }
 
   #clear(): void {

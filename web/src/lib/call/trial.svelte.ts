@@ -22,10 +22,10 @@ import { store, stored } from "../page/storage";
 import { withoutSecrets } from "../form/secrets";
 import type { Tool } from "../api/tool";
 
-const MOST_TRIALS = 20;
-const MOST_DRAFTS = 30;
-const LARGEST_DRAFT = 16_000; // characters
-const LARGEST_STREAM = 50_000;
+const MAX_TRIALS = 20;
+const MAX_DRAFTS = 30;
+const MAX_DRAFT = 16_000; // characters
+const MAX_STREAM = 50_000;
 
 interface Running {
   stop: AbortController;
@@ -168,7 +168,7 @@ export class Trial {
   }
 
   #hear(text: string): void {
-    this.streamed = (this.streamed + text).slice(-LARGEST_STREAM);
+    this.streamed = (this.streamed + text).slice(-MAX_STREAM);
   }
 
   #show(args: JsonObject): void {
@@ -180,8 +180,8 @@ export class Trial {
   #keep(tool: Tool): void {
     const { [this.#key]: _, ...others } = stored<Record<string, string>>("try.drafts", {});
     const text = writeJson(withoutSecrets(this.args, tool.argSchema));
-    const kept = Object.entries(others).slice(1 - MOST_DRAFTS);
-    store("try.drafts", Object.fromEntries(text.length > LARGEST_DRAFT ? kept : [...kept, [this.#key, text]]));
+    const kept = Object.entries(others).slice(1 - MAX_DRAFTS);
+    store("try.drafts", Object.fromEntries(text.length > MAX_DRAFT ? kept : [...kept, [this.#key, text]]));
   }
 }
 
@@ -218,7 +218,7 @@ export function trialOf(tool: Tool): Trial {
   const found = trials.get(key) ?? new Trial(tool);
   trials.delete(key);
   trials.set(key, found); // the newest is the last
-  for (const old of [...trials.keys()].slice(0, -MOST_TRIALS)) {
+  for (const old of [...trials.keys()].slice(0, -MAX_TRIALS)) {
     trials.get(old)?.stop();
     trials.delete(old);
   }

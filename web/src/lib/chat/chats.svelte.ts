@@ -16,7 +16,7 @@ import { working } from "./working.svelte";
 export type SessionRow = Schemas["SessionSummary"];
 export type Models = Schemas["ModelOverview"];
 
-const MOST_OPEN = 20; // conversations that stay in memory
+const MAX_OPEN = 20; // conversations that stay in memory
 
 class Chats {
   list: SessionRow[] = $state.raw([]);
@@ -62,7 +62,7 @@ class Chats {
     this.#open.delete(id);
     this.#open.set(id, one);
     for (const [key, other] of this.#open) {
-      if (this.#open.size <= MOST_OPEN) return;
+      if (this.#open.size <= MAX_OPEN) return;
       if (other !== one && other.isKeptElsewhere) this.#open.delete(key);
     }
   }

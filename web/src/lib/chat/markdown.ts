@@ -22,7 +22,7 @@ export type Block =
   | { kind: "rule" };
 
 const DEEPEST = 6;
-const MOST_COLUMNS = 30;
+const MAX_COLUMNS = 30;
 const FENCE = /^ {0,3}(`{3,}|~{3,})\s*([^\s`]*)/;
 const HEADING = /^ {0,3}(#{1,6})(?=\s)/;
 const RULE = /^ {0,3}(?:(?:\*\s*){3,}|(?:-\s*){3,}|(?:_\s*){3,})$/;
@@ -159,7 +159,7 @@ function cellsOf(line: string): string[] {
     .replace(/^\|/, "")
     .replace(/\|$/, "")
     .split(/(?<!\\)\|/);
-  return cells.slice(0, MOST_COLUMNS).map((one) => one.trim().replaceAll("\\|", "|"));
+  return cells.slice(0, MAX_COLUMNS).map((one) => one.trim().replaceAll("\\|", "|"));
 }
 
 // Inside of a line

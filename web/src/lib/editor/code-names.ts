@@ -52,7 +52,7 @@ export interface Offers {
 }
 
 const BEFORE = 2000; // characters searched for the current call
-const MOST = 50;
+const MAX_NAMES = 50;
 const NAME = "[\\p{L}_][\\p{L}\\p{N}_]*";
 const LAST_WORD = new RegExp(`${NAME}$`, "u");
 const PACK = new RegExp(`(${NAME})\\.$`, "u");
@@ -72,7 +72,7 @@ export function offersAt(code: string, names: CodeNames, isAsked = false): Offer
   const low = word.toLowerCase();
   const begun = offers.filter((one) => one.text.toLowerCase().startsWith(low));
   const others = offers.filter((one) => !begun.includes(one) && low.length > 1 && one.text.toLowerCase().includes(low));
-  const found = [...begun, ...others].slice(0, MOST);
+  const found = [...begun, ...others].slice(0, MAX_NAMES);
   return found.length === 0 || (found.length === 1 && found[0]?.text === word && !found[0].insert)
     ? null
     : { word, offers: found };

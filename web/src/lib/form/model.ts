@@ -50,7 +50,7 @@ const DRAWN = [
 ];
 const KINDS: readonly string[] = ["string", "number", "integer", "boolean", "null", "object", "array"];
 const DEEPEST = 6; // limit for recursive schemas
-const MOST_INITIAL = 500; // values searched for defaults
+const MAX_INITIAL = 500; // values searched for defaults
 
 export function shapeOf(given: unknown, root: JsonSchema, depth = 0): Shape {
   const schema = merged(given, root);
@@ -201,7 +201,7 @@ export function initial(
   given: unknown,
   root: JsonSchema,
   depth = 0,
-  budget = { left: MOST_INITIAL },
+  budget = { left: MAX_INITIAL },
 ): Json | undefined {
   if (budget.left-- <= 0) return undefined;
   const { kind, schema, choices, isNullable } = shapeOf(given, root);

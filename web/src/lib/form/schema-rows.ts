@@ -13,7 +13,7 @@ export interface SchemaRow {
 }
 
 const DEEPEST = 5;
-const MOST_ROWS = 300; // a schema may contain itself, many times over
+const MAX_ROWS = 300; // a schema may contain itself, many times over
 const BOUNDS: [string, string][] = [
   ["minimum", "≥"],
   ["exclusiveMinimum", ">"],
@@ -38,7 +38,7 @@ function walk(schema: JsonSchema, root: JsonSchema, path: string, depth: number,
   const properties = (found.properties ?? {}) as Record<string, JsonSchema>;
   const required = Array.isArray(found.required) ? (found.required as string[]) : [];
   for (const [name, raw] of Object.entries(properties)) {
-    if (rows.length >= MOST_ROWS) return;
+    if (rows.length >= MAX_ROWS) return;
     const one = resolved(raw, root);
     rows.push({
       path: `${path}/${name}`,

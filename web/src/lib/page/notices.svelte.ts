@@ -16,7 +16,7 @@ export interface Notice {
 
 const STAYS_MS = 8000;
 const UNDO_STAYS_MS = 30_000;
-const MOST = 4;
+const MAX_NOTICES = 4;
 
 class Notices {
   list: Notice[] = $state([]);
@@ -76,7 +76,7 @@ class Notices {
   }
 
   #add(notice: Notice): number {
-    for (const one of this.list.slice(0, 1 - MOST)) this.close(one.id);
+    for (const one of this.list.slice(0, 1 - MAX_NOTICES)) this.close(one.id);
     this.list = [...this.list, notice];
     this.announce(notice.text);
     // An error stays until it is closed, or the next action succeeds: it may have to be read twice.

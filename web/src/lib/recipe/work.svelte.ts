@@ -40,7 +40,7 @@ interface Running {
 
 const CODE = "/scriptImpl/code";
 const ARGS = "/argSchema";
-const LARGEST_KEPT = 500_000; // characters of answers that survive a reload, in this tab only
+const MAX_KEPT = 500_000; // characters of answers that survive a reload, in this tab only
 const PLACE = "onetool.answers.";
 
 export class RecipeWork {
@@ -93,7 +93,7 @@ export class RecipeWork {
   #keep(): void {
     if (this.#isOver) return;
     this.#isSecret ||= writeJson(withoutSecrets(this.samples, this.schema)) !== writeJson(this.samples);
-    const { text, without } = written(this.answers, this.#isSecret ? 0 : LARGEST_KEPT);
+    const { text, without } = written(this.answers, this.#isSecret ? 0 : MAX_KEPT);
     this.unkept.clear();
     for (const name of without) this.unkept.add(name);
     try {

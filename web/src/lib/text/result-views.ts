@@ -5,8 +5,8 @@ import { isObject, writeJson, type Json, type JsonObject } from "./json-text";
 export type View = "table" | "tree" | "text" | "picture" | "file";
 
 const LOOKED_AT = 200; // rows that determine the columns
-const MOST_COLUMNS = 40;
-const MOST_FILES = 20;
+const MAX_COLUMNS = 40;
+const MAX_FILES = 20;
 export const PICTURE = /^image\/(png|jpe?g|gif|webp|avif|bmp|svg\+xml)$/;
 const DATA_URI = /^data:(image\/[a-z+]+);base64,([A-Za-z0-9+/]+=*)$/;
 const STORED: ReadonlySet<string> = new Set(["image", "audio", "blob"]);
@@ -52,7 +52,7 @@ function isRows(value: Json): value is JsonObject[] {
 }
 
 export function columnsOf(rows: JsonObject[]): string[] {
-  return [...new Set(rows.slice(0, LOOKED_AT).flatMap(Object.keys))].slice(0, MOST_COLUMNS);
+  return [...new Set(rows.slice(0, LOOKED_AT).flatMap(Object.keys))].slice(0, MAX_COLUMNS);
 }
 
 /** Sort rows by a column: numbers by size, others as text. Missing values come last in both directions. */
@@ -89,7 +89,7 @@ export function filesOf(value: Json): ResultFile[] {
     const [, mimeType = "", data = ""] = value.startsWith("data:image/") ? (DATA_URI.exec(value) ?? []) : [];
     return PICTURE.test(mimeType) ? [fileOf(mimeType, data)] : [];
   }
-  if (Array.isArray(value)) return value.slice(0, MOST_FILES).flatMap(filesOf);
+  if (Array.isArray(value)) return value.slice(0, MAX_FILES).flatMap(filesOf);
   if (!isObject(value)) return [];
   const { data, handle, mimeType, type, content, size } = value;
   if (STORED.has(String(type)) && typeof mimeType === "string" && typeof handle === "string" && HANDLE.test(handle)) {
