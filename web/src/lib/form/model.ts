@@ -197,12 +197,7 @@ export function takesNothing(schema: JsonSchema): boolean {
 }
 
 /** The initial value: a const or default, with its required properties. */
-export function initial(
-  given: unknown,
-  root: JsonSchema,
-  depth = 0,
-  budget = { left: MAX_INITIAL },
-): Json | undefined {
+export function initial(given: unknown, root: JsonSchema, depth = 0, budget = { left: MAX_INITIAL }): Json | undefined {
   if (budget.left-- <= 0) return undefined;
   const { kind, schema, choices, isNullable } = shapeOf(given, root);
   if (schema.default !== undefined) return schema.default as Json;
