@@ -248,7 +248,7 @@ class Executor:
             why = "returned no arguments" if raised is None else describe_error(raised)
         wrong = WrongArgument(path=step, expected="", got=why)
         message = f"{wrong_arguments(spec.name)} {wrong}"
-        raise CallRefused("invalid_args", message, reason=_text(reason), hints=_texts(hints), details=(wrong,))
+        raise CallRefused("invalid_args", message, reason=_plain_text(reason), hints=_texts(hints), details=(wrong,))
 
     def _checked(
         self,
@@ -301,16 +301,18 @@ class Executor:
             if error.argument is not None:
                 pointer = "/" + error.argument.replace("~", "~0").replace("/", "~1")
                 details = (WrongArgument(path=error.argument, expected="", got=message_of(error), pointer=pointer),)
-            return CallRefused("invalid_args", message, reason=_text(error.reason), hints=hints, details=details)
+            return CallRefused("invalid_args", message, reason=_plain_text(error.reason), hints=hints, details=details)
         if isinstance(error, ToolFailure):
             message = message_of(error) or "it failed"
             needs = tuple(one for one in error.needs if type(one) is Need)
             return CallRefused(
-                "execution_error", message, reason=_text(error.reason), hints=_texts(error.hints), needs=needs
+                "execution_error", message, reason=_plain_text(error.reason), hints=_texts(error.hints), needs=needs
             )
         if isinstance(error, OneToolError) and hasattr(error, "reason"):
             # For example, the database is unavailable: pointing at a line of the tool would mislead.
-            return CallRefused("execution_error", describe_error(error), reason=_text(getattr(error, "reason", None)))
+            return CallRefused(
+                "execution_error", describe_error(error), reason=_plain_text(getattr(error, "reason", None))
+            )
         installs = tuple(
             need.install for need in spec.requires if need.install and isinstance(error, MISSING_DEPENDENCY)
         )
@@ -428,7 +430,7 @@ async def _ask_gate(gate: Gate, context: CallContext) -> ToolFailure | None:
         return ToolFailure(f"The call could not be approved: {describe_error(error)}", reason="denied")
 
 
-def _text(value: Any) -> str | None:
+def _plain_text(value: Any) -> str | None:
     if value is None:
         return None
     if isinstance(value, str):
@@ -442,4 +444,4 @@ def _text(value: Any) -> str | None:
 def _texts(values: Any) -> tuple[str, ...]:
     """Return hints as strings. A handler may have passed anything."""
     listed = cast(list[Any], values) if isinstance(values, list | tuple) else [values]
-    return tuple(text for value in listed if (text := _text(value)))
+    return tuple(text for value in listed if (text := _plain_text(value)))

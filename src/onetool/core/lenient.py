@@ -110,7 +110,7 @@ def _coerced(value: Any, schema: Any, root: Schema, levels: int) -> Any:
         return value
     known = cast(Schema, part)
     if isinstance(value, str):
-        read = _read(value, types_of(part, root))
+        read = _convert(value, types_of(part, root))
         return [read] if isinstance(read, str) and _wants_texts(known, root) else read
     if isinstance(value, list):
         return [_coerced(item, known.get("items"), root, levels - 1) for item in cast(list[Any], value)]
@@ -132,7 +132,7 @@ def _wants_texts(schema: Schema, root: Schema) -> bool:
     return any("string" in types_of(one.get("items"), root) for one in lists)
 
 
-def _read(text: str, kinds: set[str]) -> Any:
+def _convert(text: str, kinds: set[str]) -> Any:
     """Convert a string to one of these types. Return it unchanged if its type is right or information would be lost."""
     if "string" in kinds:
         return text

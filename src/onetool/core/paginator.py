@@ -68,7 +68,9 @@ class Paginator:
         args, self.next_args = self.next_args or {}, None
         items, metadata = self._read(value)
         if items and items == self._last:
-            raise PagingError(f"{self._tool} returned the same page twice, for {_shown(args)}: {_shown(metadata)}")
+            raise PagingError(
+                f"{self._tool} returned the same page twice, for {_short_value(args)}: {_short_value(metadata)}"
+            )
         self._last = items
         self._bytes += size_of(items)
         if self._bytes > MAX_ITEM_BYTES:
@@ -91,7 +93,7 @@ class Paginator:
         if len(keys) != 1:
             result = f"the result of {self._tool}"
             if not found:
-                raise PagingError(f"There is no list of items in {result}: {_shown(value)}")
+                raise PagingError(f"There is no list of items in {result}: {_short_value(value)}")
             wanted = "pass key=…" if self._key is None else f"there is no list {self._key!r}"
             message = f"Can't tell which list in {result} holds the items; {wanted}: its lists are {', '.join(found)}"
             raise PagingError(message)
@@ -159,7 +161,7 @@ class Paginator:
 
     def _unknown(self, metadata: dict[str, Any], items: list[Any]) -> PagingError:
         takes = self._cursor or "no cursor, page or offset"
-        has = f"{len(items)} items and {_shown(metadata)}" if metadata else f"a bare list of {len(items)} items"
+        has = f"{len(items)} items and {_short_value(metadata)}" if metadata else f"a bare list of {len(items)} items"
         return PagingError(
             f"Can't tell how {self._tool} paginates: it takes {takes}, and its result has {has}. Call it page by page."
         )
@@ -220,5 +222,5 @@ def _is_token(value: Any) -> bool:
     return type(value) is int or (isinstance(value, str) and value != "" and not value.startswith(("http", "/")))
 
 
-def _shown(value: Any) -> str:
+def _short_value(value: Any) -> str:
     return cut(repr(value), MAX_SHOWN)

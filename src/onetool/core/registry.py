@@ -296,12 +296,12 @@ class ToolRegistry(Snapshot):
 def duplicate(first: ToolSpec, second: ToolSpec, what: str | None = None) -> str:
     """Return the error message for two tools, prompts or resources with the same name."""
     return (
-        f"duplicate {what or f'tool name {first.name!r}'}: the first one stays ({_shown(first)}), "
-        f"the second is refused ({_shown(second)}); rename one of them"
+        f"duplicate {what or f'tool name {first.name!r}'}: the first one stays ({_origin(first)}), "
+        f"the second is refused ({_origin(second)}); rename one of them"
     )
 
 
-def _shown(spec: ToolSpec) -> str:
+def _origin(spec: ToolSpec) -> str:
     origin = f"{spec.defined_in or spec.source}: " if spec.defined_in or spec.source != "local" else ""
     described = spec.description.strip().partition("\n")[0]
     return f"{origin}“{described[:60]}”"

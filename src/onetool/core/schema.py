@@ -127,7 +127,7 @@ def describe_violation(
     if name == "PropertyNames":
         return [_problem(path, "other property names", cut(str(kind.error.message), _MAX_PATH))]
     expected = _EXPECTED.get(name, lambda _: f"a value that fits `{kind.name}`")(kind)
-    return [_problem(path, expected, _shown(error, path, secret))]
+    return [_problem(path, expected, _shown_value(error, path, secret))]
 
 
 def _no_alternative(
@@ -154,7 +154,7 @@ def _no_alternative(
             expected[f"an object with {kind.property}"] = None
         elif describe := _EXPECTED.get(type(kind).__name__):
             expected[describe(kind)] = None
-    return [_problem(path, " or ".join(expected) or "one of its alternatives", _shown(error, path, secret))]
+    return [_problem(path, " or ".join(expected) or "one of its alternatives", _shown_value(error, path, secret))]
 
 
 def _unknown(
@@ -182,7 +182,7 @@ def _problem(path: ValuePath, expected: str, got: str) -> WrongArgument:
     return WrongArgument(path=_dotted(path), pointer=_pointer(path), expected=expected, got=got)
 
 
-def _shown(error: "ValidationError", path: ValuePath, secret: frozenset[str]) -> str:
+def _shown_value(error: "ValidationError", path: ValuePath, secret: frozenset[str]) -> str:
     if any(step in secret or (isinstance(step, str) and sounds_secret(step)) for step in path):
         return MASK
     value: Any = error.instance

@@ -113,7 +113,7 @@ def body_template(
     if not kind and _goes_on_after_json(body):
         how = "application/x-ndjson for one JSON value per line, or text/plain to insert values unchanged"
         raise TemplateError(f"is JSON with more text after it: set a Content-Type, {how}", BODY_POINTER)
-    return _text(body, kind, arguments)
+    return _text_body(body, kind, arguments)
 
 
 def _form(body: Any, arguments: Collection[str], encodings: Mapping[str, Encoding], max_bytes: int) -> BodyTemplate:
@@ -131,7 +131,7 @@ def _form(body: Any, arguments: Collection[str], encodings: Mapping[str, Encodin
     return BodyTemplate(FORM, lambda values: form.fill(values).encode("ascii"), placeholders)
 
 
-def _text(body: str, kind: str, arguments: Mapping[str, Any]) -> BodyTemplate:
+def _text_body(body: str, kind: str, arguments: Mapping[str, Any]) -> BodyTemplate:
     text = parse_text(body, arguments, BODY_POINTER)
     if not kind and text.alone is not None and not text.alone.is_secret:
         schema = arguments.get(text.alone.name)

@@ -398,7 +398,7 @@ def _repr(data: bytes, start: int, end: int) -> str:
     return text
 
 
-def _text(data: bytes, start: int, end: int) -> str:
+def _decoded_text(data: bytes, start: int, end: int) -> str:
     return data[start:end].decode()
 
 
@@ -422,12 +422,12 @@ SCALARS: dict[int, Callable[[bytes, int, int], Any]] = {
     22: _exception,
     23: lambda *at: f"<class '{first_text(*at)}'>",
     25: first_text,  # function
-    26: lambda *at: f"<built-in function {_text(*at)}>",
-    27: _text,  # path
+    26: lambda *at: f"<built-in function {_decoded_text(*at)}>",
+    27: _decoded_text,  # path
     28: first_text,  # file_handle
     29: _repr,
-    30: _text,  # cycle
+    30: _decoded_text,  # cycle
     31: _complex,
     32: first_text,  # module
-    33: _text,  # decimal
+    33: _decoded_text,  # decimal
 }

@@ -87,7 +87,7 @@ def batch_execute(
     async def work() -> dict[str, Any] | str:
         outcomes = await _outcomes(jobs, call, max_workers or WORKERS)
         if not as_dict:
-            return separator.join(f"{headings[label]}\n{_text(*outcome)}" for label, outcome in outcomes.items())
+            return separator.join(f"{headings[label]}\n{_result_text(*outcome)}" for label, outcome in outcomes.items())
         failed = {
             label: {"error": describe_error(error)} for label, (_, error) in outcomes.items() if error is not None
         }
@@ -159,7 +159,7 @@ async def _outcomes(jobs: dict[str, Any], func: Callable[[Any], Any], limit: int
             task.cancel()
 
 
-def _text(value: Any, error: BaseException | None) -> str:
+def _result_text(value: Any, error: BaseException | None) -> str:
     if isinstance(value, str):
         return value
     if error is None:

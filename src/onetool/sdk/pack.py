@@ -268,14 +268,14 @@ def _converting(converts: Mapping[str, JsonForm], forms: Mapping[str, JsonForm],
                     if wrong.message:
                         raise BadArguments(f"{path}: {wrong.message}") from None
                     names: dict[str, Any] = {str(step): {} for step in steps} | {name: form.schema}
-                    got = MASK if secret_names({"properties": names}) else _shown(wrong.got)
+                    got = MASK if secret_names({"properties": names}) else _shown_value(wrong.got)
                     raise BadArguments(str(WrongArgument(path=path, expected=wrong.expected, got=got))) from None
         return [], arguments
 
     return convert
 
 
-def _shown(value: Any) -> str:
+def _shown_value(value: Any) -> str:
     """Return a value for an error message. Containers may hold secrets, so only their keys or size are shown."""
     if isinstance(value, dict):
         return f"object with {', '.join(map(str, value)) or 'nothing'}"[:MAX_SHOWN_VALUE]

@@ -136,7 +136,7 @@ class _Known:
         """Return all forms of every value that occurs in the text in any form."""
         found: set[str] = set()
         for value in (*self.lasting, *self.recent):
-            forms = _forms(value) if len(value) >= UNMISTAKABLE else _written(value)
+            forms = _forms(value) if len(value) >= UNMISTAKABLE else _encodings(value)
             if any(form in text for form in forms):
                 found |= forms
         return found
@@ -343,7 +343,7 @@ def load_keyring() -> Any:
 
 def _pattern_of(values: tuple[str, ...]) -> re.Pattern[str] | None:
     """Return a pattern for short secrets as separate words: the secret `test` must not mask a part of `testing`."""
-    forms = {form for value in values if MIN_LENGTH <= len(value) < UNMISTAKABLE for form in _written(value)}
+    forms = {form for value in values if MIN_LENGTH <= len(value) < UNMISTAKABLE for form in _encodings(value)}
     if not forms:
         return None
     alternatives = "|".join(map(re.escape, _longest_first(forms)))
@@ -359,10 +359,10 @@ def _forms(value: str) -> set[str]:
     raw = value.encode("utf-8", "surrogatepass")
     in_hex = raw.hex()
     percents = "".join(f"%{byte:02x}" for byte in raw)
-    return _written(value) | _in_base64(raw) | {in_hex, in_hex.upper(), percents, percents.upper()}
+    return _encodings(value) | _in_base64(raw) | {in_hex, in_hex.upper(), percents, percents.upper()}
 
 
-def _written(value: str) -> set[str]:
+def _encodings(value: str) -> set[str]:
     """Return the plain value, and its forms in a JSON string (also a nested one), in a URL, and in HTML."""
     import json
     from urllib.parse import quote, quote_plus

@@ -71,7 +71,7 @@ class _ErrorText(NamedTuple):
 
 def error_from_status(status: int, body: Any) -> ModelError:
     """Return the error for a response whose status is not 2xx."""
-    error_text = _read(body)
+    error_text = _read_error(body)
     return _error(status, error_text, f"the model's API answered {status}: {error_text.message or '(nothing)'}")
 
 
@@ -79,7 +79,7 @@ def error_from_body(data: dict[str, Any]) -> ModelError | None:
     """Return an error sent as the answer or during it; None if there is none."""
     if not data.get("error") and str(data.get("object")).lower() != "error":
         return None
-    error_text = _read(data)
+    error_text = _read_error(data)
     words = f"{error_text.code} {error_text.kind}"
     if error_text.code.isdecimal() and 400 <= int(error_text.code[:9]) < 600:
         status = int(error_text.code)
@@ -91,7 +91,7 @@ def error_from_body(data: dict[str, Any]) -> ModelError | None:
     return _error(status, error_text, f"the model's API reported an error in the middle of its response: {message}")
 
 
-def _read(body: Any) -> _ErrorText:
+def _read_error(body: Any) -> _ErrorText:
     if isinstance(body, list) and body:  # from Gemini's compatible API
         body = body[0]
     error = (body.get("error") or body) if isinstance(body, dict) else body

@@ -307,7 +307,7 @@ def _absolute(block: dict[str, Any], folder: Path) -> None:
 # Checks of values
 
 
-def _text(value: Any, key: str) -> str:
+def _string(value: Any, key: str) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, str | int | float):
@@ -318,13 +318,13 @@ def _text(value: Any, key: str) -> str:
 def _texts(value: Any, key: str) -> list[str]:
     if not isinstance(value, list):
         raise SkipServer(f"its {key} must be a list")
-    return [_text(item, key) for item in value]
+    return [_string(item, key) for item in value]
 
 
 def _by_name(value: Any, key: str) -> dict[str, str]:
     if not isinstance(value, Mapping):
         raise SkipServer(f"its {key} must be a mapping")
-    return {str(name): _text(item, key) for name, item in value.items() if item is not None}
+    return {str(name): _string(item, key) for name, item in value.items() if item is not None}
 
 
 def _seconds(value: Any, key: str) -> float:
@@ -350,7 +350,7 @@ def _auth(value: Any, key: str) -> Any:
     if "callback_port" in given:
         given["redirect_port"] = given.pop("callback_port")
     keys = ("type", "token", "scopes", "client_id", "client_secret", "client_name", "redirect_port", "issuer")
-    texts = {name: " ".join(map(str, item)) if isinstance(item, list) else _text(item, key)
+    texts = {name: " ".join(map(str, item)) if isinstance(item, list) else _string(item, key)
              for name in keys if (item := given.get(name)) not in (None, "")}  # fmt: skip
     return {"type": "oauth", **texts}
 
@@ -362,8 +362,8 @@ def _is_true(value: Any, key: str) -> bool:
 
 
 _READERS: dict[str, Callable[[Any, str], Any]] = {
-    "command": _text, "args": _texts, "env": _by_name, "cwd": _text, "url": _text, "headers": _by_name, "auth": _auth,
-    "timeout": _seconds, "connect_timeout": _seconds, "tools": _texts, "prefix": _text, "pin": _is_true,
+    "command": _string, "args": _texts, "env": _by_name, "cwd": _string, "url": _string, "headers": _by_name,
+    "auth": _auth, "timeout": _seconds, "connect_timeout": _seconds, "tools": _texts, "prefix": _string, "pin": _is_true,
 }  # fmt: skip
 
 

@@ -33,7 +33,7 @@ def is_url(name: str) -> bool:
 
 
 def read_bytes(name: str) -> bytes:
-    return _read(name, MAX_INPUT_BYTES, click.ClickException, click.ClickException, only_regular=True)
+    return _read_bounded(name, MAX_INPUT_BYTES, click.ClickException, click.ClickException, only_regular=True)
 
 
 def read_text(name: str) -> str:
@@ -42,10 +42,10 @@ def read_text(name: str) -> str:
 
 def read_input(name: str, wrong: Wrong, unreadable: Wrong = click.UsageError) -> str:
     """Return the text of any file, or of standard input: at most MAX_TEXT_BYTES, in UTF-8."""
-    return _decoded(_read(name, MAX_TEXT_BYTES, wrong, unreadable), name, wrong)
+    return _decoded(_read_bounded(name, MAX_TEXT_BYTES, wrong, unreadable), name, wrong)
 
 
-def _read(name: str, limit: int, wrong: Wrong, unreadable: Wrong, only_regular: bool = False) -> bytes:
+def _read_bounded(name: str, limit: int, wrong: Wrong, unreadable: Wrong, only_regular: bool = False) -> bytes:
     try:
         if name == STDIN:
             data = read(limit)

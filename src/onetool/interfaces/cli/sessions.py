@@ -113,7 +113,7 @@ def list_sessions(ctx: click.Context, limit: int | None, as_json: bool) -> None:
 @data_options
 def show(ctx: click.Context, id: str, as_json: bool) -> None:
     """Show the messages and tool calls of a session."""
-    transcript = _read(ctx, id)
+    transcript = _read_transcript(ctx, id)
     if wants_json(as_json):
         facts = msgspec.to_builtins(transcript)
         times = facts.pop("times")
@@ -138,7 +138,7 @@ def show(ctx: click.Context, id: str, as_json: bool) -> None:
 @config_option
 def export(ctx: click.Context, id: str, output: str | None, force: bool) -> None:
     """Write a session as Markdown."""
-    text = markdown(_read(ctx, id))
+    text = markdown(_read_transcript(ctx, id))
     if output is None or output == "-":
         echo(printable(text) if stdout().isatty() else text.removesuffix("\n"))
         return
@@ -206,7 +206,7 @@ def _sessions(config: str | None) -> SessionStore:
     return SessionStore(database)
 
 
-def _read(ctx: click.Context, id: str) -> Transcript:
+def _read_transcript(ctx: click.Context, id: str) -> Transcript:
     find_here(ctx)
     try:
         return _sessions(ctx.find_root().obj).read(id)

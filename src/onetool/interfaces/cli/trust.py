@@ -62,17 +62,17 @@ def _trust(folder: Path, store: TrustStore, yes: bool) -> None:
     config = folder / NAME if (folder / NAME).is_file() else None
     require_ownership([folder, *([config] if config else [])], user_home(os.environ), store.owners)
     echo(visible(f"Folder: {folder}"))
-    reach = _shown(folder, config, store)
+    reach = _print_reach(folder, config, store)
     confirm("Trust it?", yes, "trust it", "changed")
     while not yes and reach.seen() != reach_of(folder, config).seen():
         echo("The folder has changed in the meantime. Now:")
-        reach = _shown(folder, config, store)
+        reach = _print_reach(folder, config, store)
         confirm("Trust it?", yes, "trust it", "changed")
     store_trust(folder, reach)
     click.echo(visible(f"{folder} is trusted. To undo this: onetool trust --revoke"), err=True)
 
 
-def _shown(folder: Path, config: Path | None, store: TrustStore, *, err: bool = False) -> Reach:
+def _print_reach(folder: Path, config: Path | None, store: TrustStore, *, err: bool = False) -> Reach:
     """Print what a folder reaches, on standard error if `err`."""
     reach = reach_of(folder, config)
     lines = list(describe_reach(reach, store.folder(folder)))
@@ -151,7 +151,7 @@ def offer_trust(untrusted: Untrusted) -> bool:
     if untrusted.mistake is not None or not is_interactive():
         return False
     try:
-        reach = _shown(untrusted.folder, untrusted.config, trust_store(), err=True)
+        reach = _print_reach(untrusted.folder, untrusted.config, trust_store(), err=True)
     except ConfigError as error:  # the command continues with the other config
         click.echo(visible(error), err=True)
         return False

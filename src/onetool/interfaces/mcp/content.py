@@ -231,14 +231,14 @@ async def from_result(
 async def _from_data(
     result: ToolResult, inline_bytes: int, runtime: "Runtime", read_on: ReadOn, promise: Promise
 ) -> Result:
-    text, is_json = _text(result)
+    text, is_json = _data_text(result)
     # A character has at most four bytes, so most values need no exact count.
     if len(text) > inline_bytes // 4:
         # Shorten a page of a stored result that is too large to send.
         page = sendable(result.data, len(text.encode(errors="replace")), inline_bytes)
         if page is not None:
             result = replace(result, data=page)
-            text, is_json = _text(result)
+            text, is_json = _data_text(result)
     answer: Result = {"content": [{"type": "text", "text": text}]}
     if promise in ("object", "open"):  # these clients read the data; the text is for others
         answer["structuredContent"] = result.data
@@ -328,7 +328,7 @@ def _too_large(failure: ToolFailure) -> Result:
     return {"content": [text_block(f"Error: the result is too large to send, and {failure}")], "isError": True}
 
 
-def _text(result: ToolResult) -> tuple[str, bool]:
+def _data_text(result: ToolResult) -> tuple[str, bool]:
     """Return data as JSON; data of `ot` as YAML in flow style, like results of code.
 
     The second value says whether the text is JSON.

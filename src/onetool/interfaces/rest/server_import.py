@@ -94,7 +94,7 @@ def find_servers(request: RestRequest) -> RestResponse:
         if isinstance(found, str):
             clients.append(FoundClient(client=client, title=title, file=str(file), error=found))
         elif found.servers:
-            servers = tuple(_shown(request.context, target, found, name)[0] for name in found.servers)
+            servers = tuple(_server_row(request.context, target, found, name)[0] for name in found.servers)
             clients.append(FoundClient(client=client, title=title, file=str(file), servers=servers))
     return request.context.response(FoundClients(clients))
 
@@ -119,7 +119,7 @@ def import_found_servers(request: RestRequest, ticked: TickedServers) -> RestRes
     known: dict[str, ClientServers] = {}
     for *_, found in _client_files():
         if not isinstance(found, str):
-            shown = (_shown(request.context, target, found, name) for name in found.servers)
+            shown = (_server_row(request.context, target, found, name) for name in found.servers)
             known |= {server.id: one for server, one in shown}
     if not known.keys() >= {*ticked.ids}:
         raise changed_error("A file with one of these servers", "Get /servers/found again.")
@@ -138,7 +138,7 @@ def _client_files() -> Iterator[tuple[str, str, Path, ClientServers | str]]:
             yield spot.client, CLIENT_FILES[spot.client].title, spot.file, found
 
 
-def _shown(
+def _server_row(
     context: RestContext, target: ConfigTarget, found: ClientServers, name: str
 ) -> "tuple[FoundServer, ClientServers]":
     """Return one server from a file, for display and for import. Its id does not depend on other servers."""

@@ -52,11 +52,13 @@ def read_folder(folder: Path) -> dict[str, StaticFile]:
     """Return all files below the folder, by their path in it (`assets/index-Bx31aZ09.js`). Links are left out."""
     paths = (Path(place, name) for place, _, names in os.walk(folder) for name in sorted(names))
     return {
-        path.relative_to(folder).as_posix(): _read(path) for path in paths if path.is_file() and not path.is_symlink()
+        path.relative_to(folder).as_posix(): _read_asset(path)
+        for path in paths
+        if path.is_file() and not path.is_symlink()
     }
 
 
-def _read(path: Path) -> StaticFile:
+def _read_asset(path: Path) -> StaticFile:
     body, ending = path.read_bytes(), path.suffix.lower()
     packed = None
     if len(body) >= SMALLEST_PACKED and ending not in PACKED_ALREADY:

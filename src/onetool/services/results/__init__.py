@@ -44,7 +44,7 @@ class HandleNotFoundError(ToolFailure):
 
     def __init__(self, handle: object) -> None:
         hint = "copy the handle exactly as it came with the result"
-        super().__init__(f"Handle not found: {_shown(handle)}", reason="not_found", hints=[hint])
+        super().__init__(f"Handle not found: {_short_handle(handle)}", reason="not_found", hints=[hint])
 
 
 class ResultExpiredError(ToolFailure):
@@ -53,7 +53,7 @@ class ResultExpiredError(ToolFailure):
     def __init__(self, handle: str, removed: bool) -> None:
         why = "it was removed to make room for newer results" if removed else "its retention time has passed"
         super().__init__(
-            f"Result has expired: {_shown(handle)} ({why})",
+            f"Result has expired: {_short_handle(handle)} ({why})",
             reason="expired",
             hints=["repeat the call or the code that returned the result"],
         )
@@ -82,7 +82,7 @@ def is_handle(value: object) -> TypeGuard[str]:
     return isinstance(value, str) and _HANDLE.fullmatch(value) is not None
 
 
-def _shown(handle: object) -> str:
+def _short_handle(handle: object) -> str:
     """Return an untrusted handle for a message: short, and on one line."""
     text = handle if isinstance(handle, str) else f"a {type(handle).__name__}"
     text = text if len(text) <= MAX_SHOWN_HANDLE else f"{text[:MAX_SHOWN_HANDLE]}…"

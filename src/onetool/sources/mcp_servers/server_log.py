@@ -94,11 +94,11 @@ class ServerLog:
         file_id, _, offset = position.partition("-")
         start, kept = int(offset) if offset.isdecimal() else 0, b""
         with suppress(OSError):
-            old, old_id = _read(self._old)
+            old, old_id = _read_lines(self._old)
             kept = old[start if file_id == old_id else 0 :]
         now, now_id = b"", ""
         with suppress(OSError):
-            now, now_id = _read(self._file)
+            now, now_id = _read_lines(self._file)
             kept = now[start:] if file_id == now_id else kept + now
         lines = kept.decode(errors="replace").splitlines()
         return lines[-limit:], f"{now_id}-{len(now)}"
@@ -130,7 +130,7 @@ class ServerLog:
             self._size += len(data)
 
 
-def _read(file: Path) -> tuple[bytes, str]:
+def _read_lines(file: Path) -> tuple[bytes, str]:
     """Return the complete lines of a file, and an id of the file that survives renaming."""
     with open(file, "rb") as stream:
         data = stream.read(2 * MAX_BYTES)

@@ -125,7 +125,7 @@ _TOOL_DIGEST = _digest_fields(Tool, _TOOL_KEYS)
 
 def bundle_text(bundle: Bundle) -> bytes:
     """Return the text of a bundle's file. Raises InvalidError if it couldn't be read again."""
-    text = _text(bundle, _BUNDLE_KEYS)
+    text = _yaml_text(bundle, _BUNDLE_KEYS)
     if read_bundle_file(text, "", 0) != bundle:
         raise InvalidError(_LOSSY, "")
     return text
@@ -133,7 +133,7 @@ def bundle_text(bundle: Bundle) -> bytes:
 
 def tool_text(tool: Tool, is_kept: bool = False) -> bytes:
     """Return the text of a tool's file. The schemas of stored tools (`is_kept`) are not checked again."""
-    text = _text(tool, _TOOL_KEYS)
+    text = _yaml_text(tool, _TOOL_KEYS)
     read = _tool if is_kept else read_tool_file
     if read(text, tool.bundle_id, "", 0) != tool:
         raise InvalidError(_LOSSY, "")
@@ -147,7 +147,7 @@ def with_times(thing: Thing) -> Thing:
     )
 
 
-def _text(thing: Bundle | Tool, keys: tuple[str, ...]) -> bytes:
+def _yaml_text(thing: Bundle | Tool, keys: tuple[str, ...]) -> bytes:
     try:
         data = shown(thing)
         chosen = {key: data[key] for key in keys if data.get(key) is not None} | {"schemaVersion": thing.schema_version}
