@@ -363,7 +363,8 @@ def _is_true(value: Any, key: str) -> bool:
 
 _READERS: dict[str, Callable[[Any, str], Any]] = {
     "command": _string, "args": _texts, "env": _by_name, "cwd": _string, "url": _string, "headers": _by_name,
-    "auth": _auth, "timeout": _seconds, "connect_timeout": _seconds, "tools": _texts, "prefix": _string, "pin": _is_true,
+    "auth": _auth, "timeout": _seconds, "connect_timeout": _seconds, "tools": _texts, "prefix": _string,
+    "pin": _is_true,
 }  # fmt: skip
 
 
