@@ -8,6 +8,7 @@ add, so that processes of two versions can run at the same time during an update
 import re
 import sqlite3
 from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -44,10 +45,13 @@ class Migration(NamedTuple):
                 yield statement
 
 
-def migrations() -> Iterator[Migration]:
-    for file in sorted(Path(__file__).with_name("migrations").glob("*.sql")):
-        number, _, name = file.stem.partition("_")
-        yield Migration(int(number), name, file.read_text("utf-8"))
+@cache
+def migrations() -> tuple[Migration, ...]:
+    files = sorted(Path(__file__).with_name("migrations").glob("*.sql"))
+    names = [file.stem.partition("_") for file in files]
+    return tuple(
+        Migration(int(n), name, file.read_text("utf-8")) for (n, _, name), file in zip(names, files, strict=True)
+    )
 
 
 def tables() -> list[str]:
