@@ -14,9 +14,9 @@ from itertools import count
 from pathlib import Path
 
 import pytest
-from helpers import examples
+from helpers import examples, set_level
 from hypothesis import HealthCheck, settings
-from warm import NO_SYNC, set_constants
+from warm import NO_SYNC, SOCKET, set_constants, start_fork_server
 
 from onetool.database import sqlite as _loaded  # noqa: F401 - whose constants are set below
 from onetool.interfaces.cli import options
@@ -97,15 +97,20 @@ def files_for(worker):
 
 def pytest_collection_finish():
     gc.freeze()
+    gc.set_threshold(10_000, 20, 50)  # the usual one takes a twentieth of the time of tests
     gc.enable()
 
 
 def pytest_configure(config):
-    """Prepare a worker: order its files, and send one message per passed test instead of four.
+    """Start the fork server of all workers, or prepare a worker: order its files, and send one message per passed test
+    instead of four.
 
     A message costs as much CPU as a small test. `--durations` needs all messages.
     """
     if not hasattr(config, "workerinput"):
+        os.environ.pop(SOCKET, None)  # of a run that started this one
+        if config.option.numprocesses and not config.option.collectonly:
+            start_fork_server()
         return
     if config.args == ["tests"] and not config.option.ignore:  # `--ignore` has no effect on named files
         config.args = files_for(config.workerinput)
@@ -134,8 +139,8 @@ def own_home():
     os.environ["HOME"] = before
     log = logging.getLogger("onetool")
     log.handlers, log.propagate = [], True
-    log.setLevel(logging.NOTSET)
-    STORAGE_LOG.setLevel(logging.NOTSET)
+    set_level(log, logging.NOTSET)
+    set_level(STORAGE_LOG, logging.NOTSET)
 
 
 @pytest.fixture

@@ -136,7 +136,13 @@ def _process_settings_kept():
     yield
     sys.set_int_max_str_digits(digits)
     for name in [*LOGGERS]:
-        logging.getLogger(name).setLevel(levels.get(name, logging.NOTSET))
+        set_level(logging.getLogger(name), levels.get(name, logging.NOTSET))
+
+
+def set_level(logger, level):
+    """Set the level of a logger, which clears the caches of all loggers, only if it differs."""
+    if logger.level != level:
+        logger.setLevel(level)
 
 
 def start(*args, cold=False, terminal=False, script=None, **options):

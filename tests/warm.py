@@ -1,8 +1,8 @@
 """A fork server for the command line.
 
 A command takes a second to start and a few hundredths of a second to do its work, and the tests run about a thousand
-commands. So each pytest worker has one process that imports all of OneTool and forks for each command. The command has
-its own process, environment, folder and pipes, as after a normal start. Tests of the start itself, of imports or of
+commands. So each run has one process that imports all of OneTool and forks for each command. The command has its own
+process, environment, folder and pipes, as after a normal start. Tests of the start itself, of imports or of
 interpreter options start a new interpreter instead: `helpers.cli(…, cold=True)`.
 """
 
@@ -32,9 +32,10 @@ from pathlib import Path
 from typing import Any
 
 START_LOCK = threading.Lock()
-ForkServer = tuple[socket.socket, dict[str, str], subprocess.Popen[bytes]]
+SOCKET = "WARM_SOCKET"  # environment variable: where workers and `warm_client` reach the fork server
 # Prefixes of environment variables that the interpreter reads when it starts. A forked process would ignore a change.
 STARTUP_PREFIXES = ("PYTHON", "LANG", "LC_", "LD_", "MALLOC_")
+ENVIRONMENT = dict(os.environ)
 # Modules that OneTool imports inside functions.
 LAZY_IMPORTS = (
     "click._textwrap",
@@ -57,38 +58,27 @@ LAZY_IMPORTS = (
 )
 
 
-def _fork_server() -> ForkServer:
-    """Return the socket, environment and process of this worker's fork server."""
-    with START_LOCK:  # several threads may start commands at once
-        return _start()
-
-
-@cache
-def _start() -> ForkServer:
-    """Start the fork server. It ends with this process, which has the only other end of its control socket."""
-    control, server_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    environment = dict(os.environ)
-    listener = socket.socket(socket.AF_UNIX)
-    listener.bind(_socket_path())
-    listener.listen(64)
-    process = subprocess.Popen(
-        [sys.executable, __file__, str(server_end.fileno()), str(listener.fileno())],
-        pass_fds=[server_end.fileno(), listener.fileno()],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        env=environment,
-    )
-    server_end.close()
-    listener.close()
-    atexit.register(shutil.rmtree, os.path.dirname(_socket_path()), ignore_errors=True)
-    atexit.register(lambda: (control.close(), process.wait()))
-    return control, environment, process
+def start_fork_server() -> None:
+    """Start the fork server. It ends with this process, which has the only other end of its standard input."""
+    os.environ[SOCKET] = os.path.join(tempfile.mkdtemp(prefix="warm-"), "socket")
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(os.environ[SOCKET])
+        listener.listen(64)
+        process = subprocess.Popen(
+            [sys.executable, __file__, str(listener.fileno())],
+            pass_fds=[listener.fileno()],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+        )
+    atexit.register(shutil.rmtree, os.path.dirname(os.environ[SOCKET]), ignore_errors=True)
+    atexit.register(process.communicate)
 
 
 @cache
 def _socket_path() -> str:
-    """Return the path of the socket at which `warm_client` reaches the fork server."""
-    return os.path.join(tempfile.mkdtemp(prefix="warm-"), "socket")
+    if SOCKET not in os.environ:
+        start_fork_server()
+    return os.environ[SOCKET]
 
 
 def program(args: Sequence[str], env: dict[str, str]) -> list[str]:
@@ -96,16 +86,16 @@ def program(args: Sequence[str], env: dict[str, str]) -> list[str]:
     if not can_fork(env):
         return [sys.executable, "-m", "onetool", *args]
     client = Path(__file__).with_name("warm_client.py")
-    return [sys.executable, "-I", "-S", str(client), _socket_path(), *args]
+    with START_LOCK:
+        return [sys.executable, "-I", "-S", str(client), _socket_path(), *args]
 
 
 def can_fork(env: dict[str, str]) -> bool:
     """Return whether a forked process behaves like a new interpreter in this environment."""
     if sys.platform != "linux":
         return False
-    _, known, _ = _fork_server()
-    names = [name for name in env.keys() | known.keys() if name.startswith(STARTUP_PREFIXES)]
-    return all(env.get(name) == known.get(name) for name in names)
+    names = [name for name in env.keys() | ENVIRONMENT.keys() if name.startswith(STARTUP_PREFIXES)]
+    return all(env.get(name) == ENVIRONMENT.get(name) for name in names)
 
 
 class Command(subprocess.Popen):
@@ -120,16 +110,19 @@ class Command(subprocess.Popen):
         pipes, start_new_session = more[3:9], more[14]
         stdin, _, _, stdout, _, stderr = pipes
         assert not preexec_fn, "a command with preexec_fn needs cold=True"
-        self._status_pipe, status_end = os.pipe()
         request_file = os.memfd_create("request")  # a message would limit its length
         request = {"args": args[1:], "cwd": str(cwd or os.getcwd()), "env": dict(os.environ if env is None else env)}
         os.write(request_file, json.dumps({**request, **self._options, "new_session": start_new_session}).encode())
         streams = [number if file == -1 else file for number, file in enumerate((stdin, stdout, stderr))]
-        files = array.array("i", [*streams, status_end, request_file])
-        _fork_server()[0].sendmsg([b"run"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, files)])
+        with START_LOCK:  # several threads may start commands at once
+            path = _socket_path()
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.connect(path)
+            files = array.array("i", [*streams, request_file])
+            connection.sendmsg([b"run"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, files)])
+            self._status_pipe = connection.detach()
         self._child_created = True
         self._close_pipe_fds(*pipes)
-        os.close(status_end)
         os.close(request_file)
         self.pid = int(_read_line(self._status_pipe))
 
@@ -161,28 +154,31 @@ def _read_line(file: int) -> bytes:
 # The fork server
 
 
-def _main(control: socket.socket, listener: socket.socket) -> None:
+def _main(listener: socket.socket) -> None:
     _import_everything()
     gc.collect()
     gc.freeze()  # otherwise the first collection of each command would copy all objects
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C ends pytest, which ends this process
     running: dict[int, tuple[int, int]] = {}  # by pidfd: process ID and status pipe
     while True:
-        for ready in select.select([control, listener, *running], [], [])[0]:
+        for ready in select.select([0, listener, *running], [], [])[0]:
+            if ready == 0:
+                return
             if ready in running:
                 _send_exit_status(ready, *running.pop(ready))
                 continue
-            files = _receive_files(control) if ready is control else _receive_client_files(listener.accept()[0])
-            if not files:
-                return
-            *streams, status_end, request_file = files
+            connection, _ = listener.accept()
+            files = _receive_files(connection)
+            status_end = connection.detach()
+            if not files:  # the client was killed
+                os.close(status_end)
+                continue
             pid = os.fork()
             if pid == 0:
-                control.close()
                 listener.close()
                 _close(status_end, *running, *(end for _, end in running.values()))
-                _run_command(*streams, request_file)
-            _close(*streams, request_file)
+                _run_command(*files)
+            _close(*files)
             _send_number(status_end, pid)
             running[os.pidfd_open(pid)] = pid, status_end
 
@@ -206,15 +202,9 @@ def _close(*files: int) -> None:
 def _receive_files(connection: socket.socket) -> "array.array[int]":
     """Receive file descriptors; none if the sender has closed the connection."""
     files = array.array("i")
-    for _, _, data in connection.recvmsg(16, socket.CMSG_SPACE(5 * 4))[1]:
+    for _, _, data in connection.recvmsg(16, socket.CMSG_SPACE(4 * 4))[1]:
         files.frombytes(data)
     return files
-
-
-def _receive_client_files(connection: socket.socket) -> list[int]:
-    """Receive those of a `warm_client`, whose connection is also the status pipe."""
-    stdin, stdout, stderr, request_file = _receive_files(connection)
-    return [stdin, stdout, stderr, connection.detach(), request_file]
 
 
 def _import_everything() -> None:
@@ -316,4 +306,4 @@ def _exit(code: int) -> None:
 
 
 if __name__ == "__main__":
-    _main(*(socket.socket(fileno=int(number)) for number in sys.argv[1:]))
+    _main(socket.socket(fileno=int(sys.argv[1])))
