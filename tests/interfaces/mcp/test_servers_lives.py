@@ -103,6 +103,10 @@ def test_nothing_of_a_client_reaches_the_servers(site):
             assert ours <= GIVEN | {"MINE", "PIDS"}
             assert environment["MINE"] == "1"
             assert TOKEN not in str(environment)
+            trace = "0af7651916cd43dd8448eb211c80319c"
+            request = said(peer, "here__request", meta={"traceparent": f"00-{trace}-b7ad6b7169203331-01"})
+            assert request["method"] == "tools/call"
+            assert trace not in str(request)  # without `otel`, servers get no trace
         called = [request for request in http.requests if request.method == "tools/call"]
         assert len(called) == len(peers)
         for request in http.requests:
