@@ -114,7 +114,7 @@ class _Builder:
 
     def _alias(self, event: Any) -> None:
         if event.anchor not in self._anchors:
-            raise _yaml_error(event, "'*' refers to an anchor that is not there; quote a string that begins with '*'")
+            raise _yaml_error(event, "'*' refers to an anchor that does not exist; quote a string that begins with '*'")
         value, size = self._anchors[event.anchor]
         above = self._open[-1]
         if isinstance(above.value, dict) and above.key is None:
