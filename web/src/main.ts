@@ -3,7 +3,7 @@ import { loadTexts, preferredLanguage } from "./lib/page/language";
 import { takeKey } from "./lib/page/link";
 
 const key = takeKey(); // before anything else is loaded
+const code = import("./start");
 if (key === null) void askAhead();
 void loadTexts(preferredLanguage());
-const { start } = await import("./start");
-await start(key);
+await (await code).start(key);

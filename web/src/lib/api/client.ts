@@ -105,7 +105,7 @@ function fetchWith(url: URL, headers: Headers, sent: RequestInit): Promise<Respo
 /** Send a GET request before its response is needed. The first `send` of the same URL gets a copy of the response. */
 export function sendAhead(path: string, query: Sent["query"] = {}): Promise<Response> {
   const url = address(path, query);
-  const response = fetchWith(url, new Headers({ accept: "application/json" }), {});
+  const response = fetchWith(url, new Headers({ accept: "application/json" }), { method: "GET" });
   const copy = response.then((one) => one.clone());
   copy.catch(() => {}); // `send` reports it
   ahead.set(url.href, copy);

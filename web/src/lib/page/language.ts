@@ -16,11 +16,8 @@ const LOADERS: Record<Language, () => Promise<Texts>> = {
   // Messages of the server are in English.
   en: async () => ({ messages: (await import("../locales/en")).en, failures: {}, findings: {} }),
   "zh-CN": async () => {
-    const [{ zhCN }, { FAILURES, FINDINGS }] = await Promise.all([
-      import("../locales/zh-CN"),
-      import("./failures-zh-CN"),
-    ]);
-    return { messages: zhCN, failures: FAILURES, findings: FINDINGS };
+    const { TEXTS, FAILURES, FINDINGS } = await import("./failures-zh-CN");
+    return { messages: TEXTS, failures: FAILURES, findings: FINDINGS };
   },
 };
 

@@ -1,2 +1,0 @@
-const __vite__mapDeps=(i,m=__vite__mapDeps,d=(m.f||(m.f=["./start-tFzVjQIo.js","./base-JjSoHc_2.js","./link-6O0O51Q-.js","./base-BVtYOgCE.css"])))=>i.map(i=>d[i]);
-import{a as e,i as t,o as n,r,t as i}from"./link-6O0O51Q-.js";var a=i();a===null&&n(),r(t());var{start:o}=await e(async()=>{let{start:e}=await import(`./start-tFzVjQIo.js`);return{start:e}},__vite__mapDeps([0,1,2,3]),import.meta.url);await o(a);
