@@ -23,7 +23,7 @@ def index():
 
 
 def first_screen(language="en"):
-    """Everything that a first visit loads before anybody clicks something: what index.html names, what that imports, and
+    """Return everything that a first visit loads before anybody clicks: what index.html names, what that imports, and
     the texts. The first script loads the page when it has taken the key of a link out of the address.
     """
     todo, found = re.findall(r'(?:src|href)="\./([^"]+)"', index()), {"index.html"}
