@@ -125,6 +125,15 @@ def test_responses_sent_ahead_are_for_one_user_and_one_use(node):
     assert node(AHEAD, script) == ["GET /login", "GET /tools/tools", "GET /login", "GET /tools/tools"]
 
 
+def test_the_history_ends_with_the_session_even_if_it_was_not_loaded(node):
+    script = """
+        localStorage.setItem(`onetool.${KEPT_IN}`, JSON.stringify("{}"));
+        session.askToken();
+        return localStorage.getItem(`onetool.${KEPT_IN}`);
+    """
+    assert node({"call/kept.ts": "KEPT_IN", "api/session.svelte.ts": "session"}, script) is None
+
+
 LATER = {
     "api/deleted-later.svelte.ts": "deletedLater",
     "page/notices.svelte.ts": "notices",
