@@ -289,7 +289,6 @@ def _with_settings(one: Catalogue, kept: "KeptSettings | None") -> Catalogue:
 
 # A thread that checks the store regularly: it loads changes made by hand and removes old bundles.
 
-
 EVERY = 1.0  # seconds
 SHARE = 20  # a slow check runs less often: checks take at most this fraction of the time
 WOKEN_SHARE = 4  # … or this fraction while the store wakes it continually
@@ -342,7 +341,6 @@ class StorePoller:
 
 
 # Iterating over all pages of the lists of a `BundleService`
-
 
 PAGE = 1000
 

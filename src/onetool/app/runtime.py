@@ -56,7 +56,6 @@ T = TypeVar("T")
 
 EMPTY: Mapping[str, Any] = freeze({})
 
-
 RunCode = Callable[..., Coroutine[Any, Any, "RunResult"]]
 """`App.run`, for code that needs nothing else of the app."""
 

@@ -83,7 +83,6 @@ class _PrivateHosts(AllowedHosts):
 
 # Errors
 
-
 MAX_MESSAGE = 1000  # characters of a message
 EXCERPT = 200  # characters of an unexpected response
 MIN_KEY = 8  # shorter keys like `none` or `ollama`, for local servers, aren't secret

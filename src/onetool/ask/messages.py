@@ -66,7 +66,6 @@ NO_TOOLS = Toolset()
 
 # Messages
 
-
 Stop = Literal["end", "tools", "length", "refused", "other"]
 """Why a model stopped: it has finished, calls tools, reached a limit, refused, or another reason."""
 
@@ -190,7 +189,6 @@ Delta = TextDelta | ThoughtDelta
 
 # OneTool's messages to a model, and the markup of data
 
-
 SYSTEM_TEXT = """\
 You answer a person's questions, with the help of tools. Use a tool when it can tell you what you would have to guess, \
 and say plainly what you found. If a tool fails, read its error: it says how to correct the call."""
@@ -231,7 +229,6 @@ def unmark(content: str) -> tuple[str, str]:
 
 
 # Code fences, and names on one line
-
 
 MAX_NAME = 200  # characters
 

@@ -31,7 +31,6 @@ from onetool.sources.mcp_servers.program import ServerProgram, why_changed
 if TYPE_CHECKING:
     from onetool.config.reach import Reach
 
-
 TRUST_FILE = "trust.json"
 FILE_VERSION = 1
 MAX_FILE_BYTES = 16 * 1024 * 1024

@@ -22,7 +22,6 @@ from onetool.core.text import line_of
 
 # The text of a file
 
-
 MAX_BYTES = 4 * 1024 * 1024
 
 # The characters that YAML forbids. A class of the allowed characters would take milliseconds to compile.

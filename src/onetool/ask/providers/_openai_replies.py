@@ -273,7 +273,6 @@ class JsonBalance:
 
 # The reply, joined from pieces
 
-
 THOUGHTS = ("reasoning_content", "reasoning")  # members with thoughts; OpenAI doesn't send any
 KEPT_MEMBERS = (*THOUGHTS, "reasoning_details", "extra_content")
 GROWING_MEMBERS = ("text", "summary", "data")  # members of OpenRouter's blocks of thoughts that arrive in pieces

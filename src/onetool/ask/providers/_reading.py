@@ -60,7 +60,6 @@ def too_large_error(most: int, what: str) -> ModelError:
 
 # Reading and writing
 
-
 MAX_EXCERPT = 500  # characters of a server's message
 MAX_EXAMINED = 16 * 1024
 
@@ -267,7 +266,6 @@ def is_blank(message: Message) -> bool:
 
 
 # Pieces of a reply in order, with signatures (Anthropic, Gemini)
-
 
 Piece = tuple[str | Call | None, Mapping[str, Any]]
 """A text, a call or neither, and its kept data."""

@@ -175,7 +175,6 @@ def text_block(text: str) -> dict[str, Any]:
 
 # Replies, streamed or whole
 
-
 _STOPS: dict[str, Stop] = {
     "end_turn": "end",
     "stop_sequence": "end",
@@ -350,7 +349,6 @@ def _stop(ending: dict[str, Any], has_calls: bool) -> tuple[Stop, str]:
 
 
 # The adapter
-
 
 VERSION = "2023-06-01"  # newer versions have no temperature, and few other servers support them
 MAX_TOKENS = 32_000  # required by the API, and accepted by all its models; includes thoughts

@@ -113,7 +113,6 @@ def _objects(value: Any) -> list[dict[str, Any]]:
 
 # Replies, streamed or whole
 
-
 NAME = "gemini"
 SIGNATURE = "thoughtSignature"
 
@@ -249,7 +248,6 @@ def _stop(ending: dict[str, Any], has_calls: bool) -> tuple[Stop, str]:
 
 
 # The adapter
-
 
 NO_SIGNATURE = "skip_thought_signature_validator"  # https://ai.google.dev/gemini-api/docs/thought-signatures#faqs
 

@@ -100,7 +100,6 @@ def _bound(request: RestRequest) -> bytes:
 
 # Bundles
 
-
 EXAMPLE_BUNDLE = {"slug": "weather", "displayName": "Weather", "description": "Forecasts.", "isEnabled": True}
 EXAMPLE_SWITCH = {"isEnabled": False}
 
@@ -185,7 +184,6 @@ def delete_bundle(request: RestRequest) -> RestResponse:
 
 
 # Tools
-
 
 EXAMPLE_TOOL: dict[str, Any] = {
     "type": "http",

@@ -129,7 +129,6 @@ _whole_decoder = strict_decoder(_whole)
 
 # ETag, If-Match and If-None-Match (RFC 9110, 13.1)
 
-
 ANY = "*"
 USED = "-used-"  # in the ETag of a tool, before the number of its calls, which is shown but is not content
 

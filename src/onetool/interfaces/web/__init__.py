@@ -19,7 +19,6 @@ from onetool.http.asgi import BARE_PREFIX, HEAD, HttpError, Receive, Scope, Send
 
 # The files in memory
 
-
 MEDIA_TYPES = {
     ".css": b"text/css; charset=utf-8",
     ".html": b"text/html; charset=utf-8",
@@ -69,7 +68,6 @@ def _read_asset(path: Path) -> StaticFile:
 
 
 # The page
-
 
 FOLDER = Path(__file__).parent / "static"
 INDEX = "index.html"

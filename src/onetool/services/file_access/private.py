@@ -68,7 +68,6 @@ MOVED = (
 )
 BASES = {".config/": "XDG_CONFIG_HOME", ".local/share/": "XDG_DATA_HOME"}
 
-
 VARIABLES = ("HOME", "USERPROFILE", *MOVED, *BASES.values())
 
 

@@ -302,7 +302,6 @@ class ContentsChange:
 
 # The cache file
 
-
 LAYOUT = 1  # of the file: increase it with each change of the format
 MAX_BYTES = 2 << 30
 SHARE = 50  # write the cache when this fraction (1 in …) of the files has changed

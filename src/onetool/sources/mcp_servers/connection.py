@@ -110,7 +110,6 @@ def _first_fault(error: ValidationError) -> str:
 
 # Listing tools, prompts and resources
 
-
 MAX_PAGES, MAX_LISTED = 200, 5_000
 MAX_LISTED_BYTES = 32 * 1024 * 1024  # after which no further page is requested
 

@@ -155,7 +155,6 @@ def _as_written(text: str) -> str:
 
 # `auth`
 
-
 AuthValue = str | Mapping[str, Any] | None
 """The value of `auth:` in the config."""
 

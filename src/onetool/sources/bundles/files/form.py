@@ -96,7 +96,6 @@ def check_format(data: Mapping[str, Any]) -> None:
 
 # Texts of files
 
-
 Thing = TypeVar("Thing", Bundle, Tool)
 
 MAX_DEPTH = 120  # levels; schemas have at most 100

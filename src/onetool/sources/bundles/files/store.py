@@ -264,7 +264,6 @@ class FileTransaction(StoreTransaction):
 
 # The store
 
-
 MAX_TRIES = 3  # if the contents turn out to be outdated
 MIN_SAVED = 50  # files; fewer are read as quickly without the cache
 LOCK_SECONDS = 2.0  # for writers; then changes are loaded without the lock, and the next scan corrects mistakes

@@ -265,7 +265,6 @@ def _both(first: RequiredAuth, second: RequiredAuth) -> RequiredAuth:
 
 # Responses
 
-
 MAX_MEDIA_TYPES = 4  # of a response
 _ORDER = ("json", "sse", "text", "binary")
 _ANYTHING = Definition({}, ())
@@ -329,7 +328,6 @@ def _not_null(definition: Definition, schemas: Schemas) -> Definition:
 
 
 # Operations
-
 
 MAX_REASON = 300
 METHODS = ("get", "head", "post", "put", "patch", "delete", "options")
