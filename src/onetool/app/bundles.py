@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from onetool.sources.bundles.service import BundleService, Shown
 
 log = logging.getLogger("onetool.bundles")
-
 FOLDER = "bundles"
 RETRY_SECONDS = 2.0
 REAP_SECONDS = 60.0  # between two checks for bundles that were deleted long ago

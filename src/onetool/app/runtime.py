@@ -51,7 +51,6 @@ if TYPE_CHECKING:
     from onetool.sources.bundles.editing import OwnExamples
 
 log = logging.getLogger("onetool")
-
 T = TypeVar("T")
 
 EMPTY: Mapping[str, Any] = freeze({})

@@ -231,7 +231,6 @@ def unmark(content: str) -> tuple[str, str]:
 # Code fences, and names on one line
 
 MAX_NAME = 200  # characters
-
 _TICKS = re.compile(r"`+")
 
 

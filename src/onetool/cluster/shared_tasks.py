@@ -13,7 +13,6 @@ from onetool.database import DatabaseError
 from onetool.http.asgi import encode
 
 log = logging.getLogger("onetool.cluster")
-
 MAX_TASK_BYTES = 4 * 1024 * 1024
 UNKNOWN = "taskId: unknown or expired task"
 

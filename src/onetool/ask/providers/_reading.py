@@ -26,7 +26,6 @@ from onetool.http.body import json_of
 from onetool.http.errors import in_short
 
 MAX_TOOL_NAME = 1024  # characters
-
 NO_TOOLS_HINTS = ("choose a model that can call tools (--model)", "or ask without tools: --with-tools=false")
 
 LEFT_OUT_TEXT = "(Earlier messages are left out.)"

@@ -250,7 +250,6 @@ def _stop(ending: dict[str, Any], has_calls: bool) -> tuple[Stop, str]:
 # The adapter
 
 NO_SIGNATURE = "skip_thought_signature_validator"  # https://ai.google.dev/gemini-api/docs/thought-signatures#faqs
-
 _UNSIGNED = re.compile(r"gemini-[12]\D|gemma|learnlm", re.IGNORECASE)  # models that don't require signatures
 
 

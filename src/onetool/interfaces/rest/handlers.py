@@ -46,7 +46,6 @@ from onetool.sources.bundles.model import Bundle, BundleContent, Tool, ToolConte
 from onetool.sources.bundles.store import ListQuery, Rank
 
 T = TypeVar("T")
-
 MAX_TOKEN = 4096
 _UNBOUND = ("pageToken", "pageSize", "recommendedPageSize")
 

@@ -378,7 +378,6 @@ class StateTools:
 
 
 pack = "ot"
-
 __all__ = ["ot_tools"]
 
 

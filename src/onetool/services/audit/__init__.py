@@ -41,7 +41,6 @@ from onetool.services.audit.table import MAX_APPENDED, AuditTable
 from onetool.services.event_queue import MAX_WAITING, EventQueue
 
 log = logging.getLogger("onetool.audit")
-
 GATHER_S = 0.1  # how long a line waits for more lines, to be written together
 SWEEP_S = 3600.0  # between two sweeps
 MAX_HELD = 16_384  # bytes; larger arguments are hashed at once, not later in the thread

@@ -39,7 +39,6 @@ from onetool.services.results import (
 from onetool.services.results.paging import MAX_BYTES, Piece, TextLines, check_query, page_of, pieces, placed_pieces
 
 log = logging.getLogger("onetool.results")
-
 SWEEP_S = 60.0  # between two sweeps by a process that stores results
 UNFINISHED_S = 600  # maximum time to write a text
 MARGIN_S = 60  # less than UNFINISHED_S, so that no sweep deletes a text that is being finished

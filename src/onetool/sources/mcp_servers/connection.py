@@ -43,7 +43,6 @@ from onetool.sources.mcp_servers.upstream_calls import (
 )
 
 T = TypeVar("T")
-
 MAX_MESSAGE = 600
 MAX_TARGET = 200  # characters of a name in a span
 JSON_RPC_CODES = range(-32768, -31999)

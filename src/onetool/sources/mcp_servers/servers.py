@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from onetool.sources.mcp_servers.upstream_calls import UpstreamCall
 
 T = TypeVar("T")
-
 State = Literal["connected", "connecting", "disconnected", "idle", "disabled"]
 
 BriefHealth = Literal["ok", "down", "changed"]

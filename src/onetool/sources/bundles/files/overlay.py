@@ -16,7 +16,6 @@ MAX_EXAMPLE_BYTES = MAX_FILE_BYTES // 2  # bytes of JSON of all tools, which lea
 KIND_SIGN = ":"  # between the kind and the name of a derived bundle; not allowed in slugs
 
 T = TypeVar("T")
-
 BuiltIn = Sequence[tuple[Bundle, Sequence[Tool]]]
 
 

@@ -55,7 +55,6 @@ from onetool.sources.bundles.rules import CONTENTS, MAX_TOOLS, BundleStore
 from onetool.sources.bundles.transaction import BrokenFileError, StoreTransaction
 
 log = logging.getLogger("onetool.bundles")
-
 T = TypeVar("T")
 
 
