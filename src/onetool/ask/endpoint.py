@@ -6,8 +6,10 @@ and the name of the key.
 
 import os
 from collections.abc import Iterable, Iterator
+from datetime import datetime, timedelta
 from errno import ECONNREFUSED
 from typing import TYPE_CHECKING
+from urllib.parse import urljoin
 
 from onetool.ask.errors import ModelError, NoModelError
 from onetool.ask.providers import Adapter, adapter
@@ -124,8 +126,6 @@ class ProviderErrors:
         return ModelError(f"{self._endpoint.authority} did not answer with JSON: {begins}", "garbled", [hint])
 
     def redirected(self, answer: "HttpResponse", path: str) -> ModelError:
-        from urllib.parse import urljoin
-
         here = self._endpoint.url(path).text
         location = answer.headers.get("location", "").strip()
         try:
@@ -207,8 +207,6 @@ class ProviderErrors:
 def _duration(seconds: float) -> str:
     if seconds < 120:
         return f"{max(seconds, 1):.0f} s"
-    from datetime import datetime, timedelta
-
     try:
         then = datetime.now().astimezone() + timedelta(seconds=seconds)
     except OverflowError:

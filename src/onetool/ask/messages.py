@@ -8,6 +8,7 @@ At the end are OneTool's own messages to a model, and the markup that separates 
 one line.
 """
 
+import json
 import re
 from collections.abc import Iterable, Mapping
 from os import urandom
@@ -48,8 +49,6 @@ class Toolset:
             try:
                 text = msgspec.json.encode(tools)
             except (ValueError, OverflowError):  # a lone surrogate, or a very long number
-                import json
-
                 text = json.dumps(replace_all_surrogates(tools)).encode()
             self._written[provider] = msgspec.Raw(text)
         return self._written[provider]
