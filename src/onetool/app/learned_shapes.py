@@ -22,6 +22,7 @@ from onetool.core.principal import lasting_owner
 from onetool.core.state_folders import STATE_FILE
 from onetool.core.type_names import is_vague
 from onetool.database import DatabaseError
+from onetool.sdk.context import is_on_event_loop
 
 if TYPE_CHECKING:
     from onetool.app.runtime import CurrentRuntime
@@ -116,7 +117,7 @@ class LearnedShapes:
             now = documents.version(pack)
             known = self._packs.get(pack)
             if known is None or known[0] != now:
-                if documents.is_shared and _is_on_loop():
+                if documents.is_shared and is_on_event_loop():
                     return version, None  # a signature in an error must not wait for another machine
                 stored = documents.load(pack)
                 known = self._packs[pack] = stored.version, _entries(stored.body)
@@ -199,16 +200,6 @@ class LearnedValues(ObservedValues):
         shapes = [*([] if mine is None else [mine]), *(seen.shape for seen in callers.values())]
         shape = shared_shape(shapes, mine)
         return freeze(schema_of(shape)) or None
-
-
-def _is_on_loop() -> bool:
-    from asyncio import get_running_loop  # only servers need it
-
-    try:
-        get_running_loop()
-    except RuntimeError:
-        return False
-    return True
 
 
 def _entries(body: bytes | None) -> Entries:

@@ -181,7 +181,10 @@ class SecuritySchemes:
             auth = {"type": "basic", "username": f"${{{user}}}", "password": f"${{{password}}}"}
             return RequiredAuth(auth, secrets=(user, password))
         if kind == "oauth2":
-            return self._client_credentials(name, scheme["flows"]["clientCredentials"], scopes)
+            url = checked_url(urljoin(f"{self._base()}/", scheme["flows"]["clientCredentials"]["tokenUrl"].strip()))
+            client, secret = self._secret(name, kind, "CLIENT_ID"), self._secret(name, kind, "CLIENT_SECRET")
+            auth = {"type": "oauth2", "tokenUrl": url, "clientId": f"${{{client}}}", "clientSecret": f"${{{secret}}}"}
+            return RequiredAuth({**auth, **_scope(scopes)}, secrets=(client, secret), urls=(url,))
         if kind == "login":
             return self._login(name, scheme["flows"]["authorizationCode"], scopes)
         if kind == "token":
@@ -198,12 +201,6 @@ class SecuritySchemes:
         secret = self._secret(name, "apiKey", "API_KEY")
         auth = {"type": "apiKey", "name": literal(key), "value": f"${{{secret}}}", "in": place}
         return RequiredAuth(auth, secrets=(secret,))
-
-    def _client_credentials(self, name: str, flow: dict[str, Any], scopes: Any) -> RequiredAuth:
-        url = checked_url(urljoin(f"{self._base()}/", flow["tokenUrl"].strip()))
-        client, secret = self._secret(name, "oauth2", "CLIENT_ID"), self._secret(name, "oauth2", "CLIENT_SECRET")
-        auth = {"type": "oauth2", "tokenUrl": url, "clientId": f"${{{client}}}", "clientSecret": f"${{{secret}}}"}
-        return RequiredAuth({**auth, **_scope(scopes)}, secrets=(client, secret), urls=(url,))
 
     def _login(self, name: str, flow: dict[str, Any], scopes: Any) -> RequiredAuth:
         """Require `onetool bundles login` with a public client. Users of a confidential client add `clientSecret`."""
