@@ -175,7 +175,14 @@ class SecuritySchemes:
     def _auth(self, name: str, scheme: dict[str, Any], scopes: Any) -> RequiredAuth:
         kind = _scheme_kind(scheme)
         if kind == "apiKey":
-            return self._api_key(name, scheme)
+            key, place = scheme.get("name"), scheme.get("in")
+            if not isinstance(key, str) or place not in ("header", "query", "cookie"):
+                raise UnresolvedError(f"the security scheme {name[:60]!r} does not say where its key is sent")
+            if place != "query" and not is_header_name(key):
+                raise UnresolvedError(f"the security scheme {name[:60]!r} has a key whose name can't be sent")
+            secret = self._secret(name, kind, "API_KEY")
+            auth = {"type": "apiKey", "name": literal(key), "value": f"${{{secret}}}", "in": place}
+            return RequiredAuth(auth, secrets=(secret,))
         if kind == "basic":
             user, password = self._secret(name, kind, "USERNAME"), self._secret(name, kind, "PASSWORD")
             auth = {"type": "basic", "username": f"${{{user}}}", "password": f"${{{password}}}"}
@@ -191,16 +198,6 @@ class SecuritySchemes:
             token = self._secret(name, kind, "TOKEN")
             return RequiredAuth({"type": "bearer", "value": f"${{{token}}}"}, secrets=(token,))
         raise UnresolvedError(f"the security scheme {name[:60]!r} is of an unknown kind")
-
-    def _api_key(self, name: str, scheme: dict[str, Any]) -> RequiredAuth:
-        key, place = scheme.get("name"), scheme.get("in")
-        if not isinstance(key, str) or place not in ("header", "query", "cookie"):
-            raise UnresolvedError(f"the security scheme {name[:60]!r} does not say where its key is sent")
-        if place != "query" and not is_header_name(key):
-            raise UnresolvedError(f"the security scheme {name[:60]!r} has a key whose name can't be sent")
-        secret = self._secret(name, "apiKey", "API_KEY")
-        auth = {"type": "apiKey", "name": literal(key), "value": f"${{{secret}}}", "in": place}
-        return RequiredAuth(auth, secrets=(secret,))
 
     def _login(self, name: str, flow: dict[str, Any], scopes: Any) -> RequiredAuth:
         """Require `onetool bundles login` with a public client. Users of a confidential client add `clientSecret`."""
