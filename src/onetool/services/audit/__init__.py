@@ -204,8 +204,10 @@ class _Writer:
             entry.line()
         except Exception:
             log.exception("an event can't be written to the audit log")
-            who = item.principal if isinstance(item, AuditEntry) else item[1].principal
-            return self._gap(1, "lost", who.name)
+            name = (item.principal if isinstance(item, AuditEntry) else item[1].principal).name
+            self._reported_lost[name] += 1
+            self.queue.lost[name] += 1
+            return self._gap(1, "lost", name)
         return entry
 
     def _append(self, entries: list[AuditEntry]) -> None:
