@@ -22,7 +22,6 @@ from onetool.core.principal import lasting_owner
 from onetool.core.state_folders import STATE_FILE
 from onetool.core.type_names import is_vague
 from onetool.database import DatabaseError
-from onetool.sdk.context import is_on_event_loop
 
 if TYPE_CHECKING:
     from onetool.app.runtime import CurrentRuntime
@@ -112,6 +111,8 @@ class LearnedShapes:
         """Return the version of a pack's document and a tool's entry in it; no entry if `version` is current."""
         if not self._has_documents():
             return None, None
+        from onetool.sdk.context import is_on_event_loop  # listing tools needs no document
+
         try:
             documents = self._documents()
             now = documents.version(pack)
