@@ -49,7 +49,6 @@ if TYPE_CHECKING:
     from onetool.sources.bundles.service import BundleService
     from onetool.sources.mcp_servers.servers import Servers
 
-
 RELOAD_TIMEOUT = 10.0  # seconds that `close` waits for a running reload
 
 

@@ -169,7 +169,6 @@ def find_changes(
 
 # Applying changes
 
-
 RACY_SECONDS = 2.0
 UNSETTLED = -1  # an impossible size
 

@@ -173,7 +173,6 @@ def _not_yaml(error: Exception) -> InvalidError:
 
 # The document and its references
 
-
 MAX_BYTES = 32 * 1024**2  # of a whole document; MAX_INPUT_BYTES of JSON if only a part is imported
 MAX_JSON_VALUES = 4_000_000
 MAX_STEPS = 20  # from one reference to the next
