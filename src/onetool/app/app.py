@@ -472,13 +472,7 @@ class App:
         from onetool.app.bundle_runtime import open_bundle_service  # loads SQLite: only if there are bundles
 
         return open_bundle_service(
-            folder,
-            functions,
-            offered,
-            current=self._current,
-            call=self.call,
-            run=self.run,
-            catalog=self.catalog,
+            folder, functions, offered, current=self._current, call=self.call, run=self.run, catalog=self.catalog
         )
 
     def _apply(self, config: Config, read: Read) -> None:
