@@ -49,6 +49,8 @@ def test_links_lead_somewhere(page):
             file = page.parent / target if target else page
             assert file.exists(), target
             assert not anchor or anchor in anchors(file), (target, anchor)
+            if page.is_relative_to(ROOT / "docs") and file.suffix == ".md":
+                assert file.resolve().is_relative_to(ROOT / "docs"), f"{target} is not part of the site (make docs)"
 
 
 @cache

@@ -17,32 +17,16 @@ const isNumbered = (key: string): boolean => new RegExp(`^${KEY}$`).test(key) &&
 const NUMBERED = Object.keys(en).filter(isNumbered);
 const NAMED = Object.keys(en).filter((key) => !isNumbered(key));
 
-// Other languages are sent without their keys, in the order of the English ones: a third less.
-let order = Object.keys(en);
-const CATALOGUES: Record<string, Record<string, string>> = { "virtual:zh-CN": zhCN };
-const catalogues: Plugin = {
-  name: "catalogues",
-  config: (_, { command }) => {
-    if (command === "build") order = ["", ...NUMBERED, ...NAMED];
-  },
-  resolveId: (id) => (id in CATALOGUES ? `\0${id}` : undefined),
-  load: (id) => {
-    const found = CATALOGUES[id.slice(1)];
-    return id.startsWith("\0virtual:") && found
-      ? `export default ${JSON.stringify(order.map((key) => found[key] ?? ""))}`
-      : undefined;
-  },
-};
-
 const numbers = new Map(NUMBERED.map((key, place) => [key, place + 1]));
-const texts = en as Record<string, string>;
-const catalogue = `export const en = Object.assign(${JSON.stringify(["", ...NUMBERED.map((key) => texts[key])])}, ${JSON.stringify(Object.fromEntries(NAMED.map((key) => [key, texts[key]])))});`;
+const numbered = (texts: Record<string, string>): string =>
+  `Object.assign(${JSON.stringify(["", ...NUMBERED.map((key) => texts[key])])}, ${JSON.stringify(Object.fromEntries(NAMED.map((key) => [key, texts[key]])))})`;
 const numberedKeys: Plugin = {
   name: "numbered-keys",
   apply: "build",
   enforce: "post",
   transform: (code, id) => {
-    if (id.endsWith("/locales/en.ts")) return catalogue;
+    if (id.endsWith("/locales/en.ts")) return `export const en = ${numbered(en)};`;
+    if (id.endsWith("/locales/zh-CN.ts")) return `export const zhCN = ${numbered(zhCN)};`;
     return /\/src\/.*\.(ts|svelte)$/.test(id)
       ? code.replace(new RegExp(`(["'\`])(${KEY})\\1`, "g"), (whole, _, key: string) =>
           String(numbers.get(key) ?? whole),
@@ -54,7 +38,7 @@ const numberedKeys: Plugin = {
 // Relative addresses: the page also works below a path of somebody else's web app. No source maps: assets are committed.
 export default defineConfig({
   base: "./",
-  plugins: [svelte(), catalogues, numberedKeys],
+  plugins: [svelte(), numberedKeys],
   server: {
     host: "127.0.0.1",
     proxy: {
@@ -82,12 +66,16 @@ export default defineConfig({
         // What several screens share comes in few pieces: many small ones compress badly.
         codeSplitting: {
           groups: [
-            // It takes the key of a link out of the address before the rest is loaded.
-            { name: "link", priority: 3, test: /preload-helper|src\/lib\/page\/link\./ },
+            // It takes the key of a link out of the address before the rest is loaded, and sends the first requests.
+            {
+              name: "link",
+              priority: 3,
+              test: /preload-helper|src\/lib\/(api\/(ahead|client)|page\/(language|link|storage))\./,
+            },
             {
               name: "base",
               priority: 2,
-              test: /node_modules\/svelte|src\/(App\.|start\.|styles|screens\/(Tools?|SignIn)\.|lib\/(api\/(client|catalog|events|session|tool)|build\/dropped|call\/(calls|recent)|chat\/working|form\/(schema-rows|secrets)|locales\/en|page\/(screens|actions|filter|i18n|keys|notices|route|sized|storage|theme|tour)|text\/(json-text|paragraphs|shown))\.|parts\/(About|Finder|Notices|TryIt|Versions|Words|Prose|VirtualList|CopyButton|Dialog|Empty|Keyboard|Needs|Palette|Skeleton|Switch|Tabs)\.)/,
+              test: /node_modules\/svelte|src\/(App\.|start\.|styles|screens\/(Tools|SignIn)\.|lib\/(api\/(catalog|events|fetched|session|tool)|build\/dropped|call\/(calls|kept)|chat\/working|page\/(screens|actions|filter|i18n|keys|notices|route|sized|start|theme|tour)|text\/(paragraphs|shown))\.|parts\/(start\/|servers\/Shown|(Finder|Keys|Notices|Tour|Welcome|Words|VirtualList|CopyButton|Dialog|Empty|Keyboard|Needs|Palette|Skeleton|Switch)\.))/,
             },
             {
               name: "screens",

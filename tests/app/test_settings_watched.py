@@ -84,6 +84,17 @@ def test_settings_are_read_again_and_packs_are_not(place):
     assert (here.waiting(), here.app.pending_count) == ("", 0)
 
 
+@pytest.mark.parametrize("config", [QUIET, f"{QUIET}watch: true\n"])
+def test_a_config_that_could_not_be_loaded_is_pending(place, config):
+    here = place(config)
+    here.write(f"{config}aliases: [oops\n")
+    until(lambda: here.app.pending_count == 1)
+    assert "can't be read" in here.waiting()
+    here.write(f"{config}aliases: {{hi: greet.hello}}\n")
+    until(lambda: here.app.pending_count == 0)
+    assert here.run("hi()").value() == "one"
+
+
 def test_the_first_secret_is_seen_and_a_changed_one(place):
     here = place()
     for value in ("first-secret", "second-secret"):

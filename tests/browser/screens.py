@@ -173,6 +173,12 @@ def _use(served, model):
     assert asked.status_code == 200, asked.text
 
 
+def loaded(person):
+    """Return the page's own files that the browser has loaded."""
+    names = person.value("performance.getEntriesByType('resource').map((one) => one.name)")
+    return {"index.html", *(name.removeprefix(person.url) for name in names if "/assets/" in name)}
+
+
 def start(person):
     """The four cards, with what they have to load."""
     person.open(person.key, "document.querySelectorAll('main section.card').length === 4")

@@ -7,11 +7,12 @@ import httpx
 import pytest
 from browser.harness import harness
 from browser.person import Person
-from browser.screens import look, remember
+from browser.screens import loaded, look, remember
 from browser.test_page_matrix import untranslated, wrong
 from cluster.members import Replica
 from helpers import until
 from interfaces.http.conftest import Served
+from interfaces.web.test_built import first_screen
 from sources.mcp_servers.harness import Harness
 
 TOKEN = "sesame-token-0123456789"
@@ -55,6 +56,7 @@ def newcomer(browser, served):
 def test_the_tour_is_shown_once(newcomer):
     """On a phone, where the bar scrolls to what is pointed at."""
     newcomer.open("#/tools").see("Every tool in one list", "1 / 5")
+    assert loaded(newcomer) == first_screen()
     for n in range(2, 6):
         newcomer.press("Enter")  # the focus is where one goes on
         newcomer.see(f"{n} / 5")

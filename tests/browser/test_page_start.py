@@ -4,7 +4,8 @@ import json
 
 import pytest
 from ask.stand_in import Says, StandIn, Wants
-from browser.screens import first_visit, look, start
+from browser.screens import first_visit, loaded, look, start
+from interfaces.web.test_built import first_screen
 from upstream import Reply, Upstream
 
 KEY = "sk-stand-in-0123456789"
@@ -148,6 +149,7 @@ def test_the_cards_are_for_everybody(browser, tmp_path, language, scheme):
     with first_visit(browser, tmp_path) as person:
         look(person, language, scheme, 1280)
         start(person)
+        assert loaded(person) == first_screen(language)
         assert person.axe() == []
         assert person.overflow() == []
         person.page.click("main section.card .primary")

@@ -4,7 +4,17 @@ from helpers import calls, each
 
 from onetool.core.text import did_you_mean, nearest
 
-TOOLS = ["time.now", "tools.echo", "shell.pwd", "fs.list_dir", "fs.read_file", "maxDepth", "path", "recursive"]
+TOOLS = [
+    "time.now",
+    "ot.health",
+    "tools.echo",
+    "shell.pwd",
+    "fs.list_dir",
+    "fs.read_file",
+    "maxDepth",
+    "path",
+    "recursive",
+]
 
 
 @each(

@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 import time
+import traceback
 from pathlib import Path
 from random import Random
 
@@ -129,6 +130,8 @@ def _crowd(job, count, folder, *args):
                 with os.fdopen(write, "w") as stream:
                     json.dump(result, stream)
                 code = 0
+            except BaseException:
+                traceback.print_exc()  # `_exit` would end without it
             finally:
                 sys.stderr.flush()
                 os._exit(code)

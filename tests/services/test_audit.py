@@ -20,7 +20,7 @@ from onetool.core.spec import ToolSpec
 from onetool.database.sqlite import SqliteDatabase
 from onetool.services import event_queue
 from onetool.services.audit import AuditLog, AuditTable, AuditUnavailableError
-from onetool.services.audit.record import REASONS, AuditFilter, AuditHasher, call_entry
+from onetool.services.audit.record import REASONS, AuditEntry, AuditFilter, AuditHasher, call_entry
 
 __all__ = ["audit_database", "empty_database"]  # fixtures
 
@@ -328,6 +328,16 @@ def test_lost_lines_are_counted_and_told_once_and_a_line_says_how_many(
     log.record("admin", "later")
     log.flush()
     assert lines(place)[-1]["what"] == "later"
+
+
+def test_an_event_without_a_line_is_counted_as_lost_once(log: AuditLog, place, monkeypatch: pytest.MonkeyPatch) -> None:
+    line = AuditEntry.line
+    monkeypatch.setattr(AuditEntry, "line", lambda entry: 1 / 0 if entry.what == "one" else line(entry))
+    for name in ("one", "two"):
+        log.record("admin", name)
+        log.flush()
+    assert log.lost == 1
+    assert [(line["kind"], line["what"]) for line in lines(place)] == [("gap", "1 line lost"), ("admin", "two")]
 
 
 def test_where_it_is_required_a_line_is_kept_or_an_error_is_raised(either) -> None:

@@ -96,6 +96,19 @@ def test_a_pack_that_fails_is_told_and_the_others_work(folder, text, line, told)
     assert told in mistake.message
 
 
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("import nonexistent_library", f"for the Python that runs OneTool: {sys.executable}"),
+        ("from onetool import tool", "from onetool.sdk import tool"),
+    ],
+)
+def test_a_failed_import_says_what_to_do(folder, text, hint):
+    write(folder, "bad.py", text)
+    (mistake,) = load(folder).mistakes
+    assert mistake.hint.endswith(hint)
+
+
 def test_a_function_that_cannot_be_described_spoils_itself_alone(folder):
     text = "import socket\ndef good(): 'G.'\ndef bad(s: 'Nonsense'): 'B.'\ndef worse(s: socket.socket): 'W.'\n"
     file = write(folder, "a.py", text)

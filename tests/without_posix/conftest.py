@@ -18,7 +18,8 @@ HIDDEN = Path(__file__).parent / "hidden"
 
 def hidden_environment(**more):
     paths = [str(HIDDEN), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths)), **more}
+    on_linux = {"NUMPY_MADVISE_HUGEPAGE": "1"}  # else numpy asks for the version of Linux, which is hidden
+    return {**os.environ, **on_linux, "PYTHONPATH": os.pathsep.join(filter(None, paths)), **more}
 
 
 @pytest.fixture

@@ -1,5 +1,9 @@
+import { askAhead } from "./lib/api/ahead";
+import { loadTexts, preferredLanguage } from "./lib/page/language";
 import { takeKey } from "./lib/page/link";
 
 const key = takeKey(); // before anything else is loaded
-const { start } = await import("./start");
-await start(key);
+const code = import("./start");
+if (key === null) void askAhead();
+void loadTexts(preferredLanguage());
+await (await code).start(key);

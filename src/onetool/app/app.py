@@ -49,7 +49,6 @@ if TYPE_CHECKING:
     from onetool.sources.bundles.service import BundleService
     from onetool.sources.mcp_servers.servers import Servers
 
-
 RELOAD_TIMEOUT = 10.0  # seconds that `close` waits for a running reload
 
 
@@ -473,13 +472,7 @@ class App:
         from onetool.app.bundle_runtime import open_bundle_service  # loads SQLite: only if there are bundles
 
         return open_bundle_service(
-            folder,
-            functions,
-            offered,
-            current=self._current,
-            call=self.call,
-            run=self.run,
-            catalog=self.catalog,
+            folder, functions, offered, current=self._current, call=self.call, run=self.run, catalog=self.catalog
         )
 
     def _apply(self, config: Config, read: Read) -> None:

@@ -295,7 +295,6 @@ def _with_hints(answer: Answer) -> Answer:
 # Which models can be asked. The overview doesn't send requests to hosted providers: it has the models that the config
 # names and the default model. A self-hosted server (Ollama, `ask.base_url`) is asked for its list.
 
-
 LISTING_S = 5.0  # seconds that a hosted provider has to list its models
 
 

@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from onetool.sources.bundles.service import BundleService, Shown
 
 log = logging.getLogger("onetool.bundles")
-
 FOLDER = "bundles"
 RETRY_SECONDS = 2.0
 REAP_SECONDS = 60.0  # between two checks for bundles that were deleted long ago
@@ -289,7 +288,6 @@ def _with_settings(one: Catalogue, kept: "KeptSettings | None") -> Catalogue:
 
 # A thread that checks the store regularly: it loads changes made by hand and removes old bundles.
 
-
 EVERY = 1.0  # seconds
 SHARE = 20  # a slow check runs less often: checks take at most this fraction of the time
 WOKEN_SHARE = 4  # … or this fraction while the store wakes it continually
@@ -342,7 +340,6 @@ class StorePoller:
 
 
 # Iterating over all pages of the lists of a `BundleService`
-
 
 PAGE = 1000
 

@@ -52,7 +52,6 @@ if TYPE_CHECKING:
     from onetool.sources.mcp_servers.servers import BriefHealth, Servers
 
 log = logging.getLogger("onetool")
-
 OWN, NAMED = "ot", 3.0  # the pack of tools about tools; the score of a tool that the query names
 FURTHER = 20  # extra results, because earlier calls may change their order
 MANY_TOOLS, FIRST_REQUESTS_S = 5_000, 2.0  # from this number on, the search is prepared a moment after the start

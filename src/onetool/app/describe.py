@@ -201,7 +201,6 @@ def snippets_for(catalogue: Snapshot, config: Config, allowed: Collection[str] |
 
 # Facts about the app: one tool with its schemas, and the health
 
-
 NO_SERVERS = freeze({"status": "ok", "server_count": 0, "servers": {}})
 FACTS = ("calls", "success_rate", "median_ms", "last_called")
 

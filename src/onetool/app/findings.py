@@ -160,7 +160,6 @@ def _missing_requirements(report: Report) -> list[Mistake]:
 
 # Tools of bundles that can't run, and what they lack
 
-
 CREDENTIALS = ("value", "password", "secret", "clientSecret", "refreshToken")  # of `auth`
 
 

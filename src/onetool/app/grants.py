@@ -35,7 +35,6 @@ from onetool.services.secret_file import SecretExistsError, put_secret
 from onetool.services.secrets import Secret, Secrets
 
 log = logging.getLogger("onetool.serve")
-
 WrongPart = Literal["host", "hosts", "value"]
 
 

@@ -111,12 +111,14 @@ class LearnedShapes:
         """Return the version of a pack's document and a tool's entry in it; no entry if `version` is current."""
         if not self._has_documents():
             return None, None
+        from onetool.sdk.context import is_on_event_loop  # listing tools needs no document
+
         try:
             documents = self._documents()
             now = documents.version(pack)
             known = self._packs.get(pack)
             if known is None or known[0] != now:
-                if documents.is_shared and _is_on_loop():
+                if documents.is_shared and is_on_event_loop():
                     return version, None  # a signature in an error must not wait for another machine
                 stored = documents.load(pack)
                 known = self._packs[pack] = stored.version, _entries(stored.body)
@@ -199,16 +201,6 @@ class LearnedValues(ObservedValues):
         shapes = [*([] if mine is None else [mine]), *(seen.shape for seen in callers.values())]
         shape = shared_shape(shapes, mine)
         return freeze(schema_of(shape)) or None
-
-
-def _is_on_loop() -> bool:
-    from asyncio import get_running_loop  # only servers need it
-
-    try:
-        get_running_loop()
-    except RuntimeError:
-        return False
-    return True
 
 
 def _entries(body: bytes | None) -> Entries:

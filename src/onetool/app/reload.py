@@ -385,6 +385,7 @@ class ConfigWatcher:
                     watch_log.warning("Not loaded: %s", one)
         except ConfigError as error:
             watch_log.error("Not reloaded, the previous config stays in effect: %s", error)
+            self._logged = self._reloader.count, self._reloader.pending_changes()
         if self._watcher is not None and self._mode() is None:
             self._watcher.close()
             self._watcher = None

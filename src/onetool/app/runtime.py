@@ -51,11 +51,9 @@ if TYPE_CHECKING:
     from onetool.sources.bundles.editing import OwnExamples
 
 log = logging.getLogger("onetool")
-
 T = TypeVar("T")
 
 EMPTY: Mapping[str, Any] = freeze({})
-
 
 RunCode = Callable[..., Coroutine[Any, Any, "RunResult"]]
 """`App.run`, for code that needs nothing else of the app."""

@@ -235,7 +235,6 @@ def _error_result(call: ToolCall, error: ToolError) -> ToolResult:
 
 # Approval
 
-
 Approve = Literal["always", "never"] | Callable[[ToolCall, ToolSpec], Awaitable[bool] | bool]
 
 OT_CALL = "ot.call"

@@ -6,8 +6,10 @@ and the name of the key.
 
 import os
 from collections.abc import Iterable, Iterator
+from datetime import datetime, timedelta
 from errno import ECONNREFUSED
 from typing import TYPE_CHECKING
+from urllib.parse import urljoin
 
 from onetool.ask.errors import ModelError, NoModelError
 from onetool.ask.providers import Adapter, adapter
@@ -83,7 +85,6 @@ class _PrivateHosts(AllowedHosts):
 
 # Errors
 
-
 MAX_MESSAGE = 1000  # characters of a message
 EXCERPT = 200  # characters of an unexpected response
 MIN_KEY = 8  # shorter keys like `none` or `ollama`, for local servers, aren't secret
@@ -125,8 +126,6 @@ class ProviderErrors:
         return ModelError(f"{self._endpoint.authority} did not answer with JSON: {begins}", "garbled", [hint])
 
     def redirected(self, answer: "HttpResponse", path: str) -> ModelError:
-        from urllib.parse import urljoin
-
         here = self._endpoint.url(path).text
         location = answer.headers.get("location", "").strip()
         try:
@@ -208,8 +207,6 @@ class ProviderErrors:
 def _duration(seconds: float) -> str:
     if seconds < 120:
         return f"{max(seconds, 1):.0f} s"
-    from datetime import datetime, timedelta
-
     try:
         then = datetime.now().astimezone() + timedelta(seconds=seconds)
     except OverflowError:

@@ -224,7 +224,6 @@ def _result_message(call: Call, given: CallOutcome, backend: ToolBackend) -> Res
 
 # The loop
 
-
 MAX_CALLS = 64  # per step; more would be the model's error, and fill its context window
 
 

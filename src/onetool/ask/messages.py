@@ -8,6 +8,7 @@ At the end are OneTool's own messages to a model, and the markup that separates 
 one line.
 """
 
+import json
 import re
 from collections.abc import Iterable, Mapping
 from os import urandom
@@ -48,8 +49,6 @@ class Toolset:
             try:
                 text = msgspec.json.encode(tools)
             except (ValueError, OverflowError):  # a lone surrogate, or a very long number
-                import json
-
                 text = json.dumps(replace_all_surrogates(tools)).encode()
             self._written[provider] = msgspec.Raw(text)
         return self._written[provider]
@@ -65,7 +64,6 @@ NO_TOOLS = Toolset()
 
 
 # Messages
-
 
 Stop = Literal["end", "tools", "length", "refused", "other"]
 """Why a model stopped: it has finished, calls tools, reached a limit, refused, or another reason."""
@@ -190,7 +188,6 @@ Delta = TextDelta | ThoughtDelta
 
 # OneTool's messages to a model, and the markup of data
 
-
 SYSTEM_TEXT = """\
 You answer a person's questions, with the help of tools. Use a tool when it can tell you what you would have to guess, \
 and say plainly what you found. If a tool fails, read its error: it says how to correct the call."""
@@ -232,9 +229,7 @@ def unmark(content: str) -> tuple[str, str]:
 
 # Code fences, and names on one line
 
-
 MAX_NAME = 200  # characters
-
 _TICKS = re.compile(r"`+")
 
 

@@ -125,7 +125,6 @@ async def each_stream_value(
 
 # Timeouts: before the answer starts, during it, and after it is complete
 
-
 SILENCE = 120.0  # seconds without a byte after an answer has started; before that, models may think for long
 AFTERWARDS = 3.0  # seconds in total for data after a complete answer, such as token counts …
 ENDING = 0.1  # … and for the end of the body if no data can follow, to reuse the connection

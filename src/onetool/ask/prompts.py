@@ -174,7 +174,6 @@ def _tokens(text: str) -> int:
 
 # The prompt of each step
 
-
 MUCH_TEXT = 100_000  # characters: counting their tokens takes tens of milliseconds
 MAX_SHORTENED = 2  # how often a prompt is shortened if the model rejects it as too long
 ANSWER_TOKENS = 32_000  # tokens reserved for an answer of unlimited length …

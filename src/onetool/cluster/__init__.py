@@ -6,7 +6,6 @@ forwarding        requests to other replicas, and the header that authenticates 
 cluster           this process as one of several: members, forwarder, routes
 mcp_rows          sessions and tasks of MCP clients, as rows that every replica can read
 shared_sessions   sessions that several replicas serve; shared_requests: requests about the state of another one
-shared_tasks      tasks that outlive the process that ran them
 shared_servers    stdio servers that run in one process; shared_calls: how others call them
 drift             replicas with other packs, settings or tools
 report            the report on replicas in commands

@@ -21,7 +21,6 @@ from onetool.database import DatabaseError
 from onetool.http.asgi import Asgi, HttpError, Receive, Scope, Send, respond
 
 log = logging.getLogger("onetool.serve")
-
 ID_DIGITS = 8
 _OWNED = re.compile(r"[0-9a-f]{40}")
 DRAIN_S = 5.0  # after SIGTERM, until the balancer stops sending requests

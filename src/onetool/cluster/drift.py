@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from onetool.config import Config
 
 log = logging.getLogger("onetool.cluster")
-
 CATALOGUE = "catalogue"
 LOG_AFTER_S = 10.0  # seconds that a difference must last before it is logged: replicas restart one after the other
 MAX_PARTS = 1000  # of one kind; the others share one digest

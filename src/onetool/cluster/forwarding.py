@@ -61,7 +61,6 @@ from onetool.http.pool import ConnectionPool
 from onetool.http.response_stream import DisconnectWatch
 
 log = logging.getLogger("onetool.cluster")
-
 CONNECT_S = 2.0
 BROADCAST_S = 2.0
 MAX_ANSWER_S = 7 * 24 * 3600.0  # streams are endless; missing heartbeats show that a replica is gone

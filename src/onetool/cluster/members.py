@@ -35,7 +35,6 @@ from onetool.cluster import (
 from onetool.database import Database, DatabaseError, Transaction
 
 log = logging.getLogger("onetool.cluster")
-
 BEAT_S = 1.0
 MAX_BEAT_S = 2.0  # for the database to answer a statement of a heartbeat
 LATE_S = 4.0  # without a heartbeat, after which the database counts as unavailable

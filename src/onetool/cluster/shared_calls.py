@@ -98,7 +98,6 @@ class CallerAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Line = ProgressLine | LogLine | LackLine | QuestionLine | ResultLine | FailureLine | MovedLine
-
 decode_line = msgspec.json.Decoder(Line).decode
 
 

@@ -57,7 +57,6 @@ if TYPE_CHECKING:
     from onetool.core.call import Caller
 
 log = logging.getLogger("onetool.cluster")
-
 SERVERS_PATH, ANSWERS_PATH = "/cluster/servers", "/cluster/answers"
 SILENCE_TIMEOUT_S = 10.0  # without a line; owners send one at least every two seconds
 FIND_S = 10.0  # for finding another owner, if the previous one is gone

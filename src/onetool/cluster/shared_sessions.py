@@ -24,7 +24,6 @@ from onetool.http.asgi import HttpError, Receive, Scope, Send, encode, read_body
 from onetool.http.response_stream import send_json
 
 log = logging.getLogger("onetool.cluster")
-
 PATH = "/cluster/mcp"
 RENEW_S = 60.0
 MAX_ID = 100  # characters

@@ -30,7 +30,6 @@ MAX_WIDTH = 100  # a longer list gets one line per item
 NOT_EDITABLE = "Its YAML layout can't be edited automatically; edit it by hand"
 
 Changes = dict[tuple[Any, ...], Any]  # by path; all in the same section
-
 _REMOVED: Any = object()
 
 

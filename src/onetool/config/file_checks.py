@@ -20,7 +20,6 @@ CONFIG_FILE = "onetool.yaml"
 SECRETS_FILE = "secrets.yaml"  # beside the config, unless the config names another file
 
 STATE = (*STATE_FOLDERS, "bundles", "state.db", "stats.db")  # files and folders that we create, and so never links
-
 Accepted = Mapping[str, Mapping[str, Any]]  # real paths -> owner and mode when they were accepted
 
 

@@ -94,10 +94,6 @@ def _vscode_user(home: Path, env: Env, system: str = sys.platform) -> Path:
     return settings_folder(home, env, system) / "Code" / "User" / "mcp.json"
 
 
-def _claude_desktop_user(home: Path, env: Env) -> Path:
-    return settings_folder(home, env) / "Claude" / "claude_desktop_config.json"
-
-
 CLIENTS = {
     "claude-code": KnownClient(
         title="Claude Code",
@@ -110,7 +106,7 @@ CLIENTS = {
     "claude-desktop": KnownClient(
         title="Claude Desktop",
         project_file=None,
-        user_file=_claude_desktop_user,
+        user_file=lambda home, env: settings_folder(home, env) / "Claude" / "claude_desktop_config.json",
         takes_urls=False,
         starts_in_project=False,
         then_user="quit Claude Desktop and start it again; the server is in its settings, under Developer.",
@@ -189,11 +185,6 @@ def _in_home(*files: str) -> Callable[[Path, Env], tuple[Path, ...]]:
     return lambda home, _env: tuple(home.joinpath(*file.split("/")) for file in files)
 
 
-def _vscode(home: Path, env: Env) -> tuple[Path, ...]:
-    own = CLIENTS["vscode"].user_file(home, env)
-    return own, own.with_name("settings.json")  # where older versions stored them
-
-
 def _zed(home: Path, env: Env) -> tuple[Path, ...]:
     if IS_WINDOWS:
         return (settings_folder(home, env) / "Zed" / "settings.json",)
@@ -209,7 +200,11 @@ CLIENT_FILES = {
     "claude-code": _known("claude-code"),
     "claude-desktop": _known("claude-desktop"),
     "cursor": _known("cursor"),
-    "vscode": ClientFiles(title="VS Code", project=(".vscode/mcp.json", ".vscode/settings.json"), user=_vscode),
+    "vscode": ClientFiles(
+        title="VS Code",  # older versions stored servers in settings.json
+        project=(".vscode/mcp.json", ".vscode/settings.json"),
+        user=lambda home, env: (file := _vscode_user(home, env), file.with_name("settings.json")),
+    ),
     "windsurf": ClientFiles(title="Windsurf", user=_in_home(".codeium/windsurf/mcp_config.json")),
     "codex": _known("codex"),
     "gemini": _known("gemini"),

@@ -31,7 +31,6 @@ from onetool.sources.mcp_servers.program import ServerProgram, why_changed
 if TYPE_CHECKING:
     from onetool.config.reach import Reach
 
-
 TRUST_FILE = "trust.json"
 FILE_VERSION = 1
 MAX_FILE_BYTES = 16 * 1024 * 1024
@@ -95,6 +94,8 @@ def _content_of(file: Path) -> dict[str, TrustEntries]:
 
 TRUST_VARIABLE = "ONETOOL_TRUST"
 STRICT = b"strict"
+# By the first word of a line of `trust.json`, whose wording can't change
+VERBS = {"runs": "runs", "dials": "connects to", "reads": "reads or writes", "secrets": "names the secret"}
 MAX_SHOWN = 3
 
 
@@ -121,12 +122,16 @@ class Untrusted(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def state(self) -> str:
         """The state in words: not trusted yet, or what is new since it was trusted."""
-        dials = "dials: "  # as in `trust.json`
-        shown = "; ".join(
-            f"connects to: {one.removeprefix(dials)}" if one.startswith(dials) else one for one in self.new[:MAX_SHOWN]
-        )
+        if not self.new:
+            return self._verdict
+        from onetool.config.reach import readable
+
+        lines = [line.partition(": ") for line in self.new[:MAX_SHOWN]]
+        shown = [
+            f"{VERBS[key]}: {readable(rest)}" if key in VERBS else f"{key}{sign}{rest}" for key, sign, rest in lines
+        ]
         more = f" and {len(self.new) - MAX_SHOWN} more" if len(self.new) > MAX_SHOWN else ""
-        return f"{self._verdict} ({shown}{more})" if self.new else self._verdict
+        return f"{self._verdict} ({'; '.join(shown)}{more})"
 
     @property
     def command(self) -> str:

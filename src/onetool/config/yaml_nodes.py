@@ -22,7 +22,6 @@ from onetool.core.text import line_of
 
 # The text of a file
 
-
 MAX_BYTES = 4 * 1024 * 1024
 
 # The characters that YAML forbids. A class of the allowed characters would take milliseconds to compile.
@@ -111,7 +110,6 @@ def _with_one_escape(text: str, start: int) -> str | None:
 # Scalars
 
 MAX_DIGITS = 1000  # nobody writes longer numbers, and they cost time everywhere
-
 Scalar = str | int | float | bool | None
 
 PLAIN = "plain"  # the tag of an unquoted scalar, whose text decides its type
@@ -324,7 +322,6 @@ def _at(mark: Any, text: str, message: str, hint: str | None) -> ConfigFileError
 # YAML nodes -> Node
 
 KeyPath = tuple[str | int, ...]
-
 _MERGE = "<<"
 
 

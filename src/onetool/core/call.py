@@ -21,10 +21,8 @@ from onetool.core.json_data import ServerAnswer
 
 Code = Literal["tool_not_found", "invalid_args", "execution_error"]
 
-
 ToolVersion = tuple[str, str, str]
 """A bundle's ID, a tool's slug in the bundle, and a version. Not every such tool has a name that code can use."""
-
 
 DRAFT = "draft"  # the source of calls that try out an unsaved tool: logged and audited, but not counted
 

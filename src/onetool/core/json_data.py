@@ -57,7 +57,6 @@ def protocol_failure(message: str, error: Mapping[str, Any]) -> ServerFailure:
 
 # Stored bytes
 
-
 StoreBlob = Callable[[str], Any]
 """Store a text, and return a record with its `handle`."""
 

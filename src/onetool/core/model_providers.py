@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Literal
 from onetool.core.errors import Need
 
 _FOLDER = join(dirname(dirname(__file__)), "ask", "providers")
-
 PROVIDERS = tuple(sorted(name[:-3] for name in listdir(_FOLDER) if name.endswith(".py") and name[0] != "_"))
 
 if TYPE_CHECKING:

@@ -63,7 +63,6 @@ GRACE = 0.5  # seconds after the deadline in which the loop can report the timeo
 # Options of a handler's task: start before the next iteration of the loop, where supported.
 _TASK_OPTIONS: Mapping[str, Any] = {"eager_start": True} if sys.version_info >= (3, 12) else {}
 
-
 PLAIN = frozenset((NoneType, bool, int, float, str, list, dict))  # types of most values, none of them awaitable
 
 

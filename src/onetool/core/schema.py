@@ -80,7 +80,6 @@ _MAX_PATH = 200
 _ALTERNATIVES = 12  # enum members that an error lists
 
 _TYPE_NAMES = {"int": "integer", "float": "number", "str": "string", "bool": "boolean"}
-
 ValuePath = tuple[str | int, ...]
 
 _EXPECTED: dict[str, Callable[[Any], str]] = {

@@ -189,7 +189,7 @@ MAX_UNKNOWN = 10  # described unknown arguments of a call; others are counted
 MAX_NEAREST = 3
 MAX_COMPARED = 200  # characters; longer names aren't typos, and comparing them takes long
 CLEARLY_BETTER = 15.0  # names that score this much less than the best one are not suggested
-CLOSE = 60.0  # of 100: `pth` is 86 from `path`, `lst` 86 from `list`, `weather` 31 from `time.now`
+CLOSE = 65.0  # of 100: `pth` is 86 from `path`, `nwo` 67 from `now`, `weather` 62 from `health`
 
 
 def nearest(name: str, known: Iterable[str], most: int = MAX_NEAREST) -> list[str]:

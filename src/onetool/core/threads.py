@@ -18,7 +18,6 @@ from time import monotonic
 from typing import Any, NamedTuple, TypeVar
 
 T = TypeVar("T")
-
 MAX_THREADS = 256
 IDLE_SECONDS = 30.0
 MIN_WAIT = 0.05  # minimum seconds between checks of a deadline that moves during pauses

@@ -43,7 +43,6 @@ log = logging.getLogger("onetool.database")
 logging.getLogger("psycopg.pool").setLevel(logging.ERROR)  # the breaker logs once, the pool at each attempt
 
 T = TypeVar("T")
-
 MAX_CONNECTIONS = 16
 MAX_IDLE_S = 90.0  # how long unused connections stay open: longer than a minute, after which there is work again
 CONNECT_S = 3

@@ -27,7 +27,6 @@ from onetool.core.limits import PARTS, RateWindow
 from onetool.database.connection import CALL_WAIT_S, Database, DatabaseError, Transaction
 
 log = logging.getLogger("onetool.database")
-
 ANSWER_S = 2.0  # time limit for the database
 ALONE_S = 2.0  # how long a process counts alone after the database did not answer
 SWEEP_S = 600.0  # between two sweeps of old windows

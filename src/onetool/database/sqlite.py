@@ -59,7 +59,6 @@ from onetool.database.sqlite_processes import (
 )
 
 log = logging.getLogger("onetool.database")
-
 T = TypeVar("T")
 
 READ_S = 2.0  # wait for a process with an exclusive lock; writers don't block readers

@@ -9,7 +9,6 @@ from time import monotonic
 from onetool.database.connection import DatabaseAwayError, DatabaseError, StorageError
 
 log = logging.getLogger("onetool.database.storage")  # commands report these errors themselves
-
 LOG_AGAIN_S = 60.0  # before the same error is logged again
 BUSY_CODES = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 DAMAGE_CODES = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)

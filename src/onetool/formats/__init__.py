@@ -21,7 +21,6 @@ from onetool.formats.gemini import gemini_parameters
 from onetool.formats.json_schema import plain_parameters, thaw
 
 Tool = dict[str, Any]
-
 _ANTHROPIC_KEY = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 
 

@@ -12,7 +12,6 @@ from urllib.parse import unquote
 from onetool.core.schema_keywords import subschemas
 
 MAX_VALUES_READ = 100  # values inspected for their types
-
 KINDS = ("string", "number", "integer", "boolean", "object", "array", "null")
 
 # Keywords imply the type of a schema without `type`.

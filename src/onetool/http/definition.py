@@ -28,7 +28,6 @@ MEDIA_TYPE = r"^[A-Za-z0-9!#$&^_.+-]+/[A-Za-z0-9!#$&^_.+-]+(; ?[A-Za-z0-9-]+=[A-
 MediaType = Annotated[str, Meta(pattern=MEDIA_TYPE, max_length=200)]
 StepName = Annotated[str, Meta(pattern="^[A-Za-z_][A-Za-z0-9_]*$", max_length=64)]
 
-
 FROM_TOOL = "OneTool-Call"
 """A header of every request of an HTTP tool and to an MCP server. Some routes of `onetool serve` refuse it."""
 TOOL_HEADER = FROM_TOOL.lower().encode()  # as in an ASGI scope

@@ -97,7 +97,6 @@ LOOKED_AT = 48 * 1024  # characters that are read for an excerpt …
 CUT_MARGIN = 32 * 1024  # … except at the end of cut text, which may contain half of a secret
 
 _UNSEEN = re.compile(r"[\x00-\x1f\x7f-\x9f\s]+")
-
 Redact = Callable[[Any], Any]
 
 

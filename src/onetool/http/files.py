@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from urllib.parse import unquote
 
 from onetool.core.errors import BadArguments, ToolFailure
+from onetool.core.text import replace_surrogates
 from onetool.http.body import LARGE
 from onetool.http.definition import MEDIA_TYPE
 from onetool.http.errors import Redact
@@ -43,7 +44,7 @@ class FileContent:
 
     def __init__(self, path: str, kind: str | None, data: bytes) -> None:
         last = path.replace("\\", "/").rstrip("/").rpartition("/")[2]
-        self.name = last.encode("utf-8", "replace").decode() or "file"
+        self.name = replace_surrogates(last) or "file"
         is_valid = kind is not None and _KIND.fullmatch(kind)
         self.kind = kind if kind and is_valid else guess_type(self.name)[0] or ANY_BYTES
         self.data = data

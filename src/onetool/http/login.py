@@ -30,7 +30,6 @@ from onetool.database.documents import Documents, HeldDocument, StoredDocument, 
 from onetool.http.errors import AuthError, in_short
 
 T = TypeVar("T")
-
 LOGIN_S = 300.0  # for a user to log in
 MAX_WAIT_S = 60.0  # for another process that renews the same tokens; longer than such a request may take
 SAVE_TIMEOUT_S = 20.0  # for saving new tokens if the database is unavailable: the old ones may be invalid

@@ -18,7 +18,7 @@ from base64 import urlsafe_b64encode
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from secrets import token_urlsafe
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, quote, quote_plus, urlencode, urlsplit
 
 import msgspec
@@ -40,17 +40,14 @@ from onetool.http.auth import (
     with_header,
 )
 from onetool.http.body import json_of
-from onetool.http.client import TOKEN_MARGIN, FetchedToken, TokenKey
+from onetool.http.client import TOKEN_MARGIN, FetchedToken, HttpContext, TokenKey
+from onetool.http.connection import HttpResponse
 from onetool.http.definition import TOKEN_SECONDS, OAuth2, Request, below
 from onetool.http.errors import AuthError, RequestRefusedError, RequestTimeoutError, in_short, quoted, with_message
 from onetool.http.login import LOGIN_S, MAX_QUOTED, HeldLogin, LoginStore, Say, StoredLogin, browser_login
 from onetool.http.placeholders import KnownNames, Lookup, TemplateError, refused_at
 from onetool.http.template import RequestTemplate
 from onetool.http.url import HttpRequest, Url, parse_url
-
-if TYPE_CHECKING:
-    from onetool.http.client import HttpContext
-    from onetool.http.connection import HttpResponse
 
 EXCHANGE_S = 20.0  # for exchanging a code or a refresh token
 MAX_LIFE_S = 10 * 366 * 86_400  # a longer lifetime is the server's mistake
@@ -77,7 +74,7 @@ class TokenEndpoint(NamedTuple):
     filled: dict[str, str]
     request: HttpRequest
     secret: Lookup
-    context: "HttpContext"
+    context: HttpContext
 
     def __repr__(self) -> str:
         return "TokenEndpoint(***)"
@@ -105,7 +102,7 @@ class TokenEndpoint(NamedTuple):
             raise with_message(error, f"no access token: {error}", hint) from None
         return self._read(answer, form)
 
-    def _read(self, answer: "HttpResponse", form: dict[str, str]) -> FetchedToken:
+    def _read(self, answer: HttpResponse, form: dict[str, str]) -> FetchedToken:
         try:
             fields: Any = json_of(answer.body)
         except (msgspec.MsgspecError, JsonTooCostlyError, UnicodeDecodeError):
@@ -197,7 +194,7 @@ class OAuthAuthenticator(Authenticator):
             raise TemplateError(str(error), f"{AUTH_POINTER}/tokenUrl") from None
         super().__init__(self.texts.placeholders + self._endpoint.placeholders)
 
-    def begin(self, args: Mapping[str, Any], secret: Lookup, context: "HttpContext") -> Signer:
+    def begin(self, args: Mapping[str, Any], secret: Lookup, context: HttpContext) -> Signer:
         endpoint = self._endpoint.fill(args, secret)
         for name in self.secrets:
             context.check_secret(name, endpoint.url)
@@ -256,14 +253,14 @@ class LoginAuthenticator(Authenticator):
         self.origin = origin_of(target)
         self._seen: tuple[str, Version, StoredLogin] | None = None  # key, version and content
 
-    def begin(self, args: Mapping[str, Any], secret: Lookup, context: "HttpContext") -> Signer:
+    def begin(self, args: Mapping[str, Any], secret: Lookup, context: HttpContext) -> Signer:
         return _LoginSigner(self, self.login(secret, context))
 
     def destinations(self, target: Url | None) -> "Iterator[tuple[frozenset[str], Url]]":
         yield self.secrets, self._endpoint.url
         yield self._secrets_in_page, self._login_page
 
-    def login(self, secret: Lookup, context: "HttpContext") -> "ToolLogin":
+    def login(self, secret: Lookup, context: HttpContext) -> "ToolLogin":
         """Return the login that the tool needs, with the current secrets."""
         if context.logins is None or self._bundle is None:
             raise ToolFailure("there is no place to store a login: only tools of bundles have one", reason="denied")

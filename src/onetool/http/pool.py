@@ -24,7 +24,6 @@ from onetool.http.url import Url, is_address
 if TYPE_CHECKING:
     from onetool.http.allowed_hosts import AllowedHosts, HostRule
 
-
 MAX_LOOKUPS = 32  # lookups at a time
 LOCAL = ("::1", "127.0.0.1")
 

@@ -24,7 +24,6 @@ EVENT_HEADERS = [
 ]
 
 STILL_HERE = b": still here\n\n"
-
 CHECK_AFTER_S = 0.1  # seconds after which checking for a disconnect is worthwhile
 
 

@@ -11,18 +11,20 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import nullcontext
 from functools import partial
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urljoin, urlsplit
 
 from msgspec.structs import replace
 
 from onetool.core.context import begin_span, note_call
 from onetool.core.errors import ToolFailure
+from onetool.core.trace import Span
 from onetool.http.auth import Authenticator, CredentialAuthenticator, Destination, HmacAuthenticator, Signer
 from onetool.http.client import HttpContext
 from onetool.http.connection import HttpResponse
 from onetool.http.definition import (
     UPSTREAM,
+    Auth,
     Hmac,
     OAuth2,
     Request,
@@ -45,12 +47,7 @@ from onetool.http.placeholders import KnownNames, Lookup, StepNames
 from onetool.http.response import OnProgress, ResponseReader, retry_after
 from onetool.http.template import RequestTemplate
 from onetool.http.upstream import shown_response
-from onetool.http.url import parse_url
-
-if TYPE_CHECKING:
-    from onetool.core.trace import Span
-    from onetool.http.definition import Auth
-    from onetool.http.url import HttpRequest, Url
+from onetool.http.url import HttpRequest, Url, parse_url
 
 TIMEOUT_HINT = "timeoutMs in the tool's httpImpl.request sets how long each attempt may take"
 ACCEPTS = {"json": "application/json, */*;q=0.5", "sse": "text/event-stream"}
@@ -101,7 +98,7 @@ class ToolRequest:
 
     def prepared(
         self, args: Mapping[str, Any], secret: Lookup, context: HttpContext
-    ) -> "tuple[HttpRequest, Signer | None]":
+    ) -> tuple[HttpRequest, Signer | None]:
         """Return the request of one call, and its signer. Sends nothing."""
         outgoing = self.template.fill(args, secret)
         asks_elsewhere = self.auth is not None and self.auth.asks_elsewhere
@@ -145,7 +142,7 @@ class ToolRequest:
             raise with_message(failure, str(failure), TIMEOUT_HINT) from None
 
     async def _send(
-        self, request: "HttpRequest", signer: Signer | None, context: HttpContext, seconds: float
+        self, request: HttpRequest, signer: Signer | None, context: HttpContext, seconds: float
     ) -> HttpResponse:
         """Return the last response, or raise the last error. `seconds` is the limit for all attempts."""
         if signer is not None:
@@ -179,7 +176,7 @@ class ToolRequest:
         return outcome
 
     async def _try(
-        self, request: "HttpRequest", signer: Signer | None, context: HttpContext, seconds: float, resent: int
+        self, request: HttpRequest, signer: Signer | None, context: HttpContext, seconds: float, resent: int
     ) -> HttpResponse:
         """Try once, following redirects. Each hop has a span of its own.
 
@@ -226,7 +223,7 @@ class ToolRequest:
                 signer = None
             request = redirected
 
-    def _describe(self, span: "Span", request: "HttpRequest", resent: int) -> None:
+    def _describe(self, span: Span, request: HttpRequest, resent: int) -> None:
         span.attributes["http.request.method"] = request.method
         if resent:
             span.attributes["http.request.resend_count"] = resent
@@ -234,7 +231,7 @@ class ToolRequest:
         if (fixed := self.fixed_url) is not None and fixed.origin == request.url.origin:
             span.attributes |= {"server.address": fixed.host, "server.port": fixed.port}
 
-    def _check_size(self, request: "HttpRequest") -> None:
+    def _check_size(self, request: HttpRequest) -> None:
         headers = sum(len(name) + len(text) for name, text in request.headers)
         size, limit = len(request.body) + len(request.url.target) + headers, self._max_request_bytes
         if size > limit:
@@ -282,7 +279,7 @@ HARMLESS = frozenset(("accept", "accept-language", "user-agent"))  # headers tha
 BODY_HEADERS = frozenset(("content-type", "content-encoding", "content-language"))
 
 
-def next_request(request: "HttpRequest", answer: HttpResponse) -> "HttpRequest | None":
+def next_request(request: HttpRequest, answer: HttpResponse) -> HttpRequest | None:
     """Return the next request; None if the response isn't a redirect. Doesn't check whether the host is allowed."""
     location = answer.headers.get("location", "").strip()
     if answer.status not in REDIRECTS or not location:
@@ -312,7 +309,7 @@ def _close(outcome: HttpResponse | WireError) -> None:
 
 
 def _authenticator(
-    auth: "Auth | None", arguments: KnownNames, arg_schema: Mapping[str, Any], target: "Url | None", bundle: str | None
+    auth: Auth | None, arguments: KnownNames, arg_schema: Mapping[str, Any], target: Url | None, bundle: str | None
 ) -> Authenticator | None:
     if isinstance(auth, OAuth2):
         from onetool.http.oauth import LoginAuthenticator, OAuthAuthenticator  # only for tools that use it

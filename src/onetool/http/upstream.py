@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import msgspec
 from msgspec import Meta
@@ -10,12 +10,10 @@ from msgspec import Meta
 from onetool.core.json_data import JsonTooCostlyError
 from onetool.core.redaction import MASK
 from onetool.http.body import MAX_SHOWN, is_text_type, json_of
+from onetool.http.connection import HttpResponse
 from onetool.http.errors import CUT_MARGIN, Redact
 from onetool.http.response import mime_of, text_of
-
-if TYPE_CHECKING:
-    from onetool.http.connection import HttpResponse
-    from onetool.http.url import HttpRequest
+from onetool.http.url import HttpRequest
 
 HIDDEN = ("set-cookie", "set-cookie2")  # sessions at that server, which only the tool needs
 
@@ -40,7 +38,7 @@ ShowResponse = Callable[[], UpstreamResponse]
 
 
 def shown_response(
-    request: "HttpRequest", answer: "HttpResponse", seconds: float, redact: Redact, step: str = ""
+    request: HttpRequest, answer: HttpResponse, seconds: float, redact: Redact, step: str = ""
 ) -> UpstreamResponse:
     """Return the part of a response that a user may see. The body of a streamed one is not read."""
     headers = {name: MASK if name in HIDDEN else value for name, value in answer.headers.items()}
@@ -59,7 +57,7 @@ def shown_response(
     )
 
 
-def _shown_body(answer: "HttpResponse", redact: Redact) -> tuple[str | None, bool]:
+def _shown_body(answer: HttpResponse, redact: Redact) -> tuple[str | None, bool]:
     media = mime_of(answer)
     if not answer.body or (media and not is_text_type(media) and not media.endswith("json")):
         return None, False

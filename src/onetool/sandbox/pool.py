@@ -47,7 +47,6 @@ from onetool.services.child_reaper import ChildReaper
 
 # One worker process
 
-
 OUT_OF_MEMORY = 65  # exit status of a worker that ran out of memory
 LARGE = 64 * 1024  # bytes of a message
 PIPE_BYTES = 1024 * 1024
@@ -219,7 +218,6 @@ class WorkerProcess:
 
 # The use of one worker
 
-
 OnPrint = Callable[[str, str], None]
 """Called with the name of a stream and the printed text."""
 
@@ -312,7 +310,6 @@ class WorkerSession:
 
 
 # Workers
-
 
 MAX_SESSIONS = 1000  # after which a worker is replaced, which bounds leaks
 START_SECONDS = 0.005  # about the time to start a worker; waiting longer for a reset isn't worthwhile

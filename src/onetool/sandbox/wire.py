@@ -114,7 +114,6 @@ def signed(value: int) -> int:
 
 # Plain data
 
-
 MAX_DEPTH = 300  # levels of a value; each takes two of Python's thousand stack frames
 MAX_BYTES = 200 * 1024 * 1024  # of one message; a worker accepts at most 256 MiB
 HOST = 3  # TYPE_ORIGIN_HOST: a host class

@@ -124,7 +124,6 @@ def _can_stand_alone(spec: ToolSpec) -> bool:
 
 # Checking calls
 
-
 MAX_SHOWN = 5
 ASYNCIO = ("gather", "run", "sleep")  # the functions that exist
 SIMPLE_STATEMENTS = (ast.Expr, ast.Assign, ast.AnnAssign, ast.AugAssign)

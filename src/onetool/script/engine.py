@@ -87,9 +87,7 @@ class CodeSession:
 
 # `run`: scripts against a catalogue, a limited number at a time, in workers that are kept warm.
 
-
 log = logging.getLogger("onetool.run")
-
 NODES_BYTES = 16 * MIB  # overhead of a message beyond its values
 QUEUE_SECONDS = 60.0  # seconds to wait for a free worker
 CANCELLED = ToolError(code="execution_error", message="cancelled by the caller", reason="cancelled")

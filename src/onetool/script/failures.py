@@ -169,7 +169,6 @@ def _short(text: str) -> str:
 
 # Modules, builtins and syntax that the sandbox's Python lacks, and their replacements
 
-
 NO_FILES = "code here has no files; use the fs tools: fs.read_file(path=…), fs.list_dir(path=…)"
 NO_PROGRAMS = "code here can't start programs; call a tool that does"
 NO_NETWORK = "code here has no network; call a tool that has access"

@@ -236,7 +236,6 @@ def rename_advice(line: str, names: ScriptNames, allowed: Collection[str] | None
 
 # Completion
 
-
 _DOTTED_END = re.compile(r"([\w.]*)$")
 _OPEN_CALL = re.compile(r"([\w.]+)\(([^()]*)$")
 

@@ -56,7 +56,6 @@ def edited(code: str, edits: list[Edit]) -> str:
 
 # From a text to its code: remove fences, normalize line ends and indentation
 
-
 MAX_BYTES = 1024 * 1024
 # Limits on what this Python parses while other tasks wait: a few tenths of a second. Larger code is data, or an attack;
 # only the sandbox parses it.
@@ -181,7 +180,6 @@ def string_lines(tree: ast.AST) -> set[int]:
 
 
 # Scanning code
-
 
 # With these, code can create names that its tree does not show.
 MAKING_NAMES = frozenset({"exec", "eval", "globals", "setattr", "__import__"})
@@ -313,7 +311,6 @@ def names_used_in(code: str) -> UsedNames | None:
 
 
 # Places of errors, for editors
-
 
 MAX_MESSAGE = 290  # characters of an error message
 

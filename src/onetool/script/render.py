@@ -70,7 +70,6 @@ def yaml_type(value: Any) -> Any:
 
 # Scalars
 
-
 # Letters first, then also punctuation without meaning inside. A colon needs a letter after it, `#` no space before it.
 _INSIDE = r"[A-Za-z0-9_ ./()+@$%^*!;<>=~&'\"|\\`\w-]*+"
 _PLAIN = re.compile(rf"[^\W\d]{_INSIDE}(?:(?<! )(?::(?=[\w/:\\])|#){_INSIDE})*+(?<! )")
@@ -136,7 +135,6 @@ SCALARS: dict[type, Callable[[Any], str]] = {
 
 
 # Rendering: text unchanged, data as YAML
-
 
 MAX_BYTES = 16 * 1024 * 1024  # of data, if no limit is given: a few seconds for malicious data
 MAX_DEPTH = 64
@@ -298,10 +296,8 @@ def _too_large_error(limit: int) -> RenderTooLargeError:
 
 # The reply to a run
 
-
 ReadOn = Callable[[str, int], str]
 """Returns the call that continues to read a stored text from a line."""
-
 
 StoreText = Callable[..., StoredResult]
 """Stores text, and the value it represents if that is different. Raises ToolFailure."""

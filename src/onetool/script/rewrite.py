@@ -78,7 +78,6 @@ def _within(scan: CodeScan, call: ast.Call, nodes: list[ast.expr], function: str
 
 # Modules that we add to the sandbox
 
-
 NATIVE = frozenset(
     {"asyncio", "base64", "binascii", "bisect", "collections", "copy", "csv", "dataclasses", "datetime", "decimal",
      "functools", "hashlib", "itertools", "json", "math", "os", "os.path", "pathlib", "posixpath", "random", "re",
@@ -166,7 +165,6 @@ def _module_function(module: str) -> str:
 
 
 # Imports
-
 
 MODULES = NATIVE | AVAILABLE
 

@@ -149,7 +149,6 @@ class _Reader:
 
 # Putting values into code
 
-
 BINDS_TIGHTER = re.compile(r"[ \t]*(?:\*\*|[.\[(])")  # … than a sign: -2 ** 2, and 5.real is not a number
 FORMAT = re.compile(r"[\w .,%+#<>=^:/-]*\Z")
 
@@ -261,7 +260,6 @@ def _in_raw_literal(value: Any, text: str, place: MarkPosition) -> str:
 
 
 # Filling templates
-
 
 FUEL = 100_000  # steps: a loop over some thousand items
 MAX_OUTPUT = 1_000_000  # characters of output

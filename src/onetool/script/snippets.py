@@ -193,7 +193,6 @@ def _line_end(text: str, at: int) -> int:
 
 # Snippets: code templates from the config, used as `$name key=value`.
 
-
 HEAD = re.compile(rf"\s*\$({NAME})")
 LISTED = 10
 MAX_DEFAULT = 40
@@ -350,7 +349,6 @@ def _refuse(name: str, snippet: SnippetLike, problems: list[str]) -> NoReturn:
 
 
 # Showing a snippet
-
 
 # Example values for required parameters.
 STAND_INS = {"string": "Python", "integer": 1, "number": 0.5, "boolean": True, "array": ["a"], "object": {"a": 1}}

@@ -21,7 +21,6 @@ from onetool.core.json_data import plain
 from onetool.sdk.context import PackMethod, is_on_event_loop, report_progress
 
 T = TypeVar("T")
-
 WORKERS = 8
 MARGIN = 0.25  # seconds before the call's deadline, for returning the finished items
 

@@ -260,7 +260,6 @@ def _key(about: Any) -> str:
 # Spans
 
 F = TypeVar("F", bound=Callable[..., Any])
-
 INFO = 20  # as in `logging`, which importing a pack does not need
 
 # Every task and thread has its own current span.

@@ -15,7 +15,6 @@ from onetool.core.spec import Requirement
 from onetool.core.text import lazy_pattern, or_rather
 
 F = TypeVar("F", bound=Callable[..., Any])
-
 TOOL_MARK = "__onetool__"
 REQUIRES_MARK = "__onetool_requires__"
 

@@ -18,7 +18,6 @@ from onetool.core.text import did_you_mean
 from onetool.sdk.decorators import REQUIRES_MARK, marks_of, requirements_of
 
 F = TypeVar("F", bound=Callable[..., Any])
-
 SECONDS = 5.0  # for a command to print its version
 MAX_OUTPUT = 65_536
 

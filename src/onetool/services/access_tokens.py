@@ -37,7 +37,6 @@ from onetool.database.documents import MAX_WAIT_S, Documents, Unknown, Version
 from onetool.services.secrets import UNMISTAKABLE
 
 log = logging.getLogger("onetool.serve")
-
 DOCUMENT = "tokens"
 MARKER = ".has-tokens"  # in the state folder
 LOSS_FIX = "restore a backup with `onetool db import FILE`, or create new tokens: `onetool tokens add NAME`"

@@ -19,7 +19,6 @@ from onetool.core.trace import RecordSpan
 from onetool.database import DatabaseError
 
 log = logging.getLogger("onetool")
-
 E = TypeVar("E")
 
 GATHER_S = 0.05  # how long an event waits for more events

@@ -15,7 +15,6 @@ from threading import Event, Thread, current_thread
 from time import perf_counter, time_ns
 
 log = logging.getLogger("onetool.watch")
-
 SUFFIXES = (".py", ".yaml", ".yml", ".json")
 MAX_FILES = 10_000  # in total; more are not watched
 MAX_DEPTH = 16  # of nested folders

@@ -27,7 +27,6 @@ from onetool.database.encryption import SealError
 from onetool.database.sqlite_processes import SqliteLock
 
 log = logging.getLogger("onetool.serve")
-
 DOCUMENT = "links"
 LIFETIME_S = 600
 MAX_WAIT_S = 5.0  # for another process that changes the document

@@ -15,7 +15,6 @@ from onetool.core.state_folders import IGNORE, IGNORED, make_home
 
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
-
 Check = Callable[[Path], None]
 """Checks the new file before it replaces the old one; raises ValueError if it is wrong."""
 

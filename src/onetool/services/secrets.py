@@ -27,7 +27,6 @@ MAX_RECENT = 300  # … the number of these values …
 MAX_CHARACTERS = 512 * 1024  # … and their total length: each makes masking slower
 NOT_JSON = (TypeError, ValueError, OverflowError, RecursionError)  # raised for data that is not JSON
 
-
 _PERCENT = lazy_pattern("%[0-9A-F]{2}")
 _IN_HTML = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "'": "\\u0027"})  # JSON for a page
 _ESCAPED = str.maketrans({"<": "&lt;", ">": "&gt;", "&": "&amp;"})  # `html` takes milliseconds to load

@@ -43,7 +43,6 @@ def declared_tools(entries: Iterable[ToolDeclaration], builtins: Handlers, inter
 
 # Merging catalogues
 
-
 NOTHING = Catalogue()
 
 

@@ -313,6 +313,12 @@ def test_calls_count_whatever_word_there_is_for_them() -> None:
     assert (reply.stop, reply.why) == ("tools", "")
 
 
+def test_an_error_as_an_answer() -> None:
+    with pytest.raises(ModelError) as caught:
+        ANTHROPIC.reply({"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}, PROMPT)
+    assert str(caught.value) == "the model's API reported an error: Overloaded"
+
+
 def in_events(blocks: list[dict[str, Any]]) -> list[Any]:
     """A whole answer as a stream of it."""
     stream: list[Any] = []

@@ -371,6 +371,7 @@ class TestReply:
     def test_error_as_an_answer(self) -> None:
         with pytest.raises(ModelError) as caught:
             OPENAI.reply({"error": {"message": "Rate limited", "code": 429}}, prompt())
+        assert str(caught.value) == "the model's API reported an error: Rate limited"
         assert caught.value.reason == "rate_limited"
         assert caught.value.again
 

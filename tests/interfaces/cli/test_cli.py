@@ -396,6 +396,12 @@ def test_the_allow_list_holds_for_search_and_export(tmp_path):
     assert [one["name"] for one in merged["functionDeclarations"]] == ["time__now", "shell__pwd"]
 
 
+def test_a_search_prints_no_scores_which_do_not_fall_with_the_rank(tmp_path):
+    found = json.loads(invoke("tools", "search", "list folder contents", "--limit", "12", cwd=tmp_path).stdout)
+    assert found[0]["name"] == "fs.list_dir"
+    assert not any("score" in tool for tool in found)
+
+
 def test_the_exported_name_does_not_depend_on_the_allow_list(tmp_path):
     tools = [definition("a.b"), definition("a__b")]
     (tmp_path / "onetool.yaml").write_text(json.dumps({"tools": tools}))

@@ -141,7 +141,7 @@ def test_an_id_that_is_in_use_is_refused_and_the_first_request_goes_on(way, shar
     else:
         refused = peer.reply_to(peer.message("tools/list", id=slow.id), slow.id)
     assert refused["error"]["code"] == -32600
-    assert "still being answered" in refused["error"]["message"]
+    assert "already used by a request in progress" in refused["error"]["message"]
     (tmp_path / "it").touch()
     assert said(slow.answer()) == "it came"
 
@@ -151,7 +151,7 @@ def test_the_id_of_a_request_that_is_just_cancelled_is_refused_too(shared_server
     slow = begin(peer, SLOW[0], tmp_path / "it")
     cancelled = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": slow.id}}
     (refused,) = peer.send([cancelled, peer.message("ping", id=slow.id)]).message
-    assert "still being answered" in refused["error"]["message"]
+    assert "already used by a request in progress" in refused["error"]["message"]
     assert slow.answer() is None
     assert slow.exchange.status == 202
     peer.close()

@@ -96,6 +96,7 @@ def test_a_tool_that_is_renamed_stays_the_same(api, place):
     new = reply.headers["content-location"]
     assert new.endswith("/tools/plus/version/1.1")
     after = api.get(new).json()
+    assert reply.json()["name"] == after["name"]
     same = ("id", "createdAt", "isEnabled", "scriptImpl", "tags")
     assert [after[key] for key in same] == [before[key] for key in same]
     assert after["modifiedAt"] >= before["modifiedAt"]

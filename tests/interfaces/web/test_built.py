@@ -4,6 +4,7 @@ import gzip
 import json
 import re
 
+import pytest
 from web import build
 from web.build import STATIC, WEB, mismatches, used_document
 
@@ -21,13 +22,14 @@ def index():
     return (STATIC / "index.html").read_text(encoding="utf-8")
 
 
-def first_screen():
-    """Everything that is asked for before the first screen is drawn: what index.html names, and what that imports. The
-    first script loads the page when it has taken the key of a link out of the address.
+def first_screen(language="en"):
+    """Return everything that a first visit loads before anybody clicks: what index.html names, what that imports, and
+    the texts. The first script loads the page when it has taken the key of a link out of the address.
     """
     todo, found = re.findall(r'(?:src|href)="\./([^"]+)"', index()), {"index.html"}
     [entry] = re.findall(r'<script[^>]* src="\./([^"]+)"', index())
     todo += re.findall(r'"\./([^"]+)"', (STATIC / entry).read_text(encoding="utf-8").replace('"./', '"./assets/'))
+    todo += [f"assets/{path.name}" for path in STATIC.glob("assets/*.js") if re.match(rf"(.+-)?{language}-", path.name)]
     while todo:
         name = todo.pop()
         if name not in found:
@@ -50,8 +52,10 @@ def test_a_schema_that_changed_is_a_mismatch(monkeypatch):
     assert mismatches() == ["schema Tool has changed"]
 
 
-def test_the_first_screen_is_small():
-    names = first_screen()
+@pytest.mark.parametrize("language", ["en", "zh-CN"])
+def test_the_first_screen_is_small(language):
+    """`test_page_start` compares these files with what a browser asks for."""
+    names = first_screen(language)
     assert any(name.endswith(".js") for name in names)
     assert any(name.endswith(".css") for name in names)
     assert size(*names) < FIRST_SCREEN, {name: size(name) for name in names}

@@ -48,7 +48,7 @@ const fail = (error) => {
   process.exit(1);
 };
 const work = new Function(require("node:fs").readFileSync(0, "utf8"))();
-work(...lib).then(say, fail).then(() => process.exit(0));
+texts.start().then(() => work(...lib)).then(say, fail).then(() => process.exit(0));
 """
 
 
@@ -73,6 +73,7 @@ def node(tmp_path_factory):
         lib = WEB / "src" / "lib"
         lines = [f"import {{ {some} }} from {json.dumps(str(lib / file))};" for file, some in imports.items()]
         (folder / "shims.ts").write_text(SHIMS, encoding="utf-8")
+        lines.append(f'import {{ i18n as texts }} from "{lib}/page/i18n.svelte.ts";')
         driver = "\n".join(['import "./shims";', *lines, f"const lib = [{names}];", END])
         (folder / "driver.ts").write_text(driver, encoding="utf-8")
         cli = [*npm.node(), PACKAGES / "rolldown" / "bin" / "cli.mjs", "driver.ts", "--platform", "node"]
@@ -86,6 +87,51 @@ def node(tmp_path_factory):
 def _done(folder, *command, **options):
     options |= {"cwd": folder, "env": environment(), "capture_output": True, "text": True, "check": False}
     return subprocess.run([*map(str, command)], **options)
+
+
+AHEAD = {"api/ahead.ts": "FIRST_PAGE, askAhead, toolsQuery", "api/client.ts": "get, setSession"}
+
+
+@pytest.mark.parametrize(
+    ("login", "ahead"),
+    [
+        ({"needed": False}, ["GET /login", "GET /tools/tools"]),
+        ({"needed": True, "signedIn": True}, ["GET /login", "GET /tools/tools"]),
+        ({"needed": True, "signedIn": False}, ["GET /login"]),
+    ],
+)
+def test_the_first_requests_are_sent_once(node, login, ahead):
+    script = f"""
+        answers["GET /login"] = {{ json: {json.dumps(login)} }};
+        await askAhead();
+        const sent = [...asked];
+        const found = await get("login");
+        if (sent.length > 1) await get("tools/tools", {{ query: toolsQuery(FIRST_PAGE) }});
+        return [sent, found, asked];
+    """
+    assert node(AHEAD, script) == [ahead, login, ahead]
+
+
+def test_responses_sent_ahead_are_for_one_user_and_one_use(node):
+    script = """
+        answers["GET /login"] = { json: { needed: false } };
+        await askAhead();
+        await get("login");
+        await get("login");
+        setSession("ots_other");
+        await get("tools/tools", { query: toolsQuery(FIRST_PAGE) });
+        return asked;
+    """
+    assert node(AHEAD, script) == ["GET /login", "GET /tools/tools", "GET /login", "GET /tools/tools"]
+
+
+def test_the_history_ends_with_the_session_even_if_it_was_not_loaded(node):
+    script = """
+        localStorage.setItem(`onetool.${KEPT_IN}`, JSON.stringify("{}"));
+        session.askToken();
+        return localStorage.getItem(`onetool.${KEPT_IN}`);
+    """
+    assert node({"call/kept.ts": "KEPT_IN", "api/session.svelte.ts": "session"}, script) is None
 
 
 LATER = {

@@ -88,7 +88,7 @@ def error_from_body(data: dict[str, Any]) -> ModelError | None:
     else:
         status = 500 if "server" in words or "overloaded" in words else 400
     message = error_text.message or "(no message)"
-    return _error(status, error_text, f"the model's API reported an error in the middle of its response: {message}")
+    return _error(status, error_text, f"the model's API reported an error: {message}")
 
 
 def _read_error(body: Any) -> _ErrorText:
@@ -272,7 +272,6 @@ class JsonBalance:
 
 
 # The reply, joined from pieces
-
 
 THOUGHTS = ("reasoning_content", "reasoning")  # members with thoughts; OpenAI doesn't send any
 KEPT_MEMBERS = (*THOUGHTS, "reasoning_details", "extra_content")

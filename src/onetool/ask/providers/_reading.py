@@ -26,7 +26,6 @@ from onetool.http.body import json_of
 from onetool.http.errors import in_short
 
 MAX_TOOL_NAME = 1024  # characters
-
 NO_TOOLS_HINTS = ("choose a model that can call tools (--model)", "or ask without tools: --with-tools=false")
 
 LEFT_OUT_TEXT = "(Earlier messages are left out.)"
@@ -59,7 +58,6 @@ def too_large_error(most: int, what: str) -> ModelError:
 
 
 # Reading and writing
-
 
 MAX_EXCERPT = 500  # characters of a server's message
 MAX_EXAMINED = 16 * 1024
@@ -267,7 +265,6 @@ def is_blank(message: Message) -> bool:
 
 
 # Pieces of a reply in order, with signatures (Anthropic, Gemini)
-
 
 Piece = tuple[str | Call | None, Mapping[str, Any]]
 """A text, a call or neither, and its kept data."""

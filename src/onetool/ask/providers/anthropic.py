@@ -86,7 +86,7 @@ def error_of(body: Any, status: int | None = None) -> ModelError:
         hints.append("is base_url right? OneTool appends /v1, unless base_url ends with it")
     if reason == "bad_request" and "temperature" in text:
         hints.append("this model only accepts its default temperature: leave it out")
-    begins = f"answered {status}" if status else "reported an error in the middle of its response"
+    begins = f"answered {status}" if status else "reported an error"
     message = f"the model's API {begins}: {body_text(text or body) or '(nothing)'}"
     return ModelError(message, reason, hints, status=status, again=again, window=window)
 
@@ -174,7 +174,6 @@ def text_block(text: str) -> dict[str, Any]:
 
 
 # Replies, streamed or whole
-
 
 _STOPS: dict[str, Stop] = {
     "end_turn": "end",
@@ -350,7 +349,6 @@ def _stop(ending: dict[str, Any], has_calls: bool) -> tuple[Stop, str]:
 
 
 # The adapter
-
 
 VERSION = "2023-06-01"  # newer versions have no temperature, and few other servers support them
 MAX_TOKENS = 32_000  # required by the API, and accepted by all its models; includes thoughts

@@ -95,7 +95,7 @@ def error_of(body: Any, status: int | None = None) -> ModelError:
         reason = "bad_request"
         hints.append("is base_url right? OneTool appends /v1beta, unless base_url ends with it")
     delays = (float(found[1]) for one in details if (found := _SECONDS.fullmatch(str(one.get("retryDelay")))))
-    begins = f"answered {status}" if status else "reported an error in the middle of its response"
+    begins = f"answered {status}" if status else "reported an error"
     return ModelError(
         f"the model's API {begins}: {body_text(message or body) or '(nothing)'}",
         reason,
@@ -112,7 +112,6 @@ def _objects(value: Any) -> list[dict[str, Any]]:
 
 
 # Replies, streamed or whole
-
 
 NAME = "gemini"
 SIGNATURE = "thoughtSignature"
@@ -250,9 +249,7 @@ def _stop(ending: dict[str, Any], has_calls: bool) -> tuple[Stop, str]:
 
 # The adapter
 
-
 NO_SIGNATURE = "skip_thought_signature_validator"  # https://ai.google.dev/gemini-api/docs/thought-signatures#faqs
-
 _UNSIGNED = re.compile(r"gemini-[12]\D|gemma|learnlm", re.IGNORECASE)  # models that don't require signatures
 
 

@@ -79,7 +79,7 @@ class LineReader:
             raise _refusal(
                 a_count(status) or 500,
                 error_text,
-                f"Ollama reported an error in the middle of its response: {error_text}",
+                f"Ollama reported an error: {error_text}",
             )
         message = an_object(line.get("message"), "message")
         self.is_empty = self.is_empty and not message

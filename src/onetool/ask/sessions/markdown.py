@@ -25,7 +25,6 @@ def utc_time(seconds: float) -> datetime | None:
 
 # The document
 
-
 LINE_END = re.compile(r"\r\n?")
 # Control characters are shown as symbols.
 SHOWN = {code: 0x2400 + code for code in range(32) if chr(code) not in "\t\n"} | {127: 0x2421}

@@ -52,7 +52,6 @@ def new_id(now: float) -> str:
 
 # Records, one per line
 
-
 VERSION = 1
 MAX_TITLE = 80  # characters
 
@@ -170,7 +169,6 @@ def short_title(words: str) -> str:
 
 # Repair: every call gets one result
 
-
 INTERRUPTED = (
     "This call was interrupted before its result was stored: its outcome is unknown. "
     "It may have done all, part or none of its work; check before calling it again."
@@ -220,7 +218,6 @@ def repair(messages: Iterable[TimedMessage], goes_on: bool = False) -> list[Time
 
 
 # Reading a whole session
-
 
 MAX_LINES = 50_000  # more than any conversation; reading them takes some milliseconds
 
@@ -278,7 +275,6 @@ def read_session(id: str, data: bytes, goes_on: bool = False) -> SessionContent:
 
 
 # An entry of a list, and the transcript
-
 
 ENDED_PREFIX = b'{"type":"ended"'
 USER_PREFIX = b'{"type":"user"'

@@ -45,7 +45,6 @@ from onetool.core.text import nearest, or_rather
 from onetool.database import Database, DatabaseError, Transaction
 
 T = TypeVar("T")
-
 EMPTY_S = 3600.0  # after which a session without messages is removed
 PAUSE_S = 0.1  # between two checks of a session that another turn holds
 NEW_SESSION_HINT = "start another with --new-session"

@@ -21,7 +21,6 @@ from onetool.ask.sessions.rows import SessionWriter
 from onetool.core.text import replace_all_surrogates
 
 MAX_OWNER = 300  # characters in the first line, which must stay short
-
 T = TypeVar("T")
 
 

@@ -1,7 +1,6 @@
 """Adds MCP servers to the config, from blocks in the format of other clients, for `onetool servers import` and REST.
 
-translate      a client's file -> server blocks of our config
-pasted         a command line or URL -> a server block
+translate      a client's file, a pasted command line or a URL -> server blocks of our config
 hide_secrets   values that look like secrets -> `${NAME}` and an entry in the secrets file
 
 `Planner` decides which servers an import writes and which it skips; `ConfigTarget` writes all of them, or nothing. Only

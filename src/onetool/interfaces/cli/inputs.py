@@ -20,7 +20,6 @@ from onetool.core.os_files import MAX_INPUT_BYTES, NO_WAIT, PLAIN
 if TYPE_CHECKING:
     from onetool.app import App
 
-
 STDIN = "-"
 MAX_TEXT_BYTES = 4 * 1024 * 1024  # of code, and of arguments
 

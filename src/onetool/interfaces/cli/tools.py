@@ -142,17 +142,18 @@ def invoke(
 def search(ctx: click.Context, query: tuple[str, ...], limit: int, allowed: list[str] | None, as_json: bool) -> None:
     """Find tools by what they do."""
     app = open_app(ctx, allowed, packs=None)
-    found = app.search(" ".join(query), limit, app.catalog.registry.allowing(allowed))
+    # Without the scores, which don't decide alone: tools about tools come last.
+    found = [spec for spec, _ in app.search(" ".join(query), limit, app.catalog.registry.allowing(allowed))]
     if wants_json(as_json):
-        print_json([{**spec.summary(), "score": score} for spec, score in found])
+        print_json([spec.summary() for spec in found])
         return
     if not found:
         echo("Nothing found. Try other words, or: onetool tools list")
         return
     from onetool.core.tool_lines import first_sentence
 
-    rows = ((spec.name, first_sentence(spec.description), f"{score:.2f}") for spec, score in found)
-    print_table(f"{len(found)} found", ("tool", "description", "score"), rows)
+    rows = ((spec.name, first_sentence(spec.description)) for spec in found)
+    print_table(f"{len(found)} found", ("tool", "description"), rows)
 
 
 @tools.command()

@@ -53,7 +53,6 @@ if TYPE_CHECKING:
     from onetool.cluster.forwarding import ForwardSeal
 
 log = logging.getLogger("onetool")
-
 READ = ("GET", "HEAD")
 LOOK_S = 0.05  # between two checks whether requests are done, before the server stops
 STOPPED = "The server stopped before this was done. It is unknown whether it had an effect."

@@ -38,7 +38,6 @@ class IdleConnections(dict["HttpConnection", None]):
 
 
 RECENT_S = 2.0  # a client answered or connected in that time may be about to send a request
-
 NOTHING, IN_HEAD, IN_BODY, ALL = range(4)  # the received part of the request
 
 

@@ -274,7 +274,6 @@ def _digest(token: bytes) -> bytes:
 
 # Long requests whose caller loses access
 
-
 CHECK_EVERY_S = 0.4  # between two checks: the calls of a revoked token end within half a second
 
 

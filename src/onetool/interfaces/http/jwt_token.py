@@ -47,7 +47,6 @@ def looks_like_jwt(token: bytes) -> bool:
 
 # Where clients get a JWT: metadata of a protected resource (RFC 9728), and the header WWW-Authenticate
 
-
 METADATA_PATH = "/.well-known/oauth-protected-resource"
 MCP_PATH = "/mcp"
 METADATA_PATHS = (METADATA_PATH, METADATA_PATH + MCP_PATH)

@@ -43,7 +43,6 @@ if TYPE_CHECKING:
     from onetool.http.client import HttpClient
 
 log = logging.getLogger("onetool")
-
 MAX_TOKEN = 16 * 1024  # bytes
 MAX_NAME = 256  # characters of a subject or of the name of a key
 MAX_REMEMBERED = 10_000
@@ -271,7 +270,6 @@ def _values(found: Any) -> list[str]:
 
 
 # The keys of the issuer
-
 
 KeyId = tuple[bytes, str]
 """A JWK as published, and one of its algorithms: any change makes it another key."""

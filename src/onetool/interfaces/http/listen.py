@@ -183,9 +183,7 @@ _NO_SYN = (  # a packet filter, from the TCP header on: code, jump if true, jump
 )
 # How to connect a client
 
-
 DEFAULT_VARIABLE = "$ONETOOL_TOKEN"  # if the config has the literal token: a variable that the reader sets
-
 TOKENS = "http.token of its config, or a token created with `onetool tokens add`"
 
 

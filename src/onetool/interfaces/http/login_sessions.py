@@ -36,7 +36,6 @@ from onetool.services.page_sessions import (
 )
 
 log = logging.getLogger("onetool.serve")
-
 PREFIX = "ots_"
 LIFETIME_S = 12 * 3600
 SKEW_S = 60  # by which a clock may be ahead

@@ -186,7 +186,6 @@ class AccessHandler(NonBlockingHandler):
 
 # Records of requests in the audit log
 
-
 REFUSALS = (401, 403, 421, 429)
 SIGNED_IN = "onetool.signed_in"  # in the scope: the principal that signed in or out
 WINDOW_S = 10.0

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from onetool.config.model import HttpConfig
     from onetool.services.access_tokens import TokenView
 
-
 USUAL_PORTS = {"http": 80, "https": 443}
 _AUTHORITY = re.compile(r"(\[[0-9a-fA-F:.]+\]|[^\s\[\]:/@?#\\]+)(?::([0-9]{1,5}))?")
 
@@ -76,7 +75,6 @@ def read_origin(text: str) -> Origin | None:
 
 # Sec-Fetch-Site, and refusing pages of other origins
 
-
 MAX_HEADER = 100  # characters of a header that are repeated in a response
 _OWN_SITES = (None, b"same-origin", b"none")  # no browser, a page of this server, a typed address
 _NAVIGATION = ((b"sec-fetch-mode", b"navigate"), (b"sec-fetch-dest", b"document"))
@@ -106,7 +104,6 @@ def foreign_origin_error(page: bytes) -> HttpError:
 
 
 # Host, Origin, and the caller
-
 
 _PROXY_HEADERS = (b"forwarded", b"via", b"x-real-ip")
 
@@ -229,7 +226,6 @@ def _name(host: str) -> str | None:
 
 
 # CORS, for origins in `http.origins`
-
 
 _REQUEST_METHOD = b"access-control-request-method"
 _EXPOSED = (

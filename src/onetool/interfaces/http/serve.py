@@ -60,9 +60,7 @@ if TYPE_CHECKING:
     from onetool.services.access_tokens import TokenMemory
     from onetool.services.page_links import ServedLinks
 
-
 log = logging.getLogger("onetool.serve")
-
 ASK_BODY_FACTOR = 2  # a question may have 5 MiB of files, which base64 enlarges by a third
 READY_PATH = "/readyz"
 STARTING = "The tokens in the database could not be read yet, so callers can't be checked: the log says why."
@@ -310,7 +308,6 @@ def _readiness(app: "App", site: Callable[[], HttpApp], cluster: "Cluster | None
 
 
 # Start
-
 
 _RANDOM_VALUE_HINT = (
     "set http: {token: ${ONETOOL_TOKEN}} and keep a long random value: "

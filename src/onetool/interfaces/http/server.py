@@ -28,7 +28,6 @@ from onetool.interfaces.http.connection import ConnectionLimits, HttpConnection,
 from onetool.interfaces.http.listen import BoundAddress, refuse_new
 
 log = logging.getLogger("onetool.serve")
-
 STOP_TIMEOUT_S = 5  # for current requests, when the server stops
 MAX_FILES = 65_536
 THREADS = 64  # for work that waits for a disk, a lock or a name server. A few long waits must not delay other work

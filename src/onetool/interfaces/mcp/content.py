@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from onetool.app.runtime import Runtime
     from onetool.services.results import StoredResult
 
-
 MEDIA_TYPES = ("image", "audio", "blob", "resource_link")
 EMBEDDED = {"type", "uri", "text", "mimeType", "_meta"}
 MAX_NESTING = 10  # lists and objects around a block

@@ -48,7 +48,6 @@ from onetool.interfaces.mcp.pending_calls import (
 from onetool.interfaces.mcp.service import SERVER, Service
 
 log = logging.getLogger("onetool.mcp")
-
 Handler = Callable[[Service, McpRequest], Awaitable[dict[str, Any]]]
 
 WHOLE = "onetool/whole"  # in the `_meta` of a call

@@ -14,7 +14,6 @@ from onetool.interfaces.mcp.offers import TOOLS, prompt_listing, resource_listin
 from onetool.interfaces.mcp.service import KINDS, ChangeListener, ListedState, ListedStates, Service
 
 log = logging.getLogger("onetool.mcp")
-
 DEBOUNCE_S = 0.15  # without a further change, before clients are notified
 MAX_DEBOUNCE_S = 1.0  # after which clients are notified even with further changes
 CONNECT_AFTER_S = 0.2  # so that the client's first requests come first

@@ -39,9 +39,7 @@ from onetool.interfaces.mcp.client import (
 if TYPE_CHECKING:
     from onetool.cluster.shared_requests import SharedRequests
 
-
 log = logging.getLogger("onetool.mcp")
-
 MAX_PENDING = 64  # calls that are not done; each may hold a worker of the sandbox
 FULL = f"{MAX_PENDING} calls are already waiting for an answer or running as tasks: try again later"
 MAX_DONE = 1000  # finished tasks whose results are kept
@@ -381,7 +379,6 @@ def _now() -> str:
 # Running a handler that may pause
 
 _ASKING_CAPABILITIES = ("elicitation", "sampling", "roots")
-
 Work = Callable[[ClientCaller], Coroutine[Any, Any, dict[str, Any]]]
 
 

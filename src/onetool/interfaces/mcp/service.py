@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from onetool.cluster.shared_requests import SharedRequests
 
 KINDS = ("tools", "prompts", "resources")
-
 Notify = Callable[[str, dict[str, Any]], None]
 
 

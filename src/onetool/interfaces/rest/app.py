@@ -137,7 +137,6 @@ class RestApp:
 
 # /call
 
-
 CALL = RestRoute(
     "POST",
     f"{CALL_PATH}/{{name}}",

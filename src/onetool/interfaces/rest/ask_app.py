@@ -73,7 +73,6 @@ class PacedResponseStream(ResponseStream):
 
 # One question
 
-
 MAX_HINTS = 10  # each hint searches for similar names
 
 
@@ -105,7 +104,6 @@ class AskTurn:
 
 
 # As a stream of events
-
 
 MAX_SHOWN_BYTES = 64 * 1024  # of the value of a call that code made
 CANCELLED = "the question was cancelled before it was answered"
@@ -184,7 +182,6 @@ def _encoded_event(one: Event, **further: str) -> bytes:
 
 
 # The ASGI app
-
 
 MAX_AT_ONCE = 16  # questions; each takes long and costs money
 RETRY_S = 5  # sent as Retry-After

@@ -130,7 +130,6 @@ def _or_none(value: Value | UnsetType) -> Value | None:
 
 # Command line options in messages become keys of the body
 
-
 _KEYS = {
     one.replace("_", "-"): key
     for one, key in zip(AskQuestion.__struct_fields__, AskQuestion.__struct_encode_fields__, strict=True)
@@ -144,7 +143,6 @@ def in_client_words(text: str) -> str:
 
 
 # Problems
-
 
 STATUS_OF_REASON: dict[str, int] = {
     "busy": 409,

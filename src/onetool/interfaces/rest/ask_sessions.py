@@ -40,7 +40,6 @@ MAX_ARGS = 16 * 1024  # bytes of arguments that are shown as data
 
 # Responses
 
-
 CallState = Annotated[Literal["ok", "failed", "running", "not_run"], Meta(description="`not_run`: not approved.")]
 
 

@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from onetool.config.reach import Reach
 
 log = logging.getLogger("onetool.serve")
-
 LEVELS: dict[str, Literal["error", "warning", "hint"]] = {"error": "error", "warning": "warning"}
 REACHES = ("runs", "dials", "reads", "secrets")
 

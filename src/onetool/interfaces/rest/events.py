@@ -43,7 +43,6 @@ from onetool.interfaces.rest.request import RestResponse, refuse_tools, share
 from onetool.interfaces.rest.route import EVENT_STREAM, RestRoute
 
 log = logging.getLogger("onetool.serve")
-
 MAX_READERS = 64
 MAX_UNREAD = 1000  # events that wait for a reader
 MAX_CALLS = 10_000  # calls that wait to be turned into events

@@ -46,7 +46,6 @@ from onetool.sources.bundles.model import Bundle, BundleContent, Tool, ToolConte
 from onetool.sources.bundles.store import ListQuery, Rank
 
 T = TypeVar("T")
-
 MAX_TOKEN = 4096
 _UNBOUND = ("pageToken", "pageSize", "recommendedPageSize")
 
@@ -99,7 +98,6 @@ def _bound(request: RestRequest) -> bytes:
 
 
 # Bundles
-
 
 EXAMPLE_BUNDLE = {"slug": "weather", "displayName": "Weather", "description": "Forecasts.", "isEnabled": True}
 EXAMPLE_SWITCH = {"isEnabled": False}
@@ -185,7 +183,6 @@ def delete_bundle(request: RestRequest) -> RestResponse:
 
 
 # Tools
-
 
 EXAMPLE_TOOL: dict[str, Any] = {
     "type": "http",

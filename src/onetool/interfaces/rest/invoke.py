@@ -132,7 +132,6 @@ def _bad_body(what: str, pointer: str) -> RestError:
 
 # As a stream of events
 
-
 BEGIN_AFTER = 0.25  # seconds; refusals take less
 
 

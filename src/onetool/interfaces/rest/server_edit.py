@@ -46,7 +46,6 @@ from onetool.sources.bundles.validation import converted
 from onetool.sources.mcp_servers.program import find_program
 
 log = logging.getLogger("onetool.serve")
-
 MAX_FILES = 20  # of one server, in the digest of a dry run
 
 

@@ -16,8 +16,7 @@ from onetool.config.edit import put_servers
 from onetool.config.find import user_home
 from onetool.config.known_clients import CLIENT_FILES, existing_files
 from onetool.config.server_import import ConfigTarget, Planner, ServerImportPlan, placeholders
-from onetool.config.server_import.pasted import read_pasted
-from onetool.config.server_import.translate import ClientServers, read_data, read_servers, servers_in
+from onetool.config.server_import.translate import ClientServers, read_data, read_pasted, read_servers, servers_in
 from onetool.core.text import shown_line
 from onetool.http.asgi import encode
 from onetool.interfaces.rest.imports import import_report, reloaded

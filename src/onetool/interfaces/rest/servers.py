@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from onetool.sources.mcp_servers.servers import Servers, ServerStatus
 
 log = logging.getLogger("onetool.serve")
-
 MAX_LINES = 1000  # of a log, in one response
 TEST_LINES = 10  # of the log of a server that failed its test
 

@@ -19,7 +19,6 @@ from onetool.http.asgi import BARE_PREFIX, HEAD, HttpError, Receive, Scope, Send
 
 # The files in memory
 
-
 MEDIA_TYPES = {
     ".css": b"text/css; charset=utf-8",
     ".html": b"text/html; charset=utf-8",
@@ -70,7 +69,6 @@ def _read_asset(path: Path) -> StaticFile:
 
 # The page
 
-
 FOLDER = Path(__file__).parent / "static"
 INDEX = "index.html"
 ASSETS = "/assets/"
@@ -108,7 +106,9 @@ class PageApp:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = scope[HEAD]
         if scope.get(BARE_PREFIX):
-            await _redirect_to_slash(scope, send)
+            query = scope.get("query_string", b"")
+            where = b"/?" + query if query else b"/"  # the mount adds its prefix, and the page's links need the slash
+            await respond(send, 308, b"", TEXT, [*PAGE_HEADERS, (b"location", where)])
         elif scope["path"].startswith(ASSETS):
             await self._asset(scope["path"].removeprefix("/"), headers, send)
         elif scope["path"] != "/":
@@ -158,10 +158,3 @@ async def _send_file(
         await respond(send, 200, file.body, file.media_type, own)
     else:
         await respond(send, 200, packed, file.media_type, [*own, (b"content-encoding", b"gzip")])
-
-
-async def _redirect_to_slash(scope: Scope, send: Send) -> None:
-    """Redirect to the path with a slash: the page's relative links need it."""
-    query = scope.get("query_string", b"")
-    where = b"/?" + query if query else b"/"  # the mount adds its prefix
-    await respond(send, 308, b"", TEXT, [*PAGE_HEADERS, (b"location", where)])

@@ -36,7 +36,6 @@ from onetool.interfaces.http.listen import BoundAddress
 from onetool.interfaces.workers import LAST, STOPPING, Reloaded, Serving, WorkerOrder, decode_report
 
 PROGRAM = ("-P", "-m", "onetool.interfaces.workers.worker")
-
 log = logging.getLogger("onetool.serve")
 
 QUICK_S = 10.0  # a worker that dies earlier has died quickly

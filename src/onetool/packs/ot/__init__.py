@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from onetool.packs.ot.help import Help
     from onetool.sdk import LogSpan
 
-
 MAX_CALL_SECONDS = 600.0  # seconds; the called tool has its own limit
 
 
@@ -379,7 +378,6 @@ class StateTools:
 
 
 pack = "ot"
-
 __all__ = ["ot_tools"]
 
 

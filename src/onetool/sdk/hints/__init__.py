@@ -52,7 +52,6 @@ from onetool.sdk.hints.values import (
 
 # Pydantic's models
 
-
 _HOOK = "__get_pydantic_core_schema__"
 
 
@@ -84,7 +83,6 @@ def _model_form(hints: HintForms, hint: Any) -> JsonForm:
 # Annotated
 
 Test = Callable[[Any, Any], bool]
-
 
 _BOUNDS: dict[str, tuple[str, Test, str]] = {
     "ge": ("minimum", operator.ge, "at least {}"),

@@ -326,7 +326,6 @@ def _choice_key(value: Any) -> tuple[bool, Any]:
 # Unions
 
 _ABSENT = (UnsetType, UNSET)  # msgspec's marker for a missing field; no JSON value represents it
-
 _DESCRIBING = ("title", "description", "examples")
 
 

@@ -41,7 +41,6 @@ from onetool.services.audit.table import MAX_APPENDED, AuditTable
 from onetool.services.event_queue import MAX_WAITING, EventQueue
 
 log = logging.getLogger("onetool.audit")
-
 GATHER_S = 0.1  # how long a line waits for more lines, to be written together
 SWEEP_S = 3600.0  # between two sweeps
 MAX_HELD = 16_384  # bytes; larger arguments are hashed at once, not later in the thread
@@ -205,8 +204,10 @@ class _Writer:
             entry.line()
         except Exception:
             log.exception("an event can't be written to the audit log")
-            who = item.principal if isinstance(item, AuditEntry) else item[1].principal
-            return self._gap(1, "lost", who.name)
+            name = (item.principal if isinstance(item, AuditEntry) else item[1].principal).name
+            self._reported_lost[name] += 1
+            self.queue.lost[name] += 1
+            return self._gap(1, "lost", name)
         return entry
 
     def _append(self, entries: list[AuditEntry]) -> None:

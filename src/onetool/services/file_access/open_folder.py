@@ -19,7 +19,6 @@ from onetool.services.file_access.opening import PathRefusedError, path_errors, 
 from onetool.services.file_access.private import Private
 
 MAX_SCANNED = 1_000_000  # names read in one folder
-
 Kind = Literal["directory", "file", "symlink", "other"]
 
 

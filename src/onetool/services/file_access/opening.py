@@ -59,7 +59,6 @@ def reason_for(error: OSError, otherwise: str = "unreadable") -> str:
 # Paths as text
 
 MAX_PATH = 4095  # bytes; the limit of Linux, used on all systems
-
 Parts = list[bytes]
 
 

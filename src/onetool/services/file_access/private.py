@@ -19,7 +19,6 @@ from onetool.core.system import path_of_descriptor
 from onetool.services.file_access.opening import PathRefusedError, path_errors
 
 OWN_FOLDER_NAME = ".onetool"  # closed everywhere: it holds secrets, sessions, results, servers, the config
-
 SYSTEM = ("/proc", "/sys", "/dev", "/run/secrets", "/var/run/secrets")
 
 # Below the home folder. A whole folder if the program keeps little else in it.
@@ -67,7 +66,6 @@ MOVED = (
     "PGPASSFILE",
 )
 BASES = {".config/": "XDG_CONFIG_HOME", ".local/share/": "XDG_DATA_HOME"}
-
 
 VARIABLES = ("HOME", "USERPROFILE", *MOVED, *BASES.values())
 

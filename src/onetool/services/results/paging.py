@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypedDict, TypeGuard
 
 from onetool.core.call import Next, Page
 from onetool.core.errors import BadArguments, ToolFailure
-from onetool.core.text import lazy_pattern
+from onetool.core.text import lazy_pattern, replace_all_surrogates
 
 
 class BadQueryError(BadArguments, ValueError):
@@ -191,15 +191,9 @@ def _accepts(schema: dict[str, object], search: str) -> Callable[[str | list[str
         try:
             return is_valid(value)
         except UnicodeEncodeError:  # a lone surrogate
-            return is_valid(
-                _without_surrogates(value) if isinstance(value, str) else list(map(_without_surrogates, value))
-            )
+            return is_valid(replace_all_surrogates(value))
 
     return accepts
-
-
-def _without_surrogates(text: str) -> str:
-    return text.encode("utf-8", "replace").decode()
 
 
 def similar(lines: TextLines, search: str, count: int, look: OnProgress) -> Iterator[FoundLine]:

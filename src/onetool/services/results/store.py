@@ -24,6 +24,7 @@ import msgspec
 
 from onetool.core.errors import ToolFailure
 from onetool.core.limits import DAY, MIB
+from onetool.core.text import replace_surrogates
 from onetool.database import Database, DatabaseError, Transaction
 from onetool.database.connection import CALL_WAIT_S, Params, Row
 from onetool.services.results import (
@@ -39,7 +40,6 @@ from onetool.services.results import (
 from onetool.services.results.paging import MAX_BYTES, Piece, TextLines, check_query, page_of, pieces, placed_pieces
 
 log = logging.getLogger("onetool.results")
-
 SWEEP_S = 60.0  # between two sweeps by a process that stores results
 UNFINISHED_S = 600  # maximum time to write a text
 MARGIN_S = 60  # less than UNFINISHED_S, so that no sweep deletes a text that is being finished
@@ -72,7 +72,9 @@ class ResultStore:
             raise NotStoredError(f"The result has {size:,} bytes; results.max_total_mb allows {self._max:,}")
         handle = os.urandom(16).hex()
         masked = _masked(handle, _key(handle, owner), owner)
-        note = ResultNote(masked, name and _whole(name[:MAX_NAME]), _whole(text[:MAX_HEAD]), is_json)
+        note = ResultNote(
+            masked, name and replace_surrogates(name[:MAX_NAME]), replace_surrogates(text[:MAX_HEAD]), is_json
+        )
         try:
             if value is not None:  # a separate row, hidden from lists because it has no owner
                 self._write((_key(_value_handle(handle), owner), "", b"", _size(value), 1, False), value)
@@ -330,11 +332,6 @@ def _on_disk(size: int) -> int:
 
 def _encoded(text: str) -> bytes:
     return text.encode("utf-8", "surrogatepass")
-
-
-def _whole(text: str) -> str:
-    """Replace lone surrogates, which JSON can't hold."""
-    return text.encode("utf-8", "replace").decode()
 
 
 @contextmanager

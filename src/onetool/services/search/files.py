@@ -13,7 +13,6 @@ import numpy as np
 from onetool.core.os_files import read_cache, write_cache
 
 Arrays = Mapping[str, np.ndarray]
-
 MAX_BYTES = 1 << 30
 
 

@@ -73,7 +73,6 @@ def _in_names(words: Words, group: Group) -> np.ndarray:
 
 # Scores of words
 
-
 # The weight of a matching word that differs from the query word:
 PREFIX_WEIGHT = 0.5  # the query word is a prefix of it
 GUESS_WEIGHT = 0.5  # the query word may be a typo of it

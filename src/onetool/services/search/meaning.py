@@ -31,7 +31,6 @@ Floats = np.ndarray[tuple[int, ...], np.dtype[np.float32]]
 Halves = np.ndarray[tuple[int, ...], np.dtype[np.float16]]
 
 log = logging.getLogger("onetool")
-
 TABLE = Path(__file__).with_name("table")
 DIMENSIONS = 256
 

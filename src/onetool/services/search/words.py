@@ -109,7 +109,6 @@ _groups = _Groups()
 
 # Words that don't help to identify a tool: English grammar, and phrases for requests.
 
-
 GRAMMAR = """
 a about above actually after again all already also although always am among an and another any anyone anything are
 aren as at be because been before being below between both but by can cannot could couldn d did didn do does doesn
@@ -130,7 +129,6 @@ EVERYDAY = frozenset((GRAMMAR + ASKING).split())
 
 
 # Words of a query
-
 
 # Limits the cost of a pasted document.
 MAX_QUERY = 10_000  # characters
@@ -153,7 +151,6 @@ def query_words(query: str) -> QueryWords:
 
 
 # Stems of English words
-
 
 MIN_STEM = 3  # letters; shorter stems would merge too many words
 MAX_STEMMED = 40  # characters; longer ones are hashes and keys

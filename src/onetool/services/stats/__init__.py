@@ -36,7 +36,6 @@ if TYPE_CHECKING:  # loaded on demand: most processes only record
     from onetool.services.stats.usage import StatsFilter, StatsOverview, ToolUsage
 
 log = logging.getLogger("onetool.stats")
-
 T = TypeVar("T")
 
 MAX_WAIT = 300.0  # seconds; a client that takes longer is counted as idle

@@ -24,7 +24,6 @@ from onetool.core.errors import ToolFailure
 from onetool.database import Database, DatabaseAwayError, DatabaseError, LockNumber, Transaction
 
 log = logging.getLogger("onetool.stats")
-
 T = TypeVar("T")
 Row = tuple[Any, ...]
 Batch = Mapping[str, Sequence[Row]]  # rows by their table

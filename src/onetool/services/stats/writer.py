@@ -12,7 +12,6 @@ from onetool.database.connection import CALL_WAIT_S, DamagedDatabaseError, Newer
 from onetool.services.stats.store import COLUMNS, Batch, Row, StatsStore
 
 log = logging.getLogger("onetool.stats")
-
 GATHER_SECONDS = 2.0  # maximum wait of a row while the database can be written
 LAST_WAIT = 3.0  # seconds to wait at exit for a thread that is writing
 MAX_GATHERED = 2_000  # rows of a table that cause a write before GATHER_SECONDS

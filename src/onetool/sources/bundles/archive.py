@@ -215,7 +215,6 @@ def _mistake(name: str, error: InvalidError) -> Mistake:
 
 # The plan of an import
 
-
 What = Literal["new", "same", "changed", "clash", "kept"]
 
 

@@ -27,7 +27,6 @@ from onetool.sources.bundles.model import Bundle, Tool, function_name
 from onetool.sources.bundles.store import ListQuery, get_id, is_live
 
 log = logging.getLogger("onetool.bundles")
-
 encode_tool = msgspec.json.Encoder().encode
 decode_tool = msgspec.json.Decoder(Tool).decode
 
@@ -301,7 +300,6 @@ class ContentsChange:
 
 
 # The cache file
-
 
 LAYOUT = 1  # of the file: increase it with each change of the format
 MAX_BYTES = 2 << 30

@@ -37,7 +37,6 @@ DIGITS = 8  # of the hash in a slug
 MAX_WORDS, MAX_TITLE, MAX_TAG, MAX_TAGS = 10_000, 200, 64, 64  # the limits of stored bundles
 ABOUT: dict[SourceKind, str] = {"pack": "The pack", "config": "Declared in the config:", "server": "The MCP server"}
 
-
 MadeTools = dict[str, tuple[ToolSpec, Tool]]
 """Tools by id, each with its source and spec."""
 

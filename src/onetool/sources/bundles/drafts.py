@@ -235,7 +235,6 @@ async def check_arguments(
 
 # Previews of calls
 
-
 DRAFT = derived_id("a draft")
 SLUG, VERSION = "draft", "1"
 
@@ -288,7 +287,6 @@ def _read_draft(data: Mapping[str, Any], bundle_id: str | None) -> Tool:
 
 
 # A trial: the requests of a draft are sent
-
 
 SAFE_METHODS = ("GET", "HEAD")  # methods that are sent without confirmation
 

@@ -134,7 +134,6 @@ def _checked_keys(data: Any, known: tuple[str, ...]) -> dict[str, Any]:
 
 # Users' own examples
 
-
 MAX_OWNER_BYTES = 1024 * 1024  # bytes of JSON, of all tools
 MAX_OWNERS = 10_000
 

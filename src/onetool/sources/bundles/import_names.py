@@ -229,7 +229,6 @@ def _singular(word: str) -> str:
 
 # Escaping strings in templates
 
-
 _DOLLARS = re.compile(r"\$+(?=\{)")
 _HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}")
 

@@ -183,7 +183,6 @@ def shown(thing: Bundle | Tool) -> dict[str, Any]:
 
 # The built-in packs as read-only bundles with fixed ids
 
-
 VERSION = "1"
 SINCE = "2026-01-01T00:00:00.000Z"  # older than all stored bundles
 

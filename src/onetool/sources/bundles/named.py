@@ -40,7 +40,6 @@ VERSION_SIGN = "@"
 _BY_ID = re.compile(rf"([^/]+)/([^/{VERSION_SIGN}]+){VERSION_SIGN}([^/]+)")
 PYTHON_NAMES = frozenset((*dir(builtins), *kwlist))  # a bundle must not replace `len` in code
 
-
 Make = Callable[[KeptTool, str, str | None], ToolSpec]
 """Create the spec of a tool under a name; the last argument tells why the tool is disabled, if it is."""
 
@@ -196,7 +195,6 @@ def _why_off(row: KeptTool, bundle: Bundle | None, why_not: WhyNot) -> str | Non
 
 # Following changes
 
-
 Basis = tuple[Any, Mapping[str, Any]]
 """What specs depend on besides their tools: a common value, and the functions by name."""
 
@@ -281,7 +279,6 @@ class FollowedTools:
 
 
 # Loading
-
 
 MAX_MADE = 1_000  # recently created specs that are kept without other references
 FRESH = 0.05  # seconds during which the last answer of a store counts as current

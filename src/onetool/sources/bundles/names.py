@@ -7,6 +7,7 @@ are case-sensitive, have 1 to 64 code points, and are in NFC, so that equal-look
 import re
 import unicodedata
 from functools import lru_cache
+from hashlib import sha256
 from secrets import randbits
 from threading import Lock
 from typing import Annotated, Any
@@ -76,8 +77,6 @@ def derived_id(text: str) -> str:
 
     The id contains no time: the time of a file changes with every edit and every `git clone`, but its id must not.
     """
-    from hashlib import sha256
-
     return _uuid(int.from_bytes(sha256(text.encode()).digest()[:10], "big") & ((1 << _LOW_BITS) - 1))
 
 

@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 
 # The factory
 
-
 SAFE = {"GET", "HEAD", "OPTIONS"}  # methods that change nothing
 CHANGING = {"PUT", "PATCH", "DELETE"}  # without POST, which may be a query
 SCRIPT = "script"
@@ -46,7 +45,6 @@ SCRIPT = "script"
 SecretHosts = Mapping[str, tuple[str, ...]]
 """The hosts that secrets are bound to, by name of the secret."""
 NO_SECRETS: SecretHosts = {}
-
 
 Health = Literal["ok", "off", "down", "changed"]
 """off: the tool or its bundle is disabled. For MCP servers: down: unreachable; changed: waiting for approval."""

@@ -14,7 +14,6 @@ from onetool.services.event_queue import Recorder
 from onetool.sources.bundles.files.form import time_text
 
 log = logging.getLogger("onetool.bundles")
-
 GATHER_SECONDS = 1.0
 MAX_PENDING = 100_000  # tools counted in memory while the database is unavailable
 MAX_IDS = 500  # in one query

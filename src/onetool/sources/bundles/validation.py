@@ -84,7 +84,6 @@ def _structs(kinds: list[inspect.Type]) -> list[inspect.StructType]:
 
 # Reading data from outside
 
-
 T = TypeVar("T")
 
 # Fields set by the store. Clients may send them back, and they are ignored.
@@ -198,7 +197,6 @@ def _without(data: Any, keys: frozenset[str]) -> dict[str, Any]:
 
 
 # Schemas
-
 
 MAX_COSTS = 10_000
 _costs: dict[bytes, int] = {}  # of valid schemas, by digest

@@ -43,7 +43,6 @@ from onetool.sources.mcp_servers.upstream_calls import (
 )
 
 T = TypeVar("T")
-
 MAX_MESSAGE = 600
 MAX_TARGET = 200  # characters of a name in a span
 JSON_RPC_CODES = range(-32768, -31999)
@@ -109,7 +108,6 @@ def _first_fault(error: ValidationError) -> str:
 
 
 # Listing tools, prompts and resources
-
 
 MAX_PAGES, MAX_LISTED = 200, 5_000
 MAX_LISTED_BYTES = 32 * 1024 * 1024  # after which no further page is requested

@@ -27,7 +27,6 @@ from onetool.sources.mcp_servers.settings import ServerSettings, pack_name
 if TYPE_CHECKING:
     from mcp_types import CallToolResult
 
-
 MAX_NAME = 200
 MAX_CHECK = 10.0  # seconds for all definitions of one server
 
@@ -108,10 +107,8 @@ def _input(schema: Any) -> Mapping[str, Any]:
 
 # Prompts and resources
 
-
 OURS = "ot://"
 SHARED_SCHEMES = ("file", "http", "https")  # schemes that any server may use
-
 
 Fetch = Callable[[ServerRequest], Awaitable[Any]]
 """Request a prompt or a resource from the server."""
@@ -201,7 +198,6 @@ def _offer_spec(
 
 
 # Results as plain data: structuredContent, else JSON in text, else text
-
 
 MAX_ERROR = 2_000
 MAX_STORED = 200

@@ -22,7 +22,6 @@ LogIn = Callable[[Callable[[str], None]], Awaitable[object]]
 """Let a user log in; the function is called with the address of the login page."""
 
 log = logging.getLogger("onetool.servers")
-
 CLOSING = "this process is about to stop"
 CLOSE_TIMEOUT = 10.0  # seconds, in which the servers are closed concurrently
 LOOK_AGAIN = 1.0  # seconds between two checks for new approvals

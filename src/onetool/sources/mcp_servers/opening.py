@@ -274,7 +274,6 @@ def _declined(why: str) -> ErrorData:
 
 # Opening a connection with the official SDK
 
-
 # The SDK's log messages are for its authors. The server log has what users need.
 for noisy in ("mcp", "client", "httpx2", "httpcore2"):
     logging.getLogger(noisy).addHandler(logging.NullHandler())

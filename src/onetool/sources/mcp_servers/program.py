@@ -9,6 +9,8 @@ import re
 import stat
 import sys
 from collections.abc import Sequence
+from importlib import invalidate_caches
+from importlib.machinery import PathFinder
 from pathlib import Path
 
 import msgspec
@@ -167,9 +169,6 @@ def python_module(words: Sequence[str], *, sets_safe_path: bool = True) -> tuple
 
 def has_module(name: str, folder: str) -> bool:
     """Return whether `python -m NAME` would load NAME from this folder. Nothing is imported."""
-    from importlib import invalidate_caches
-    from importlib.machinery import PathFinder
-
     invalidate_caches()
     places, spec = [folder], None
     for part in name.split("."):

@@ -1,5 +1,6 @@
 """`ServerProxy`, which presents an MCP server as a pack: its current or cached tools, and their changes."""
 
+import asyncio
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from threading import Lock
@@ -309,8 +310,6 @@ class ServerProxy:
             result = await self._servers.do(self.name, tool, request, may_repeat)
             if is_light(result):
                 return answer_of(result, self._store_result, self.pack, wraps)
-            import asyncio  # not needed for listing tools
-
             return await asyncio.to_thread(answer_of, result, self._store_result, self.pack, wraps)
 
         return run

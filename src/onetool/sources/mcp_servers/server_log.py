@@ -19,7 +19,6 @@ from onetool.core.redaction import mask_values
 from onetool.core.state_folders import make_state_folder
 
 log = logging.getLogger("onetool.servers")
-
 MAX_LINE = 2_000  # characters
 MAX_STRAY = 200  # characters of a stray line on standard output
 MAX_BYTES = 256 * 1024  # of the file before it is rotated; one old file is kept

@@ -5,6 +5,7 @@ connections.
 """
 
 import sys
+from asyncio import gather, wait_for
 from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from onetool.sources.mcp_servers.upstream_calls import UpstreamCall
 
 T = TypeVar("T")
-
 State = Literal["connected", "connecting", "disconnected", "idle", "disabled"]
 
 BriefHealth = Literal["ok", "down", "changed"]
@@ -423,8 +423,6 @@ class Servers:
 
     async def _connect_shared(self, names: list[str], retry: bool, seconds: float | None) -> None:
         """Have the processes that run these servers connect them, and wait for that."""
-        from asyncio import gather, wait_for
-
         loop = self._started_loop()
 
         async def connect(name: str) -> None:

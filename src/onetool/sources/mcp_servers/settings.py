@@ -155,7 +155,6 @@ def _as_written(text: str) -> str:
 
 # `auth`
 
-
 AuthValue = str | Mapping[str, Any] | None
 """The value of `auth:` in the config."""
 
@@ -292,10 +291,6 @@ def _are_scopes(value: Any) -> bool:
     return bool(items) and all(isinstance(item, str) and re.fullmatch(r"[!-~ ]*[!-~][!-~ ]*", item) for item in items)
 
 
-def _joined_scopes(value: str | Sequence[str]) -> str:
-    return " ".join((value if isinstance(value, str) else " ".join(value)).split())
-
-
 def _is_port(value: Any) -> bool:
     """Return whether the value is a port. Values from ${NAME} are strings of digits."""
     digits = str(value) if isinstance(value, int | str) and not isinstance(value, bool) else ""
@@ -308,7 +303,11 @@ def _is_url(value: Any) -> bool:
 
 _KEYS = {
     "token": _Key("a token: one word of ASCII characters", _is_token, _without_bearer),
-    "scopes": _Key('a string with spaces between the scopes: "read write"', _are_scopes, _joined_scopes),
+    "scopes": _Key(
+        'a string with spaces between the scopes: "read write"',
+        _are_scopes,
+        lambda value: " ".join((value if isinstance(value, str) else " ".join(value)).split()),
+    ),
     "client_id": _Key("a string", _is_text),
     "client_secret": _Key("a string, usually ${NAME}", _is_text),
     "client_name": _Key("a string: the name that the login page shows", _is_text),

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from onetool.sources.mcp_servers.connection import UpstreamConnection
 
 log = logging.getLogger("onetool.servers")
-
 T = TypeVar("T")
 Work = Callable[["UpstreamConnection", UpstreamCall], Awaitable[T]]
 """A function that sends requests over a connection."""

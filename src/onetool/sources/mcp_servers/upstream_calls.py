@@ -49,9 +49,7 @@ class TransportFailure:
 
 # Pending calls of a connection
 
-
 T = TypeVar("T")
-
 LATE_SECONDS = 10.0  # seconds during which messages may still belong to a cancelled call
 
 

@@ -27,6 +27,7 @@ from zlib import crc32
 
 import msgspec
 
+from onetool import sdk
 from onetool.core.errors import Mistake, describe_error
 from onetool.core.registry import Snapshot, duplicate
 from onetool.core.spec import ToolSpec
@@ -262,7 +263,17 @@ def import_mistake(candidate: PackCandidate, error: BaseException) -> Mistake:
         message = f"{type(own).__name__}: {own.msg}"  # without file and line
     else:
         message = f"SystemExit: {error}" if isinstance(error, SystemExit) else describe_error(error)
-    return Mistake(message=message, file=where, line=line, key="packs")
+    return Mistake(message=message, file=where, line=line, key="packs", hint=_import_hint(error))
+
+
+def _import_hint(error: BaseException) -> str | None:
+    """Return what to do about a failed import: the SDK's names are in onetool.sdk, other libraries may be missing."""
+    if isinstance(error, ModuleNotFoundError) and error.name:
+        return f"install its library for the Python that runs OneTool: {sys.executable}"
+    if isinstance(error, ImportError) and error.name == "onetool":
+        missing = str(error).partition("'")[2].partition("'")[0]
+        return f"from onetool.sdk import {missing}" if missing in sdk.__all__ else None
+    return None
 
 
 # Loading from source, without bytecode

@@ -27,7 +27,6 @@ from onetool.sources.packs.importing import MAX_FILE_BYTES, PackCandidate, PackI
 if TYPE_CHECKING:
     from onetool.core.threads import Threads
 
-
 OUTLINE_SECONDS = 2.0
 # Modules that type hints use and that are quick to import.
 # fmt: off

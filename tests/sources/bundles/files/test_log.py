@@ -182,3 +182,19 @@ def test_of_many_processes_that_add_one_tool_one_wins(opened):
     assert len(made) == 10
     for one in stores:
         assert one.tools(ListQuery(limit=1000)) == sorted(made, key=lambda tool: tool.id)
+
+
+def test_what_changes_while_a_store_opens_is_not_missing(opened, monkeypatch):
+    first, second = opened(), opened()
+    id = an_id()
+    first.put_bundle(id, bundle("before"))
+
+    def find(*args, **options):
+        found = find_changes(*args, **options)
+        monkeypatch.setattr(store, "find_changes", find_changes)
+        first.put_bundle(id, bundle("after"))
+        return found
+
+    monkeypatch.setattr(store, "find_changes", find)
+    assert second.contents().bundle(id).slug == "before"
+    assert second.contents().bundle(id).slug == "after"

@@ -5,6 +5,7 @@
  * stay until the new ones are complete. A switch acts at once, and goes back if the server refuses it.
  */
 
+import { FIRST_PAGE, toolsQuery, type ROW } from "./ahead";
 import { get, request, send, versionsPath, type Schemas } from "./client";
 import { listen } from "./events";
 import { t } from "../page/i18n.svelte";
@@ -15,34 +16,10 @@ import { may, session } from "./session.svelte";
 import { line } from "../text/shown";
 import { withInherited, type Tool } from "./tool";
 
-/** What the filter and the rows need, nothing more. */
-const ROW = [
-  "id",
-  "bundleID",
-  "bundleSlug",
-  "slug",
-  "version",
-  "name",
-  "displayName",
-  "description",
-  "tags",
-  "type",
-  "origin",
-  "health",
-  "isEnabled",
-  "isBuiltIn",
-  "callCount",
-  "lastCalledAt",
-  "inherited",
-  "effect",
-] as const satisfies readonly (keyof Tool)[];
-const FIELDS = ROW.join(",");
-
 export type ToolRow = Pick<Tool, (typeof ROW)[number]>;
 export type BundleRow = Schemas["Bundle"];
 
 const PER_PAGE = 1000;
-const FIRST_PAGE = 100; // rows that are there at once
 const AT_MOST_EVERY_MS = 1000; // the list is read again
 const FLASH_MS = 2500;
 
@@ -168,30 +145,21 @@ class Catalog {
     const isFirst = this.rows.length === 0;
     const began = (this.#began = performance.now());
     if (isFirst) this.state = "loading";
-    void get<{ pending: number }>("status").then(
-      ({ pending }) => (this.pending = pending),
-      () => {},
-    );
     try {
+      const found: ToolRow[] = [];
+      const query = (isNext: boolean) => toolsQuery(isFirst && !isNext ? FIRST_PAGE : PER_PAGE);
+      const tools = this.#pages<ToolRow>("tools/tools", "tools", query, (page) => {
+        found.push(...page.map(withInherited));
+        if (isFirst && found.length === FIRST_PAGE) void status.then((counts) => (this.total = counts?.tools ?? 0));
+        if (isFirst) this.rows = found.toSorted(byName);
+      });
+      const status = get<{ pending: number; tools: number }>("status").catch(() => null);
+      void status.then((counts) => (this.pending = counts?.pending ?? this.pending));
       const bundles = this.#pages<BundleRow>("tools/bundles", "bundles", () => ({
         includeDisabled: true,
         pageSize: PER_PAGE,
       }));
-      const found: ToolRow[] = [];
-      const query = (isNext: boolean) => ({
-        includeDisabled: true,
-        recommendedPageSize: isFirst && !isNext ? FIRST_PAGE : PER_PAGE,
-        fields: FIELDS,
-      });
-      await this.#pages<ToolRow>("tools/tools", "tools", query, (page) => {
-        found.push(...page.map(withInherited));
-        if (isFirst && found.length === FIRST_PAGE)
-          void get<{ tools: number }>("status").then(
-            ({ tools }) => (this.total = tools),
-            () => {},
-          );
-        if (isFirst) this.rows = found.toSorted(byName);
-      });
+      await tools;
       this.bundles = (await bundles).filter((one) => !one.softDeletedAt);
       this.#show(found, isFirst, began);
       this.state = "ready";

@@ -53,7 +53,10 @@ let session: string | null = tabSession ?? stored<string | null>("session", null
 let onSignedOut: () => void = () => {};
 let onRefused: () => void = () => {};
 
+const ahead = new Map<string, Promise<Response>>(); // responses that nobody has taken yet, by URL
+
 export function setSession(value: string | null): void {
+  ahead.clear();
   session = value;
   if (tabSession === null) store("session", value);
   else setTabSession(null); // the browser may have another session, started with a token
@@ -61,6 +64,7 @@ export function setSession(value: string | null): void {
 
 /** Use the session of a link in this tab; null: use the browser's session again, if any. */
 export function setTabSession(value: string | null): void {
+  ahead.clear();
   tabSession = value;
   store("session", value, inTab);
   session = value ?? stored<string | null>("session", null);
@@ -93,26 +97,41 @@ export function address(path: string, query: Sent["query"] = {}): URL {
   return url;
 }
 
+function fetchWith(url: URL, headers: Headers, sent: RequestInit): Promise<Response> {
+  if (session !== null) headers.set("authorization", `Bearer ${session}`);
+  return fetch(url, { ...sent, headers, credentials: "omit", redirect: "error" });
+}
+
+/** Send a GET request before its response is needed. The first `send` of the same URL gets a copy of the response. */
+export function sendAhead(path: string, query: Sent["query"] = {}): Promise<Response> {
+  const url = address(path, query);
+  const response = fetchWith(url, new Headers({ accept: "application/json" }), { method: "GET" });
+  const copy = response.then((one) => one.clone());
+  copy.catch(() => {}); // `send` reports it
+  ahead.set(url.href, copy);
+  return response;
+}
+
 /** Fetch with the session. Return the raw response; `request` also reads it. */
 export async function send(path: string, sent: Sent = {}): Promise<Response> {
   const headers = new Headers({ accept: sent.accept ?? "application/json" });
   const used = session;
-  if (used !== null) headers.set("authorization", `Bearer ${used}`);
   if (sent.ifMatch) headers.set("if-match", sent.ifMatch);
   let body = sent.body;
   const method = sent.method ?? (sent.json === undefined && body === undefined ? "GET" : "POST");
   if (sent.json !== undefined || (method === "POST" && body === undefined)) body = JSON.stringify(sent.json ?? {});
   if (body !== undefined) headers.set("content-type", sent.type ?? "application/json");
   try {
-    const response = await fetch(address(path, sent.query), {
-      method,
-      headers,
-      body,
-      signal: sent.signal,
-      keepalive: sent.keepalive ?? method === "DELETE", // a deletion goes on if the page is left meanwhile
-      credentials: "omit",
-      redirect: "error",
-    });
+    const url = address(path, sent.query);
+    const early = method === "GET" ? ahead.get(url.href) : undefined;
+    ahead.delete(url.href);
+    const response = await (early ??
+      fetchWith(url, headers, {
+        method,
+        body,
+        signal: sent.signal,
+        keepalive: sent.keepalive ?? method === "DELETE", // a deletion goes on if the page is left meanwhile
+      }));
     if (response.status === 401 && used === session) onSignedOut(); // an earlier session may have ended meanwhile
     return response;
   } catch (error) {

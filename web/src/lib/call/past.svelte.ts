@@ -8,6 +8,7 @@
 import { withoutSecrets } from "../form/secrets";
 import { session } from "../api/session.svelte";
 import { store, stored } from "../page/storage";
+import { KEPT_IN } from "./kept";
 import { parseJson, writeJson, type Json, type JsonObject } from "../text/json-text";
 import type { Outcome } from "./invoke";
 
@@ -23,7 +24,6 @@ export interface PastCall {
 }
 
 const MAX_BYTES = 5_000_000;
-const PLACE = "history";
 const KEPT = "history.kept"; // whether it outlives the tab
 
 const MAX_STORED = MAX_BYTES / 4; // characters: browsers count two bytes each, and allow 5 MB per page
@@ -37,7 +37,7 @@ class Past {
 
   constructor() {
     try {
-      const text = stored<string | null>(PLACE, null, this.#place);
+      const text = stored<string | null>(KEPT_IN, null, this.#place);
       const found = text === null ? null : (parseJson(text) as unknown as { who: string; calls: PastCall[] });
       this.list = found?.who === userName() ? found.calls : [];
     } catch {
@@ -67,7 +67,7 @@ class Past {
 
   /** Keep the history in this browser, or only in this tab. */
   keepLonger(isKept: boolean): void {
-    store(PLACE, null, this.#place);
+    store(KEPT_IN, null, this.#place);
     this.isKept = isKept;
     store(KEPT, isKept || null);
     this.#keep();
@@ -76,7 +76,7 @@ class Past {
   #keep(): void {
     const kept = this.#fitting(this.list, MAX_STORED);
     const text = kept.length > 0 ? writeJson({ who: userName(), calls: kept }) : null;
-    if (!store(PLACE, text, this.#place)) store(PLACE, null, this.#place); // storage is full: keep it in memory only
+    if (!store(KEPT_IN, text, this.#place)) store(KEPT_IN, null, this.#place); // storage is full: keep it in memory only
   }
 
   #fitting(list: readonly PastCall[], most: number): PastCall[] {
@@ -92,4 +92,5 @@ class Past {
 }
 
 export const past = new Past();
+export const argumentsText = (call: PastCall): string => writeJson(call.args);
 session.onLeave(() => past.clear());

@@ -1,5 +1,7 @@
 /** 简体中文: errors by `code` and `reason`, and findings of Health by `reason`. The server's message follows the translation. */
 
+export { zhCN as TEXTS } from "../locales/zh-CN"; // one file to load
+
 /** By `code/reason`, then by `reason`, then by `code`: the first that is here. */
 export const FAILURES: Readonly<Record<string, string>> = {
   "invalid_args/not_found": "参数指向不存在的内容",

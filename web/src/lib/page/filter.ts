@@ -52,9 +52,9 @@ function rankOf(row: ToolRow, words: string[]): number {
   return rank;
 }
 
-/** The filter options, with the number of rows of each. */
+/** The filter options, with the number of rows of each. Without localeCompare, whose first use takes 40 ms. */
 export function choices(rows: readonly ToolRow[], of: (row: ToolRow) => readonly string[]): [string, number][] {
   const counts = new Map<string, number>();
   for (const row of rows) for (const value of of(row)) counts.set(value, (counts.get(value) ?? 0) + 1);
-  return [...counts].sort((a, b) => a[0].localeCompare(b[0]));
+  return [...counts].sort(([a], [b]) => (a.toLowerCase() < b.toLowerCase() ? -1 : 1));
 }

@@ -1,49 +1,19 @@
 /**
- * The texts of the page. Other catalogues are checked against the English one, and loaded when they are needed.
+ * The texts of the page in the chosen language. Other catalogues are checked against the English one.
  *
  * `{name}` in a text is replaced. Plural forms are separated by `|`: one, then other. `n` selects the form.
  */
 
-import { en, type Key, type Messages } from "../locales/en";
-import { store, stored } from "./storage";
-
-export const LANGUAGES = { en: "English", "zh-CN": "简体中文" } as const;
-export type Language = keyof typeof LANGUAGES;
-
-interface Loaded {
-  messages: Messages;
-  failures: Readonly<Record<string, string>>;
-  findings: Readonly<Record<string, string>>;
-}
-const ENGLISH: Loaded = { messages: en, failures: {}, findings: {} }; // messages of the server are in English
-
-const LOADERS: Record<Exclude<Language, "en">, () => Promise<Loaded>> = {
-  "zh-CN": async () => {
-    const [texts, { FAILURES, FINDINGS }] = await Promise.all([import("virtual:zh-CN"), import("./failures-zh-CN")]);
-    return { messages: keyed(texts.default), failures: FAILURES, findings: FINDINGS };
-  },
-};
-
-/** The texts of a language, in the order of the English ones. */
-function keyed(texts: readonly string[]): Messages {
-  return Object.fromEntries(Object.keys(en).map((key, place) => [key, texts[place]])) as Messages;
-}
-
-function preferred(): Language {
-  const chosen = stored<string | null>("language", null);
-  for (const tag of chosen ? [chosen] : navigator.languages) {
-    if (tag === "en" || tag.startsWith("en-")) return "en";
-    if (tag === "zh" || tag.startsWith("zh-")) return "zh-CN";
-  }
-  return "en";
-}
+import type { Key } from "../locales/en";
+import { loadTexts, preferredLanguage, type Language, type Texts } from "./language";
+import { store } from "./storage";
 
 class I18n {
   language: Language = $state("en");
-  #loaded: Loaded = $state.raw(ENGLISH);
+  #loaded: Texts = $state.raw({ messages: {} as Texts["messages"], failures: {}, findings: {} });
 
   async start(): Promise<void> {
-    await this.#load(preferred());
+    await this.#load(preferredLanguage());
   }
 
   async choose(language: Language): Promise<void> {
@@ -52,7 +22,7 @@ class I18n {
   }
 
   async #load(language: Language): Promise<void> {
-    this.#loaded = language === "en" ? ENGLISH : await LOADERS[language]();
+    this.#loaded = await loadTexts(language);
     this.language = language;
     document.documentElement.lang = language;
   }
@@ -82,6 +52,7 @@ class I18n {
   }
 
   number(value: number, digits = 0): string {
+    if (Number.isInteger(value) && Math.abs(value) < 1000) return String(value); // a page's first NumberFormat takes 40 ms
     return new Intl.NumberFormat(this.language, { maximumFractionDigits: digits }).format(value);
   }
 

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from onetool.app import App
     from onetool.app.ask import PendingAnswer
 
-
 STDIN, STDIN_NAME = "-", "stdin"
 MAX_TEXT_BYTES = 1024**2  # bytes, of all files together
 MAX_PICTURE_BYTES = 5_000_000  # bytes, of each

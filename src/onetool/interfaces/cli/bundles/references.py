@@ -5,7 +5,7 @@ BUNDLE[/TOOL[@VERSION]] is parsed and looked up. The spelling of code is accepte
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import click
@@ -227,15 +227,10 @@ def print_requirements(app: App, needs: Requirements) -> None:
         # Without a config, name the one next to the bundles: with another config they are not seen.
         file = app.config.path or f"{user_config()} (a new file)"
         print_note(f"To let the tools call their host{'s' if len(entries) > 1 else ''}, add to {file}:")
-        print_note(f"  {hosts_line(app, entries)}")
+        there = [host_entry(one.host, one.allow_private) for one in app.config.allowed_hosts]
+        print_note(f"  allowedHosts: [{', '.join(dict.fromkeys([*there, *entries]))}]")
         print_note(f"or run: onetool hosts allow {' '.join(one.host for one in needs.hosts if one.entry)}")
     if unset := needs.unset():
         print_note("Secrets to set:" if len(unset) > 1 else "Secret to set:")
         for one in unset:
             print_note(f"  {one.command}")
-
-
-def hosts_line(app: App, entries: Sequence[str]) -> str:
-    """Return the complete `allowedHosts` line, with the existing entries."""
-    there = [host_entry(one.host, one.allow_private) for one in app.config.allowed_hosts]
-    return f"allowedHosts: [{', '.join(dict.fromkeys([*there, *entries]))}]"

@@ -47,7 +47,6 @@ if TYPE_CHECKING:
     from onetool.app.bundle_import import BundleImport, ImportRemark
     from onetool.app.requirements import Requirements
 
-
 MAX_SHOWN = 20
 LARGE = 1024**2  # bytes
 

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from onetool.cluster.report import ReplicaRow
     from onetool.sources.mcp_servers.servers import Servers, ServerStatus
 
-
 NO_SERVERS = "No servers are configured. Add one: onetool servers import, or onetool servers add NAME -- COMMAND"
 LOG_LINES = 10  # lines of a server that failed
 PROGRESS_SECONDS = 3.0  # between two lines about a server that is slow to start

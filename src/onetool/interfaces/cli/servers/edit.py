@@ -363,10 +363,13 @@ def _show_seen(plan: "ServerImportPlan", target: "ConfigTarget") -> None:
     """Print every server in full, on standard error."""
     from onetool.interfaces.cli.trust import shown_detail
 
+    before = ""
     for one in plan.seen:
         replaced = ", replacing the existing one" if one.name in target.servers else ""
         fate = f"to be imported{replaced}" if one.taken else "not imported, because another file defines the same name"
-        click.echo(visible(f"From {shown_path(one.file)}, {fate}:"), err=True)
+        if (heading := f"From {shown_path(one.file)}, {fate}:") != before:
+            click.echo(visible(heading), err=True)
+        before = heading
         click.echo(f"  {shown_line(server_line(one.name, one.block))}", err=True)
         for detail in target.details(one.name, one.block):
             click.echo(f"      {shown_detail(detail)}", err=True)

@@ -104,7 +104,6 @@ def _host_word(host: str) -> str:
 
 # Arguments
 
-
 UNQUOTED = ["string", "number", "boolean"]
 
 
@@ -201,7 +200,6 @@ def _type_schema(value: Any) -> dict[str, Any]:
 
 
 # Templates of pairs and bodies
-
 
 JSON = "application/json"
 MAX_DEPTH = 50

@@ -184,10 +184,8 @@ def _mark_variables(text: str) -> str:
 
 # Options of curl
 
-
 _FORM_OPTION = re.compile(r';\s*(type|filename|encoder|headers)=("[^"]*"|[^;]*)')
 _QUOTED_VALUE = re.compile(r'"((?:[^"\\]|\\.)*)"', re.DOTALL)
-
 
 FieldKind = Literal["text", "file", "text_file"]
 _FIELD_KINDS: dict[str, FieldKind] = {"": "text", "@": "file", "<": "text_file"}

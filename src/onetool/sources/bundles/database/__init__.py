@@ -35,7 +35,6 @@ from onetool.sources.bundles.rules import CONTENTS, MAX_TOOLS, BundleStore
 from onetool.sources.bundles.transaction import StoreTransaction
 
 log = logging.getLogger("onetool.bundles")
-
 AWAY, UNKNOWN_CHANGE, REFUSED = "database_away", "change_unknown", "database_refused"
 REPEAT = (
     "the connection to the database was lost while the change was being written, so it may have happened. "

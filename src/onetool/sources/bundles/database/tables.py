@@ -238,7 +238,6 @@ def _unreadable(what: str, error: Exception) -> ConflictError:
 
 # Taking changes into the contents of a replica
 
-
 SWITCHES = "switches of built-in bundles"
 NEWER = "it may have been written by a newer OneTool: update this one"
 

@@ -88,7 +88,6 @@ class Stamp(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 # Reading one file
 
-
 MAX_FILE_BYTES = 8 * 1024 * 1024
 MAX_TRIES = 5  # for a file that is written while we read
 
@@ -143,7 +142,6 @@ def _read_all(file: int, expected: int) -> bytes:
 
 
 # Scanning the folder, without reading files
-
 
 NO_STAMP = Stamp(0, 0, 0)  # of a missing or unreadable file
 # After one of these errors, missing files don't count as removed.

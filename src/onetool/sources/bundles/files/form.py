@@ -96,9 +96,7 @@ def check_format(data: Mapping[str, Any]) -> None:
 
 # Texts of files
 
-
 Thing = TypeVar("Thing", Bundle, Tool)
-
 MAX_DEPTH = 120  # levels; schemas have at most 100
 _BUNDLE_KEYS = ("slug", "displayName", "description", "isEnabled", "id", "createdAt", "modifiedAt", "softDeletedAt")
 _FIRST = ("slug", "version", "type", "displayName", "description", "tags", "isEnabled", "parallel")

@@ -15,9 +15,7 @@ from onetool.sources.bundles.validation import converted
 MAX_EXAMPLE_BYTES = MAX_FILE_BYTES // 2  # bytes of JSON of all tools, which leaves room for switches
 KIND_SIGN = ":"  # between the kind and the name of a derived bundle; not allowed in slugs
 
-
 T = TypeVar("T")
-
 BuiltIn = Sequence[tuple[Bundle, Sequence[Tool]]]
 
 

@@ -68,7 +68,6 @@ def _make(root: OpenFolder) -> None:
 
 # The log of changes
 
-
 MAX_LOG_BYTES = 1 << 20
 APPEND = os.O_WRONLY | os.O_CREAT | os.O_APPEND | NO_WAIT
 

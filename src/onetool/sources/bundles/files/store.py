@@ -55,7 +55,6 @@ from onetool.sources.bundles.rules import CONTENTS, MAX_TOOLS, BundleStore
 from onetool.sources.bundles.transaction import BrokenFileError, StoreTransaction
 
 log = logging.getLogger("onetool.bundles")
-
 T = TypeVar("T")
 
 
@@ -263,7 +262,6 @@ class FileTransaction(StoreTransaction):
 
 
 # The store
-
 
 MAX_TRIES = 3  # if the contents turn out to be outdated
 MIN_SAVED = 50  # files; fewer are read as quickly without the cache

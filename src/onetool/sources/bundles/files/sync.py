@@ -169,13 +169,12 @@ def find_changes(
 
 # Applying changes
 
-
 RACY_SECONDS = 2.0
 UNSETTLED = -1  # an impossible size
 
 
 def apply_changes(folder: Path, change: ContentsChange, changes: FolderChanges) -> None:
-    """Apply the changes to the contents, except files that have changed again."""
+    """Apply the changes to the contents, except known files that have changed again."""
     for path in changes.gone:
         if not os.path.lexists(folder / path):
             change.drop(path)
@@ -183,7 +182,7 @@ def apply_changes(folder: Path, change: ContentsChange, changes: FolderChanges) 
                 change.put_overlay(Overlay())
     if not change.has_overlay and not os.path.lexists(folder / OVERLAY):
         change.put_overlay(Overlay())
-    reads = [read for read in changes.read if _is_unchanged(folder, read)]
+    reads = [read for read in changes.read if _is_newest(folder, change, read)]
     for read in reads:
         if read.path != OVERLAY:
             continue
@@ -244,13 +243,15 @@ def _stamp_to_keep(read: ReadFile) -> Stamp:
     return msgspec.structs.replace(read.stamp, size=UNSETTLED) if is_racy else read.stamp
 
 
-def _is_unchanged(folder: Path, read: ReadFile) -> bool:
-    """Return whether the file is unchanged since it was read: another process may have had the lock before us."""
+def _is_newest(folder: Path, change: ContentsChange, read: ReadFile) -> bool:
+    """Return whether nothing newer is known of the file. Another process may have changed it since it was read, and our
+    own threads may have noticed that already. A file that is new to us would be missing until the next read.
+    """
     try:
         stamp = stamp_of(os.stat(f"{folder}/{read.path}", follow_symlinks=False))
     except OSError:
         return read.stamp == NO_STAMP
-    return stamp == read.stamp or read.stamp == NO_STAMP
+    return stamp == read.stamp or read.stamp == NO_STAMP or change.file(read.path) is None
 
 
 def _has_usual_name(read: ReadFile) -> bool:

@@ -66,7 +66,6 @@ class FolderLock:
 
 # Changes of files: durable on return, undone on failure. Stamps are of the written files, not of later changes.
 
-
 MAX_SYNCS = 16  # files that are written concurrently
 NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL
 _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)

@@ -58,7 +58,6 @@ class ToolArguments:
 
 # Parameters
 
-
 MAX_PARAMETERS = 200
 
 _IN_PATH = re.compile(r"\{([^{}/]{1,100})\}")

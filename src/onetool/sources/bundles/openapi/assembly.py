@@ -44,7 +44,6 @@ def _is_valid_pattern(pattern: str) -> bool:
 
 # Assembling a schema with its definitions
 
-
 MAX_INPUT_BYTES = 64 * 1024
 MAX_OUTPUT_BYTES = 16 * 1024
 REACHES = (10, 4, 3, 2, 1, 0)  # numbers of references followed from the root

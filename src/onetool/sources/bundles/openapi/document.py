@@ -114,7 +114,7 @@ class _Builder:
 
     def _alias(self, event: Any) -> None:
         if event.anchor not in self._anchors:
-            raise _yaml_error(event, "'*' refers to an anchor that is not there; quote a string that begins with '*'")
+            raise _yaml_error(event, "'*' refers to an anchor that does not exist; quote a string that begins with '*'")
         value, size = self._anchors[event.anchor]
         above = self._open[-1]
         if isinstance(above.value, dict) and above.key is None:
@@ -172,7 +172,6 @@ def _not_yaml(error: Exception) -> InvalidError:
 
 
 # The document and its references
-
 
 MAX_BYTES = 32 * 1024**2  # of a whole document; MAX_INPUT_BYTES of JSON if only a part is imported
 MAX_JSON_VALUES = 4_000_000

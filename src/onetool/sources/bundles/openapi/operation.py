@@ -175,35 +175,29 @@ class SecuritySchemes:
     def _auth(self, name: str, scheme: dict[str, Any], scopes: Any) -> RequiredAuth:
         kind = _scheme_kind(scheme)
         if kind == "apiKey":
-            return self._api_key(name, scheme)
+            key, place = scheme.get("name"), scheme.get("in")
+            if not isinstance(key, str) or place not in ("header", "query", "cookie"):
+                raise UnresolvedError(f"the security scheme {name[:60]!r} does not say where its key is sent")
+            if place != "query" and not is_header_name(key):
+                raise UnresolvedError(f"the security scheme {name[:60]!r} has a key whose name can't be sent")
+            secret = self._secret(name, kind, "API_KEY")
+            auth = {"type": "apiKey", "name": literal(key), "value": f"${{{secret}}}", "in": place}
+            return RequiredAuth(auth, secrets=(secret,))
         if kind == "basic":
             user, password = self._secret(name, kind, "USERNAME"), self._secret(name, kind, "PASSWORD")
             auth = {"type": "basic", "username": f"${{{user}}}", "password": f"${{{password}}}"}
             return RequiredAuth(auth, secrets=(user, password))
         if kind == "oauth2":
-            return self._client_credentials(name, scheme["flows"]["clientCredentials"], scopes)
+            url = checked_url(urljoin(f"{self._base()}/", scheme["flows"]["clientCredentials"]["tokenUrl"].strip()))
+            client, secret = self._secret(name, kind, "CLIENT_ID"), self._secret(name, kind, "CLIENT_SECRET")
+            auth = {"type": "oauth2", "tokenUrl": url, "clientId": f"${{{client}}}", "clientSecret": f"${{{secret}}}"}
+            return RequiredAuth({**auth, **_scope(scopes)}, secrets=(client, secret), urls=(url,))
         if kind == "login":
             return self._login(name, scheme["flows"]["authorizationCode"], scopes)
         if kind == "token":
             token = self._secret(name, kind, "TOKEN")
             return RequiredAuth({"type": "bearer", "value": f"${{{token}}}"}, secrets=(token,))
         raise UnresolvedError(f"the security scheme {name[:60]!r} is of an unknown kind")
-
-    def _api_key(self, name: str, scheme: dict[str, Any]) -> RequiredAuth:
-        key, place = scheme.get("name"), scheme.get("in")
-        if not isinstance(key, str) or place not in ("header", "query", "cookie"):
-            raise UnresolvedError(f"the security scheme {name[:60]!r} does not say where its key is sent")
-        if place != "query" and not is_header_name(key):
-            raise UnresolvedError(f"the security scheme {name[:60]!r} has a key whose name can't be sent")
-        secret = self._secret(name, "apiKey", "API_KEY")
-        auth = {"type": "apiKey", "name": literal(key), "value": f"${{{secret}}}", "in": place}
-        return RequiredAuth(auth, secrets=(secret,))
-
-    def _client_credentials(self, name: str, flow: dict[str, Any], scopes: Any) -> RequiredAuth:
-        url = checked_url(urljoin(f"{self._base()}/", flow["tokenUrl"].strip()))
-        client, secret = self._secret(name, "oauth2", "CLIENT_ID"), self._secret(name, "oauth2", "CLIENT_SECRET")
-        auth = {"type": "oauth2", "tokenUrl": url, "clientId": f"${{{client}}}", "clientSecret": f"${{{secret}}}"}
-        return RequiredAuth({**auth, **_scope(scopes)}, secrets=(client, secret), urls=(url,))
 
     def _login(self, name: str, flow: dict[str, Any], scopes: Any) -> RequiredAuth:
         """Require `onetool bundles login` with a public client. Users of a confidential client add `clientSecret`."""
@@ -264,7 +258,6 @@ def _both(first: RequiredAuth, second: RequiredAuth) -> RequiredAuth:
 
 
 # Responses
-
 
 MAX_MEDIA_TYPES = 4  # of a response
 _ORDER = ("json", "sse", "text", "binary")
@@ -329,7 +322,6 @@ def _not_null(definition: Definition, schemas: Schemas) -> Definition:
 
 
 # Operations
-
 
 MAX_REASON = 300
 METHODS = ("get", "head", "post", "put", "patch", "delete", "options")

@@ -62,7 +62,6 @@ def kind_of(schema: dict[str, Any]) -> str | None:
 
 # Keywords that are copied if their values are valid
 
-
 MAX_DESCRIPTION = 500
 MAX_SAMPLE_BYTES = 2_000  # bytes of JSON
 MAX_SAMPLES = 3
@@ -149,7 +148,6 @@ _FITS: dict[str, Callable[[Any], bool]] = {
 
 
 # Conversion to JSON Schema: strict for requests, lenient for responses
-
 
 MAX_DEPTH = 40  # levels of sub-schemas; deeper ones accept anything
 MAX_EXAMPLES = 8  # of an enumeration

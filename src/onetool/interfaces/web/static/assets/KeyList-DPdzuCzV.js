@@ -1,1 +1,0 @@
-export{h as default}from"./screens-xsi8djN8.js";

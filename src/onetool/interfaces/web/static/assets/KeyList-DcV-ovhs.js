@@ -1,0 +1,1 @@
+export{f as default}from"./screens-BGcz1s77.js";

@@ -1,1 +1,0 @@
-export{m as default}from"./screens-xsi8djN8.js";

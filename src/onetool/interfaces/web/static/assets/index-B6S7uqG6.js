@@ -1,2 +1,0 @@
-const __vite__mapDeps=(i,m=__vite__mapDeps,d=(m.f||(m.f=["./start-DWQnA7P2.js","./base-D3auRvfv.js","./link-Btbc8Ulp.js","./base-C1dpZUaZ.css"])))=>i.map(i=>d[i]);
-import{n as e,t}from"./link-Btbc8Ulp.js";var n=e(),{start:r}=await t(async()=>{let{start:e}=await import(`./start-DWQnA7P2.js`);return{start:e}},__vite__mapDeps([0,1,2,3]),import.meta.url);await r(n);

@@ -1,0 +1,10 @@
+/** Where the history of calls is kept. It ends with the session, even if nothing has loaded the history. */
+
+import { session } from "../api/session.svelte";
+import { store } from "../page/storage";
+
+export const KEPT_IN = "history";
+
+session.onLeave(() => {
+  for (const place of [() => localStorage, () => sessionStorage]) store(KEPT_IN, null, place);
+});
