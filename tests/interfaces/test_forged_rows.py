@@ -108,7 +108,8 @@ def own(tmp_path_factory):
 def goes_on(site):
     """Both callers are answered, nobody else is, and the log has no traceback."""
     for role in ("call", "admin"):
-        assert site.ask(role, "POST", "/call/time.now", {}).status_code == 200
+        answer = site.ask(role, "POST", "/call/time.now", {})
+        assert answer.status_code == 200, answer.text
     assert site.ask(EVIL, "GET", "/tools/tools").status_code == 401
     assert site.ask(None, "GET", "/tools/tools").status_code == 401
 
