@@ -404,7 +404,7 @@ class SqliteDatabase(Database):
             timeout=0,  # for beginning a transaction
             isolation_level=None,
             check_same_thread=False,  # a connection is used by one thread at a time
-            factory=_ImmutableConnection if "immutable" in options else sqlite3.Connection,
+            factory=_ImmutableConnection if "immutable" in options else _Connection,
         )
         return add_functions(connection)
 
@@ -462,7 +462,15 @@ class SqliteDatabase(Database):
             return True
 
 
-class _ImmutableConnection(sqlite3.Connection):
+class _Connection(sqlite3.Connection):
+    """A connection that is closed with its last reference: since Python 3.13, sqlite3 warns if it has to do that."""
+
+    def __del__(self) -> None:
+        with suppress(sqlite3.Error):  # it could not be opened
+            self.close()
+
+
+class _ImmutableConnection(_Connection):
     """A connection that does not notice changes to its file. It is used once."""
 
 
@@ -479,7 +487,9 @@ def read_empty(job: Callable[[Transaction], T]) -> T:
 
     connection: sqlite3.Connection | None = getattr(_empty, "connection", None)
     if connection is None:
-        connection = add_functions(sqlite3.connect(":memory:", isolation_level=None))
+        # Another thread may be the one that drops the connection of a thread that has ended.
+        empty = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False, factory=_Connection)
+        connection = add_functions(empty)
         migrate_connection(connection, SqliteTransaction(connection), SqliteDatabase(Path("memory")))
         _empty.connection = connection
     connection.execute("BEGIN")
