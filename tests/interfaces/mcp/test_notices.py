@@ -48,6 +48,8 @@ def test_progress_only_grows(peer):
 
 
 def test_a_tool_in_a_thread_is_heard_too(peer):
+    if not peer.is_new:  # another test may have set the level of the session
+        peer.result("logging/setLevel", {"level": "debug"})
     meta = {"progressToken": "p", f"{META}logLevel": "debug"} if peer.is_new else {"progressToken": "p"}
     assert peer.text("working__tell_from_a_thread", meta=meta) == "told"
     assert heard(peer, PROGRESS) == [
@@ -59,6 +61,8 @@ def test_a_tool_in_a_thread_is_heard_too(peer):
 
 def test_tools_that_code_calls_are_heard_too(runner):
     code = "working.advance(steps=[1, 2])\nworking.tell(levels=['error'])"
+    if not runner.is_new:
+        runner.result("logging/setLevel", {"level": "info"})
     meta = {"progressToken": "p", **({f"{META}logLevel": "info"} if runner.is_new else {})}
     assert runner.text("run", {"code": code}, meta=meta) == "told"
     assert [params["progress"] for params in heard(runner, PROGRESS)] == [1, 2]
