@@ -115,7 +115,7 @@ class Database(Protocol):
         return None
 
     def peek(self, sql: str, params: Params = ()) -> list[Row]:
-        """Return the rows of one SELECT with the parameters `?1`, `?2` …; none if the database has no stamps."""
+        """Return the rows of one SELECT, which has a `?` for each parameter; none if the database has no stamps."""
         return []
 
     def on_change(self, topic: str, call: Callable[[str], None]) -> Forget:

@@ -48,7 +48,7 @@ DocumentId = tuple[str, str]  # kind and key
 
 # Use a random step, so that versions stay unique even after the file is replaced or restored from a backup.
 _NEXT_VERSION = "UPDATE counters SET value = value + %s WHERE name = 'documents' RETURNING value"
-_VERSION = "SELECT version FROM documents WHERE kind = ?1 AND key = ?2"
+_VERSION = "SELECT version FROM documents WHERE kind = ? AND key = ?"
 _UPSERT = """INSERT INTO documents (kind, key, body, version, modified_at) VALUES (%s, %s, %s, %s, {clock})
 ON CONFLICT (kind, key) DO UPDATE
 SET body = excluded.body, version = excluded.version, modified_at = excluded.modified_at"""
