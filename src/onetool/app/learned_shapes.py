@@ -11,6 +11,7 @@ import os
 from collections.abc import Callable
 from contextlib import suppress
 from functools import cached_property, lru_cache
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -46,6 +47,7 @@ class LearnedShapes:
         self._current = current
         self._packs: dict[str, tuple[Version, Entries]] = {}
         self._changed: dict[str, LearnedValues] = {}  # by tool name
+        self._writing = Lock()  # the recorder's thread must not store what was just forgotten
 
     def track(self, spec: "ToolSpec", definition: Callable[[], bytes] | None = None) -> None:
         """Start learning the return shape of a tool without an output schema.
@@ -76,6 +78,10 @@ class LearnedShapes:
 
     def write(self, is_last: bool = False) -> float | None:
         """Store new observations. Returns the seconds until the next attempt if this one failed."""
+        with self._writing:
+            return self._write(is_last)
+
+    def _write(self, is_last: bool) -> float | None:
         packs: dict[str, list[LearnedValues]] = {}
         for values in [*self._changed.values()]:
             packs.setdefault(values.pack, []).append(values)
@@ -97,7 +103,7 @@ class LearnedShapes:
     def forget(self, pack: str) -> None:
         """Delete the stored shapes of a removed pack."""
         if self._has_documents():
-            with suppress(DatabaseError, ConfigError):
+            with self._writing, suppress(DatabaseError, ConfigError):
                 self._documents().delete(pack)
 
     def _documents(self) -> "Documents":
