@@ -5,6 +5,7 @@ import json
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from threading import Event
 from types import SimpleNamespace
@@ -152,6 +153,33 @@ def test_what_was_closed_is_not_opened_anew_by_a_call_under_way(app):
     app.catalog.refresh_sync()
     assert app._bundles.is_unchanged(at_once=True)
     assert app._bundles._service is None
+
+
+def test_a_refresh_waits_for_another_threads_reload(app, monkeypatch):
+    """Between reading the bundles and listing their tools, the bundles count as unchanged."""
+    id = bundle(app, echo=ECHO)
+    call(app, "mine.echo", message="a")
+    app.bundles.put_tool(id, "second", "1", ECHO)
+    read, has_read, goes_on = app._bundles.add_bundles, Event(), Event()
+
+    def add_bundles(*args):
+        found = read(*args)
+        has_read.set()
+        assert goes_on.wait(10)
+        return found
+
+    monkeypatch.setattr(app._bundles, "add_bundles", add_bundles)
+    with ThreadPoolExecutor(2) as threads:
+        reload = threads.submit(app.catalog.refresh_sync)
+        assert has_read.wait(10)
+        assert app._bundles.is_unchanged(at_once=True)
+        refresh = threads.submit(asyncio.run, app.catalog.refresh(at_once=True))
+        time.sleep(0.05)
+        assert not refresh.done()
+        goes_on.set()
+        refresh.result(10)
+        reload.result(10)
+    assert "mine.second" in app.catalog.registry
 
 
 def test_without_a_version_the_enabled_one_is_meant_that_was_modified_last(app):

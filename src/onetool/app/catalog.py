@@ -105,6 +105,7 @@ class ToolCatalog:
         self._listed: tuple[Any, ...] = ()  # the servers' listings when the tools were last listed
         self._listing = RLock()  # servers report their tools in other threads
         self._refreshing = RLock()  # concurrent refreshes share one load
+        self._is_refreshing = False
         self._listeners: list[Callable[[], None]] = []
 
     # What there is
@@ -271,23 +272,31 @@ class ToolCatalog:
         """The project folder that was found but is not used."""
         return self._untrusted()
 
-    def refresh_sync(self) -> None:
-        """Reload the tools of bundles if they were changed, perhaps by another process."""
-        if not self._bundles.is_current():
+    def refresh_sync(self, waits: bool = False) -> None:
+        """Reload the tools of bundles if they were changed, perhaps by another process.
+
+        With `waits`, a reload by another thread has ended on return.
+        """
+        if waits or not self._bundles.is_current():
             with self._refreshing:
                 if not self._bundles.is_current():  # another thread may have refreshed them
-                    self._list()
+                    self._is_refreshing = True
+                    try:
+                        self._list()
+                    finally:
+                        self._is_refreshing = False
 
     async def refresh(self, at_once: bool = False) -> None:
         """Refresh on an event loop; files are read and tools loaded in a thread.
 
         A change by another process is seen after a moment; with `at_once`, immediately.
         """
-        if not self._bundles.is_unchanged(at_once):
+        is_reloading = at_once and self._is_refreshing  # bundles may have been read, but are not listed yet
+        if is_reloading or not self._bundles.is_unchanged(at_once):
             from asyncio import to_thread
 
-            if not await to_thread(self._bundles.is_current, at_once):
-                await to_thread(self.refresh_sync)
+            if is_reloading or not await to_thread(self._bundles.is_current, at_once):
+                await to_thread(self.refresh_sync, is_reloading)
 
     async def find_version(self, version: "ToolVersion") -> SingleTool:
         """Find a version of a bundle's tool. Raises BundleError if it is missing or disabled."""
