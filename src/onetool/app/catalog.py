@@ -91,21 +91,17 @@ class ToolCatalog:
         self._config = current.runtime.config
         self._bundles = bundles
         self._current, self._pending_changes, self._untrusted = current, pending_changes, untrusted
-        self._own = Catalogue()
         self._owners: ServerOwners | None = None  # None: no other process shares servers
-        self._local = Offered()
+        self._own, self._local = Catalogue(), Offered()
         self._logged: set[str] = set()
         self._index: tuple[Snapshot | None, SearchIndex] | None = None
-        self._evidence = CallEvidence()
-        self.shapes = LearnedShapes(current)
+        self._evidence, self.shapes = CallEvidence(), LearnedShapes(current)
         current.runtime.recorder.writers.append(self.shapes.write)
-        self._serves = False
-        self._closed = Event()
-        self._indexing = RLock()
+        self._serves = self._is_refreshing = False
+        self._closed, self._indexing = Event(), RLock()
         self._listed: tuple[Any, ...] = ()  # the servers' listings when the tools were last listed
         self._listing = RLock()  # servers report their tools in other threads
         self._refreshing = RLock()  # concurrent refreshes share one load
-        self._is_refreshing = False
         self._listeners: list[Callable[[], None]] = []
 
     # What there is
@@ -273,10 +269,7 @@ class ToolCatalog:
         return self._untrusted()
 
     def refresh_sync(self, waits: bool = False) -> None:
-        """Reload the tools of bundles if they were changed, perhaps by another process.
-
-        With `waits`, a reload by another thread has ended on return.
-        """
+        """Reload the tools of changed bundles. With `waits`, another thread's reload has ended on return."""
         if waits or not self._bundles.is_current():
             with self._refreshing:
                 if not self._bundles.is_current():  # another thread may have refreshed them
