@@ -6,7 +6,7 @@ from stats_database import BOTH, place
 from onetool.core.call import ToolCall, ToolError
 from onetool.core.context import CallEvent, RunEvent
 from onetool.core.spec import ToolSpec
-from onetool.database.sqlite_processes import MAX_SORTED
+from onetool.database.percentiles import MAX_SORTED
 from onetool.services.stats import UsageStats
 
 __all__ = ["place"]
@@ -134,7 +134,7 @@ def test_percentiles_of_a_hundred(stats):
 
 
 def test_very_many_durations_are_kept_to_three_digits(stats, monkeypatch):
-    monkeypatch.setattr("onetool.database.sqlite_processes.MAX_SORTED", 100)
+    monkeypatch.setattr("onetool.database.percentiles.MAX_SORTED", 100)
     assert MAX_SORTED > 100_000
     for number in range(1000):
         call(stats, ms=1000.4 + number)

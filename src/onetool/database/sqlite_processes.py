@@ -1,16 +1,12 @@
 """Detects when other processes replace, damage or change a SQLite file; also locks, and the setup of connections."""
 
-import json
 import os
 import sqlite3
 import stat
 import threading
 import time
-from array import array
-from collections import Counter
 from collections.abc import Callable, Hashable
 from contextlib import closing, suppress
-from itertools import accumulate, repeat
 from pathlib import Path
 from typing import NamedTuple
 
@@ -27,9 +23,9 @@ from onetool.database.connection import (
     UnsafeDatabaseError,
 )
 from onetool.database.listeners import Listeners
+from onetool.database.percentiles import SpreadAggregate
 from onetool.database.sqlite_errors import hide_folder, is_damage, system_fix
 
-MAX_SORTED = 500_000  # values of `spread`; further values are rounded to three digits and counted
 POLL_S = 1.0  # between two polls for changes by other processes
 
 
@@ -196,33 +192,3 @@ def add_functions(connection: sqlite3.Connection) -> sqlite3.Connection:
     connection.create_function("unix_time", 0, time.time)
     connection.create_aggregate("spread", 1, SpreadAggregate)  # pyright: ignore[reportArgumentType] - its stub wants an int
     return connection
-
-
-class SpreadAggregate:
-    """`spread(column)`: median, percentiles and maximum as JSON. PostgreSQL has built-in percentiles."""
-
-    def __init__(self) -> None:
-        self._values = array("d")
-        self.step = self._values.append  # called for every row, so no wrapper
-
-    def finalize(self) -> str | None:
-        number = len(self._values)
-        if not number:
-            return None
-        ranks = {"p50": (number + 1) // 2, **{f"p{p}": -(-number * p // 100) for p in (90, 95, 99)}, "max": number}
-        pending = {*ranks.values(), number // 2 + 1}
-        values: dict[int, float] = {}  # by rank
-        # The values in ascending order, each with the cumulative count
-        if number <= MAX_SORTED:
-            ordered = ((value, rank) for rank, value in enumerate(sorted(self._values), 1))
-        else:
-            counts = Counter(map(float, map(format, self._values, repeat(".3g"))))
-            ordered = zip(sorted(counts), accumulate(counts[value] for value in sorted(counts)), strict=True)
-        for value, count in ordered:
-            reached = {rank for rank in pending if rank <= count}
-            values |= dict.fromkeys(reached, value)
-            pending -= reached
-            if not pending:
-                break
-        median = (values[ranks["p50"]] + values[number // 2 + 1]) / 2
-        return json.dumps({**{name: values[rank] for name, rank in ranks.items()}, "p50": median})

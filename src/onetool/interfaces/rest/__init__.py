@@ -7,7 +7,8 @@ app            the ASGI apps of all routes, and of /call (tools by name)
 route          the decorator that declares the route of a handler
 routing        the route table: finds the route of a path
 query          query parameters
-request        bodies, ETags, the caller, lists, removed config blocks that can be restored
+request        bodies, ETags, the caller, lists
+undo           removed config blocks that can be restored
 problem        errors as application/problem+json
 
 handlers       bundles and tools; lists in pages

@@ -13,9 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from hashlib import blake2b
-from secrets import token_urlsafe
 from threading import Lock
-from time import monotonic
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote, unquote_to_bytes
 
@@ -25,7 +23,7 @@ from msgspec import UNSET
 from onetool.app.allow_lists import Offered, allow_lists
 from onetool.core.call import ToolCall, ToolResult
 from onetool.core.json_data import JsonTooCostlyError, StrictJsonError, check_json, finite, strict_decoder
-from onetool.core.principal import Principal, current_principal, owner
+from onetool.core.principal import Principal, current_principal
 from onetool.http.asgi import (
     HEAD,
     JSON,
@@ -39,6 +37,7 @@ from onetool.http.asgi import (
 )
 from onetool.http.definition import TOOL_HEADER
 from onetool.interfaces.rest.problem import RestError
+from onetool.interfaces.rest.undo import Removals
 from onetool.sources.bundles.drafts import PreProcessorTurns
 from onetool.sources.bundles.errors import NotFoundError, OutdatedError
 from onetool.sources.bundles.rate_limits import refuse_limited
@@ -56,8 +55,6 @@ EXACT_FLOAT = 2**53  # from here on a float may stand for several integers
 LARGE_BODY = 64 * 1024  # bytes; larger bodies are parsed in a thread, so that they don't delay other requests
 SMALL = 1024  # bytes; smaller lists are not compressed
 PACKING_LEVEL = 6  # of gzip
-UNDO_S = 600.0  # in which a removed block can be restored
-MAX_REMOVALS = 100
 
 
 def sent_texts(scope: Scope) -> list[str]:
@@ -373,35 +370,3 @@ def refuse_tools(scope: Scope) -> None:
     """Raise RestError for a request made by an HTTP tool or by our client of an MCP server."""
     if TOOL_HEADER in scope[HEAD]:
         raise RestError(403, "not_for_tools", "Tools and MCP servers may not use this, only people.")
-
-
-class Removal(NamedTuple):
-    """A removed block, and the function that restores it in the file's text."""
-
-    name: str
-    owner: str
-    until: float
-    restore: Callable[[str], str]
-
-
-class Removals:
-    """Removed config blocks by id, which may contain secrets. Only the caller who removed a block can restore it."""
-
-    def __init__(self) -> None:
-        self._kept: dict[str, Removal] = {}
-
-    def add(self, name: str, restore: Callable[[str], str]) -> str:
-        """Keep a removal and return its id. Drops the oldest one if there are too many."""
-        now = monotonic()
-        fresh = [(id, one) for id, one in [*self._kept.items()] if one.until > now]
-        self._kept = dict(fresh[1 - MAX_REMOVALS :])
-        id = token_urlsafe(16)
-        self._kept[id] = Removal(name, owner(), now + UNDO_S, restore)
-        return id
-
-    def get(self, id: str) -> Removal | None:
-        found = self._kept.get(id)
-        return found if found is not None and found.owner == owner() and found.until > monotonic() else None
-
-    def drop(self, id: str) -> None:
-        self._kept.pop(id, None)
