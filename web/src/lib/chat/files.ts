@@ -5,7 +5,7 @@ import { t } from "../page/i18n.svelte";
 import { line } from "../text/shown";
 
 const PICTURES = ["image/png", "image/jpeg", "image/gif", "image/webp"];
-const MAX_CHARS = 5 * 1024 * 1024; // for all files of a question: the server's limit
+const MAX_BYTES = 5 * 1024 * 1024; // for all files of a question: the server's limit
 
 /** The size of an attached file in bytes. */
 function sizeOf({ text, data }: Attached): number {
@@ -16,7 +16,7 @@ function sizeOf({ text, data }: Attached): number {
 /** Read a file to attach. Throws Error with a message for the user if it can't be sent with the others. */
 export async function attached(file: File, others: readonly Attached[] = []): Promise<Attached> {
   const name = file.name || "file";
-  if (file.size + others.reduce((sum, one) => sum + sizeOf(one), 0) > MAX_CHARS)
+  if (file.size + others.reduce((sum, one) => sum + sizeOf(one), 0) > MAX_BYTES)
     throw new Error(t("chat.file.large", { name: line(name) }));
   const bytes = new Uint8Array(await file.arrayBuffer());
   if (PICTURES.includes(file.type)) return { name, kind: file.type, data: base64(bytes) };
