@@ -182,7 +182,7 @@ def apply_changes(folder: Path, change: ContentsChange, changes: FolderChanges) 
                 change.put_overlay(Overlay())
     if not change.has_overlay and not os.path.lexists(folder / OVERLAY):
         change.put_overlay(Overlay())
-    reads = [read for read in changes.read if _is_newest(folder, change, read)]
+    reads = [read for read in changes.read if _is_usable(folder, change, read)]
     for read in reads:
         if read.path != OVERLAY:
             continue
@@ -243,9 +243,9 @@ def _stamp_to_keep(read: ReadFile) -> Stamp:
     return msgspec.structs.replace(read.stamp, size=UNSETTLED) if is_racy else read.stamp
 
 
-def _is_newest(folder: Path, change: ContentsChange, read: ReadFile) -> bool:
-    """Return whether nothing newer is known of the file. Another process may have changed it since it was read, and our
-    own threads may have noticed that already. A file that is new to us would be missing until the next read.
+def _is_usable(folder: Path, change: ContentsChange, read: ReadFile) -> bool:
+    """Return whether the file is unchanged since it was read, or was unknown until then: another process may have had
+    the lock before us, but without old content, an unknown file would be missing until the next read.
     """
     try:
         stamp = stamp_of(os.stat(f"{folder}/{read.path}", follow_symlinks=False))
