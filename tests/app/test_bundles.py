@@ -155,7 +155,8 @@ def test_what_was_closed_is_not_opened_anew_by_a_call_under_way(app):
     assert app._bundles._service is None
 
 
-def test_a_refresh_waits_for_another_threads_reload(app, monkeypatch):
+@pytest.mark.parametrize("reload", [lambda app: app.catalog.refresh_sync(), App.reload], ids=["refresh", "reload"])
+def test_a_refresh_waits_for_another_threads_reload(reload, app, monkeypatch):
     """Between reading the bundles and listing their tools, the bundles count as unchanged."""
     id = bundle(app, echo=ECHO)
     call(app, "mine.echo", message="a")
@@ -170,7 +171,7 @@ def test_a_refresh_waits_for_another_threads_reload(app, monkeypatch):
 
     monkeypatch.setattr(app._bundles, "add_bundles", add_bundles)
     with ThreadPoolExecutor(2) as threads:
-        reload = threads.submit(app.catalog.refresh_sync)
+        reloaded = threads.submit(reload, app)
         assert has_read.wait(10)
         assert app._bundles.is_unchanged(at_once=True)
         refresh = threads.submit(asyncio.run, app.catalog.refresh(at_once=True))
@@ -178,7 +179,7 @@ def test_a_refresh_waits_for_another_threads_reload(app, monkeypatch):
         assert not refresh.done()
         goes_on.set()
         refresh.result(10)
-        reload.result(10)
+        reloaded.result(10)
     assert "mine.second" in app.catalog.registry
 
 

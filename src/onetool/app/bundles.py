@@ -83,6 +83,11 @@ class AppBundles:
                 self._service.store.counter.follow(self._recorder)
             return self._service
 
+    @property
+    def load_count(self) -> int:
+        """The number of loads of tools so far."""
+        return 0 if self._service is None else self._service.loading.count
+
     def is_unchanged(self, at_once: bool = False) -> bool:
         """Return whether the loaded tools are known to be current. Never blocks; an unknown state counts as changed."""
         service = self._service

@@ -97,7 +97,7 @@ class ToolCatalog:
         self._index: tuple[Snapshot | None, SearchIndex] | None = None
         self._evidence, self.shapes = CallEvidence(), LearnedShapes(current)
         current.runtime.recorder.writers.append(self.shapes.write)
-        self._serves = self._is_refreshing = False
+        self._serves, self._listed_load = False, 0  # the last load of bundles whose tools are listed
         self._closed, self._indexing = Event(), RLock()
         self._listed: tuple[Any, ...] = ()  # the servers' listings when the tools were last listed
         self._listing = RLock()  # servers report their tools in other threads
@@ -268,28 +268,28 @@ class ToolCatalog:
         """The project folder that was found but is not used."""
         return self._untrusted()
 
-    def refresh_sync(self, waits: bool = False) -> None:
-        """Reload the tools of changed bundles. With `waits`, another thread's reload has ended on return."""
-        if waits or not self._bundles.is_current():
+    def refresh_sync(self) -> None:
+        """Reload the tools of bundles if they were changed, perhaps by another process."""
+        if not self._bundles.is_current():
             with self._refreshing:
                 if not self._bundles.is_current():  # another thread may have refreshed them
-                    self._is_refreshing = True
-                    try:
-                        self._list()
-                    finally:
-                        self._is_refreshing = False
+                    self._list()
 
     async def refresh(self, at_once: bool = False) -> None:
         """Refresh on an event loop; files are read and tools loaded in a thread.
 
         A change by another process is seen after a moment; with `at_once`, immediately.
         """
-        is_reloading = at_once and self._is_refreshing  # bundles may have been read, but are not listed yet
-        if is_reloading or not self._bundles.is_unchanged(at_once):
-            from asyncio import to_thread
+        from asyncio import to_thread
 
-            if is_reloading or not await to_thread(self._bundles.is_current, at_once):
-                await to_thread(self.refresh_sync, is_reloading)
+        if at_once and self._listed_load != self._bundles.load_count:  # another thread has loaded tools to list
+            await to_thread(self._wait_until_listed)
+        if not self._bundles.is_unchanged(at_once) and not await to_thread(self._bundles.is_current, at_once):
+            await to_thread(self.refresh_sync)
+
+    def _wait_until_listed(self) -> None:
+        with self._listing:
+            pass
 
     async def find_version(self, version: "ToolVersion") -> SingleTool:
         """Find a version of a bundle's tool. Raises BundleError if it is missing or disabled."""
@@ -370,7 +370,7 @@ class ToolCatalog:
                 self.shapes.track(spec)
             lazy = next((offer.lazy for offer in offers if offer.lazy), NO_PACKS)
             self.registry.replace(tools, self._bundles.versions(), lazy)
-            self._listed = listed
+            self._listed, self._listed_load = listed, self._bundles.load_count
             self.prompts = add_first({}, ((one.name, one) for offer in offers for one in offer.prompts), mistakes)
             self.resources = add_first({}, ((one.uri, one) for offer in offers for one in offer.resources), mistakes)
             found = lint_config(self._config, self.registry, waiting, lambda: self._current.runtime.documents("tokens"))
