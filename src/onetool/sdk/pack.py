@@ -168,17 +168,8 @@ Arrange = Callable[[dict[str, Any]], tuple[list[Any], dict[str, Any]]]
 """Converts arguments by name to positional and keyword arguments."""
 
 
-def bind_handler(
-    function: Callable[..., Any],
-    parameters: Mapping[str, Parameter],
-    forms: Mapping[str, JsonForm],
-    others: JsonForm | None,
-) -> Handler:
-    """Return the function itself if it takes JSON values by name, else a wrapper that converts and arranges them.
-
-    `forms` are the forms of the named arguments, `others` is that of all arguments for `**kwargs`.
-    """
-    arrange = _arrangement(parameters, forms, others)
+def bind_handler(function: Callable[..., Any], arrange: Arrange) -> Handler:
+    """Return the function itself if it takes JSON values by name, else a wrapper that converts and arranges them."""
     if isasyncgenfunction(function):
 
         @wraps(function)
@@ -219,7 +210,10 @@ def bind_handler(
 def _arrangement(
     parameters: Mapping[str, Parameter], forms: Mapping[str, JsonForm], others: JsonForm | None
 ) -> Arrange:
-    """Choose the cheapest sufficient arrangement, once for all calls."""
+    """Choose the cheapest sufficient arrangement, once for all calls.
+
+    `forms` are the forms of the named arguments, `others` is that of all arguments for `**kwargs`.
+    """
     converts = {name: form for name, form in forms.items() if not form.as_is}
     others = None if others is None or others.as_is else others
     convert = _converting(converts, forms, others) if converts or others else _by_name
@@ -289,6 +283,15 @@ def _shown_value(value: Any) -> str:
 
 def tool_from_function(function: Callable[..., Any], pack: str) -> ToolSpec:
     """Return the tool `<pack>.<function>`. Raises UnsupportedHintError, a TypeError, for an unusable hint."""
+    spec, arrange = read_function(function, pack)
+    return msgspec.structs.replace(spec, handler=bind_handler(function, arrange))
+
+
+def read_function(function: Callable[..., Any], pack: str) -> tuple[ToolSpec, Arrange]:
+    """Return the tool without its handler, and how the handler arranges the arguments.
+
+    Both are the same for this method of any other object.
+    """
     marks, docs = marks_of(function), read_docs(function)
     parameters, hints = signature(function).parameters, hints_of(function)
     name = marks.name or function.__name__
@@ -300,15 +303,15 @@ def tool_from_function(function: Callable[..., Any], pack: str) -> ToolSpec:
 
         return described_returns(function, docs.returns)
 
-    return ToolSpec(
+    spec = ToolSpec(
         description=docs.description,
         input_schema=input_schema,
         output_schema=_output_schema(function, hints, docs.returns),
         documented_schema=documented_schema,
-        handler=bind_handler(function, parameters, forms, others),
         requires=requirements_of(function),
         **{**msgspec.structs.asdict(marks), "name": f"{pack}.{name}", "examples": marks.examples or docs.examples},
     )
+    return spec, _arrangement(parameters, forms, others)
 
 
 def _input(

@@ -4,10 +4,11 @@ The tools are made for one `View` of the app, so `ot` is not a module of functio
 """
 
 from collections.abc import Mapping
-from functools import cached_property
+from functools import cache, cached_property
 from typing import TYPE_CHECKING, Annotated, Any
 
 from msgspec import Meta
+from msgspec.structs import replace
 
 from onetool.core.call import Page
 from onetool.core.errors import ToolFailure, cut, message_of
@@ -17,7 +18,7 @@ from onetool.core.text import or_rather
 from onetool.packs.ot import listings
 from onetool.packs.ot.listings import Info, ListedTool, Listing, View, contains, current_catalogue, normalized, packs_of
 from onetool.sdk.decorators import TOOL_MARK, tool
-from onetool.sdk.pack import tool_from_function
+from onetool.sdk.pack import Arrange, bind_handler, read_function
 
 if TYPE_CHECKING:
     from onetool.packs.ot.help import Help
@@ -383,8 +384,18 @@ __all__ = ["ot_tools"]
 
 def ot_tools(view: View) -> list[ToolSpec]:
     return [
-        tool_from_function(getattr(owner, name), pack)
+        replace(spec, handler=bind_handler(getattr(owner, name), arrange))
         for owner in (DiscoveryTools(view), StateTools(view))
-        for name, function in vars(type(owner)).items()
+        for name, spec, arrange in _methods(type(owner))
+    ]
+
+
+@cache
+def _methods(owner: type) -> list[tuple[str, ToolSpec, Arrange]]:
+    """Read the methods with `@tool` of a class, once for all apps of this process."""
+    nobody = object.__new__(owner)
+    return [
+        (name, *read_function(getattr(nobody, name), pack))
+        for name, function in vars(owner).items()
         if hasattr(function, TOOL_MARK)
     ]
