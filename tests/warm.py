@@ -218,8 +218,20 @@ def _import_everything() -> None:
     for pattern in [one for one in gc.get_objects() if isinstance(one, text._LazyPattern)]:
         pattern.match  # compiles it  # noqa: B018
     importlib.import_module("onetool.services.search.meaning").load_table()  # takes as long as starting a server
+    _open_app()
     importlib.import_module("keyring.backend").get_all_keyring()  # slow: starts compilers to find libraries
     set_constants(POLLS)
+
+
+def _open_app() -> None:
+    """Open an app once: what it prepares for the rest of the process is then there for each command."""
+    from onetool.app.app import App
+
+    with tempfile.TemporaryDirectory() as folder:
+        config = Path(folder, "onetool.yaml")
+        config.write_text("{}")
+        App.open(config).close()
+    assert threading.active_count() == 1
 
 
 # No test cuts the power, so no write has to reach the disk.
