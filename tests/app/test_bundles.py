@@ -147,6 +147,15 @@ def test_the_first_bundle_that_another_puts_is_there_at_its_next_call(app, tmp_p
     assert names(app) == ["mine.echo"]
 
 
+def test_a_refresh_at_once_finds_the_first_bundle_of_another(app, tmp_path, monkeypatch):
+    monkeypatch.setattr("onetool.app.bundles.FRESH", 60.0)
+    assert call(app, "mine.echo", message="a").error.code == "tool_not_found"
+    with App.open(tmp_path / "onetool.yaml") as other:
+        bundle(other, echo=ECHO)
+    asyncio.run(app.catalog.refresh(at_once=True))
+    assert "mine.echo" in app.catalog.registry
+
+
 def test_what_was_closed_is_not_opened_anew_by_a_call_under_way(app):
     bundle(app, echo=ECHO)
     app.close()

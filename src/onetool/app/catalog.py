@@ -268,11 +268,11 @@ class ToolCatalog:
         """The project folder that was found but is not used."""
         return self._untrusted()
 
-    def refresh_sync(self) -> None:
+    def refresh_sync(self, at_once: bool = False) -> None:
         """Reload the tools of bundles if they were changed, perhaps by another process."""
-        if not self._bundles.is_current():
+        if not self._bundles.is_current(at_once):
             with self._refreshing:
-                if not self._bundles.is_current():  # another thread may have refreshed them
+                if not self._bundles.is_current(at_once):  # another thread may have refreshed them
                     self._list()
 
     async def refresh(self, at_once: bool = False) -> None:
@@ -284,8 +284,8 @@ class ToolCatalog:
 
         if at_once and self._listed_load != self._bundles.load_count:  # another thread has loaded tools to list
             await to_thread(self._wait_until_listed)
-        if not self._bundles.is_unchanged(at_once) and not await to_thread(self._bundles.is_current, at_once):
-            await to_thread(self.refresh_sync)
+        if not self._bundles.is_unchanged(at_once):
+            await to_thread(self.refresh_sync, at_once)
 
     def _wait_until_listed(self) -> None:
         with self._listing:
