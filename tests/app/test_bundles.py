@@ -164,8 +164,12 @@ def test_what_was_closed_is_not_opened_anew_by_a_call_under_way(app):
     assert app._bundles._service is None
 
 
+WAITING = [lambda app: app.catalog.refresh(at_once=True), lambda app: app.bundles.keep_in_step()]
+
+
+@pytest.mark.parametrize("wait", WAITING, ids=["at once", "in step"])
 @pytest.mark.parametrize("reload", [lambda app: app.catalog.refresh_sync(), App.reload], ids=["refresh", "reload"])
-def test_a_refresh_waits_for_another_threads_reload(reload, app, monkeypatch):
+def test_a_refresh_waits_for_another_threads_reload(reload, wait, app, monkeypatch):
     """Between reading the bundles and listing their tools, the bundles count as unchanged."""
     id = bundle(app, echo=ECHO)
     call(app, "mine.echo", message="a")
@@ -183,7 +187,7 @@ def test_a_refresh_waits_for_another_threads_reload(reload, app, monkeypatch):
         reloaded = threads.submit(reload, app)
         assert has_read.wait(10)
         assert app._bundles.is_unchanged(at_once=True)
-        refresh = threads.submit(asyncio.run, app.catalog.refresh(at_once=True))
+        refresh = threads.submit(asyncio.run, wait(app))
         time.sleep(0.05)
         assert not refresh.done()
         goes_on.set()

@@ -113,7 +113,7 @@ class AppBundleRuntime:
         self._catalog = catalog
 
     async def refresh(self) -> None:
-        await self._catalog.refresh()
+        await self._catalog.refresh(at_once=True)
 
     def signature(self, name: str) -> str | None:
         return tool_signature(self._catalog.current_snapshot(), name)
