@@ -23,6 +23,7 @@ from onetool.interfaces.cli import options
 
 FOLDER = Path(tempfile.mkdtemp(prefix="onetool-tests-"))
 atexit.register(shutil.rmtree, FOLDER, ignore_errors=True)
+os.environ["TMPDIR"] = str(FOLDER)  # for commands: one that is killed can't remove its temporary files
 
 
 def empty_homes():
