@@ -15,7 +15,8 @@ from interfaces.rest.test_run import run
 
 @pytest.fixture
 def real(tmp_path, start):
-    (tmp_path / "onetool.yaml").write_text(json.dumps({"packs": ["broken.py", "fine.py"], "http": {"token": TOKEN}}))
+    config = {"packs": ["broken.py", "fine.py"], "http": {"token": TOKEN}, "watch": False}
+    (tmp_path / "onetool.yaml").write_text(json.dumps(config))
     (tmp_path / "broken.py").write_text("def f(:\n")
     (tmp_path / "fine.py").write_text('def one() -> int:\n    """One."""\n    return 1\n')
     api = start(real=tmp_path, args=["--config", str(tmp_path / "onetool.yaml")])

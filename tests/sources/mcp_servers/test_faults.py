@@ -90,9 +90,15 @@ def test_an_old_one_that_knows_only_the_handshake(harness):
 
 
 @pytest.fixture
-def failing(harness):
+def timeout():
+    """Seconds that a call may take."""
+    return 1.5
+
+
+@pytest.fixture
+def failing(harness, timeout):
     env = {"MARK": str(harness.folder / "mark")}
-    block = harness.nasty("fails_in_calls", env=env, timeout=1.5)
+    block = harness.nasty("fails_in_calls", env=env, timeout=timeout)
     with harness.app({"bad": block, "good": harness.nasty("ok")}) as app:
         settle(app)
         yield app
@@ -144,6 +150,7 @@ said
     assert ran(failing, code).data == ["failed", "failed", "fine"]
 
 
+@pytest.mark.parametrize("timeout", [60])
 def test_many_calls_in_flight_all_fail_and_none_hangs(failing, harness):
     mark = harness.folder / "mark"
 
