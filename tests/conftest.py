@@ -14,7 +14,7 @@ from itertools import count
 from pathlib import Path
 
 import pytest
-from helpers import examples, set_level
+from helpers import BROWSER_FILES, examples, set_level
 from hypothesis import HealthCheck, settings
 from warm import NO_SYNC, SOCKET, set_constants, start_fork_server
 
@@ -35,6 +35,7 @@ def empty_homes():
             yield home
 
 
+OTHER_TARGETS = ("browser", "replicas", "without_posix")  # folders whose tests have targets of their own
 HOMES, FOLDER_NUMBERS = empty_homes(), count()
 STORAGE_LOG = logging.getLogger("onetool.database.storage")  # commands disable it
 
@@ -70,7 +71,7 @@ gc.disable()
 def pytest_collection_modifyitems(config, items):
     """Add the area of each attack test to its report, for `make attack`.
 
-    Of an attack with many cases, `make test` runs the first twelve and every fifth of the others.
+    Of an attack with many cases, `make test` runs the first four and every fifth of the others.
     """
     if hasattr(config, "workerinput"):
         items.sort(key=lambda item: item.path)  # workers must agree on the order: see `files_for`
@@ -80,18 +81,18 @@ def pytest_collection_modifyitems(config, items):
             item.user_properties.append(("attack", mark.args))
             function = item.nodeid.partition("[")[0]
             cases[function] += 1
-            if cases[function] > 12 and cases[function] % 5:
+            if cases[function] > 4 and cases[function] % 5:
                 item.add_marker("long")
 
 
 def files_for(worker):
-    """Return all test files, starting with a different one for each worker.
+    """Return the files of `make test`, starting with a different one for each worker.
 
     Without bytecode, the first worker that imports a file rewrites its asserts for the others. In the same order, all
     workers would rewrite all files.
     """
     found = Path(__file__).parent.rglob("test_*.py")
-    files = sorted(str(file) for file in found if file.parent.name != "replicas")  # run by `make test-cluster`
+    files = sorted(str(file) for file in found if file.parent.name not in OTHER_TARGETS or file.name in BROWSER_FILES)
     first = int(worker["workerid"].removeprefix("gw")) * len(files) // worker["workercount"]
     return files[first:] + files[:first]
 
@@ -110,7 +111,7 @@ def pytest_configure(config):
     """
     if not hasattr(config, "workerinput"):
         os.environ.pop(SOCKET, None)  # of a run that started this one
-        if config.option.numprocesses and not config.option.collectonly:
+        if getattr(config.option, "numprocesses", None) and not config.option.collectonly:
             start_fork_server()
         return
     if config.args == ["tests"] and not config.option.ignore:  # `--ignore` has no effect on named files

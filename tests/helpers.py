@@ -26,6 +26,9 @@ NO_ARGUMENTS = {"type": "object", "properties": {}}
 BUILT_IN_TOOLS = ("time.now", "tools.echo", "shell.pwd", "fs.list_dir", "fs.read_file")
 BUILT_IN_PACKS = {"ot", *(name.partition(".")[0] for name in BUILT_IN_TOOLS)}
 
+# `make test` runs the first test of these files of tests/browser, `make test-browser` all tests of all files.
+BROWSER_FILES = {f"test_{name}.py" for name in ("page_chat", "page_hostile", "page_tools", "page_try", "report")}
+
 
 def examples(many):
     """Return how many of these examples hypothesis tries: a fifth in `make test`, all in `make fuzz`."""

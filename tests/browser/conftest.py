@@ -8,31 +8,27 @@ from ask.stand_in import StandIn
 from browser import person as people
 from browser.chromium import chromium, found
 from browser.harness import harness
+from helpers import BROWSER_FILES
 from postgres import database_url, postgres
 
 __all__ = ["database_url", "postgres"]
 
 HERE = Path(__file__).parent
 WHOLE = os.environ.get("ONETOOL_BROWSER") == "full"
-ALWAYS = ("test_page_hostile",)  # every test of this
-SCREENS = ("tools", "try", "chat", "access")
 
 
 def pytest_collection_modifyitems(config, items):
     """`make test` walks once through the screens that most people see; `make test-browser` does everything."""
-    seen, left = set(), []
+    seen, deselected = set(), set()
     for item in items:
-        name = item.path.stem
-        if WHOLE or name in ALWAYS or item.path.parent != HERE:  # tests of all folders are told here
+        if WHOLE or item.path.parent != HERE:  # this hook is called with the tests of all folders
             continue
-        is_flow = not name.startswith("test_page_") or name.removeprefix("test_page_") in SCREENS
-        if name in seen or not is_flow:
-            left.append(item)
-        seen.add(name)
-    if left:
-        config.hook.pytest_deselected(items=left)
-        gone = set(left)
-        items[:] = [item for item in items if item not in gone]
+        if item.path in seen or item.path.name not in BROWSER_FILES:
+            deselected.add(item)
+        seen.add(item.path)
+    if deselected:
+        config.hook.pytest_deselected(items=list(deselected))
+        items[:] = [item for item in items if item not in deselected]
 
 
 @pytest.fixture(scope="session")
