@@ -181,7 +181,7 @@ class App:
             call = replace(call, name=tools.spec.name)
         is_by_name = tools is None and runtime is None
         if is_by_name:
-            if not self._bundles.is_unchanged():
+            if not self.catalog.is_unchanged():
                 await self.catalog.refresh()
             if call.name not in self.catalog.registry:
                 await self.catalog.wait_for_tool(call.name)
@@ -205,7 +205,7 @@ class App:
         """Run code in the sandbox, with access to all tools and with these variables. `live` is called with its output
         while it runs. Its calls have to pass the `gate` and are reported to the `watch`.
         """
-        if not self._bundles.is_unchanged():
+        if not self.catalog.is_unchanged():
             await self.catalog.refresh()
         if words := self.catalog.names_in_code(code):
             looks_around = "ot" in words and not self._is_connected  # a connected app has them listed in the background

@@ -84,9 +84,10 @@ class AppBundles:
             return self._service
 
     @property
-    def load_count(self) -> int:
-        """The number of loads of tools so far."""
-        return 0 if self._service is None else self._service.loading.count
+    def last_load(self) -> tuple[object, int] | None:
+        """The last load of tools: the service that loaded them, and how often it has; None before the first load."""
+        service = self._service
+        return None if service is None or not service.loading.count else (service, service.loading.count)
 
     def is_unchanged(self, at_once: bool = False) -> bool:
         """Return whether the loaded tools are known to be current. Never blocks; an unknown state counts as changed."""

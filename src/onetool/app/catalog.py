@@ -95,10 +95,13 @@ class ToolCatalog:
         self._own, self._local = Catalogue(), Offered()
         self._logged: set[str] = set()
         self._index: tuple[Snapshot | None, SearchIndex] | None = None
-        self._evidence, self.shapes = CallEvidence(), LearnedShapes(current)
+        self._evidence = CallEvidence()
+        self.shapes = LearnedShapes(current)
         current.runtime.recorder.writers.append(self.shapes.write)
-        self._serves, self._listed_load = False, 0  # the last load of bundles whose tools are listed
-        self._closed, self._indexing = Event(), RLock()
+        self._serves = False
+        self._closed = Event()
+        self._indexing = RLock()
+        self._listed_load: tuple[object, int] | None = None  # the last load of bundles whose tools are listed
         self._listed: tuple[Any, ...] = ()  # the servers' listings when the tools were last listed
         self._listing = RLock()  # servers report their tools in other threads
         self._refreshing = RLock()  # concurrent refreshes share one load
@@ -130,9 +133,7 @@ class ToolCatalog:
         return [*dict.fromkeys([*own, *shown_packs(snapshot.lazy)])]
 
     def texts(self, allowed: Iterable[str] | None = None) -> list[object]:
-        """Return objects that change whenever a list of the tools would change. A changed lazy tool is a new object in
-        a new pack, whether or not the tool is enabled.
-        """
+        """Return objects that change with the list of tools. A changed lazy tool, even if disabled, has a new pack."""
         if allowed is None:
             snapshot = self.current_snapshot()
             return [*map(_listed_text, filter(is_shown, snapshot.own())), snapshot.lazy]
@@ -248,8 +249,7 @@ class ToolCatalog:
         if self.servers is None and self._config.servers:
             from onetool.sources.mcp_servers.servers import Servers
 
-            folder = self._config.home / "servers"
-            documents, current = self._server_documents(), self._current
+            folder, documents, current = config.home / "servers", self._server_documents(), self._current
             self.servers = Servers(
                 folder, *documents, current.store_result, current.redact, self._list, current.mask_also
             )
@@ -274,6 +274,13 @@ class ToolCatalog:
             with self._refreshing:
                 if not self._bundles.is_current(at_once):  # another thread may have refreshed them
                     self._list()
+        if self._listed_load != self._bundles.last_load:
+            self._listing.acquire()  # another thread holds it until the tools that it loaded are in the registry
+            self._listing.release()
+
+    def is_unchanged(self, at_once: bool = False) -> bool:
+        """Return whether the listed tools are known to be current. Never blocks."""
+        return self._listed_load == self._bundles.last_load and self._bundles.is_unchanged(at_once)
 
     async def refresh(self, at_once: bool = False) -> None:
         """Refresh on an event loop; files are read and tools loaded in a thread.
@@ -282,14 +289,8 @@ class ToolCatalog:
         """
         from asyncio import to_thread
 
-        if at_once and self._listed_load != self._bundles.load_count:  # another thread has loaded tools to list
-            await to_thread(self._wait_until_listed)
-        if not self._bundles.is_unchanged(at_once):
+        if not self.is_unchanged(at_once):
             await to_thread(self.refresh_sync, at_once)
-
-    def _wait_until_listed(self) -> None:
-        with self._listing:
-            pass
 
     async def find_version(self, version: "ToolVersion") -> SingleTool:
         """Find a version of a bundle's tool. Raises BundleError if it is missing or disabled."""
@@ -370,7 +371,7 @@ class ToolCatalog:
                 self.shapes.track(spec)
             lazy = next((offer.lazy for offer in offers if offer.lazy), NO_PACKS)
             self.registry.replace(tools, self._bundles.versions(), lazy)
-            self._listed, self._listed_load = listed, self._bundles.load_count
+            self._listed, self._listed_load = listed, self._bundles.last_load
             self.prompts = add_first({}, ((one.name, one) for offer in offers for one in offer.prompts), mistakes)
             self.resources = add_first({}, ((one.uri, one) for offer in offers for one in offer.resources), mistakes)
             found = lint_config(self._config, self.registry, waiting, lambda: self._current.runtime.documents("tokens"))
