@@ -214,6 +214,10 @@ def test_what_is_stored_of_a_pack_can_be_forgotten(opened):
         call(app, "shop.item")
         app.catalog.shapes.forget("shop")
         assert app.runtime.documents("shapes").read("shop") is None
+        asyncio.run(app.call(ToolCall("1", "shop.item", {}, "test")))  # its shape isn't stored yet
+        app.catalog.shapes.forget("shop")
+        app.catalog.shapes.write()
+        assert app.runtime.documents("shapes").read("shop") is None
 
 
 def test_tools_of_servers_learn_as_well(opened, tmp_path):

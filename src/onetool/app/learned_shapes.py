@@ -79,32 +79,34 @@ class LearnedShapes:
     def write(self, is_last: bool = False) -> float | None:
         """Store new observations. Returns the seconds until the next attempt if this one failed."""
         with self._writing:
-            return self._write(is_last)
-
-    def _write(self, is_last: bool) -> float | None:
-        packs: dict[str, list[LearnedValues]] = {}
-        for values in [*self._changed.values()]:
-            packs.setdefault(values.pack, []).append(values)
-        for pack, changed in packs.items():
-            try:
-                with self._documents().locked(pack, LOCK_S) as held:
-                    entries = _entries(held.load().body)
-                    for values in changed:
-                        values.add(entries.pop(values.name, None))
-                        entries[values.name] = values.dump()  # at the end: the oldest entries are dropped first
-                    entries = dict([*entries.items()][-MAX_TOOLS:])
-                    self._packs[pack] = held.write(msgspec.json.encode(entries)), entries
-            except (DatabaseError, ConfigError, TimeoutError):
-                return None if is_last else RETRY_S
-            for values in changed:
-                self._changed.pop(values.name, None)
-        return None
+            packs: dict[str, list[LearnedValues]] = {}
+            for values in [*self._changed.values()]:
+                packs.setdefault(values.pack, []).append(values)
+            for pack, changed in packs.items():
+                try:
+                    with self._documents().locked(pack, LOCK_S) as held:
+                        entries = _entries(held.load().body)
+                        for values in changed:
+                            values.add(entries.pop(values.name, None))
+                            entries[values.name] = values.dump()  # at the end: the oldest entries are dropped first
+                        entries = dict([*entries.items()][-MAX_TOOLS:])
+                        self._packs[pack] = held.write(msgspec.json.encode(entries)), entries
+                except (DatabaseError, ConfigError, TimeoutError):
+                    return None if is_last else RETRY_S
+                for values in changed:
+                    self._changed.pop(values.name, None)
+            return None
 
     def forget(self, pack: str) -> None:
-        """Delete the stored shapes of a removed pack."""
-        if self._has_documents():
-            with self._writing, suppress(DatabaseError, ConfigError):
-                self._documents().delete(pack)
+        """Delete the shapes of a removed pack, also those that are waiting to be stored."""
+        self._current.runtime.recorder.flush()  # observes the latest calls
+        with self._writing:
+            for name, values in [*self._changed.items()]:
+                if values.pack == pack:
+                    self._changed.pop(name, None)
+            if self._has_documents():
+                with suppress(DatabaseError, ConfigError):
+                    self._documents().delete(pack)
 
     def _documents(self) -> "Documents":
         return self._current.runtime.documents("shapes")
