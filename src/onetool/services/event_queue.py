@@ -78,6 +78,11 @@ class EventQueue(Generic[E]):
                 if self._thread is None:
                     self._start()
 
+    def count_lost(self, caller: str) -> None:
+        """Count an event that can't be written."""
+        with self._lock:
+            self.lost[caller] += 1
+
     def flush(self, last: E | None = None, timeout: float = -1) -> None:
         """Handle the queued events, then `last`, in this thread. Raises DatabaseError, and then drops `last`.
 

@@ -15,6 +15,7 @@ from collections import Counter, deque
 from collections.abc import Callable
 from contextlib import suppress
 from itertools import islice
+from threading import Lock
 from typing import Any, cast
 from weakref import finalize
 
@@ -167,6 +168,7 @@ class _Writer:
         self.problem: str | None = None
         self.queue = EventQueue[QueuedItem]("onetool-audit", self._write, self._sweep, GATHER_S)
         self._reported_lost = Counter[str]()  # lost lines that a gap line has counted
+        self._reporting = Lock()  # callers with large events count here, too
         self._table = table
         self._clock = clock
         self._next_sweep = 0.0
@@ -190,12 +192,14 @@ class _Writer:
             self._append(entries)
             for _ in entries:
                 queued.popleft()
-        lost = [*(self.queue.lost.copy() - self._reported_lost).items()]  # a copy: other threads lose more
+        with self._reporting:
+            lost = [*(self.queue.lost.copy() - self._reported_lost).items()]  # a copy: other threads lose more
         with suppress(DatabaseError):
             for start in range(0, len(lost), MAX_APPENDED):
                 some = lost[start : start + MAX_APPENDED]
                 self._append([self._gap(count, "lost", caller) for caller, count in some])
-                self._reported_lost.update(dict(some))
+                with self._reporting:
+                    self._reported_lost.update(dict(some))
 
     def entry(self, item: QueuedItem) -> AuditEntry:
         """Return the entry of an item, with its line; a gap if that fails, because one event must not stop the log."""
@@ -205,8 +209,9 @@ class _Writer:
         except Exception:
             log.exception("an event can't be written to the audit log")
             name = (item.principal if isinstance(item, AuditEntry) else item[1].principal).name
-            self._reported_lost[name] += 1
-            self.queue.lost[name] += 1
+            with self._reporting:
+                self._reported_lost[name] += 1
+                self.queue.count_lost(name)
             return self._gap(1, "lost", name)
         return entry
 
