@@ -108,13 +108,12 @@ def test_calling_its_tools_says_what_is_missing(name, repository):
 
 def test_calling_its_tools_says_that_the_folder_has_changed(repository):
     assert cli("trust", "--yes", cwd=repository.folder).returncode == 0
-    repository.write(allowedHosts=["evil.example"])
+    repository.write(allowedHosts=["evil.example"], http={"host": "0.0.0.0"})
     result = cli("tools", "invoke", "evil.hello", cwd=repository.folder)
     assert ".onetool has changed since you trusted it: run onetool trust" in result.stdout
     assert "not trusted yet" not in result.stdout + result.stderr
-    assert (
-        "has changed since you trusted it (connects to: host evil.example), so nothing in it is used" in result.stderr
-    )
+    changes = "connects to: host evil.example; http.host: 0.0.0.0"
+    assert f"has changed since you trusted it ({changes}), so nothing in it is used" in result.stderr
 
 
 @pytest.mark.parametrize(

@@ -96,6 +96,7 @@ TRUST_VARIABLE = "ONETOOL_TRUST"
 STRICT = b"strict"
 # By the first word of a line of `trust.json`, whose wording can't change
 VERBS = {"runs": "runs", "dials": "connects to", "reads": "reads or writes", "secrets": "names the secret"}
+CONNECTS = ("server ", "host ", "model at ")  # how those lines of `dials` begin that are about connections
 MAX_SHOWN = 3
 
 
@@ -127,9 +128,12 @@ class Untrusted(msgspec.Struct, frozen=True, kw_only=True):
         from onetool.config.reach import readable
 
         lines = [line.partition(": ") for line in self.new[:MAX_SHOWN]]
-        shown = [
-            f"{VERBS[key]}: {readable(rest)}" if key in VERBS else f"{key}{sign}{rest}" for key, sign, rest in lines
-        ]
+        shown: list[str] = []
+        for key, sign, rest in lines:
+            if key == "dials" and not rest.startswith(CONNECTS):
+                shown.append(readable(rest))
+            else:
+                shown.append(f"{VERBS[key]}: {readable(rest)}" if key in VERBS else f"{key}{sign}{rest}")
         more = f" and {len(self.new) - MAX_SHOWN} more" if len(self.new) > MAX_SHOWN else ""
         return f"{self._verdict} ({'; '.join(shown)}{more})"
 
