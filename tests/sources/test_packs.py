@@ -109,6 +109,12 @@ def test_a_failed_import_says_what_to_do(folder, text, hint):
     assert mistake.hint.endswith(hint)
 
 
+def test_no_library_is_missing_where_onetool_has_no_such_module(folder):
+    write(folder, "bad.py", "import onetool.nonexistent")
+    (mistake,) = load(folder).mistakes
+    assert mistake.hint is None
+
+
 def test_a_function_that_cannot_be_described_spoils_itself_alone(folder):
     text = "import socket\ndef good(): 'G.'\ndef bad(s: 'Nonsense'): 'B.'\ndef worse(s: socket.socket): 'W.'\n"
     file = write(folder, "a.py", text)

@@ -267,9 +267,11 @@ def import_mistake(candidate: PackCandidate, error: BaseException) -> Mistake:
 
 
 def _import_hint(error: BaseException) -> str | None:
-    """Return what to do about a failed import: the SDK's names are in onetool.sdk, other libraries may be missing."""
+    """Return what to do about a failed import: the SDK's names are in onetool.sdk, a library may be missing."""
     if isinstance(error, ModuleNotFoundError) and error.name:
-        return f"install its library for the Python that runs OneTool: {sys.executable}"
+        if error.name.partition(".")[0] == "onetool":
+            return None
+        return f"if {error.name} is a library, install it for the Python that runs OneTool: {sys.executable}"
     if isinstance(error, ImportError) and error.name == "onetool":
         missing = str(error).partition("'")[2].partition("'")[0]
         return f"from onetool.sdk import {missing}" if missing in sdk.__all__ else None
