@@ -404,4 +404,5 @@ class LoopThread:
     def _serve(loop: asyncio.AbstractEventLoop) -> None:
         asyncio.set_event_loop(loop)
         loop.run_forever()
+        loop.run_until_complete(_all_cancelled())  # threads may have started tasks since `close`
         loop.close()
