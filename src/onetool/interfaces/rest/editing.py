@@ -98,7 +98,7 @@ def rename_tool(request: RestRequest, data: Any) -> RestResponse:
     The tool keeps its id, its usage and whether it is enabled.
     """
     service, (bundle_id, slug, version) = request.context.bundles, request.path
-    place, _, _ = editing.rename_tool(service, (bundle_id, slug, version), data, request.expected_tag())
+    place = editing.rename_tool(service, (bundle_id, slug, version), data, request.expected_tag())
     request.context.app.catalog.refresh_sync()  # its name in code has changed, too
     tool, tag = service.get_tool(*place)
     body = encode(request.context.clean_examples(tool))

@@ -60,16 +60,15 @@ def copied(
     return (names["bundleID"], names["slug"], names["version"]), merged(content, changes)
 
 
-def rename_tool(
-    service: BundleService, place: Place, data: Any, match: ETag | None = None
-) -> tuple[Place, Shown, ETag]:
-    """Change the slug or version of a tool, or both, in its bundle."""
+def rename_tool(service: BundleService, place: Place, data: Any, match: ETag | None = None) -> Place:
+    """Change the slug or version of a tool, or both, in its bundle. Return its new place."""
     request = _checked_keys(data, RENAME_KEYS)
     if not request:
         raise InvalidError("expected slug or version, the new name", "")
     bundle_id, slug, version = place
     new = (request.get("slug", slug), request.get("version", version))
-    return (bundle_id, *new), *service.rename_tool(*place, new, match)
+    service.rename_tool(*place, new, match)
+    return (bundle_id, *new)
 
 
 class VersionSwitches(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):

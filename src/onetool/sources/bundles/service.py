@@ -161,11 +161,10 @@ class BundleService:
 
     def rename_tool(
         self, bundle_id: str, slug: str, version: str, new: tuple[str, str], match: ETag | None = None
-    ) -> tuple[Shown, ETag]:
+    ) -> None:
         """Rename a tool. `new` is its new slug and version."""
         bundle_id = self._check_path(bundle_id, slug, version)
-        tool = self.store.rename_tool(bundle_id, slug, version, *new, _stored_tag(match))
-        return self.shown_tools([tool])[0], self._tag(tool)
+        self.store.rename_tool(bundle_id, slug, version, *new, _stored_tag(match))
 
     def check_new(self, tool: ToolContent, secrets: SecretHosts = NO_SECRETS) -> None:
         """Raise the errors of `put_tool`: InvalidError or ForbiddenError. `secrets` are stored with the tool."""

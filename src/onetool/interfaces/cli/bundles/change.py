@@ -256,7 +256,7 @@ def rename(ctx: click.Context, place: ToolReference, new: str, as_json: bool) ->
     if wanted.bundle not in (place.bundle, bundle["slug"], bundle["id"]):
         raise click.ClickException("A tool can only be renamed within its bundle; to move it: copy, then delete.")
     names = {"slug": wanted.tool or tool["slug"], **({"version": wanted.version} if wanted.version else {})}
-    renamed, _, _ = rename_tool(app.bundles, _place(tool), names)
+    renamed = rename_tool(app.bundles, _place(tool), names)
     app.catalog.refresh_sync()  # its name in code has changed, too
     kept, _ = app.bundles.get_tool(*renamed)
     before = f"{bundle['slug']}/{tool['slug']}@{tool['version']}"
