@@ -21,7 +21,7 @@ globalThis.localStorage = {
 };
 const heard = {};
 globalThis.addEventListener = (name, told) => (heard[name] ??= []).push(told);
-globalThis.happen = (name) => (heard[name] ?? []).forEach((told) => told({}));
+globalThis.happen = (name, event = {}) => (heard[name] ?? []).forEach((told) => told(event));
 globalThis.document = { baseURI: "http://127.0.0.1/", documentElement: { style: {} } };
 globalThis.location = { hash: "" };
 globalThis.history = { pushState() {}, replaceState() {} };
@@ -125,13 +125,26 @@ def test_responses_sent_ahead_are_for_one_user_and_one_use(node):
     assert node(AHEAD, script) == ["GET /login", "GET /tools/tools", "GET /login", "GET /tools/tools"]
 
 
+def test_responses_sent_ahead_end_with_the_session_of_another_tab(node):
+    script = """
+        whenSessionChanged(() => {});
+        await askAhead();
+        localStorage.setItem("onetool.session", JSON.stringify("ots_other"));
+        happen("storage", { key: "onetool.session" });
+        await get("login");
+        return asked;
+    """
+    names = {**AHEAD, "api/client.ts": "get, setSession, whenSessionChanged"}
+    assert node(names, script) == ["GET /login", "GET /login"], "the second is of the other user"
+
+
 def test_the_history_ends_with_the_session_even_if_it_was_not_loaded(node):
     script = """
-        localStorage.setItem(`onetool.${KEPT_IN}`, JSON.stringify("{}"));
+        localStorage.setItem(`onetool.${HISTORY_KEY}`, JSON.stringify("{}"));
         session.askToken();
-        return localStorage.getItem(`onetool.${KEPT_IN}`);
+        return localStorage.getItem(`onetool.${HISTORY_KEY}`);
     """
-    assert node({"call/kept.ts": "KEPT_IN", "api/session.svelte.ts": "session"}, script) is None
+    assert node({"call/history-key.ts": "HISTORY_KEY", "api/session.svelte.ts": "session"}, script) is None
 
 
 LATER = {

@@ -74,6 +74,7 @@ export function setTabSession(value: string | null): void {
 export function whenSessionChanged(told: (has: boolean) => void): void {
   addEventListener("storage", (event) => {
     if (tabSession !== null || (event.key !== null && event.key !== "onetool.session")) return;
+    ahead.clear();
     session = stored<string | null>("session", null);
     told(session !== null);
   });

@@ -8,7 +8,7 @@
 import { withoutSecrets } from "../form/secrets";
 import { session } from "../api/session.svelte";
 import { store, stored } from "../page/storage";
-import { KEPT_IN } from "./kept";
+import { HISTORY_KEY } from "./history-key";
 import { parseJson, writeJson, type Json, type JsonObject } from "../text/json-text";
 import type { Outcome } from "./invoke";
 
@@ -24,7 +24,7 @@ export interface PastCall {
 }
 
 const MAX_BYTES = 5_000_000;
-const KEPT = "history.kept"; // whether it outlives the tab
+const IS_KEPT_KEY = "history.kept"; // whether it outlives the tab
 
 const MAX_STORED = MAX_BYTES / 4; // characters: browsers count two bytes each, and allow 5 MB per page
 
@@ -32,12 +32,12 @@ const userName = (): string => session.who.name ?? "";
 
 class Past {
   list: readonly PastCall[] = $state.raw([]);
-  isKept = $state(stored(KEPT, false));
+  isKept = $state(stored(IS_KEPT_KEY, false));
   #sizes = new WeakMap<PastCall, number>();
 
   constructor() {
     try {
-      const text = stored<string | null>(KEPT_IN, null, this.#place);
+      const text = stored<string | null>(HISTORY_KEY, null, this.#place);
       const found = text === null ? null : (parseJson(text) as unknown as { who: string; calls: PastCall[] });
       this.list = found?.who === userName() ? found.calls : [];
     } catch {
@@ -67,16 +67,16 @@ class Past {
 
   /** Keep the history in this browser, or only in this tab. */
   keepLonger(isKept: boolean): void {
-    store(KEPT_IN, null, this.#place);
+    store(HISTORY_KEY, null, this.#place);
     this.isKept = isKept;
-    store(KEPT, isKept || null);
+    store(IS_KEPT_KEY, isKept || null);
     this.#keep();
   }
 
   #keep(): void {
     const kept = this.#fitting(this.list, MAX_STORED);
     const text = kept.length > 0 ? writeJson({ who: userName(), calls: kept }) : null;
-    if (!store(KEPT_IN, text, this.#place)) store(KEPT_IN, null, this.#place); // storage is full: keep it in memory only
+    if (!store(HISTORY_KEY, text, this.#place)) store(HISTORY_KEY, null, this.#place); // storage is full: keep it in memory only
   }
 
   #fitting(list: readonly PastCall[], most: number): PastCall[] {

@@ -56,5 +56,6 @@ function rankOf(row: ToolRow, words: string[]): number {
 export function choices(rows: readonly ToolRow[], of: (row: ToolRow) => readonly string[]): [string, number][] {
   const counts = new Map<string, number>();
   for (const row of rows) for (const value of of(row)) counts.set(value, (counts.get(value) ?? 0) + 1);
-  return [...counts].sort(([a], [b]) => (a.toLowerCase() < b.toLowerCase() ? -1 : 1));
+  const compared = (a: string, b: string): number => (a < b ? -1 : Number(a > b));
+  return [...counts].sort(([a], [b]) => compared(a.toLowerCase(), b.toLowerCase()) || compared(a, b));
 }

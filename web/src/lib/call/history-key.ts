@@ -3,8 +3,8 @@
 import { session } from "../api/session.svelte";
 import { store } from "../page/storage";
 
-export const KEPT_IN = "history";
+export const HISTORY_KEY = "history";
 
 session.onLeave(() => {
-  for (const place of [() => localStorage, () => sessionStorage]) store(KEPT_IN, null, place);
+  for (const place of [() => localStorage, () => sessionStorage]) store(HISTORY_KEY, null, place);
 });

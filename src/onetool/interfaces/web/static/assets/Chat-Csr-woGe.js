@@ -1,1 +1,0 @@
-export{l as default}from"./screens-BGcz1s77.js";

@@ -1,0 +1,1 @@
+export{c as default}from"./screens-V2hNSc__.js";

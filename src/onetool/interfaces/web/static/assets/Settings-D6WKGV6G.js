@@ -1,0 +1,1 @@
+export{d as default}from"./screens-V2hNSc__.js";

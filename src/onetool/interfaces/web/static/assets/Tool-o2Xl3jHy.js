@@ -1,0 +1,1 @@
+export{o as default}from"./screens-V2hNSc__.js";

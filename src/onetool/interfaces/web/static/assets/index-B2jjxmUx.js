@@ -1,2 +1,0 @@
-const __vite__mapDeps=(i,m=__vite__mapDeps,d=(m.f||(m.f=["./start-DVNwwr0S.js","./base-mGay1uoc.js","./link-Ds7oHV5I.js","./base-BVtYOgCE.css"])))=>i.map(i=>d[i]);
-import{a as e,i as t,o as n,r,t as i}from"./link-Ds7oHV5I.js";var a=i(),o=e(()=>import(`./start-DVNwwr0S.js`),__vite__mapDeps([0,1,2,3]),import.meta.url);a===null&&n(),r(t()),await(await o).start(a);
