@@ -5,7 +5,8 @@ leases            work that only one process does at a time
 forwarding        requests to other replicas, and the header that authenticates them
 cluster           this process as one of several: members, forwarder, routes
 mcp_rows          sessions and tasks of MCP clients, as rows that every replica can read
-shared_sessions   sessions that several replicas serve; shared_requests: requests about the state of another one
+shared_sessions   sessions that several replicas serve
+shared_requests   requests about the state of another replica, and the results of tasks, which outlive theirs
 shared_servers    stdio servers that run in one process; shared_calls: how others call them
 drift             replicas with other packs, settings or tools
 report            the report on replicas in commands

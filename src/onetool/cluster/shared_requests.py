@@ -29,8 +29,6 @@ from onetool.database import DatabaseError
 from onetool.http.asgi import FORWARDED, Message, Receive, Scope, Send, encode
 
 log = logging.getLogger("onetool.cluster")
-MAX_TASK_BYTES = 4 * 1024 * 1024
-UNKNOWN = "taskId: unknown or expired task"
 LAST_EVENT = b"last-event-id"
 CALL_DIGITS = ID_DIGITS + 32
 _EVENTS = b"text/event-stream"
@@ -120,6 +118,12 @@ class SharedRequests(SharedSessions):
             if id is not None:
                 event = b"data: " + encode(error_response(id, JsonRpcError(INTERNAL_ERROR, str(gone)))) + b"\n\n"
             await send({"type": "http.response.body", "body": event})
+
+
+# Tasks
+
+MAX_TASK_BYTES = 4 * 1024 * 1024
+UNKNOWN = "taskId: unknown or expired task"
 
 
 class SharedTasks:

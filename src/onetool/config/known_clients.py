@@ -185,6 +185,11 @@ def _in_home(*files: str) -> Callable[[Path, Env], tuple[Path, ...]]:
     return lambda home, _env: tuple(home.joinpath(*file.split("/")) for file in files)
 
 
+def _vscode(home: Path, env: Env) -> tuple[Path, ...]:
+    own = _vscode_user(home, env)
+    return own, own.with_name("settings.json")  # where older versions stored servers
+
+
 def _zed(home: Path, env: Env) -> tuple[Path, ...]:
     if IS_WINDOWS:
         return (settings_folder(home, env) / "Zed" / "settings.json",)
@@ -200,11 +205,7 @@ CLIENT_FILES = {
     "claude-code": _known("claude-code"),
     "claude-desktop": _known("claude-desktop"),
     "cursor": _known("cursor"),
-    "vscode": ClientFiles(
-        title="VS Code",  # older versions stored servers in settings.json
-        project=(".vscode/mcp.json", ".vscode/settings.json"),
-        user=lambda home, env: (file := _vscode_user(home, env), file.with_name("settings.json")),
-    ),
+    "vscode": ClientFiles(title="VS Code", project=(".vscode/mcp.json", ".vscode/settings.json"), user=_vscode),
     "windsurf": ClientFiles(title="Windsurf", user=_in_home(".codeium/windsurf/mcp_config.json")),
     "codex": _known("codex"),
     "gemini": _known("gemini"),

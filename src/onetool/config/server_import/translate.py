@@ -1,4 +1,4 @@
-"""Reads the MCP servers in another client's file and translates each to a block of our config; also pasted text."""
+"""Translates MCP servers, from another client's file or from pasted text, to blocks of our config."""
 
 import json
 import os

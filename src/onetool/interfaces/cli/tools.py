@@ -142,7 +142,7 @@ def invoke(
 def search(ctx: click.Context, query: tuple[str, ...], limit: int, allowed: list[str] | None, as_json: bool) -> None:
     """Find tools by what they do."""
     app = open_app(ctx, allowed, packs=None)
-    # Without the scores, which don't decide alone: tools about tools come last.
+    # Scores are not shown: they alone don't decide the order (tools about tools come last).
     found = [spec for spec, _ in app.search(" ".join(query), limit, app.catalog.registry.allowing(allowed))]
     if wants_json(as_json):
         print_json([spec.summary() for spec in found])

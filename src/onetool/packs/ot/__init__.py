@@ -391,11 +391,11 @@ def ot_tools(view: View) -> list[ToolSpec]:
 
 
 @cache
-def _methods(owner: type) -> list[tuple[str, ToolSpec, Arrange]]:
+def _methods(cls: type) -> list[tuple[str, ToolSpec, Arrange]]:
     """Read the methods with `@tool` of a class, once for all apps of this process."""
-    nobody = object.__new__(owner)
+    unbound = object.__new__(cls)  # only the signatures of its methods are read
     return [
-        (name, *read_function(getattr(nobody, name), pack))
-        for name, function in vars(owner).items()
+        (name, *read_function(getattr(unbound, name), pack))
+        for name, function in vars(cls).items()
         if hasattr(function, TOOL_MARK)
     ]

@@ -54,7 +54,7 @@ class BundleRuntime(Protocol):
     """The interface of the app, which is above this package, for bundles and their tools."""
 
     async def refresh(self) -> None:
-        """Reload the registry if tools have changed."""
+        """Reload the registry if tools have changed, and wait for a reload in another thread."""
 
     def signature(self, name: str) -> str | None:
         """Return the signature in code of the tool with this name, including tools without a bundle."""
