@@ -8,6 +8,7 @@ import os
 import re
 import shutil
 import signal
+import sys
 import tempfile
 from collections import Counter
 from itertools import count
@@ -86,7 +87,7 @@ def pytest_collection_modifyitems(config, items):
 
 
 def files_for(worker):
-    """Return the files of `make test`, starting with a different one for each worker.
+    """Return the files of all tests without a target of their own, starting with a different one for each worker.
 
     Without bytecode, the first worker that imports a file rewrites its asserts for the others. In the same order, all
     workers would rewrite all files.
@@ -111,10 +112,11 @@ def pytest_configure(config):
     """
     if not hasattr(config, "workerinput"):
         os.environ.pop(SOCKET, None)  # of a run that started this one
-        if getattr(config.option, "numprocesses", None) and not config.option.collectonly:
+        if sys.platform == "linux" and getattr(config.option, "numprocesses", None) and not config.option.collectonly:
             start_fork_server()
         return
-    if config.args == ["tests"] and not config.option.ignore:  # `--ignore` has no effect on named files
+    # `-m ''` runs all tests, and `--ignore` has no effect on named files.
+    if config.args == ["tests"] and config.option.markexpr and not config.option.ignore:
         config.args = files_for(config.workerinput)
     if config.option.durations is not None:
         return

@@ -27,15 +27,14 @@ import threading
 import traceback
 from collections.abc import Sequence
 from contextlib import suppress
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 START_LOCK = threading.Lock()
-SOCKET = "WARM_SOCKET"  # environment variable: where workers and `warm_client` reach the fork server
+SOCKET = "WARM_SOCKET"  # environment variable: the path of the fork server's socket, for the workers
 # Prefixes of environment variables that the interpreter reads when it starts. A forked process would ignore a change.
 STARTUP_PREFIXES = ("PYTHON", "LANG", "LC_", "LD_", "MALLOC_")
-ENVIRONMENT = dict(os.environ)
+ENVIRONMENT = {name: value for name, value in os.environ.items() if name.startswith(STARTUP_PREFIXES)}
 # Modules that OneTool imports inside functions.
 LAZY_IMPORTS = (
     "click._textwrap",
@@ -66,6 +65,7 @@ def start_fork_server() -> None:
         listener.listen(64)
         process = subprocess.Popen(
             [sys.executable, __file__, str(listener.fileno())],
+            env={key: os.environ[key] for key in os.environ if not key.startswith(STARTUP_PREFIXES)} | ENVIRONMENT,
             pass_fds=[listener.fileno()],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
@@ -74,11 +74,12 @@ def start_fork_server() -> None:
     atexit.register(process.communicate)
 
 
-@cache
 def _socket_path() -> str:
-    if SOCKET not in os.environ:
-        start_fork_server()
-    return os.environ[SOCKET]
+    """Return the path of the fork server's socket. Starts the server if this run has none."""
+    with START_LOCK:  # several threads may start commands at once
+        if SOCKET not in os.environ:
+            start_fork_server()
+        return os.environ[SOCKET]
 
 
 def program(args: Sequence[str], env: dict[str, str]) -> list[str]:
@@ -86,16 +87,14 @@ def program(args: Sequence[str], env: dict[str, str]) -> list[str]:
     if not can_fork(env):
         return [sys.executable, "-m", "onetool", *args]
     client = Path(__file__).with_name("warm_client.py")
-    with START_LOCK:
-        return [sys.executable, "-I", "-S", str(client), _socket_path(), *args]
+    return [sys.executable, "-I", "-S", str(client), _socket_path(), *args]
 
 
 def can_fork(env: dict[str, str]) -> bool:
     """Return whether a forked process behaves like a new interpreter in this environment."""
     if sys.platform != "linux":
         return False
-    names = [name for name in env.keys() | ENVIRONMENT.keys() if name.startswith(STARTUP_PREFIXES)]
-    return all(env.get(name) == ENVIRONMENT.get(name) for name in names)
+    return {name: value for name, value in env.items() if name.startswith(STARTUP_PREFIXES)} == ENVIRONMENT
 
 
 class Command(subprocess.Popen):
@@ -114,8 +113,7 @@ class Command(subprocess.Popen):
         request = {"args": args[1:], "cwd": str(cwd or os.getcwd()), "env": dict(os.environ if env is None else env)}
         os.write(request_file, json.dumps({**request, **self._options, "new_session": start_new_session}).encode())
         streams = [number if file == -1 else file for number, file in enumerate((stdin, stdout, stderr))]
-        with START_LOCK:  # several threads may start commands at once
-            path = _socket_path()
+        path = _socket_path()
         with socket.socket(socket.AF_UNIX) as connection:
             connection.connect(path)
             files = array.array("i", [*streams, request_file])
