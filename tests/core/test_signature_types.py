@@ -2,7 +2,7 @@
 
 from helpers import calls, each
 
-from onetool.core.type_names import MAX_TYPE_TEXT, type_name, type_with_fields
+from onetool.core.type_names import MAX_TYPE_TEXT, is_vague, type_name, type_with_fields, types_of
 
 POINT = {"type": "object", "properties": {"x": {"type": "integer"}, "name": {"type": "string"}}, "required": ["x"]}
 
@@ -98,3 +98,13 @@ def test_a_schema_that_multiplies_takes_no_time():
         assert type_with_fields({"$ref": "#/$defs/A"}, root) == ""
         assert type_name({"$ref": "#/$defs/A"}, root) == "Any"
         assert len(type_with_fields({"$ref": "#/$defs/B"}, root)) == MAX_TYPE_TEXT
+
+
+def test_a_definition_with_many_references_to_itself_takes_no_time():
+    arms = [{"type": "array", "items": {"$ref": "#/$defs/a"}, "minItems": number} for number in range(1000)]
+    nested = {"type": "object", "additionalProperties": {"$ref": "#/$defs/a"}, "$defs": {"a": {"anyOf": arms}}}
+    arms = [{"$ref": "#/$defs/a", "title": str(number)} for number in range(1000)]
+    direct = {"$ref": "#/$defs/a", "$defs": {"a": {"anyOf": [*arms, {"type": "string"}]}}}
+    with calls(100_000):
+        assert is_vague(nested, nested)
+        assert types_of(direct, direct) == set(), "only the first parts are looked at"

@@ -59,19 +59,19 @@ def resolve_definition(schema: Any, root: Mapping[str, Any]) -> Any:
     return cast(Any, schema)
 
 
-def types_of(schema: Any, root: Mapping[str, Any], levels: int = MAX_DEPTH) -> set[str]:
+def types_of(schema: Any, root: Mapping[str, Any]) -> set[str]:
     """Return the types that a schema accepts, including alternatives; empty if unknown."""
-    part = resolve_definition(schema, root)
-    if levels == 0 or not isinstance(part, Mapping):
-        return set()
-    known = cast(Mapping[str, Any], part)
-    kinds = known.get("type")
-    found = (
-        set(cast(list[str], kinds)) if isinstance(kinds, list) else {kinds} if isinstance(kinds, str) else set[str]()
-    )
-    for word in ("anyOf", "oneOf"):
-        if isinstance(arms := known.get(word), list):
-            found = found.union(*(types_of(arm, root, levels - 1) for arm in cast(list[Any], arms)))
+    found, schemas = set[str](), [schema]
+    for one in islice(schemas, MAX_NODES):  # alternatives, which may refer to each other, are added meanwhile
+        part = resolve_definition(one, root)
+        if not isinstance(part, Mapping):
+            continue
+        known = cast(Mapping[str, Any], part)
+        kinds = known.get("type")
+        found.update(cast(list[str], kinds) if isinstance(kinds, list) else [kinds] if isinstance(kinds, str) else [])
+        for word in ("anyOf", "oneOf"):
+            if isinstance(arms := known.get(word), list):
+                schemas.extend(cast(list[Any], arms[:MAX_NODES]))
     return found
 
 
@@ -193,24 +193,34 @@ def return_schema(spec: ToolSpec) -> Mapping[str, Any] | None:
     return seen if seen and (not first or not is_vague(seen, seen)) else first or described
 
 
-def is_vague(schema: Any, root: Mapping[str, Any], levels: int = MAX_DEPTH) -> bool:
-    """Return whether a schema has no types, or objects without known fields: `dict`, `list[dict]`."""
-    part = resolve_definition(schema, root)
-    if levels == 0 or not isinstance(part, Mapping):
-        return True
-    known = cast(Mapping[str, Any], part)
-    if "const" in known or "enum" in known:
-        return False
-    for word in ("anyOf", "oneOf", "allOf"):
-        if isinstance(arms := known.get(word), list):
-            return all(is_vague(arm, root, levels - 1) for arm in cast(list[Any], arms))
-    kinds = types_of(known, root) - {"null"}
-    if "object" in kinds or (not kinds and "properties" in known):
-        values = known.get("additionalProperties")
-        return not known.get("properties") and (not isinstance(values, Mapping) or is_vague(values, root, levels - 1))
-    if "array" in kinds:
-        return is_vague(known.get("items"), root, levels - 1)
-    return not kinds
+def is_vague(schema: Any, root: Mapping[str, Any]) -> bool:
+    """Return whether a schema has no types, or objects without known fields: `dict`, `list[dict]`.
+
+    So is a schema with too many parts: a hostile one refers to the same part thousands of times.
+    """
+    left = MAX_NODES
+
+    def has_no_types(schema: Any, levels: int) -> bool:
+        nonlocal left
+        left -= 1
+        part = None if levels == 0 or left < 0 else resolve_definition(schema, root)
+        if not isinstance(part, Mapping):
+            return True
+        known = cast(Mapping[str, Any], part)
+        if "const" in known or "enum" in known:
+            return False
+        for word in ("anyOf", "oneOf", "allOf"):
+            if isinstance(arms := known.get(word), list):
+                return all(has_no_types(arm, levels - 1) for arm in cast(list[Any], arms))
+        kinds = types_of(known, root) - {"null"}
+        if "object" in kinds or (not kinds and "properties" in known):
+            values = known.get("additionalProperties")
+            return not known.get("properties") and (not isinstance(values, Mapping) or has_no_types(values, levels - 1))
+        if "array" in kinds:
+            return has_no_types(known.get("items"), levels - 1)
+        return not kinds
+
+    return has_no_types(schema, MAX_DEPTH)
 
 
 def returned_type(spec: ToolSpec) -> str | None:
