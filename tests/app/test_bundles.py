@@ -164,10 +164,16 @@ def test_what_was_closed_is_not_opened_anew_by_a_call_under_way(app):
     assert app._bundles._service is None
 
 
-WAITING = [lambda app: app.catalog.refresh(at_once=True), lambda app: app.bundles.keep_in_step()]
+SECOND = ToolCall("1", "mine.second", {"message": "a"})
+WAITING = {
+    "at once": lambda app: app.catalog.refresh(at_once=True),
+    "in step": lambda app: app.bundles.keep_in_step(),
+    "call": lambda app: app.call(SECOND),
+    "run": lambda app: app.run("mine.second(message='a')"),
+}
 
 
-@pytest.mark.parametrize("wait", WAITING, ids=["at once", "in step"])
+@pytest.mark.parametrize("wait", WAITING.values(), ids=WAITING)
 @pytest.mark.parametrize("reload", [lambda app: app.catalog.refresh_sync(), App.reload], ids=["refresh", "reload"])
 def test_a_refresh_waits_for_another_threads_reload(reload, wait, app, monkeypatch):
     """Between reading the bundles and listing their tools, the bundles count as unchanged."""
@@ -179,20 +185,21 @@ def test_a_refresh_waits_for_another_threads_reload(reload, wait, app, monkeypat
     def add_bundles(*args):
         found = read(*args)
         has_read.set()
-        assert goes_on.wait(10)
+        assert goes_on.wait(60)
         return found
 
     monkeypatch.setattr(app._bundles, "add_bundles", add_bundles)
     with ThreadPoolExecutor(2) as threads:
         reloaded = threads.submit(reload, app)
-        assert has_read.wait(10)
+        assert has_read.wait(60)
         assert app._bundles.is_unchanged(at_once=True)
         refresh = threads.submit(asyncio.run, wait(app))
         time.sleep(0.05)
         assert not refresh.done()
         goes_on.set()
-        refresh.result(10)
-        reloaded.result(10)
+        result = refresh.result(60)
+        reloaded.result(60)
+    assert getattr(result, "error", None) is None
     assert "mine.second" in app.catalog.registry
 
 

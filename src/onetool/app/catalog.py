@@ -17,7 +17,7 @@ from onetool.app.bundles import AppBundles
 from onetool.app.call_evidence import CallEvidence
 from onetool.app.config_lint import lint_config
 from onetool.app.learned_shapes import LearnedShapes
-from onetool.core.errors import BadArguments, Mistake, ToolFailure, cut, message_of
+from onetool.core.errors import Mistake, ToolFailure, message_of
 from onetool.core.json_data import freeze
 from onetool.core.principal import current_principal, owner
 from onetool.core.registry import (
@@ -33,7 +33,6 @@ from onetool.core.registry import (
     is_shown,
     shown_packs,
 )
-from onetool.core.signature import as_identifier
 from onetool.core.spec import ToolSpec
 from onetool.core.text import lazy_pattern, or_rather
 from onetool.sources.catalogues import Offered, add_first, united
@@ -150,7 +149,7 @@ class ToolCatalog:
         self._current.runtime.recorder.flush()  # counts the latest calls
         snapshot, counted = self.current_snapshot(), self._evidence.of(owner())
         if pack is not None:
-            allowed = _names_in_pack(pack, snapshot, allowed)
+            allowed = snapshot.names_in_pack(pack, allowed)
         most = limit + len(self._own.tools) + (FURTHER if counted else 0)
         found = [
             (spec, score + counted.get(spec.name, 0.0))
@@ -274,13 +273,24 @@ class ToolCatalog:
             with self._refreshing:
                 if not self._bundles.is_current(at_once):  # another thread may have refreshed them
                     self._list()
-        if self._listed_load != self._bundles.last_load:
-            self._listing.acquire()  # another thread holds it until the tools that it loaded are in the registry
-            self._listing.release()
+        if self._listed_load != self._bundles.last_load and not self._closed.is_set():
+            self._wait_until_listed()
+
+    def _wait_until_listed(self) -> None:
+        """Wait for the thread that has loaded tools to list them. An event loop must not wait, `refresh` does."""
+        from onetool.sdk.context import is_on_event_loop
+
+        if not is_on_event_loop():
+            with self._listing:  # that thread holds it
+                is_behind = self._listed_load != self._bundles.last_load
+            if is_behind:  # it has failed
+                self._list()
 
     def is_unchanged(self, at_once: bool = False) -> bool:
         """Return whether the listed tools are known to be current. Never blocks."""
-        return self._listed_load == self._bundles.last_load and self._bundles.is_unchanged(at_once)
+        # In this order: the tools may be loaded, and not listed yet, while the first is asked.
+        is_loaded = self._bundles.is_unchanged(at_once)
+        return is_loaded and (self._listed_load == self._bundles.last_load or self._closed.is_set())
 
     async def refresh(self, at_once: bool = False) -> None:
         """Refresh on an event loop; files are read and tools loaded in a thread.
@@ -475,17 +485,6 @@ class ToolCatalog:
             changes.setdefault(one.hint, []).append(str(replace(one, hint=None)))
         listed = (", ".join(found) + (f" ({hint})" if hint else "") for hint, found in changes.items())
         return ToolFailure(f"not loaded yet: {self._current.redact('; '.join(listed))}")
-
-
-def _names_in_pack(pack: str, snapshot: Snapshot, allowed: Collection[str] | None) -> set[str]:
-    """Return the allowed tools of a pack, named as in the registry or in code. Raises BadArguments if it has none."""
-    words = {as_identifier(own): own for own in snapshot.packs()} | {own: own for own in snapshot.packs()}
-    tools = snapshot.packs()[words[pack]].held.values() if pack in words else ()
-    names = {tool.name for tool in tools if allowed is None or tool.name in allowed}
-    if not names:
-        known = {tool.pack for tool in snapshot.each() if allowed is None or tool.name in allowed}
-        raise BadArguments(f"There is no pack {cut(pack, 100)!r}{or_rather(pack, known)}", reason="not_found")
-    return names
 
 
 def _listed_text(tool: ToolSpec | LazyTool) -> object:

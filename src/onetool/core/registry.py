@@ -13,10 +13,11 @@ from typing import Any, Protocol, overload
 
 import msgspec
 
-from onetool.core.errors import DuplicateToolError, Mistake
+from onetool.core.errors import BadArguments, DuplicateToolError, Mistake, cut
 from onetool.core.principal import AllowList, is_pattern
+from onetool.core.signature import as_identifier
 from onetool.core.spec import NOTHING, Handlers, ToolSpec, accept
-from onetool.core.text import lazy_pattern
+from onetool.core.text import lazy_pattern, or_rather
 
 Further = Callable[[str], ToolSpec | None]
 """Finds tools that are in no list but can be called by their full name: `bundle.tool@version`."""
@@ -178,6 +179,16 @@ class Snapshot:
             for pack, tools in self.lazy.items():
                 self._packs[pack] = ToolMap({**packs[pack], **tools} if pack in packs else tools)
         return self._packs
+
+    def names_in_pack(self, pack: str, allowed: Collection[str] | None = None) -> set[str]:
+        """Return the allowed tools of a pack, named as here or in code. Raises BadArguments if there are none."""
+        words = {as_identifier(own): own for own in self.packs()} | {own: own for own in self.packs()}
+        tools = self.packs()[words[pack]].held.values() if pack in words else ()
+        names = {tool.name for tool in tools if allowed is None or tool.name in allowed}
+        if not names:
+            known = {tool.pack for tool in self.each() if allowed is None or tool.name in allowed}
+            raise BadArguments(f"There is no pack {cut(pack, 100)!r}{or_rather(pack, known)}", reason="not_found")
+        return names
 
     def allowing(self, patterns: Collection[str] | None) -> Collection[str] | None:
         """Return the allow-list of the current tools for names and patterns (`web.*`)."""
