@@ -13,7 +13,7 @@ from contextlib import suppress
 from contextvars import Context, copy_context
 from math import inf
 from queue import Empty, SimpleQueue
-from threading import TIMEOUT_MAX, Lock, Thread
+from threading import TIMEOUT_MAX, Lock, RLock, Thread
 from time import monotonic
 from typing import Any, NamedTuple, TypeVar
 
@@ -333,7 +333,7 @@ class LoopThread:
 
     def __init__(self, name: str = "onetool-loop") -> None:
         self._name = name
-        self._lock = Lock()
+        self._lock = RLock()  # a finalizer may call `close`
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def run_sync(self, work: Coroutine[Any, Any, T]) -> T:
@@ -348,16 +348,17 @@ class LoopThread:
             raise
 
     def submit(self, work: Coroutine[Any, Any, T]) -> "Future[T]":
-        return asyncio.run_coroutine_threadsafe(work, self._started())
+        with self._lock:  # `close` ends everything that was submitted before
+            return asyncio.run_coroutine_threadsafe(work, self._started())
 
     async def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Run the coroutine on the loop and await it on the caller's loop. Cancellation works in both directions."""
-        here, there = asyncio.get_running_loop(), self._started()
+        here = asyncio.get_running_loop()
         done: asyncio.Future[T] = here.create_future()
         tasks: list[asyncio.Task[T]] = []
 
         def begin() -> None:
-            tasks.append(there.create_task(work))
+            tasks.append(asyncio.get_running_loop().create_task(work))
             tasks[0].add_done_callback(ended)
 
         def ended(task: "asyncio.Task[T]") -> None:
@@ -374,11 +375,9 @@ class LoopThread:
                 done.set_result(task.result())
 
         # Faster than run_coroutine_threadsafe with wrap_future, which needs two futures and their locks.
-        try:
+        with self._lock:
+            there = self._started()
             there.call_soon_threadsafe(begin)
-        except RuntimeError:  # the loop has just ended
-            work.close()
-            raise
         try:
             return await done
         except asyncio.CancelledError:
@@ -394,11 +393,10 @@ class LoopThread:
             loop.call_soon_threadsafe(loop.stop)
 
     def _started(self) -> asyncio.AbstractEventLoop:
-        with self._lock:
-            if self._loop is None:
-                self._loop = asyncio.new_event_loop()
-                Thread(target=self._serve, args=(self._loop,), name=self._name, daemon=True).start()
-            return self._loop
+        if self._loop is None:
+            self._loop = asyncio.new_event_loop()
+            Thread(target=self._serve, args=(self._loop,), name=self._name, daemon=True).start()
+        return self._loop
 
     @staticmethod
     def _serve(loop: asyncio.AbstractEventLoop) -> None:
