@@ -9,7 +9,7 @@ MODELS  := .node-models
 OPENAPI := .node-openapi
 WEB     := .node-web
 DOCS    := .venv-docs
-# Two per core, because tests wait for processes: on two cores the suite takes 6:40 with four workers, 9:40 with two.
+# Two per core, because tests wait for processes: on two cores, two workers take half as long again as four.
 WORKERS ?= $(shell $(PYTHON) -c 'import os; print(2 * (os.cpu_count() or 1))')
 # Each worker starts with a block of neighbouring tests, which share fixtures. Hundreds of tests start a process, which needs bytecode.
 PYTEST  := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest --dist=worksteal

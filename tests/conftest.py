@@ -87,7 +87,7 @@ def pytest_collection_modifyitems(config, items):
 
 
 def files_for(worker):
-    """Return the files of all tests without a target of their own, starting with a different one for each worker.
+    """Return the files of `make test`, starting with a different one for each worker.
 
     Without bytecode, the first worker that imports a file rewrites its asserts for the others. In the same order, all
     workers would rewrite all files.
@@ -115,8 +115,7 @@ def pytest_configure(config):
         if sys.platform == "linux" and getattr(config.option, "numprocesses", None) and not config.option.collectonly:
             start_fork_server()
         return
-    # `-m ''` runs all tests, and `--ignore` has no effect on named files.
-    if config.args == ["tests"] and config.option.markexpr and not config.option.ignore:
+    if config.args == ["tests"] and config.option.markexpr == "not long":
         config.args = files_for(config.workerinput)
     if config.option.durations is not None:
         return
