@@ -375,9 +375,13 @@ class LoopThread:
                 done.set_result(task.result())
 
         # Faster than run_coroutine_threadsafe with wrap_future, which needs two futures and their locks.
-        with self._lock:
-            there = self._started()
-            there.call_soon_threadsafe(begin)
+        try:
+            with self._lock:
+                there = self._started()
+                there.call_soon_threadsafe(begin)
+        except RuntimeError:  # the loop or the interpreter has ended
+            work.close()
+            raise
         try:
             return await done
         except asyncio.CancelledError:
