@@ -277,7 +277,7 @@ class ToolCatalog:
             self._wait_until_listed()
 
     def _wait_until_listed(self) -> None:
-        """Wait for the thread that has loaded tools to list them. An event loop must not wait, `refresh` does."""
+        """Wait for the thread that has loaded tools to list them. Does nothing on an event loop: `refresh` waits."""
         from onetool.sdk.context import is_on_event_loop
 
         if not is_on_event_loop():
@@ -288,7 +288,7 @@ class ToolCatalog:
 
     def is_unchanged(self, at_once: bool = False) -> bool:
         """Return whether the listed tools are known to be current. Never blocks."""
-        # In this order: the tools may be loaded, and not listed yet, while the first is asked.
+        # In this order, because another thread may load tools between the two questions.
         is_loaded = self._bundles.is_unchanged(at_once)
         return is_loaded and (self._listed_load == self._bundles.last_load or self._closed.is_set())
 

@@ -96,7 +96,7 @@ TRUST_VARIABLE = "ONETOOL_TRUST"
 STRICT = b"strict"
 # By the first word of a line of `trust.json`, whose wording can't change
 VERBS = {"runs": "runs", "dials": "connects to", "reads": "reads or writes", "secrets": "names the secret"}
-CONNECTS = ("server ", "host ", "model at ")  # how those lines of `dials` begin that are about connections
+CONNECTS = ("server ", "host ", "model at ")  # how the lines of `dials` about connections begin
 MAX_SHOWN = 3
 
 

@@ -358,7 +358,7 @@ class LoopThread:
         tasks: list[asyncio.Task[T]] = []
 
         def begin() -> None:
-            tasks.append(asyncio.get_running_loop().create_task(work))
+            tasks.append(there.create_task(work))
             tasks[0].add_done_callback(ended)
 
         def ended(task: "asyncio.Task[T]") -> None:

@@ -168,7 +168,7 @@ class _Writer:
         self.problem: str | None = None
         self.queue = EventQueue[QueuedItem]("onetool-audit", self._write, self._sweep, GATHER_S)
         self._reported_lost = Counter[str]()  # lost lines that a gap line has counted
-        self._reporting = Lock()  # callers with large events count here, too
+        self._reporting = Lock()  # `entry` also runs in the threads of callers
         self._table = table
         self._clock = clock
         self._next_sweep = 0.0
