@@ -39,25 +39,28 @@ class Family(NamedTuple):
 
 
 class Histogram:
-    """A histogram of durations in seconds, by labels."""
+    """A histogram of durations in seconds, by the values of its labels."""
 
-    def __init__(self) -> None:
-        self._counts: dict[Labels, list[int]] = {}
-        self._sums: Counter[Labels] = Counter()
+    def __init__(self, *labels: str) -> None:
+        self._labels = labels
+        self._rows: dict[tuple[str, ...], list[float]] = {}  # the counts of all buckets, and the sum of seconds
 
-    def add(self, labels: Labels, seconds: float) -> None:
-        self._counts.setdefault(labels, [0] * (len(BUCKETS) + 1))[bisect_left(BUCKETS, seconds)] += 1
-        self._sums[labels] += seconds  # pyright: ignore[reportArgumentType] - a sum of floats
+    def add(self, values: tuple[str, ...], seconds: float) -> None:
+        if (row := self._rows.get(values)) is None:
+            row = self._rows[values] = [0] * (len(BUCKETS) + 1) + [0.0]
+        row[bisect_left(BUCKETS, seconds)] += 1
+        row[-1] += seconds
 
     def family(self, name: str, help: str) -> Family:
         samples: list[Sample] = []
-        for labels, counts in self._counts.items():
+        for values, (*counts, seconds) in self._rows.items():
+            labels = tuple(zip(self._labels, values, strict=True))
             totals = [*accumulate(counts)]
             limits = (*map(str, BUCKETS), "+Inf")
             samples += (
                 Sample(total, (*labels, ("le", limit)), "_bucket") for limit, total in zip(limits, totals, strict=True)
             )
-            samples += (Sample(self._sums[labels], labels, "_sum"), Sample(totals[-1], labels, "_count"))
+            samples += (Sample(seconds, labels, "_sum"), Sample(totals[-1], labels, "_count"))
         return Family(name, "histogram", help, samples)
 
 
@@ -82,10 +85,10 @@ class Metrics:
     def __init__(self) -> None:
         self._lock = Lock()
         self._tools = ToolLabels()
-        self._requests: Counter[Labels] = Counter()
-        self._calls: Counter[Labels] = Counter()
-        self._runs: Counter[Labels] = Counter()
-        self._request_seconds, self._call_seconds, self._run_seconds = Histogram(), Histogram(), Histogram()
+        self._requests = Counter[tuple[str, str, int]]()  # by route, method and status
+        self._calls = Counter[tuple[str, str]]()  # by tool and outcome
+        self._runs = Counter[str]()  # by outcome
+        self._request_seconds, self._call_seconds, self._run_seconds = Histogram("route"), Histogram("tool"), Histogram()
 
     def observe(self, event: Any) -> None:
         """Count an event of the recorder; events of other kinds are ignored."""
@@ -94,31 +97,37 @@ class Metrics:
                 if event.is_wrapper:
                     return
                 tool = self._tools.label(event)
-                self._calls[(("tool", tool), ("outcome", outcome_of(event.error)))] += 1
-                self._call_seconds.add((("tool", tool),), event.duration_ms / 1000)
+                self._calls[tool, outcome_of(event.error)] += 1
+                self._call_seconds.add((tool,), event.duration_ms / 1000)
             elif isinstance(event, RunEvent):
-                self._runs[(("outcome", outcome_of(event.error)),)] += 1
+                self._runs[outcome_of(event.error)] += 1
                 self._run_seconds.add((), event.duration_ms / 1000)
             elif isinstance(event, RequestEvent):
                 method = event.method if event.method in METHODS else OTHER
-                route = ("route", event.route or OTHER)
-                self._requests[(route, ("method", method), ("status", str(event.status)))] += 1
+                route = event.route or OTHER
+                self._requests[route, method, event.status] += 1
                 self._request_seconds.add((route,), event.seconds)
 
     def families(self) -> list[Family]:
         with self._lock:
+            requests = {
+                (("route", route), ("method", method), ("status", str(status))): count
+                for (route, method, status), count in self._requests.items()
+            }
+            calls = {(("tool", tool), ("outcome", outcome)): count for (tool, outcome), count in self._calls.items()}
+            runs = {(("outcome", outcome),): count for outcome, count in self._runs.items()}
             return [
-                counter("onetool_http_requests", "HTTP requests that have ended.", self._requests),
+                counter("onetool_http_requests", "HTTP requests that have ended.", requests),
                 self._request_seconds.family(
                     "onetool_http_request_duration_seconds",
                     "Duration of HTTP requests; streams last as long as their clients.",
                 ),
-                counter("onetool_calls", "Tool calls that have ended.", self._calls),
+                counter("onetool_calls", "Tool calls that have ended.", calls),
                 self._call_seconds.family(
                     "onetool_call_duration_seconds",
                     "Duration of tool calls, without the time spent waiting for a person.",
                 ),
-                counter("onetool_runs", "Runs of code in the sandbox that have ended.", self._runs),
+                counter("onetool_runs", "Runs of code in the sandbox that have ended.", runs),
                 self._run_seconds.family(
                     "onetool_run_duration_seconds", "Duration of runs in the sandbox, including their calls."
                 ),

@@ -10,6 +10,7 @@ connections, the one idle longest is closed.
 
 import asyncio
 from functools import partial
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 from uvicorn.protocols.http.httptools_impl import HEADER_VALUE_RE, STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
@@ -39,6 +40,7 @@ class IdleConnections(dict["HttpConnection", None]):
 
 RECENT_S = 2.0  # a client answered or connected in that time may be about to send a request
 NOTHING, IN_HEAD, IN_BODY, ALL = range(4)  # the received part of the request
+_value = itemgetter(1)  # of a header
 
 
 def send_whole(cycle: RequestResponseCycle, status: int, headers: list[tuple[bytes, bytes]], body: bytes) -> bool:
@@ -49,12 +51,12 @@ def send_whole(cycle: RequestResponseCycle, status: int, headers: list[tuple[byt
     is_open = cycle.keep_alive and not cycle.disconnected and not cycle.flow.write_paused
     if not is_open or len(body) > MAX_JOINED or CLOSE in headers or cycle.scope["method"] == "HEAD":
         return False
-    if HEADER_VALUE_RE.search(b"".join([value for _, value in headers])):
+    if HEADER_VALUE_RE.search(b"".join(map(_value, headers))):
         raise RuntimeError("a header of the response has a control character")
-    fields = [b"%b: %b\r\n" % field for field in (*cycle.default_headers, *headers)]
+    fields = map(b": ".join, (*cycle.default_headers, *headers))
     cycle.response_started = cycle.response_complete = True
     cycle.waiting_for_100_continue = False
-    cycle.transport.write(b"".join((STATUS_LINE[status], *fields, b"\r\n", body)))
+    cycle.transport.write(STATUS_LINE[status] + b"\r\n".join((*fields, b"", body)))
     cycle.message_event.set()
     cycle.on_response()
     return True

@@ -6,12 +6,13 @@
     above 1 MiB           one per caller at a time              other bodies wait
 
 Bytes count from when they are read until their request is answered. Bytes that are announced but not sent cost nothing
-and don't count.
+and don't count. Neither do the bodies of up to 4 KiB that most requests have: the number of connections limits them.
 """
 
 import asyncio
 from asyncio import Lock
 from collections.abc import Callable, Collection
+from sys import maxsize
 from typing import NamedTuple
 from weakref import WeakValueDictionary
 
@@ -41,6 +42,7 @@ from onetool.http.asgi import (
 MAX_PER_CALLER = 16 * MIB
 MAX_PER_ADDRESS = MIB  # for requests of unknown callers
 FULL_SHARES = 4  # all callers together have four times the share of one caller
+SMALL_BYTES = 4 * 1024
 LARGE_BYTES = MIB
 UNREAD_BYTES = 320 * 1024  # bytes that a connection holds while its body waits, at most: uvicorn's buffer and one read
 TURN_TIMEOUT_S = 30.0  # a large body waits this long for its turn; clients have a minute to send it
@@ -154,7 +156,8 @@ class Exchange:
         self._scope, self._receive, self._send = scope, receive, send
         self._send_whole: SendWhole | None = scope.pop(SEND_WHOLE, None)
         self._start: Message | None = None  # of a response, until its body is sent
-        self._size = 0
+        self._length = 0  # as announced
+        self._size = 0  # that counts
         self._turn: Lock | None = None
         self._is_read = self._is_refused = False
         self.route = route
@@ -184,7 +187,8 @@ class Exchange:
             return
         if length is DUPLICATE or not length.isdigit():
             raise HttpError(400, "bad_request", "Content-Length must be one whole number.", [CLOSE])
-        if len(length) > 18 or int(length) > self._limit:
+        self._length = int(length) if len(length) <= 18 else maxsize
+        if self._length > self._limit:
             raise BodyTooLargeError(self._limit)
 
     async def receive(self) -> Message:
@@ -195,13 +199,22 @@ class Exchange:
                 self.end_turn()
             return await self._receive()
         self._is_read = True
+        if self._length > SMALL_BYTES:
+            return await self._receive_whole()
+        first = await self._receive()
+        if first.get("more_body") or len(first.get("body", b"")) > min(SMALL_BYTES, self._limit):
+            return await self._receive_whole(first)
+        return first
+
+    async def _receive_whole(self, first: Message | None = None) -> Message:
+        """Return the whole body within its limits, as one message. `first` is the part that was already received."""
         is_unknown = not self.caller
         self.caller = self.caller or address_key(self._scope)
-        if int(self._scope[HEAD].get(b"content-length", b"0")) > LARGE_BYTES and not await self._take_turn():
+        if self._length > LARGE_BYTES and not await self._take_turn():
             return await self._refuse_body(BodiesFullError())
         body = bytearray()
         while True:
-            message = await self._receive()
+            message, first = first or await self._receive(), None
             piece = message.get("body", b"")
             size = self._size + len(piece)
             if size > self._limit:
@@ -228,18 +241,18 @@ class Exchange:
         if message["type"] == "http.response.start":
             self.status = message["status"]
             add = self.add if self.prove is None else (*self.add, (ANSWERED_HEADER, self.prove(self.status)))
-            start: Message = {**message, "headers": [*message.get("headers", ()), *add]}
-            if start.pop(IS_WHOLE, False) and self._send_whole is not None:
-                self._start = start  # the body follows at once
+            message["headers"] = [*message.get("headers", ()), *add]
+            if message.pop(IS_WHOLE, False) and self._send_whole is not None:
+                self._start = message  # the body follows at once
             else:
-                await self._send(start)
+                await self._send(message)
             return
         self.bytes += len(message.get("body", b""))
-        if (held := self._start) is not None and self._send_whole is not None:
+        if (start := self._start) is not None and self._send_whole is not None:
             self._start = None
-            if self._send_whole(held["status"], held["headers"], message["body"]):
+            if self._send_whole(self.status, start["headers"], message["body"]):
                 return
-            await self._send(held)
+            await self._send(start)
         await self._send(message)
 
     async def refuse(self, error: HttpError) -> None:

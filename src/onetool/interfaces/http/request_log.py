@@ -161,15 +161,15 @@ class AccessHandler(NonBlockingHandler):
         self._common |= {"replica": replica} if replica else {}
 
     def add(self, request: LoggedRequest) -> None:
-        fields = request.fields()
         entry = {
             "time": f"{utc_text_ms(request.ended_at)[:-1]}+00:00",
             "level": "info",
-            "logger": log.name,
-            "message": f"{fields['method']} {fields['path']}",
-            **fields,
-            **self._common,
+            "logger": "onetool.access",
+            "message": "",
         }
+        entry |= request.fields()
+        entry["message"] = f"{entry['method']} {entry['path']}"
+        entry |= self._common
         try:
             line = _encode(entry)
             # JSON escapes ASCII line breaks, but not U+2028 and others, which end a line for some readers.
