@@ -156,9 +156,7 @@ class HttpApp:
         record_span = None if self._recorder is None else self._recorder.record_span
         trace = begin_trace(head.get(REQUEST_ID), head.get(b"traceparent"), head.get(b"tracestate"), record_span)
         current_trace.set(trace)
-        log_fields = scope["log"] = {"request_id": trace.request_id, "trace_id": trace.trace_id}
-        if trace.own_id != trace.request_id:  # the client chose it
-            log_fields["own_id"] = trace.own_id
+        scope["log"] = {}
         route = self.routes.get(scope["path"]) or self._route(scope["path"])
         limit = route.max_body or self.max_body * route.body_factor
         exchange = Exchange(self.bodies, route, limit, scope, receive, send)

@@ -62,11 +62,12 @@ class LoggedRequest(RequestEvent, frozen=True, kw_only=True):
             "bytes": self.size,
             "client": self.client,
         }
-        for key, value in self.more.items():
-            if key not in fields:
-                is_odd = isinstance(value, str) and (len(value) > MAX_TEXT or not value.isprintable())
-                fields[key] = clean(value) if is_odd else value
-        return fields
+        if self.trace is not None:
+            fields |= self.trace.log_fields()
+        more, text = self.more, "".join(map(str, self.more.values()))
+        if len(text) > MAX_TEXT or not text.isprintable():
+            more = {key: clean(value) if isinstance(value, str) else value for key, value in more.items()}
+        return {**fields, **more} | fields  # a route can't replace a field
 
 
 def enable_access_log(on: bool) -> None:
@@ -87,7 +88,8 @@ def log_request(
     `route` is the path of that route, which has no secrets; the rest of the path may have some. The observers of the
     `recorder` see the request, too.
     """
-    if UNLOGGED in scope["log"]:
+    more = scope["log"]
+    if UNLOGGED in more:
         return
     client, path = scope.get("client"), scope.get("raw_path")
     path = scope["path"] if path is None else path.decode("latin-1")
@@ -96,12 +98,12 @@ def log_request(
         route=route,
         status=status,
         seconds=seconds,
-        mcp=scope["log"].get("mcp", ""),
+        mcp=more.get("mcp", ""),
         trace=current_trace.get(),
         path=path,
         size=size,
         client=client[0] if client else None,
-        more=scope["log"],
+        more=more,
         redact=None if path == route else redact,
     )
     write_entry(request, recorder, scope.get("principal", NOBODY).owner)

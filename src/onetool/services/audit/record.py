@@ -121,29 +121,34 @@ class AuditEntry(msgspec.Struct, kw_only=True):
         return self.text
 
     def _line(self) -> str:
-        who, owner = distinct_name(self.principal.name), distinct_name(self.principal.owner)
-        has_owner = owner != who and not self.principal.shares_local_state  # http.token: derived from the token
+        principal, trace = self.principal, self.trace
+        who, owner = distinct_name(principal.name), distinct_name(principal.owner)
+        has_owner = owner != who and not principal.shares_local_state  # http.token: derived from the token
+        texts = (self.what, self.outcome, self.address, self.via, self.client, self.id, self.run or "", self.made)
+        if len(joined := "".join(texts)) > MAX_FIELD or not joined.isprintable():
+            texts = map(_cleaned, texts, (MAX_WHAT, *[MAX_FIELD] * 6, MAX_MADE))
+        what, outcome, address, via, client, id, run, made = texts
         record = AuditRecord(
             time=utc_text_ms(self.at),
             kind=self.kind,
-            what=_cleaned(self.what, MAX_WHAT),
-            outcome=_cleaned(self.outcome),
+            what=what,
+            outcome=outcome,
             reason=self.reason if self.reason in REASONS else "",
             status=self.status,
             who=who,
             owner=owner if has_owner else "",
-            role=self.principal.role,
-            address=_cleaned(self.address),
-            via=_cleaned(self.via),
-            client=_cleaned(self.client),
+            role=principal.role,
+            address=address,
+            via=via,
+            client=client,
             ms=None if self.ms is None else round(self.ms, 3),
             args=self.args,
-            id=_cleaned(self.id),
-            run=_cleaned(self.run or ""),
-            made=_cleaned(self.made, MAX_MADE),
-            request=self.trace.request_id if self.trace else "",
-            own=self.trace.own_id if self.trace else "",
-            trace=self.trace.trace_id if self.trace else "",
+            id=id,
+            run=run,
+            made=made,
+            request="" if trace is None else trace.request_id,
+            own="" if trace is None else trace.own_id,
+            trace="" if trace is None else trace.trace_id,
         )
         return _encode(record).decode()
 
@@ -219,7 +224,7 @@ def run_entry(event: RunEvent, at: float, hasher: AuditHasher) -> AuditEntry:
     )
 
 
-def _cleaned(text: str, limit: int = MAX_FIELD) -> str:
+def _cleaned(text: str, limit: int) -> str:
     """Return the text shortened and without control characters, safe for a terminal."""
     if len(text) > limit:
         text = text[: limit - 1] + "…"

@@ -14,6 +14,7 @@ import logging
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache, partial
+from itertools import chain
 from threading import BoundedSemaphore
 from typing import Any, TypeVar
 from uuid import uuid4
@@ -117,7 +118,7 @@ class StatsStore:
                     for start in range(0, len(some), step):
                         part = some[start : start + step]
                         sql = f"INSERT INTO stats_{table} ({columns}) VALUES {', '.join([marks] * len(part))}"  # noqa: S608
-                        work.execute(sql, [cell for row in part for cell in row])
+                        work.execute(sql, [*chain.from_iterable(part)])
 
         self._database.write(job, max_wait=max_wait)
         if sweep_before is not None:
