@@ -103,6 +103,22 @@ def test_a_statement_that_is_refused_is_told_and_the_next_one_works(database):
     assert names(database) == ["one", "two"]
 
 
+def test_batches_of_any_size_need_few_statements(database):
+    """A connection keeps more than a hundred statements, and one with many rows takes a megabyte."""
+    sent = set()
+
+    def job(work):
+        execute = work.execute
+        work.execute = lambda sql, params=(): sent.add(sql) or execute(sql, params)
+        sizes = (*range(50), 255, 256, 257, 700)
+        for size in sizes:
+            work.insert("counters", "name, value", [(f"{size} {at}", at) for at in range(size)])
+        return sum(sizes), execute("SELECT count(*) FROM counters WHERE name <> 'documents'")
+
+    inserted, [(found,)] = database.write(job)
+    assert (found, len(sent) <= 9) == (inserted, True)
+
+
 def test_statements_tell_how_many_rows_they_changed(database):
     def job(work):
         work.execute_many("INSERT INTO counters VALUES (%s, %s)", [("a", 1), ("b", 2), ("c", 3)])

@@ -5,6 +5,7 @@ words in braces in migrations. All methods block, may be called from any thread,
 """
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from time import time
 from typing import Any, Final, Protocol, TypeVar
@@ -16,6 +17,7 @@ Row = tuple[Any, ...]
 Params = Sequence[Any]
 Forget = Callable[[], None]
 BUSY_S = 10.0  # wait for other processes that write
+MAX_INSERTED = 256  # rows per statement
 CALL_WAIT_S = 1.0  # the same if a call is waiting, or the next attempt is soon
 NEWEST = 13  # the number of the last migration
 
@@ -28,6 +30,19 @@ class Transaction(Protocol):
         ...
 
     def execute_many(self, sql: str, rows: Sequence[Params]) -> None: ...
+
+    def insert(self, table: str, columns: str, rows: Sequence[Row]) -> None:
+        """Insert rows with few statements, because each statement acquires the GIL again.
+
+        Connections keep the last statements in memory, so each inserts a power of two of rows: there are few of them.
+        """
+        marks = f"({', '.join(['%s'] * len(columns.split()))})"
+        start = 0
+        while left := len(rows) - start:
+            count = min(1 << (left.bit_length() - 1), MAX_INSERTED)
+            cells = [*chain.from_iterable(rows[start : start + count])]
+            self.execute(f"INSERT INTO {table} ({columns}) VALUES {', '.join([marks] * count)}", cells)  # noqa: S608 - names of ours
+            start += count
 
     @property
     def row_count(self) -> int:

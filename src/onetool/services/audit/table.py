@@ -144,10 +144,7 @@ class AuditTable:
             nonlocal before
             work.lock(LockNumber.AUDIT_APPEND, MAX_WAIT_S)
             [(before, now)] = work.execute(f"SELECT coalesce(max(number), 0), {self.database.clock} FROM audit")  # noqa: S608
-            # One statement for all lines, so that the GIL is taken once.
-            values = ", ".join(["(%s, %s, %s)"] * len(lines))
-            params = [value for at, line in lines for value in (at, now, line)]
-            work.execute(f"INSERT INTO audit (at, written_at, line) VALUES {values}", params)  # noqa: S608 - ours
+            work.insert("audit", "at, written_at, line", [(at, now, line) for at, line in lines])
 
         if lines:
             try:

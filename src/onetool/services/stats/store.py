@@ -14,7 +14,6 @@ import logging
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache, partial
-from itertools import chain
 from threading import BoundedSemaphore
 from typing import Any, TypeVar
 from uuid import uuid4
@@ -41,7 +40,6 @@ COLUMNS = {  # the database computes tokens
 MAX_QUERY_SECONDS = 50  # per statement of a read or sweep
 MAX_READS = 4  # at the same time: reads can be slow, and all services share the connections
 WRITER_SECONDS = 7 * 86_400  # how long the number of a writer's last batch is kept
-MAX_PARAMETERS = 5_000  # per statement
 MAX_FORGOTTEN = 20_000  # rows per transaction
 
 _PERCENTILES = ", ".join(
@@ -110,15 +108,8 @@ class StatsStore:
             )
             work.execute(sql, (self._id, number))
             if work.row_count == 1:
-                # Many rows with one statement, since each statement acquires the GIL again.
                 for table, some in rows.items():
-                    columns = COLUMNS[table]
-                    width = len(columns.split())
-                    marks, step = f"({', '.join(['%s'] * width)})", MAX_PARAMETERS // width
-                    for start in range(0, len(some), step):
-                        part = some[start : start + step]
-                        sql = f"INSERT INTO stats_{table} ({columns}) VALUES {', '.join([marks] * len(part))}"  # noqa: S608
-                        work.execute(sql, [*chain.from_iterable(part)])
+                    work.insert(f"stats_{table}", COLUMNS[table], some)
 
         self._database.write(job, max_wait=max_wait)
         if sweep_before is not None:
