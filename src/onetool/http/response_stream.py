@@ -5,8 +5,6 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import Any, Self
 
 from onetool.http.asgi import IS_WHOLE, Headers, Receive, Send, encode, respond
@@ -103,15 +101,6 @@ class ResponseStream:
         if self._sender is not None:
             self._sender.cancel()
 
-    @contextmanager
-    def dropped_on_error(self) -> Iterator[None]:
-        """Drop the response if an exception ends the block."""
-        try:
-            yield
-        except BaseException:
-            self.drop()
-            raise
-
     def _cancel_timer(self) -> None:
         if self._idle_timer is not None:
             self._idle_timer.cancel()
@@ -158,12 +147,12 @@ class DisconnectWatch:
     return None           # which ends the block without an exception
     """
 
-    __slots__ = ("_loop", "_on_slow", "_receive", "_timer", "_watcher", "_worker", "is_disconnected")
+    __slots__ = ("_is_disconnected", "_loop", "_receive", "_response", "_timer", "_watcher", "_worker")
 
-    def __init__(self, receive: Receive, on_slow: Callable[[], None] = lambda: None) -> None:
-        """Watch `receive`. `on_slow` is called when the response takes longer than CHECK_AFTER_S."""
-        self.is_disconnected = False
-        self._on_slow = on_slow
+    def __init__(self, receive: Receive, response: ResponseStream | None = None) -> None:
+        """Watch `receive`. The response becomes a stream when idle, and is dropped if an exception ends the block."""
+        self._is_disconnected = False
+        self._response = response
         self._receive = receive
         self._loop = asyncio.get_running_loop()
         self._worker = asyncio.current_task()
@@ -174,26 +163,26 @@ class DisconnectWatch:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> bool:
-        self.end()
-        return kind is not None and issubclass(kind, asyncio.CancelledError) and self.was_disconnected()
-
-    def end(self) -> None:
         self._timer.cancel()
         if self._watcher is not None:
             self._watcher.cancel()
-
-    def was_disconnected(self) -> bool:
-        """Return whether this watch cancelled the task; if so, the cancellation is undone (`Task.uncancel`)."""
-        if self.is_disconnected and self._worker is not None:
+        if kind is None:
+            return False
+        if self._response is not None:
+            self._response.drop()
+        if not self._is_disconnected or not issubclass(kind, asyncio.CancelledError):
+            return False
+        if self._worker is not None:
             self._worker.uncancel()
-        return self.is_disconnected
+        return True
 
     def _begin(self) -> None:
-        self._on_slow()
+        if self._response is not None:
+            self._response.begin_when_idle()
         self._watcher = self._loop.create_task(self._watch())
 
     async def _watch(self) -> None:
         await wait_for_disconnect(self._receive)
-        self.is_disconnected = True
+        self._is_disconnected = True
         if self._worker is not None:
             self._worker.cancel()

@@ -4,7 +4,6 @@ interfaces/http checks access first and sets `scope["principal"]`. Requests of 2
 answered here, and cancelled when their connection ends.
 """
 
-import asyncio
 from typing import TYPE_CHECKING, Any, get_args
 from urllib.parse import parse_qs
 
@@ -238,21 +237,14 @@ class McpHttpApp:
             return
         response = ResponseStream(send)
         request = request_alone(message, head, self.service, response, _client(scope))
-        watch = DisconnectWatch(receive, response.begin_when_idle)
-        try:
-            reply, status = result_response(request.id, await handle_request(self.service, request)), 200
-        except JsonRpcError as error:
-            if error.data is AWAY and not response.is_stream:
-                raise
-            reply, status = error_response(request.id, error), HTTP_STATUS.get(error.code, 200)
-        except asyncio.CancelledError:
-            response.drop()
-            if not watch.was_disconnected():
-                raise
-            return
-        finally:
-            watch.end()
-        await response.finish(reply, status)
+        with DisconnectWatch(receive, response):
+            try:
+                reply, status = result_response(request.id, await handle_request(self.service, request)), 200
+            except JsonRpcError as error:
+                if error.data is AWAY and not response.is_stream:
+                    raise
+                reply, status = error_response(request.id, error), HTTP_STATUS.get(error.code, 200)
+            await response.finish(reply, status)
 
     async def _get(self, scope: Scope, head: Head, receive: Receive, send: Send) -> None:
         """Serve the stream of notifications, or the rest of an interrupted stream."""

@@ -112,8 +112,7 @@ CANCELLED = "the question was cancelled before it was answered"
 async def stream_answer(request: RestRequest, context: AskContext, asked: AskQuestion) -> None:
     """Stream the answer. Raises AskFailedError if the stream has not begun."""
     response = PacedResponseStream(request.send)
-    response.begin_when_idle()
-    with DisconnectWatch(request.receive), suppress(TimeoutError), response.dropped_on_error():
+    with suppress(TimeoutError), DisconnectWatch(request.receive, response):
         with context.admitted(MAX_AT_ONCE, TOO_MANY, RETRY_S), context.questions.opened(owner()) as question:
             further: dict[str, Any] = {}
             if asked.approve == "ask":

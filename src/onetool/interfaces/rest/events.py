@@ -142,25 +142,22 @@ class EventsApp(RestApp):
         if len(self._readers) >= MAX_READERS or own >= share(MAX_READERS):
             message = f"{MAX_READERS} clients are reading events already: close another page, or try again later."
             raise RestError(503, "too_many_readers", message, headers=[(b"retry-after", b"%d" % RETRY_SECONDS)])
-        reader, watch = Reader(principal), DisconnectWatch(receive)
+        reader = Reader(principal)
         reader.push(sse_event("hello", encode({"version": __version__, "instance": self._instance})))
         self._readers.add(reader)
         if self._watch is None:
             self._watch = ChangeWatch(self._context.app, self._send, self._send_call)
         try:
-            headers = [*EVENT_HEADERS, (b"x-content-type-options", b"nosniff")]
-            await send({"type": "http.response.start", "status": 200, "headers": headers})
-            while not self._is_stopping:
-                events = await reader.next()
-                if not is_admitted.get()():  # signed out, or the token was changed
-                    break
-                await send({"type": "http.response.body", "body": events, "more_body": True})
-            await send({"type": "http.response.body", "body": b""})
-        except asyncio.CancelledError:
-            if not watch.was_disconnected():
-                raise
+            with DisconnectWatch(receive):
+                headers = [*EVENT_HEADERS, (b"x-content-type-options", b"nosniff")]
+                await send({"type": "http.response.start", "status": 200, "headers": headers})
+                while not self._is_stopping:
+                    events = await reader.next()
+                    if not is_admitted.get()():  # signed out, or the token was changed
+                        break
+                    await send({"type": "http.response.body", "body": events, "more_body": True})
+                await send({"type": "http.response.body", "body": b""})
         finally:
-            watch.end()
             self._readers.discard(reader)
             if not self._readers and self._watch is not None:
                 self._watch.close()

@@ -137,20 +137,14 @@ BEGIN_AFTER = 0.25  # seconds; refusals take less
 
 async def stream_invocation(request: RestRequest, call: ToolCall, args_at: str) -> None:
     response = ResponseStream(request.send)
-    watch = DisconnectWatch(request.receive)
     begin = asyncio.get_running_loop().call_later(BEGIN_AFTER, response.begin)
-    try:
-        last = await _final_event(request, call, response, args_at)
-    except asyncio.CancelledError:
-        response.drop()
-        if not watch.was_disconnected():
-            raise
-        return
-    finally:
-        begin.cancel()
-        watch.end()
-    response.push_event(sse_event("result", last))
-    await response.end()
+    with DisconnectWatch(request.receive, response):
+        try:
+            last = await _final_event(request, call, response, args_at)
+        finally:
+            begin.cancel()
+        response.push_event(sse_event("result", last))
+        await response.end()
 
 
 async def _final_event(request: RestRequest, call: ToolCall, response: ResponseStream, args_at: str) -> bytes:

@@ -289,7 +289,7 @@ class RunEvents(RunCalls):
 async def _stream(request: RestRequest, asked: RunRequest) -> None:
     """Stream the run. A client that doesn't read holds its place only while its run lasts."""
     response = ResponseStream(request.send)
-    with DisconnectWatch(request.receive), response.dropped_on_error():
+    with DisconnectWatch(request.receive, response):
         with request.context.admitted(MAX_RUNS, TOO_MANY, RETRY_SECONDS):
             response.push_event(sse_event("started", encode({"id": new_id()})))
             events = RunEvents(request.context, response)
