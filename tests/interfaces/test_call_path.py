@@ -28,6 +28,7 @@ TRACED = Path(__file__).with_name("traced.py")
 PACK = "def add(x: int, y: int = 1) -> int:\n    '''Add two numbers.'''\n    return x + y\n"
 CALLS = 5
 SETTLED_S = 3.0  # after which counts are written, and only what is done regularly goes on
+WRITES = ("interfaces/http/connection.py send_whole", "interfaces/mcp/stdio.py StdoutWriter._write")
 COUNTED = {  # functions and files until the answer is sent, and with what follows
     "tools/call over HTTP, in a session": ((90, 34), (148, 46)),
     "REST invoke of an HTTP tool": ((127, 53), (204, 68)),
@@ -70,7 +71,7 @@ class Traced:
         noted = [line.split(" ", 1) for line in self.calls.read_text().splitlines()]
         besides = {*in_order(noted, idle, sys.maxsize)}
         ends = [began for began, _ in times[1:]] + [idle]
-        answered = min((in_order(noted, began, until) for began, until in times), key=len)
+        answered = min((in_order(noted, began, sent(noted, began, until)) for began, until in times), key=len)
         followed = min((in_order(noted, began, end) for (began, _), end in zip(times, ends, strict=True)), key=len)
         return answered, [name for name in followed if name in answered or name not in besides]
 
@@ -80,6 +81,11 @@ class Traced:
         for pipe in (self.process.stdin, self.process.stdout):
             if pipe:
                 pipe.close()
+
+
+def sent(noted, began, until):
+    """Return the time just after the answer was written, which is before its client has it."""
+    return max(int(at) for at, name in noted if began <= int(at) < until and name.split(":")[0] in WRITES) + 1
 
 
 def in_order(noted, began, end):
