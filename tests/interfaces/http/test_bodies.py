@@ -1,5 +1,6 @@
 """Bodies that wait in memory: nobody fills it with unfinished requests, and nobody's large bodies hold up others."""
 
+import asyncio
 import json
 import select
 import socket
@@ -14,7 +15,17 @@ from interfaces.http.test_mount import served
 
 import onetool
 from onetool import App
-from onetool.interfaces.http.exchange import FULL_SHARES, MAX_PER_ADDRESS, MAX_PER_CALLER, MIB, BodyMemory
+from onetool.core.principal import Principal
+from onetool.http.asgi import HEAD, SEND_WHOLE
+from onetool.interfaces.http.exchange import (
+    FULL_SHARES,
+    MAX_PER_ADDRESS,
+    MAX_PER_CALLER,
+    MIB,
+    BodyMemory,
+    Exchange,
+    Route,
+)
 
 pytestmark = pytest.mark.attack("other callers")
 
@@ -65,6 +76,9 @@ def head(path, *lines, caller=None, kind="application/json"):
     first = [f"POST {path} HTTP/1.1", "Host: localhost", f"Content-Type: {kind}", *lines]
     first += [f"Authorization: Bearer {TOKENS[caller]}"] if caller else []
     return "\r\n".join([*first, "", ""]).encode()
+
+
+async def nothing(scope, receive, send): ...
 
 
 def chunk(size):
@@ -365,3 +379,25 @@ def test_all_callers_together_have_so_much_and_there_is_room_for_one_more():
     assert memory.total < 64 * MIB
     memory.give_back("a", MAX_PER_CALLER)
     assert memory.take("d", 8 * MIB, MAX_PER_CALLER)
+
+
+@pytest.mark.parametrize(("caller", "is_ours", "counted"), [("ann", True, 0), ("ann", False, 4096), (None, True, 4096)])
+def test_small_bodies_count_unless_the_caller_and_the_server_are_known(caller, is_ours, counted):
+    async def receive():
+        return {"type": "http.request", "body": bytes(4096), "more_body": False}
+
+    async def send(_message):
+        raise AssertionError("refused")
+
+    memory, route = BodyMemory(), Route("/x", nothing)
+    scope = {"method": "POST", "path": "/x", HEAD: {b"content-length": b"4096"}, "client": ("9.9.9.9", 1), "log": {}}
+    if is_ours:
+        scope[SEND_WHOLE] = lambda *_: True
+    exchange = Exchange(memory, route, MIB, scope, receive, send)
+    exchange.check_length()
+    if caller is not None:
+        exchange.count_for(Principal(name=caller, owner=caller))
+    assert len(asyncio.run(exchange.receive())["body"]) == 4096
+    assert memory.total == counted
+    exchange.close()
+    assert memory.total == 0

@@ -1,5 +1,6 @@
 """Clients that are slow, silent, endless or confused: the next valid call still works."""
 
+import asyncio
 import random
 import socket
 import threading
@@ -9,6 +10,11 @@ from pathlib import Path
 
 import pytest
 from helpers import each, until
+from uvicorn import Config
+from uvicorn.server import ServerState
+
+from onetool.interfaces.http.connection import ConnectionLimits, HttpConnection, IdleConnections
+from onetool.interfaces.http.exchange import BodyMemory
 
 
 def request(server, path="/mcp", *lines):
@@ -388,6 +394,41 @@ def test_trailers_do_not_come_without_end(server):
                 sent += 60_000
         assert sent < 5_000_000
     assert works(server)
+
+
+@pytest.mark.attack("wire")
+def test_trailers_behind_a_body_that_nobody_reads_take_no_memory():
+    """A refusal doesn't wait for the body, and bytes of a body that is thrown away allow for more trailers."""
+
+    async def refuse(scope, receive, send):
+        await send({"type": "http.response.start", "status": 401, "headers": [(b"content-length", b"0")]})
+        await send({"type": "http.response.body", "body": b""})
+
+    config = Config(refuse, lifespan="off", log_level="critical")
+    config.load()
+    made = []
+
+    def connection():
+        shared = {"config": config, "server_state": ServerState(), "app_state": {}}
+        limits = {"limits": ConnectionLimits(), "waiting": IdleConnections(), "bodies": BodyMemory()}
+        made.append(HttpConnection(**shared, **limits))
+        return made[0]
+
+    async def ask():
+        server = await asyncio.get_running_loop().create_server(connection, "127.0.0.1", 0)
+        async with server:
+            reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
+            writer.write(b"POST /mcp HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n")
+            first = await reader.readuntil(b"\r\n\r\n")
+            kept = made[0].headers
+            trailers = b"".join(b"x-%d: y\r\n" % number for number in range(20_000))
+            writer.write(b"%x\r\n%b\r\n0\r\n%b\r\n" % (200_000, bytes(200_000), trailers))
+            writer.write(b"GET /next HTTP/1.1\r\nHost: x\r\n\r\n")
+            second = await reader.readuntil(b"\r\n\r\n")
+            writer.close()
+            return first[:12], second[:12], [name for name, _ in kept]
+
+    assert asyncio.run(ask()) == (b"HTTP/1.1 401", b"HTTP/1.1 401", [b"host", b"transfer-encoding"])
 
 
 def test_a_connection_that_only_asks_is_not_read_without_end(server):

@@ -139,6 +139,8 @@ class HttpConnection(HttpToolsProtocol):
         super().on_message_begin()
 
     def on_header(self, name: bytes, value: bytes) -> None:
+        if self._requests == IN_BODY:
+            return  # a trailer is not a header, because nothing has checked it
         self.headers.append((name.lower(), value))
 
     def on_body(self, body: bytes) -> None:
@@ -184,7 +186,6 @@ class HttpConnection(HttpToolsProtocol):
         scope[HEAD] = head
         super().on_headers_complete()
         scope[SEND_WHOLE] = partial(send_whole, self.cycle)
-        self.headers = []  # for trailers, which are not headers of the request: nothing has checked them
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         task = asyncio.Task(cycle.run_asgi(app), loop=self.loop)  # not by the task factory, which is for handlers

@@ -6,7 +6,8 @@
     above 1 MiB           one per caller at a time              other bodies wait
 
 Bytes count from when they are read until their request is answered. Bytes that are announced but not sent cost nothing
-and don't count. Neither do the bodies of up to 4 KiB that most requests have: the number of connections limits them.
+and don't count. On our own server, where the number of connections is limited, bodies of known callers don't count
+either if they have at most 4 KiB and arrive in one piece, as most do.
 """
 
 import asyncio
@@ -156,8 +157,8 @@ class Exchange:
         self._scope, self._receive, self._send = scope, receive, send
         self._send_whole: SendWhole | None = scope.pop(SEND_WHOLE, None)
         self._start: Message | None = None  # of a response, until its body is sent
-        self._length = 0  # as announced
-        self._size = 0  # that counts
+        self._length = 0  # bytes, from Content-Length
+        self._size = 0  # bytes counted in memory
         self._turn: Lock | None = None
         self._is_read = self._is_refused = False
         self.route = route
@@ -199,7 +200,7 @@ class Exchange:
                 self.end_turn()
             return await self._receive()
         self._is_read = True
-        if self._length > SMALL_BYTES:
+        if self._length > SMALL_BYTES or not self.caller or self._send_whole is None:
             return await self._receive_whole()
         first = await self._receive()
         if first.get("more_body") or len(first.get("body", b"")) > min(SMALL_BYTES, self._limit):
@@ -234,6 +235,7 @@ class Exchange:
                 return await self._refuse_body(BodiesFullError(), body)
 
     async def send(self, message: Message) -> None:
+        """Pass on a message of the response, which is changed."""
         if self._turn is not None:
             self.end_turn()
         if self._is_refused:

@@ -64,7 +64,7 @@ class LoggedRequest(RequestEvent, frozen=True, kw_only=True):
         }
         if self.trace is not None:
             fields |= self.trace.log_fields()
-        more, text = self.more, "".join(map(str, self.more.values()))
+        more, text = self.more, "".join([value for value in self.more.values() if isinstance(value, str)])
         if len(text) > MAX_TEXT or not text.isprintable():
             more = {key: clean(value) if isinstance(value, str) else value for key, value in more.items()}
         return {**fields, **more} | fields  # a route can't replace a field
@@ -166,8 +166,8 @@ class AccessHandler(NonBlockingHandler):
         entry = {
             "time": f"{utc_text_ms(request.ended_at)[:-1]}+00:00",
             "level": "info",
-            "logger": "onetool.access",
-            "message": "",
+            "logger": log.name,
+            "message": "",  # has its place before the fields that it is made of
         }
         entry |= request.fields()
         entry["message"] = f"{entry['method']} {entry['path']}"
