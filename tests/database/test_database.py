@@ -103,20 +103,27 @@ def test_a_statement_that_is_refused_is_told_and_the_next_one_works(database):
     assert names(database) == ["one", "two"]
 
 
-def test_batches_of_any_size_need_few_statements(database):
-    """A connection keeps more than a hundred statements, and one with many rows takes a megabyte."""
-    sent = set()
+def test_batches_of_any_size_keep_their_order_and_need_few_statements(database):
+    """A connection to SQLite keeps more than a hundred statements, and one with many rows takes a megabyte."""
+    sizes = (*range(50), 255, 256, 257, 700)
+    rows = {size: [(f"{size} {at}", at) for at in range(size)] for size in sizes}
+    sent = []
 
     def job(work):
         execute = work.execute
-        work.execute = lambda sql, params=(): sent.add(sql) or execute(sql, params)
-        sizes = (*range(50), 255, 256, 257, 700)
-        for size in sizes:
-            work.insert("counters", "name, value", [(f"{size} {at}", at) for at in range(size)])
-        return sum(sizes), execute("SELECT count(*) FROM counters WHERE name <> 'documents'")
+        work.execute = lambda sql, params=(): sent.append((sql, tuple(params))) or execute(sql, params)
+        for some in rows.values():
+            work.insert("counters", "name, value", some)
+        return execute("SELECT name, value FROM counters WHERE name <> 'documents'")
 
-    inserted, [(found,)] = database.write(job)
-    assert (found, len(sent) <= 9) == (inserted, True)
+    found = database.write(job)
+    inserted = [row for some in rows.values() for row in some]
+    assert sorted(found) == sorted(inserted)
+    assert [cell for _, cells in sent for cell in cells] == [cell for row in inserted for cell in row]
+    if isinstance(database, SqliteDatabase):
+        assert len({sql for sql, _ in sent}) == 9
+    else:
+        assert len(sent) == 49 + 1 + 1 + 2 + 3
 
 
 def test_statements_tell_how_many_rows_they_changed(database):

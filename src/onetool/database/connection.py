@@ -17,13 +17,15 @@ Row = tuple[Any, ...]
 Params = Sequence[Any]
 Forget = Callable[[], None]
 BUSY_S = 10.0  # wait for other processes that write
-MAX_INSERTED = 256  # rows per statement
 CALL_WAIT_S = 1.0  # the same if a call is waiting, or the next attempt is soon
 NEWEST = 13  # the number of the last migration
+MAX_INSERTED = 256  # rows per statement
 
 
 class Transaction(Protocol):
     """A transaction. When the job returns, the transaction is committed; if the job raises, it is rolled back."""
+
+    keeps_statements: bool = False  # the connection keeps the statements that it has compiled
 
     def execute(self, sql: str, params: Params = ()) -> list[Row]:
         """Run a statement and return its rows, if it has any."""
@@ -32,14 +34,17 @@ class Transaction(Protocol):
     def execute_many(self, sql: str, rows: Sequence[Params]) -> None: ...
 
     def insert(self, table: str, columns: str, rows: Sequence[Row]) -> None:
-        """Insert rows with few statements, because each statement acquires the GIL again.
+        """Insert rows in this order, with few statements: each acquires the GIL again.
 
-        Connections keep the last statements in memory, so each inserts a power of two of rows: there are few of them.
+        Where connections keep compiled statements, the number of rows per statement is a power of two, so that there
+        are few different statements. One with many rows takes a megabyte.
         """
-        marks = f"({', '.join(['%s'] * len(columns.split()))})"
+        marks = f"({', '.join(['%s'] * (columns.count(',') + 1))})"
         start = 0
         while left := len(rows) - start:
-            count = min(1 << (left.bit_length() - 1), MAX_INSERTED)
+            count = min(left, MAX_INSERTED)
+            if self.keeps_statements:
+                count = 1 << (count.bit_length() - 1)
             cells = [*chain.from_iterable(rows[start : start + count])]
             self.execute(f"INSERT INTO {table} ({columns}) VALUES {', '.join([marks] * count)}", cells)  # noqa: S608 - names of ours
             start += count

@@ -82,6 +82,8 @@ FULL_SYNC, USUAL_SYNC = "PRAGMA synchronous = FULL", "PRAGMA synchronous = NORMA
 
 
 class SqliteTransaction(Transaction):
+    keeps_statements = True
+
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
         self._cursor = connection.cursor()
