@@ -177,7 +177,7 @@ def test_an_access_log_that_is_flooded_keeps_the_requests_of_others(tmp_path: Pa
 
 
 class Poison(str):
-    """A text that fails whenever somebody looks at it."""
+    """A text that fails whenever somebody looks at it, or writes it as JSON, which takes no kinds of `str`."""
 
     def isprintable(self) -> bool:
         raise ValueError("poison")

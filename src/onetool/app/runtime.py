@@ -394,9 +394,10 @@ class Runtime:
             log.record_event(event)
 
     def record_gap(self, client: str, seconds: float) -> None:
-        """Record the seconds between our reply and the client's next call, whose event wakes the recorder."""
-        if self.stats is not None:
-            self.stats.record_gap(client, seconds, current_principal.get().lasting_owner)
+        """Record the seconds between our reply and the client's next call."""
+        stats, principal = self.stats, current_principal.get()
+        if stats is not None:
+            self.recorder.put((stats.record_gap, (client, seconds, principal.lasting_owner)), principal.owner)
 
     def record_menu(self, client: str, full_bytes: Callable[[], int], sent_bytes: Callable[[], int]) -> None:
         """Record that a menu was sent to a client. The recorder's thread measures it, and a list of all tools."""

@@ -341,11 +341,9 @@ class Executor:
         for_tool: bool,
     ) -> ToolResult:
         """Record the call and return its result. Time spent waiting for the caller is not part of the duration."""
-        ended = perf_counter()
-        notes, pauses, span = {}, None, ""
-        if context is not None:
-            call, notes, pauses, span = context.call, context.notes, context.pauses, context.span
-        elapsed = round((ended - started - (0.0 if pauses is None else pauses.waited())) * 1000, 3)
+        call = call if context is None else context.call
+        waited = 0.0 if context is None or context.pauses is None else context.pauses.waited()
+        elapsed = round((perf_counter() - started - waited) * 1000, 3)
         passed: list[str] = []
         if error is not None:
             call = recorded_call(call, spec)
@@ -363,7 +361,7 @@ class Executor:
                 principal=current_principal.get(),
                 address=current_address.get(),
                 trace=trace,
-                span=span,
+                span="" if context is None else context.span,
                 parent=outer.span if outer is not None else "" if trace is None else trace.span_id,
             )
             events = [event]
@@ -377,6 +375,7 @@ class Executor:
                     log.exception("a recorder failed; the call is not affected")
         if error is not None:
             error = error.cleaned(lambda texts: self._without_secrets(texts, passed, call.args))
+        notes: Mapping[str, Any] = {} if context is None else context.notes
         meta: dict[str, Any] = {"tool": call.name, "source": call.source, "duration_ms": elapsed, **notes}
         if sent is not None:
             return ServerResult(ok=error is None, data=data, error=error, meta=meta, sent=sent)

@@ -83,12 +83,12 @@ class UsageStats:
     def record(self, event: CallEvent) -> None:
         spec, error = event.spec, event.error
         reason = error.reason if error is not None else None
-        names = event.tool, "" if spec is None else spec.source, event.source, event.client
-        if len(joined := "".join(names)) > _MAX_LABEL_LENGTH or not joined.isprintable():
-            names = _name(event.tool, _MAX_NAME_LENGTH), *map(_name, names[1:])
         row = (
             self._now(),
-            *names,
+            _name(event.tool, _MAX_NAME_LENGTH),
+            "" if spec is None else _name(spec.source),
+            _name(event.source),
+            _name(event.client),
             event.run,
             int(error is None),
             None if error is None else error.code,
