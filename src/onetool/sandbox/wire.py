@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 
 from onetool.sandbox import ProtocolError, TooLargeError
 
-VARINT, FIXED64, LENGTH, FIXED32 = 0, 1, 2, 5  # wire types: the encodings of a field
+VARINT, LENGTH = 0, 2  # wire types: the encodings of a field
+FIXED = {1: 8, 5: 4}  # the bytes of numbers of fixed size, by wire type
 LONGER = "a field that is longer than its message"
 MAX_SHIFT = 63  # bits to shift by: ten bytes contain 64 bits
 
@@ -75,24 +76,27 @@ def fields(data: bytes, pos: int, end: int) -> Iterator[tuple[int, int, int]]:
     Most numbers are one byte, which is read in place.
     """
     while pos < end:
-        key, pos = (data[pos], pos + 1) if data[pos] < 128 else read_varint(data, pos)
-        kind = key & 7
-        if kind == VARINT:
-            value, pos = (data[pos], pos + 1) if data[pos] < 128 else read_varint(data, pos)
-            yield key >> 3, value, 0
-            continue
-        if kind == LENGTH:
-            size, pos = (data[pos], pos + 1) if data[pos] < 128 else read_varint(data, pos)
-        elif kind == FIXED64:
-            size = 8
-        elif kind == FIXED32:
-            size = 4
+        key = data[pos]
+        pos += 1
+        if key > 127:
+            key, pos = read_varint(data, pos - 1)
+        if key & 5:  # neither VARINT nor LENGTH
+            size = FIXED.get(key & 7)
+            if size is None:
+                raise ProtocolError(f"a field of wire type {key & 7}")
         else:
-            raise ProtocolError(f"a field of wire type {kind}")
-        if pos + size > end:
-            raise ProtocolError(LONGER)
-        yield key >> 3, pos, pos + size
+            size = data[pos]
+            pos += 1
+            if size > 127:
+                size, pos = read_varint(data, pos - 1)
+            if not key & LENGTH:
+                yield key >> 3, size, 0
+                continue
+        start = pos
         pos += size
+        if pos > end:
+            raise ProtocolError(LONGER)
+        yield key >> 3, start, pos
     if pos != end:
         raise ProtocolError(LONGER)
 
