@@ -28,11 +28,12 @@ TRACED = Path(__file__).with_name("traced.py")
 PACK = "def add(x: int, y: int = 1) -> int:\n    '''Add two numbers.'''\n    return x + y\n"
 CALLS = 5
 SETTLED_S = 3.0  # after which counts are written, and only what is done regularly goes on
+QUEUES = ("onetool-events", "onetool-audit")  # their threads do what follows
 WRITES = ("interfaces/http/connection.py send_whole", "interfaces/mcp/stdio.py StdoutWriter._write")
 COUNTED = {  # functions and files until the answer is sent, and with what follows
-    "tools/call over HTTP, in a session": ((90, 34), (148, 46)),
-    "REST invoke of an HTTP tool": ((127, 53), (204, 68)),
-    "run with one inner call, stdio": ((166, 38), (200, 46)),
+    "tools/call over HTTP, in a session": ((92, 37), (150, 47)),
+    "REST invoke of an HTTP tool": ((124, 55), (200, 69)),
+    "run with one inner call, stdio": ((174, 39), (197, 46)),
 }
 
 
@@ -68,10 +69,12 @@ class Traced:
         os.kill(self.process.pid, signal.SIGUSR1)
         while not self.calls.exists():
             time.sleep(0.01)
-        noted = [line.split(" ", 1) for line in self.calls.read_text().splitlines()]
+        lines = [line.split(" ", 2) for line in self.calls.read_text().splitlines()]
+        noted = [(int(at), name) for at, _, name in lines]
+        at_once = [(int(at), name) for at, thread, name in lines if thread not in QUEUES]
         besides = {*in_order(noted, idle, sys.maxsize)}
         ends = [began for began, _ in times[1:]] + [idle]
-        answered = min((in_order(noted, began, sent(noted, began, until)) for began, until in times), key=len)
+        answered = min((in_order(at_once, began, sent(noted, began, until)) for began, until in times), key=len)
         followed = min((in_order(noted, began, end) for (began, _), end in zip(times, ends, strict=True)), key=len)
         return answered, [name for name in followed if name in answered or name not in besides]
 
@@ -85,12 +88,12 @@ class Traced:
 
 def sent(noted, began, until):
     """Return the time just after the answer was written, which is before its client has it."""
-    return max(int(at) for at, name in noted if began <= int(at) < until and name.split(":")[0] in WRITES) + 1
+    return max(at for at, name in noted if began <= at < until and name.split(":")[0] in WRITES) + 1
 
 
 def in_order(noted, began, end):
     """Return the distinct functions between two times."""
-    return list(dict.fromkeys(name for at, name in noted if began <= int(at) < end))
+    return list(dict.fromkeys(name for at, name in noted if began <= at < end))
 
 
 @contextmanager
