@@ -128,15 +128,9 @@ def client_network(scope: Scope) -> str:
 
 
 async def read_body(receive: Receive) -> bytes | None:
-    """Return the whole body; None if the client disconnects first. interfaces/http limits the size."""
-    part = await receive()
-    parts = [part.get("body", b"")]
-    while part.get("more_body"):
-        part = await receive()
-        parts.append(part.get("body", b""))
-    if part["type"] == "http.disconnect":
-        return None
-    return parts[0] if len(parts) == 1 else b"".join(parts)
+    """Return the body, which `Exchange` passes on in one message; None if the client disconnects first."""
+    message = await receive()
+    return None if message["type"] == "http.disconnect" else message.get("body", b"")
 
 
 def replayed(body: bytes, receive: Receive) -> Receive:
