@@ -15,6 +15,7 @@ from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 from secrets import token_hex, token_urlsafe
+from threading import RLock
 from typing import TypeVar
 
 import msgspec
@@ -60,8 +61,8 @@ class PageLinks:
 
     def __init__(self, documents: Documents, home: Path, clock: Callable[[], float] = time.time) -> None:
         """Open the document. `home` is the state folder, where processes hold their locks."""
+        self.home = home
         self._documents = documents
-        self._home = home
         self._clock = clock
 
     def servers(self) -> dict[str, str]:
@@ -98,7 +99,7 @@ class PageLinks:
         return remove
 
     def _lock_of(self, process: str) -> SqliteLock:
-        return SqliteLock(self._home / STATE_FILE, f"page server {process}")
+        return SqliteLock(self.home / STATE_FILE, f"page server {process}")
 
     def _read(self) -> PageLinkState:
         """Return the links that have not expired, and the servers that are running."""
@@ -126,6 +127,8 @@ class ServedLinks:
     def __init__(self, links: PageLinks, url: str, secret: bytes) -> None:
         """Derive the server's keys. `secret` is random, and known only to the processes of this server."""
         self._links = links
+        self._lock = RLock()
+        self._remove: Callable[[], None] | None = None  # set while this process is listed
         self._server = PageServer(url, hmac.digest(secret, b"server", sha256).hex())
         self.digest = hmac.digest(secret, b"sessions", sha256)  # signs sessions, in place of a token's digest
 
@@ -133,13 +136,30 @@ class ServedLinks:
         """Return whether this key opens a session. Each key works once."""
         return self._links.use(key, self._server.id)
 
-    def begin(self) -> Callable[[], None]:
-        """List this process, unless the state can't be changed. Return a function that removes it. Never raises."""
-        try:
-            return self._links.add_server(self._server)
-        except (DatabaseError, TimeoutError) as error:
-            log.warning("`onetool page` can't find this server, because the state can't be changed: %s", error)
-            return lambda: None
+    @property
+    def home(self) -> Path:
+        return self._links.home
+
+    def begin(self) -> None:
+        """List this process, unless the state can't be changed. Never raises."""
+        with self._lock:
+            try:
+                self._remove = self._links.add_server(self._server)
+            except (DatabaseError, TimeoutError) as error:
+                log.warning("`onetool page` can't find this server, because the state can't be changed: %s", error)
+
+    def move(self, links: PageLinks) -> None:
+        """Continue in another state folder, which a reload has chosen. Blocks."""
+        with self._lock:
+            self.end()
+            self._links = links
+            self.begin()
+
+    def end(self) -> None:
+        with self._lock:
+            if self._remove is not None:
+                self._remove()
+                self._remove = None
 
 
 def _hash(key: str) -> str:

@@ -18,7 +18,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from document_stores import in_home
 from helpers import NOBODY, check_each, cli, until
-from interfaces.http.conftest import TOKEN
+from interfaces.http.conftest import TOKEN, Served
 from postgres import database_url, postgres
 from services.audit_places import lines_in
 
@@ -195,7 +195,7 @@ def test_links_and_sessions_end_with_the_server(serve, tmp_path):
     session, unused, used = session_of(first), new_key(first), new_key(first)
     assert use(first, used).status == 200
     assert first.stop() == 0
-    assert "home. Start one: onetool serve. Restart a server that was started here before" in page(first).stderr
+    assert "home. Start one: onetool serve. Reload a server that was started here before" in page(first).stderr
     second = serve(port=first.port, env={"ONETOOL_HOME": str(first.folder / "home")})
     assert who(second, session) == ANONYMOUS
     assert second.ask("/audit", headers=bearer(session)).status == 403
@@ -208,6 +208,22 @@ def test_a_server_that_was_killed_gets_no_links(serve):
     done = page(server)
     assert (done.returncode, done.stdout) == (1, "")
     assert "onetool serve" in done.stderr
+
+
+def test_a_server_goes_along_with_a_config_that_a_reload_finds(tmp_path):
+    folder = tmp_path / "project"
+    folder.mkdir()
+    env = {"ONETOOL_HOME": "", "HOME": str(tmp_path / "user")}
+    server = Served(folder, "--port", "0", env=env)
+    try:
+        assert cli("init", cwd=folder, env=env).returncode == 0
+        assert "Reload a server that was started here before" in page(server, **env).stderr
+        server.process.send_signal(signal.SIGHUP)
+        until(lambda: page(server, **env).returncode == 0)
+        assert use(server, KEY.search(page(server, **env).stdout.strip())[1]).status == 200
+        assert "No running server" in cli("page", cwd=tmp_path, env=env).stderr
+    finally:
+        server.stop()
 
 
 def test_of_several_servers_one_is_chosen(serve):

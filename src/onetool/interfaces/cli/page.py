@@ -13,9 +13,9 @@ from onetool.interfaces.cli.options import config_option, find_here, noted
 from onetool.interfaces.cli.output import echo
 
 NO_SERVER = (
-    "No running server uses {}{}. Start one: onetool serve. Restart a server that was started here before this folder "
-    "existed. If other machines can reach the server, or it belongs to a cluster, sign in with a token instead: "
-    "onetool tokens add NAME --role admin"
+    "No running server uses {}{}. Start one: onetool serve. Reload a server that was started here before this folder "
+    "existed: kill -HUP PID. If other machines can reach the server, or it belongs to a cluster, sign in with a token "
+    "instead: onetool tokens add NAME --role admin"
 )
 LINK_NOTE = "Open the page as its owner (the link works once, within ten minutes):"
 

@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager, ExitStack, nullcontext
 from functools import partial
 from importlib import import_module
 from secrets import token_bytes
+from threading import Thread
 from time import time
 from typing import TYPE_CHECKING, Any
 
@@ -58,7 +59,7 @@ if TYPE_CHECKING:
     from onetool.database.shared_rates import SharedWindows
     from onetool.interfaces.http.jwt_verifier import JwtVerifier
     from onetool.services.access_tokens import TokenMemory
-    from onetool.services.page_links import ServedLinks
+    from onetool.services.page_links import PageLinks, ServedLinks
 
 log = logging.getLogger("onetool.serve")
 ASK_BODY_FACTOR = 2  # a question may have 5 MiB of files, which base64 enlarges by a third
@@ -262,6 +263,8 @@ def follow_config(
             own.task = None  # the request that reloads is answered, even if its caller loses access
         http_app.rules = AccessRules(http, address, credentials)
         before.give_way_to(credentials)
+        if (links := credentials.links) is not None and links.home != app.config.home:
+            Thread(target=links.move, args=(_links_in_state(app),), daemon=True).start()  # keeps the event loop free
         http_app.max_body = http.max_body_mb * 1024**2
 
     return app.on_change(changed)
@@ -354,7 +357,8 @@ def serve_app(
 
     def started() -> None:
         if links is not None:
-            at_end.callback(links.begin())  # from now on `onetool page` finds the server
+            links.begin()  # from now on `onetool page` finds the server
+            at_end.callback(links.end)
         print_line(greeting(server_facts(app, address, allowed)))
         _warm(app)
         for call in () if shared is None else shared.on_serving:
@@ -387,9 +391,15 @@ def _page_links(app: "App", address: BoundAddress, secret: bytes) -> "ServedLink
     """Return the links that open the page; None if others could reach it. All workers share `secret`."""
     if not is_for_this_machine(app, address):
         return None
-    from onetool.services.page_links import PageLinks, ServedLinks
+    from onetool.services.page_links import ServedLinks
 
-    return ServedLinks(PageLinks(app.runtime.documents("page_links"), app.config.home), address.url, secret)
+    return ServedLinks(_links_in_state(app), address.url, secret)
+
+
+def _links_in_state(app: "App") -> "PageLinks":
+    from onetool.services.page_links import PageLinks
+
+    return PageLinks(app.runtime.documents("page_links"), app.config.home)
 
 
 def _warm(app: "App") -> None:
