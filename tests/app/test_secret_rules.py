@@ -237,3 +237,17 @@ def test_who_may_store_a_tool_with_an_unbound_secret(tmp_path, caller, expected)
                 app.bundles.put_tool(*place, {"type": "http", "httpImpl": {"request": request}})
     finally:
         current_principal.reset(token)
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("http://api.example:9402/x", "to https://api.example:9402, and this one goes to http://api.example:9402"),
+        ("https://other.example/x", "to api.example:9402, and this one goes to other.example"),
+    ],
+)
+def test_a_refusal_names_the_scheme_where_it_is_the_difference(tmp_path, url, said):
+    secrets = {"KEY": {"value": "key-0123456789", "hosts": ["api.example:9402"]}}
+    with pytest.raises(ToolFailure) as refused:
+        rules(tmp_path, secrets, {}).check("KEY", parse_url(url))
+    assert said in str(refused.value)

@@ -16,7 +16,7 @@ from onetool.app.config_lint import may_store_tokens
 from onetool.app.database import STATE_FILE
 from onetool.app.database_state import database_mistakes
 from onetool.app.requirements import Requirements, http_requirements, read_http_tool
-from onetool.core.errors import Mistake
+from onetool.core.errors import Mistake, ToolFailure
 from onetool.http.allowed_hosts import secret_need
 from onetool.sdk.requirements import Report
 from onetool.sdk.requirements import check as check_requirements
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from onetool.app.bundles import AppBundles
     from onetool.app.catalog import ToolCatalog
     from onetool.app.runtime import Runtime
+    from onetool.config import Config
     from onetool.core.errors import ConfigError, Need
     from onetool.sources.bundles.model import Bundle, Tool
     from onetool.sources.mcp_servers.servers import ServerStatus
@@ -65,6 +66,7 @@ def findings(
         ("lost", _lost_records(runtime)),
         ("no_token", _only_revoked_tokens(runtime)),
         ("", _server_mistakes(statuses)),
+        ("server_down", _missing_programs(config, statuses)),
     )
     found: dict[Mistake, str] = {}
     for reason, mistakes in by_reason:
@@ -131,6 +133,22 @@ def _server_mistakes(statuses: "Iterable[ServerStatus]") -> Iterator[Mistake]:
         for message, hint in server_problems(status):
             key, reason = f"servers.{status.name}", reasons[hint.split()[2]]
             yield Mistake(message=message, key=key, hint=hint, severity="warning", reason=reason)
+
+
+def _missing_programs(config: "Config", statuses: "Iterable[ServerStatus]") -> Iterator[Mistake]:
+    """Yield the servers that this process has not tried, and whose program is not there."""
+    for status in statuses:
+        settings = config.servers.get(status.name)
+        if status.state != "idle" or settings is None or settings.command is None:
+            continue
+        from onetool.sources.mcp_servers.environment import environment
+        from onetool.sources.mcp_servers.process import required_program
+
+        try:
+            required_program(settings, environment(settings))
+        except ToolFailure as failure:
+            hint = f"onetool servers test {status.name}"
+            yield Mistake(message=str(failure), key=f"servers.{status.name}.command", hint=hint, severity="warning")
 
 
 def server_problems(status: "ServerStatus") -> list[tuple[str, str]]:

@@ -77,8 +77,10 @@ class SecretRules:
         hosts = self.secrets.hosts(name)
         if hosts and not is_bound_to(url, hosts):
             need = self.binding_need(name, [binding_for(url)])
+            # Without a scheme, a host looks the same as the one that the secret may not go to.
+            named = [host if "://" in host or url.scheme == "https" else f"https://{host}" for host in hosts]
             raise UnmetNeedError(
-                f"the secret {name} is only for requests to {', '.join(hosts)}, and this one goes to "
+                f"the secret {name} is only for requests to {', '.join(named)}, and this one goes to "
                 f"{binding_for(url)}",
                 [f"to allow it, run this ({RELOAD_NOTE}): {need.command}"],
                 [need],

@@ -98,7 +98,7 @@ class AppView:
 
     def reload(self) -> None:
         if not current_principal.get().may("admin"):
-            message = "reloading needs the role admin: an admin's token, or the command line"
+            message = "reloading needs the role admin: use an admin's token, or send the server SIGHUP"
             raise ToolFailure(message, reason="role_needed")
         try:
             self._reload()

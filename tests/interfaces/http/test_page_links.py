@@ -202,6 +202,13 @@ def test_links_and_sessions_end_with_the_server(serve, tmp_path):
     assert [use(second, key).status for key in (unused, used)] == [401, 401]
 
 
+def test_a_new_token_is_shown_with_the_address_of_the_running_server(serve):
+    server = serve()
+    done = cli("tokens", "add", "ci", cwd=server.folder, env={"ONETOOL_HOME": str(server.folder / "home")})
+    assert done.returncode == 0
+    assert f'$ONETOOL_TOKEN" http://127.0.0.1:{server.port}/tools/tools' in done.stderr
+
+
 def test_a_server_that_was_killed_gets_no_links(serve):
     server = serve()
     server.stop(signal.SIGKILL)

@@ -243,7 +243,7 @@ def test_a_port_in_use_is_one_clear_line(serve, tmp_path):
     code, said = refused("--port", str(port), cwd=tmp_path)
     assert code == 1
     assert said == (
-        f"Error: 127.0.0.1:{port} is in use by another program, perhaps `onetool serve` in another folder; "
+        f"Error: 127.0.0.1:{port} is in use by another program, perhaps by an `onetool serve` that runs already; "
         "choose another port: --port N (0: the system chooses)\n"
     )
 

@@ -7,11 +7,12 @@ TOKEN=$(onetool tokens add ci).
 import json
 import logging
 import time
+from contextlib import suppress
 from typing import Any
 
 import click
 
-from onetool.app.access import accepts_any, as_stored, local_role, open_token_store
+from onetool.app.access import accepts_any, as_stored, local_role, open_page_links, open_token_store
 from onetool.app.token_admin import (
     add_token,
     check_name,
@@ -22,8 +23,9 @@ from onetool.app.token_admin import (
     token_rows,
 )
 from onetool.config import Config, find, load_config
+from onetool.core.errors import ConfigError
 from onetool.core.principal import ROLES, Role
-from onetool.database.connection import DatabaseAwayError
+from onetool.database.connection import DatabaseAwayError, DatabaseError
 from onetool.interfaces.cli.options import (
     complete_tools,
     completion,
@@ -177,6 +179,14 @@ def _servers(config: Config) -> str:
     return f"Servers that use {config.home if config.database is None else 'this database'}"
 
 
+def _running_server(config: Config) -> str | None:
+    """Return the address of the server that runs with this state, if it is the only one."""
+    with suppress(ConfigError, DatabaseError, TimeoutError), open_page_links(config) as links:
+        addresses = [*links.servers()]
+        return addresses[0] if len(addresses) == 1 else None
+    return None
+
+
 def _print_usage(token: StoredToken, config: Config, where: str | None) -> None:
     """Print what the token is for, where it was stored and how to use it, on standard error."""
     may = MAY[token.role] + (f", limited to the tools {', '.join(token.tools)}" if token.tools else "")
@@ -188,11 +198,12 @@ def _print_usage(token: StoredToken, config: Config, where: str | None) -> None:
     if where:
         lines.append(f"It is stored {where}. {_servers(config)} accept it at once.")
     http = config.http
-    host = f"[{http.host}]" if ":" in http.host else http.host
-    url = http.url.rstrip("/") if http.url else f"http://{host}:{http.port}"
-    lines.append(f'Use it: curl -H "Authorization: Bearer $ONETOOL_TOKEN" {url}/tools/tools')
+    url = known = http.url.rstrip("/") if http.url else _running_server(config)
+    if url is None:
+        url = f"http://{f'[{http.host}]' if ':' in http.host else http.host}:{http.port}"
+    lines.append(f'Use it, as ONETOOL_TOKEN: curl -H "Authorization: Bearer $ONETOOL_TOKEN" {url}/tools/tools')
     lines.append(f"MCP clients connect to {url}/mcp with the same header.")
-    if not config.http.url:
+    if known is None:
         lines.append("A server that was started with --host or --port has another address, which it prints.")
     for line in lines:
         print_note(line)

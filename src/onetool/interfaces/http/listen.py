@@ -148,8 +148,8 @@ def listen_unix(path: str) -> socket.socket:
 def _reason(error: OSError, host: str, port: int) -> str:
     place = authority(host, port)
     if error.errno == errno.EADDRINUSE:
-        what = "another program, perhaps `onetool serve` in another folder"
-        return f"{place} is in use by {what}; choose another port: --port N (0: the system chooses)"
+        hint = "choose another port: --port N (0: the system chooses)"
+        return f"{place} is in use by another program, perhaps by an `onetool serve` that runs already; {hint}"
     if error.errno == errno.EACCES:
         return f"this user may not listen on {place}; ports from 1024 need no privileges: --port N"
     if error.errno in NOT_HERE:

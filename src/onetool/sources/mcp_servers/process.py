@@ -12,7 +12,7 @@ import asyncio
 import os
 import signal
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any, cast
 
@@ -32,9 +32,8 @@ LAST_OUTPUT = 0.5  # seconds for the rest of the output after the process has en
 KILL = getattr(signal, "SIGKILL", signal.SIGTERM)  # on Windows, SIGTERM kills as well
 
 
-async def spawned(settings: ServerSettings, server_log: ServerLog, reaper: ChildReaper) -> "ServerProcess":
-    env = environment(settings)
-    server_log.masked = masked_values(settings)
+def required_program(settings: ServerSettings, env: Mapping[str, str]) -> str:
+    """Return the path of the server's program. Raises ToolFailure if it is not there."""
     configured = str(settings.command)
     command = find_program(configured, env.get("PATH"), str(settings.cwd or os.getcwd()))
     if command is None:
@@ -42,6 +41,13 @@ async def spawned(settings: ServerSettings, server_log: ServerLog, reaper: Child
         if " " in configured.strip():
             advice = "command is the program only: put its arguments into args"
         raise ToolFailure(f"command not found: {configured} ({advice})")
+    return command
+
+
+async def spawned(settings: ServerSettings, server_log: ServerLog, reaper: ChildReaper) -> "ServerProcess":
+    env = environment(settings)
+    server_log.masked = masked_values(settings)
+    command = required_program(settings, env)
     if isinstance(settings, PlacedServer) and settings.project:
         why = why_changed(settings.trusted, program_at(command, settings.project))
         if why is not None:  # changed since the config was read
