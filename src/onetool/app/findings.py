@@ -54,7 +54,7 @@ def findings(
     by_reason: tuple[tuple[str, Iterable[Mistake]], ...] = (
         ("config", broken),
         ("untrusted", _untrusted(catalog)),
-        ("config_warning", config.warnings),
+        ("config_warning", (*config.warnings, *_broken_snippets(config))),
         ("tool", (one for one in catalog.mistakes if not (says_same and is_unread_store(one)))),
         ("requirement", _missing_requirements(tool_requirements(catalog))),
         ("bundle", _bundle_mistakes(runtime, bundles)),
@@ -86,6 +86,14 @@ def _untrusted(catalog: "ToolCatalog") -> list[Mistake]:
     if found.mistake is not None:
         return [replace(found.mistake, severity="warning")]
     return [Mistake(message=str(found), file=str(found.config or found.folder), key="trust", severity="warning")]
+
+
+def _broken_snippets(config: "Config") -> Iterator[Mistake]:
+    for name, snippet in config.snippets.items():
+        from onetool.script.snippet_templates import syntax_error
+
+        if (why := syntax_error(snippet.body)) is not None:
+            yield Mistake(message=why, key=f"snippets.{name}.body", severity="warning")
 
 
 def _full_disks(runtime: "Runtime") -> Iterator[Mistake]:

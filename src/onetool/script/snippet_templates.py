@@ -10,9 +10,12 @@ import json
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
+
+if TYPE_CHECKING:
+    from minijinja import TemplateError
 
 STRING = r"(?P<prefix>(?i:br|rb|[ft]r|r[ft]|[burft])?)(?P<quote>'''|\"\"\"|'|\")"
 HEX = "[0-9a-fA-F]"
@@ -317,10 +320,25 @@ def fill_template(body: str, values: Mapping[str, Any]) -> tuple[str, list[Any],
         elif error.kind == "OutOfFuel":
             message = f"it takes more than {FUEL:,} steps"
         else:
-            message = str(error.message).replace("(in <string>:", "(line ").replace("\n", " ")
+            message = _message(error)
         raise BodyError(message) from None
     _check_size(len(text))
     return text, out, mark
+
+
+def syntax_error(body: str) -> str | None:
+    """Return what is wrong with the syntax of a body, or None."""
+    from minijinja import Environment, TemplateError
+
+    try:
+        Environment().add_template("<string>", body)
+    except TemplateError as error:
+        return _message(error)
+    return None
+
+
+def _message(error: "TemplateError") -> str:
+    return str(error.message).replace("(in <string>:", "(line ").replace("\n", " ")
 
 
 def _check_size(size: int) -> None:

@@ -131,6 +131,15 @@ def test_code_that_calls_a_broken_tool_or_pack_is_told_where_it_is_broken(tmp_pa
     assert json.loads(checked.stdout)[0]["line"] == int(said.split(":")[1])
 
 
+def test_check_reports_the_pack_alone(tmp_path):
+    for name in ("one", "other"):
+        (tmp_path / f"{name}.py").write_text(f"raise ValueError('broken {name}')\n")
+    (tmp_path / "onetool.yaml").write_text("packs: ['.']\n")
+    done = invoke("--config", "onetool.yaml", "packs", "check", "one.py", cwd=tmp_path)
+    assert done.returncode == 1
+    assert ("broken one" in done.stdout + done.stderr, "broken other" in done.stdout + done.stderr) == (True, False)
+
+
 def test_an_empty_folder_is_told(tmp_path):
     (tmp_path / "empty").mkdir()
     done = invoke("packs", "check", "empty", cwd=tmp_path)

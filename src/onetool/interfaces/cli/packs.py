@@ -1,5 +1,6 @@
 """`onetool packs`: creates a pack from a template, and checks a pack without running it."""
 
+import logging
 import os
 from contextlib import nullcontext
 from keyword import iskeyword
@@ -62,6 +63,7 @@ def new(_ctx: click.Context, name: str, folder: Path | None) -> None:
 @data_options
 def check(ctx: click.Context, path: Path, as_json: bool) -> None:
     """Check a pack for errors and unclear tools. Reports what would fail, and what a model could not understand."""
+    logging.getLogger("onetool").setLevel(logging.CRITICAL)  # it would report all packs
     app = open_app(ctx)
     untrusted = app.untrusted  # checking a pack runs it, so its folder must be trusted
     if untrusted is not None and is_inside(path, untrusted.folder.parent):
