@@ -47,6 +47,7 @@ class ResponseStream:
         self._ended = False
         self.dropped = 0  # events left out because the client was too slow
         self.is_unread = False  # the client has read nothing for UNREAD_S, and gets no more
+        self.is_complete = False  # nothing follows: from now on, a disconnect is the normal end
         self._more = asyncio.Event()
         self._sender: asyncio.Task[None] | None = None
         self._idle_timer: asyncio.TimerHandle | None = None
@@ -57,7 +58,7 @@ class ResponseStream:
 
     def begin_when_idle(self) -> None:
         """Become a stream if there is no reply within KEEP_ALIVE_S seconds: a proxy may time out."""
-        if not self._ended:
+        if not self._ended and self._sender is None:
             self._idle_timer = asyncio.get_running_loop().call_later(KEEP_ALIVE_S, self.begin)
 
     def begin(self) -> None:
@@ -95,7 +96,7 @@ class ResponseStream:
             await self._sender
 
     def drop(self) -> None:
-        """Send nothing more: the client has disconnected."""
+        """Send nothing more: the client has disconnected, or an exception has ended the response."""
         self._cancel_timer()
         self._ended = True
         if self._sender is not None:
@@ -123,6 +124,7 @@ class ResponseStream:
                         await self._more.wait()
                 except TimeoutError:
                     await self._write(STILL_HERE)
+            self.is_complete = True
             await self._send({"type": "http.response.body", "body": b""})
         except TimeoutError:  # from `_write`
             self.is_unread = self._ended = True
@@ -147,7 +149,7 @@ class DisconnectWatch:
     return None           # which ends the block without an exception
     """
 
-    __slots__ = ("_is_disconnected", "_loop", "_receive", "_response", "_timer", "_watcher", "_worker")
+    __slots__ = ("_before", "_is_disconnected", "_loop", "_receive", "_response", "_timer", "_watcher", "_worker")
 
     def __init__(self, receive: Receive, response: ResponseStream | None = None) -> None:
         """Watch `receive`. The response becomes a stream when idle, and is dropped if an exception ends the block."""
@@ -156,6 +158,7 @@ class DisconnectWatch:
         self._receive = receive
         self._loop = asyncio.get_running_loop()
         self._worker = asyncio.current_task()
+        self._before = 0 if self._worker is None else self._worker.cancelling()
         self._watcher: asyncio.Task[None] | None = None
         self._timer = self._loop.call_later(CHECK_AFTER_S, self._begin)
 
@@ -166,15 +169,12 @@ class DisconnectWatch:
         self._timer.cancel()
         if self._watcher is not None:
             self._watcher.cancel()
-        if kind is None:
-            return False
-        if self._response is not None:
+        if kind is not None and self._response is not None:
             self._response.drop()
-        if not self._is_disconnected or not issubclass(kind, asyncio.CancelledError):
+        if not self._is_disconnected or self._worker is None:
             return False
-        if self._worker is not None:
-            self._worker.uncancel()
-        return True
+        is_ours = self._worker.uncancel() <= self._before  # otherwise somebody else has cancelled the task, too
+        return is_ours and kind is not None and issubclass(kind, asyncio.CancelledError)
 
     def _begin(self) -> None:
         if self._response is not None:
@@ -183,6 +183,8 @@ class DisconnectWatch:
 
     async def _watch(self) -> None:
         await wait_for_disconnect(self._receive)
+        if self._response is not None and self._response.is_complete:
+            return
         self._is_disconnected = True
         if self._worker is not None:
             self._worker.cancel()

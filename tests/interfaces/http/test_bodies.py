@@ -16,7 +16,7 @@ from interfaces.http.test_mount import served
 import onetool
 from onetool import App
 from onetool.core.principal import Principal
-from onetool.http.asgi import HEAD, SEND_WHOLE
+from onetool.http.asgi import HEAD, SEND_WHOLE, HttpError
 from onetool.interfaces.http.exchange import (
     FULL_SHARES,
     MAX_PER_ADDRESS,
@@ -401,3 +401,22 @@ def test_small_bodies_count_unless_the_caller_and_the_server_are_known(caller, i
     assert memory.total == counted
     exchange.close()
     assert memory.total == 0
+
+
+def test_a_response_that_has_begun_gets_no_second_one():
+    async def answer():
+        sent = []
+
+        async def send(message):
+            sent.append(message["type"])
+
+        exchange = Exchange(BodyMemory(), Route("/x", nothing), MIB, {"method": "GET", "log": {}}, nothing, send)
+        begin = {"type": "http.response.start", "status": 200, "headers": []}
+        await exchange.send({**begin})
+        await exchange.send({"type": "http.response.body", "body": b"x", "more_body": True})
+        with pytest.raises(RuntimeError, match="second response"):
+            await exchange.send({**begin, "status": 503})
+        await exchange.refuse(HttpError(500, "internal", "a bug"))
+        return sent, exchange.status
+
+    assert asyncio.run(answer()) == (["http.response.start", "http.response.body"], 200)

@@ -6,11 +6,11 @@ import json
 import httpx
 import pytest
 from helpers import until
-from interfaces.rest.served import problem, with_head
+from interfaces.rest.served import problem, read_events, with_head
 
 from onetool.app import App
 from onetool.database import ChangeUnknownError, DatabaseAwayError, DatabaseError
-from onetool.interfaces.rest.app import RestApp
+from onetool.interfaces.rest.app import CallApp, RestApp
 from onetool.interfaces.rest.route import RestRoute
 from onetool.interfaces.rest.routing import RouteTable
 from onetool.services.access_tokens import token_hash
@@ -72,3 +72,28 @@ def test_what_any_route_meets_is_told(tmp_path, error, code):
         reply = asyncio.run(asked(app))
     assert problem(reply, 503, code)["detail"] == f"{error}."
     assert reply.headers["retry-after"] == "1"
+
+
+@pytest.mark.parametrize(("path", "body", "last"), [("/call/time.now", {}, "result"), ("/run", {"code": "1"}, "error")])
+def test_what_a_stream_meets_is_its_last_event(tmp_path, monkeypatch, path, body, last):
+    async def away(*_args, **_options):
+        await asyncio.sleep(0.4)  # the stream has begun
+        raise DatabaseAwayError("gone")
+
+    async def asked(app):
+        kind = CallApp if path.startswith("/call") else RestApp
+        async with httpx.AsyncClient(
+            transport=httpx.ASGITransport(with_head(kind(app))), base_url="http://x"
+        ) as client:
+            return await client.post(path, json=body, headers={"Accept": "text/event-stream"})
+
+    monkeypatch.setattr(App, "call", away)
+    monkeypatch.setattr(App, "run", away)
+    (tmp_path / "onetool.yaml").write_text("{}")
+    with App.open(tmp_path / "onetool.yaml") as app:
+        reply = asyncio.run(asked(app))
+    assert reply.status_code == 200
+    *_, (name, data) = read_events(reply.text)
+    told = data if name == "error" else data["error"]
+    assert (name, told["code"]) == (last, "database_away")
+    assert told["message"].startswith("the database can't be reached")

@@ -241,6 +241,8 @@ class Exchange:
         if self._is_refused:
             return
         if message["type"] == "http.response.start":
+            if self.status:
+                raise RuntimeError("a second response was started")
             self.status = message["status"]
             add = self.add if self.prove is None else (*self.add, (ANSWERED_HEADER, self.prove(self.status)))
             message["headers"] = [*message.get("headers", ()), *add]
@@ -261,7 +263,7 @@ class Exchange:
         """Respond with an error in the format of the route. Does nothing if a response has begun."""
         if self.status and self._start is None:
             return
-        self._start = None
+        self._start, self.status = None, 0
         body, kind = self.route.write_error(error), self.route.error_type
         if not isinstance(error, RequestBodyError):
             await respond(self.send, error.status, body, kind, error.headers)

@@ -8,10 +8,8 @@ response is a problem with status 424. Everything else, including streams, works
 from typing import TYPE_CHECKING, Any
 
 from onetool.app.allow_lists import Offered
-from onetool.app.grants import GrantRefusedError
-from onetool.config.server_import import ConfigUnchangedError
 from onetool.core.call import ToolCall, ToolResult, new_id
-from onetool.core.errors import ConfigError, OneToolError
+from onetool.core.errors import OneToolError
 from onetool.core.principal import current_principal
 from onetool.http.asgi import (
     AUDIT,
@@ -30,10 +28,9 @@ from onetool.interfaces.rest.invoke import answer_call, refuse_unrun
 from onetool.interfaces.rest.problem import (
     PROBLEM_TYPE,
     RestError,
-    database_problem,
-    error_from_store,
     problem_body,
     rate_limit_headers,
+    refusal_of,
     role_error,
 )
 from onetool.interfaces.rest.query import percent_decoded, read_query
@@ -50,7 +47,6 @@ from onetool.interfaces.rest.request import (
 from onetool.interfaces.rest.route import EVENT_STREAM, RestRoute
 from onetool.interfaces.rest.routing import API_ROUTES, RouteTable, audited
 from onetool.services.audit import AuditKind, AuditUnavailableError
-from onetool.sources.bundles.errors import BundleError
 from onetool.sources.bundles.rate_limits import NOTE
 
 if TYPE_CHECKING:
@@ -58,20 +54,6 @@ if TYPE_CHECKING:
     from onetool.cluster.members import Members
 
 _NO_SNIFFING = (b"x-content-type-options", b"nosniff")
-
-
-def _refusal(error: Exception) -> HttpError | None:
-    """Return the response to an error that a handler raised; None for a failure of the server."""
-    if isinstance(error, HttpError):
-        return error
-    if isinstance(error, BundleError):
-        return error_from_store(error)
-    if isinstance(error, GrantRefusedError):
-        return RestError(409, error.code, f"{error}.")
-    refused = database_problem(error)
-    if refused is None and isinstance(error, ConfigUnchangedError | ConfigError):
-        return RestError(409, "config_unchanged", str(error))
-    return refused
 
 
 class RestApp:
@@ -91,7 +73,7 @@ class RestApp:
         try:
             answer = await self._answer(scope, receive, send)
         except (OneToolError, HttpError) as error:
-            if (refused := _refusal(error)) is None:
+            if (refused := refusal_of(error)) is None:
                 raise
             await self._refuse(scope, refused, send)
         else:

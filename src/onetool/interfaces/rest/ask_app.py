@@ -134,7 +134,6 @@ async def stream_answer(request: RestRequest, context: AskContext, asked: AskQue
             except AskError as error:
                 failed = turn.failure(error)
                 if not response.is_stream:
-                    await response.end()  # before it becomes a stream
                     raise failed from None
                 await response.push_paced(sse_event("error", failed.event(turn.clean)))
             except asyncio.CancelledError:

@@ -18,15 +18,15 @@ from typing import Any
 import msgspec
 
 from onetool.core.call import ToolCall, ToolError, ToolResult, new_id
+from onetool.core.errors import OneToolError
 from onetool.core.text import or_rather
 from onetool.http.asgi import HttpError, encode, read_weights
 from onetool.http.body import StreamedText
 from onetool.http.definition import UPSTREAM, below
 from onetool.http.response_stream import DisconnectWatch, ResponseStream
-from onetool.interfaces.rest.problem import DATABASE_AWAY, RETRY, Fault, RestError, error_from_store, rate_limit_headers
+from onetool.interfaces.rest.problem import DATABASE_AWAY, RETRY, Fault, RestError, rate_limit_headers, refusal_of
 from onetool.interfaces.rest.request import SOURCE, RestRequest, RestResponse, json_body
 from onetool.interfaces.rest.route import EVENT_STREAM, LIMIT_HEADERS, TOOL, RestRoute
-from onetool.sources.bundles.errors import BundleError
 from onetool.sources.bundles.rate_limits import NOTE
 
 ARGS_AT = "/args"
@@ -151,10 +151,9 @@ async def _final_event(request: RestRequest, call: ToolCall, response: ResponseS
     try:
         result = await request.context.call(call, ProgressEvents(response))
         return envelope(result, with_meta=True, args_at=args_at)
-    except (BundleError, HttpError) as error:
-        if not response.is_stream:
+    except (OneToolError, HttpError) as error:
+        if not response.is_stream or (refused := refusal_of(error)) is None:
             raise
-        refused = error_from_store(error) if isinstance(error, BundleError) else error
         message = request.context.clean(str(refused), call.args)
         return encode({"ok": False, "error": {"code": refused.code, "message": message}})
 

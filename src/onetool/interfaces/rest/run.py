@@ -23,12 +23,12 @@ from msgspec.structs import replace
 
 from onetool.core.call import ToolCall, ToolResult, new_id
 from onetool.core.context import kept_value, shown_args
-from onetool.core.errors import cut
+from onetool.core.errors import OneToolError, cut
 from onetool.core.text import MAX_NAME, utc_text_ms
-from onetool.http.asgi import encode
+from onetool.http.asgi import HttpError, encode
 from onetool.http.response_stream import DisconnectWatch, ResponseStream
 from onetool.interfaces.rest.invoke import ProgressEvents, sse_event, wants_events
-from onetool.interfaces.rest.problem import RestError
+from onetool.interfaces.rest.problem import RestError, refusal_of
 from onetool.interfaces.rest.request import SOURCE, RestContext, RestRequest, RestResponse, list_response
 from onetool.interfaces.rest.route import EVENT_STREAM, RestRoute
 from onetool.script.run_result import RunResult
@@ -293,7 +293,15 @@ async def _stream(request: RestRequest, asked: RunRequest) -> None:
         with request.context.admitted(MAX_RUNS, TOO_MANY, RETRY_SECONDS):
             response.push_event(sse_event("started", encode({"id": new_id()})))
             events = RunEvents(request.context, response)
-            result = await _run(request, asked, events, events)
+            try:
+                result = await _run(request, asked, events, events)
+            except (OneToolError, HttpError) as error:
+                if (refused := refusal_of(error)) is None:
+                    raise
+                message = request.context.clean(str(refused), asked.code)
+                response.push_event(sse_event("error", encode({"message": message, "code": refused.code})))
+                await response.end()
+                return
             answer = await asyncio.to_thread(_answer, request.context, result)
         is_error = not isinstance(answer.error, UnsetType)
         last: dict[str, Any] = msgspec.to_builtins(answer.error if is_error else answer)
