@@ -156,7 +156,7 @@ def _missing_programs(config: "Config", statuses: "Iterable[ServerStatus]") -> I
             required_program(settings, environment(settings))
         except ToolFailure as failure:
             hint = f"onetool servers test {status.name}"
-            yield Mistake(message=str(failure), key=f"servers.{status.name}.command", hint=hint, severity="warning")
+            yield Mistake(message=str(failure), key=f"servers.{status.name}", hint=hint, severity="warning")
 
 
 def server_problems(status: "ServerStatus") -> list[tuple[str, str]]:

@@ -70,7 +70,7 @@ def test_a_program_that_is_not_there_is_found_without_a_start(project):
     configure(project, gone={"command": "no-such-command-anywhere"}, off={"command": "neither", "enabled": False})
     done = invoke("check", "--json", cwd=project)
     [found] = json.loads(done.stdout)
-    assert (done.returncode, found["key"], found["severity"]) == (0, "servers.gone.command", "warning")
+    assert (done.returncode, found["key"], found["severity"]) == (0, "servers.gone", "warning")
     assert found["message"].startswith("command not found: no-such-command-anywhere")
 
 

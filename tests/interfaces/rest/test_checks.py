@@ -77,7 +77,8 @@ def test_a_server_that_is_not_reached_is_told(tmp_path, start):
     api = start(real=tmp_path, args=["--config", str(tmp_path / "onetool.yaml")])
 
     def tried():
-        return [one for one in api.get("/check").json()["findings"] if "no-such-program" in one["message"]]
+        found = api.get("/check").json()["findings"]
+        return [one for one in found if "no-such-program" in one["message"] and "logs" in one["fix"]]
 
     (found,) = until(tried)
     assert [found["level"], found["where"]] == ["warning", "servers.gone"]

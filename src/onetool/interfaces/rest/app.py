@@ -30,7 +30,6 @@ from onetool.interfaces.rest.problem import (
     RestError,
     problem_body,
     rate_limit_headers,
-    refusal_of,
     role_error,
 )
 from onetool.interfaces.rest.query import percent_decoded, read_query
@@ -41,6 +40,7 @@ from onetool.interfaces.rest.request import (
     RestRequest,
     RestResponse,
     json_body,
+    refusal_of,
     refuse_tools,
     sent_texts,
 )

@@ -24,8 +24,8 @@ from onetool.http.asgi import HttpError, encode, read_weights
 from onetool.http.body import StreamedText
 from onetool.http.definition import UPSTREAM, below
 from onetool.http.response_stream import DisconnectWatch, ResponseStream
-from onetool.interfaces.rest.problem import DATABASE_AWAY, RETRY, Fault, RestError, rate_limit_headers, refusal_of
-from onetool.interfaces.rest.request import SOURCE, RestRequest, RestResponse, json_body
+from onetool.interfaces.rest.problem import DATABASE_AWAY, RETRY, Fault, RestError, rate_limit_headers
+from onetool.interfaces.rest.request import SOURCE, RestRequest, RestResponse, json_body, refusal_of
 from onetool.interfaces.rest.route import EVENT_STREAM, LIMIT_HEADERS, TOOL, RestRoute
 from onetool.sources.bundles.rate_limits import NOTE
 

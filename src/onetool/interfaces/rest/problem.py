@@ -11,9 +11,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
-from onetool.app.grants import GrantRefusedError
-from onetool.config.server_import import ConfigUnchangedError
-from onetool.core.errors import ConfigError, Need
+from onetool.core.errors import Need
 from onetool.core.principal import Principal, Role
 from onetool.core.trace import request_id
 from onetool.database import ChangeUnknownError, DatabaseAwayError, DatabaseError
@@ -159,20 +157,6 @@ def error_from_store(error: BundleError) -> RestError:
         pointer=error.pointer,
         headers=headers,
     )
-
-
-def refusal_of(error: Exception) -> HttpError | None:
-    """Return the response to an error that a handler raised; None for a failure of the server."""
-    if isinstance(error, HttpError):
-        return error
-    if isinstance(error, BundleError):
-        return error_from_store(error)
-    if isinstance(error, GrantRefusedError):
-        return RestError(409, error.code, f"{error}.")
-    refused = database_problem(error)
-    if refused is None and isinstance(error, ConfigUnchangedError | ConfigError):
-        return RestError(409, "config_unchanged", str(error))
-    return refused
 
 
 def rate_limit_headers(left: Mapping[str, int] | None, refused: bool = False) -> tuple[tuple[bytes, bytes], ...]:

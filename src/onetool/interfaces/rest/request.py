@@ -21,12 +21,16 @@ import msgspec
 from msgspec import UNSET
 
 from onetool.app.allow_lists import Offered, allow_lists
+from onetool.app.grants import GrantRefusedError
+from onetool.config.server_import import ConfigUnchangedError
 from onetool.core.call import ToolCall, ToolResult
+from onetool.core.errors import ConfigError
 from onetool.core.json_data import JsonTooCostlyError, StrictJsonError, check_json, finite, strict_decoder
 from onetool.core.principal import Principal, current_principal
 from onetool.http.asgi import (
     HEAD,
     JSON,
+    HttpError,
     Receive,
     Scope,
     Send,
@@ -36,10 +40,10 @@ from onetool.http.asgi import (
     takes_gzip,
 )
 from onetool.http.definition import TOOL_HEADER
-from onetool.interfaces.rest.problem import RestError
+from onetool.interfaces.rest.problem import RestError, database_problem, error_from_store
 from onetool.interfaces.rest.undo import Removals
 from onetool.sources.bundles.drafts import PreProcessorTurns
-from onetool.sources.bundles.errors import NotFoundError, OutdatedError
+from onetool.sources.bundles.errors import BundleError, NotFoundError, OutdatedError
 from onetool.sources.bundles.rate_limits import refuse_limited
 from onetool.sources.bundles.store import EVERYTHING, Visibility
 
@@ -125,6 +129,20 @@ def _whole(text: str) -> float:
 
 _decoder = strict_decoder()
 _whole_decoder = strict_decoder(_whole)
+
+
+def refusal_of(error: Exception) -> HttpError | None:
+    """Return the response to an error that a handler raised; None for a failure of the server."""
+    if isinstance(error, HttpError):
+        return error
+    if isinstance(error, BundleError):
+        return error_from_store(error)
+    if isinstance(error, GrantRefusedError):
+        return RestError(409, error.code, f"{error}.")
+    refused = database_problem(error)
+    if refused is None and isinstance(error, ConfigUnchangedError | ConfigError):
+        return RestError(409, "config_unchanged", str(error))
+    return refused
 
 
 # ETag, If-Match and If-None-Match (RFC 9110, 13.1)

@@ -28,8 +28,8 @@ from onetool.core.text import MAX_NAME, utc_text_ms
 from onetool.http.asgi import HttpError, encode
 from onetool.http.response_stream import DisconnectWatch, ResponseStream
 from onetool.interfaces.rest.invoke import ProgressEvents, sse_event, wants_events
-from onetool.interfaces.rest.problem import RestError, refusal_of
-from onetool.interfaces.rest.request import SOURCE, RestContext, RestRequest, RestResponse, list_response
+from onetool.interfaces.rest.problem import RestError
+from onetool.interfaces.rest.request import SOURCE, RestContext, RestRequest, RestResponse, list_response, refusal_of
 from onetool.interfaces.rest.route import EVENT_STREAM, RestRoute
 from onetool.script.run_result import RunResult
 from onetool.sources.bundles.errors import InvalidError
