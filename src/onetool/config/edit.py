@@ -291,6 +291,7 @@ def _for_ruamel(value: Any) -> Any:
     with suppress(ValueError):
         if not isinstance(value, str):
             return value
-        if isinstance(plain_value(value), str) and yaml_1_1_advice(value) is None and value.isprintable():
+        is_plain = isinstance(plain_value(value), str) and yaml_1_1_advice(value) is None and value.isprintable()
+        if is_plain and not value.startswith((":", "?")):  # {command: :x} can't be read
             return _without_placeholders(value)
     return Quoted(_without_placeholders(value))
