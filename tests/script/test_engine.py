@@ -225,8 +225,8 @@ def test_a_run_that_is_cancelled_while_it_comes_back_takes_no_slot(app, answer):
 
 def test_the_wait_for_the_slot_does_not_count(tmp_path, answer):
     (tmp_path / "work.py").write_text(PACK)
-    (tmp_path / "onetool.yaml").write_text("packs: [work.py]\nrun: {timeout_s: 1, workers: 2}\n")
-    code = "work.ask()\nwork.nap(0.6)"
+    (tmp_path / "onetool.yaml").write_text("packs: [work.py]\nrun: {timeout_s: 2, workers: 2}\n")
+    code = "work.ask()\nwork.nap(1.2)"
 
     async def main():
         async with App.open(tmp_path / "onetool.yaml") as app:
@@ -235,7 +235,7 @@ def test_the_wait_for_the_slot_does_not_count(tmp_path, answer):
             answer.open()
             return [result.data for result in await asyncio.gather(*runs)]
 
-    assert asyncio.run(main()) == [0.6] * 3
+    assert asyncio.run(main()) == [1.2] * 3
 
 
 def test_code_that_runs_itself_without_end_is_stopped(app):
