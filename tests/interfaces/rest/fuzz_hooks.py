@@ -16,6 +16,7 @@ LANGUAGES = (
 RULES = (
     *("normal form NFC", "null character", "visible characters", "is not a host", "Invalid URL", "invalid id"),
     *("duplicate name", "expected either", "is not a valid name of a variable", "/digest: Missing"),
+    *("expected `text` or `servers`", "/tool: ", "a single, non-empty line"),
 )
 NO_KEY = "no_key"  # of a provider that a question may name; 503 is what it is told
 
