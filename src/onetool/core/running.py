@@ -83,19 +83,18 @@ class HandlerRunner:
         while True:
             inside = copy_context()
             inside.run(current_call.set, context)
-            start: Callable[[], Awaitable[Any]] | None = None
-            outcome: Outcome = None, None
-            if context.spec.is_async:
-                start = partial(handler, **args)
-            else:
+            start: Callable[[], Awaitable[Any]] = partial(handler, **args)
+            outcome: Outcome | None = None
+            if not context.spec.is_async:
                 job = ThreadJob(self._threads, inside, plain_value, {"handler": handler, "args": args}, context.left)
-                outcome = value, error = await (job if loop is None else self._threads.outcome(job))
-                if error is None:
-                    if type(value) not in PLAIN and isawaitable(value):
-                        start = lambda returned=value: returned  # noqa: E731
-                elif isinstance(error, TimeoutError) and context.left() <= 0:
+                value, error = await (job if loop is None else self._threads.outcome(job))
+                if isinstance(error, TimeoutError) and context.left() <= 0:
                     outcome = _too_late(context)
-            if start is not None:
+                elif error is not None or type(value) in PLAIN or not isawaitable(value):
+                    outcome = value, error
+                else:
+                    start = lambda returned=value: returned  # noqa: E731
+            if outcome is None:
                 awaited = self._in_task(start, context, inside)
                 outcome = _on_the_loop(awaited, context) if loop is None else await awaited
             if not context.retries or (pause := pause_before_retry(context, outcome)) is None:

@@ -36,8 +36,8 @@ class Transaction(Protocol):
     def insert(self, table: str, columns: str, rows: Sequence[Row]) -> None:
         """Insert rows in this order, with few statements: each acquires the GIL again.
 
-        Where connections keep compiled statements, the number of rows per statement is a power of two, so that there
-        are few different statements. One with many rows takes a megabyte.
+        Where connections keep compiled statements, which take up to a megabyte each, the number of rows per statement
+        is a power of two, so that there are few different statements.
         """
         marks = f"({', '.join(['%s'] * (columns.count(',') + 1))})"
         start = 0

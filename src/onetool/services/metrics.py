@@ -88,11 +88,9 @@ class Metrics:
         self._requests = Counter[tuple[str, str, int]]()  # by route, method and status
         self._calls = Counter[tuple[str, str]]()  # by tool and outcome
         self._runs = Counter[str]()  # by outcome
-        self._request_seconds, self._call_seconds, self._run_seconds = (
-            Histogram("route"),
-            Histogram("tool"),
-            Histogram(),
-        )
+        self._request_seconds = Histogram("route")
+        self._call_seconds = Histogram("tool")
+        self._run_seconds = Histogram()
 
     def observe(self, event: Any) -> None:
         """Count an event of the recorder; events of other kinds are ignored."""

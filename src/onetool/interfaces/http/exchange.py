@@ -235,7 +235,7 @@ class Exchange:
                 return await self._refuse_body(BodiesFullError(), body)
 
     async def send(self, message: Message) -> None:
-        """Pass on a message of the response, which is changed."""
+        """Pass on a message of the response. Adds our headers to the message itself."""
         if self._turn is not None:
             self.end_turn()
         if self._is_refused:
