@@ -21,7 +21,8 @@ def below(pointer: str, name: str | int) -> str:
 
 Method = Literal["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
 Text = Annotated[str, Meta(min_length=1)]
-Url = Annotated[Text, Meta(extra_json_schema={"pattern": "^[hH][tT][tT][pP][sS]?://"})]
+MAX_URL = 64 * 1024  # characters of a template, before values are filled in
+Url = Annotated[Text, Meta(max_length=MAX_URL, extra_json_schema={"pattern": "^[hH][tT][tT][pP][sS]?://"})]
 Status = Annotated[int, Meta(ge=100, le=599)]
 Milliseconds = Annotated[int, Meta(ge=1, le=600_000)]
 MEDIA_TYPE = r"^[A-Za-z0-9!#$&^_.+-]+/[A-Za-z0-9!#$&^_.+-]+(; ?[A-Za-z0-9-]+=[A-Za-z0-9_.-]+)*$(?!\n)"

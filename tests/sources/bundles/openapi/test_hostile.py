@@ -173,6 +173,14 @@ def test_a_variable_cant_move_the_host():
     assert "its server" in skipped({}, servers=servers)
 
 
+def test_variables_that_multiply():
+    filled = {"url": "https://api.example.com/" + "{a}" * 2_000, "variables": {"a": {"default": "b" * 2_000}}}
+    for servers in ([filled], [{"url": "https://api.example.com/" + "b" * 65_536}]):
+        assert "a URL of more than 65,536 characters" in skipped({}, servers=servers)
+    near = {"url": "https://api.example.com/" + "{a}" * 100, "variables": {"a": {"default": "b" * 600}}}
+    assert len(one({}, servers=[near])["httpImpl"]["request"]["urlTemplate"]) > 60_000
+
+
 def test_a_document_cant_ask_for_a_secret():
     """Whatever it calls things: only the bundle's own secrets are placeholders."""
     name = "${AWS_SECRET_ACCESS_KEY}"

@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 from urllib.parse import urljoin
 
+from onetool.http.definition import MAX_URL
 from onetool.http.errors import RequestRefusedError
 from onetool.http.files import FILE_TIMEOUT_MS, MAX_FILE_BYTES
 from onetool.http.url import parse_url
@@ -64,6 +65,8 @@ def base_of(servers: Any, location: ApiLocation) -> str:
 
 def checked_url(url: str) -> str:
     """Check a URL for a template: it must contain no placeholders, and its host must be unambiguous."""
+    if len(url) > MAX_URL:
+        raise _too_long(url)
     if "{" in url or "?" in url or "#" in url:
         raise UnresolvedError(f"its server {url[:100]!r} has a part that is not allowed before a path")
     try:
@@ -83,15 +86,24 @@ def _filled_url(server: dict[str, Any]) -> str:
     if not isinstance(url, str):
         raise UnresolvedError("its server has no url")
     variables = server.get("variables")
+    size = len(url)
 
     def default(found: re.Match[str]) -> str:
+        nonlocal size
         variable = variables.get(found[1]) if isinstance(variables, dict) else None
         value = variable.get("default") if isinstance(variable, dict) else None
         if value is None:
             raise UnresolvedError(f"its server {url[:100]!r}: the variable {found[1]!r} has no default")
-        return str(value)
+        size += len(text := str(value))
+        if size > MAX_URL:
+            raise _too_long(url)
+        return text
 
     return _VARIABLE.sub(default, url.strip())
+
+
+def _too_long(url: str) -> UnresolvedError:
+    return UnresolvedError(f"its server {url[:100]!r} has a URL of more than {MAX_URL:,} characters")
 
 
 # Security schemes
