@@ -174,51 +174,6 @@ def test_half_of_a_surrogate_pair_harms_nobody(sides, pair):
     assert [side.send(one).status for side in sides for one in sent] == [202] * 8
 
 
-def test_what_a_batch_says_and_asks_comes_with_its_answers(peer):
-    """The client's stream of notifications may be the other one's."""
-    one = peer("old", revision="2025-03-26")
-    one.answers[ELICIT] = accept(name="Ada")
-    for _ in range(2):  # whoever gets it
-        one.heard.clear()
-        working = {"name": "working__advance", "arguments": {"steps": [1, 2]}, "_meta": {"progressToken": "p"}}
-        batch = [
-            one.message("tools/call", working, id="w"),
-            one.message("tools/call", {"name": "asking__name"}, id="a"),
-        ]
-        asked = one._pursue(one._exchange("POST", one.headers(None), batch), "a")
-        assert asked.answer()["result"]["content"][0]["text"] == "Hello, Ada!"
-        assert [one.hear("notifications/progress")["progress"] for _ in range(2)] == [1, 2]
-        assert {message.get("id") for message in asked.exchange.messages} >= {"w", "a"}
-        one.result("ping")  # an odd number of requests: the next batch comes to the other one
-
-
-def test_a_request_is_cancelled_in_its_own_batch(peer, tmp_path):
-    one = peer("old", revision="2025-03-26")
-    call = one.message("tools/call", {"name": "working__hang", "arguments": {"path": str(tmp_path / "x")}}, id="h")
-    cancel = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": "h"}}
-    found = one.send([call, cancel])
-    assert (found.status, found.body) == (202, b"")
-
-
-def test_a_batch_is_told_at_once_or_not_at_all(peer, pair):
-    cancel = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 99}}
-    found = peer("old").send([cancel] * 5)
-    assert (found.status, "no batches" in found.body.decode()) == (400, True)
-    one = peer("old", revision="2025-03-26")
-    assert "a batch may have at most 100 messages" in one.send([cancel] * 101).body.decode()
-
-    def told():
-        return [server.log().count("/cluster/mcp") for server in pair.servers]
-
-    first = told()
-    # Replicas that have just been started know each other after a beat.
-    until(lambda: one.send([cancel]).status == 202 and all(now > then for now, then in zip(told(), first, strict=True)))
-    before = sum(told())
-    assert one.send([cancel] * 100).status == 202  # when the others have been told
-    until(lambda: sum(told()) > before)
-    assert sum(told()) - before < 50  # some lines are late, of what was sent before
-
-
 @pytest.mark.parametrize("body", ["[]", "{bad", '{"revision":"2025-06-18","menu":"../x"}'])
 def test_a_row_that_cannot_be_read_is_no_session(pair, peer, body):
     one, id = peer("old"), token_hex(16)

@@ -26,11 +26,13 @@ from upstream import Reply, Upstream
 
 TRACED = Path(__file__).with_name("traced.py")
 PACK = "def add(x: int, y: int = 1) -> int:\n    '''Add two numbers.'''\n    return x + y\n"
+META = "io.modelcontextprotocol/"
 CALLS = 5
 SETTLED_S = 3.0  # after which counts are written, and only what is done regularly goes on
 QUEUES = ("onetool-events", "onetool-audit")  # their threads do what follows
 WRITES = ("interfaces/http/connection.py send_whole", "interfaces/mcp/stdio.py StdoutWriter._write")
 COUNTED = {  # functions and files until the answer is sent, and with what follows
+    "tools/call over HTTP, stateless": ((104, 36), (135, 46)),
     "tools/call over HTTP, in a session": ((92, 37), (150, 47)),
     "REST invoke of an HTTP tool": ((124, 55), (200, 69)),
     "run with one inner call, stdio": ((174, 39), (197, 46)),
@@ -131,7 +133,19 @@ HELLO = message(
 INITIALIZED = {"jsonrpc": "2.0", "method": "notifications/initialized"}
 
 
-def mcp_call(folder):
+def stateless_call(folder):
+    with served(folder) as (server, connection):
+        meta = {f"{META}protocolVersion": "2026-07-28", f"{META}clientCapabilities": {}}
+        headers = {"MCP-Protocol-Version": "2026-07-28", "Mcp-Method": "tools/call", "Mcp-Name": "adding__add"}
+        call = message("tools/call", name="adding__add", arguments={"x": 1}, _meta=meta)
+
+        def once():
+            assert json.loads(send(connection, "POST", "/mcp", call, headers)[1])["result"]["content"][0]["text"] == "2"
+
+        return server.path_of(once)
+
+
+def session_call(folder):
     with served(folder) as (server, connection):
         response, _ = send(connection, "POST", "/mcp", HELLO)
         headers = {"Mcp-Session-Id": response.headers["Mcp-Session-Id"], "MCP-Protocol-Version": "2025-11-25"}
@@ -182,7 +196,7 @@ def run_over_stdio(folder):
         server.close()
 
 
-WAYS = dict(zip(COUNTED, (mcp_call, rest_invoke, run_over_stdio), strict=True))
+WAYS = dict(zip(COUNTED, (stateless_call, session_call, rest_invoke, run_over_stdio), strict=True))
 
 
 def files_of(functions):

@@ -50,10 +50,10 @@ class SharedRequests(SharedSessions):
         Any replica can report on a task whose replica is gone. Raise ReplicaGoneError, and JsonRpcError for a call that
         its replica could not finish.
         """
-        params = message.get("params") if isinstance(message, dict) else None
-        if not isinstance(params, dict) or FORWARDED in scope:
+        params = message.get("params")
+        if params is None or FORWARDED in scope:
             return False
-        is_task = str(message.get("method")).startswith("tasks/") and isinstance(params.get("taskId"), str)
+        is_task = message.get("method", "").startswith("tasks/") and isinstance(params.get("taskId"), str)
         call = None if is_task else self._waiting_call(params)
         holder = self._cluster.owner_of(params["taskId"]) if is_task else call and call[:ID_DIGITS]
         if holder in (None, self._cluster.id):

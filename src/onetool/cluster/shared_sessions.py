@@ -17,7 +17,7 @@ import msgspec
 
 from onetool.cluster.cluster import Cluster
 from onetool.cluster.mcp_rows import McpSessionRows, SessionState, UnreadableRowError
-from onetool.core.mcp_protocol import Message, decode, is_id, is_message
+from onetool.core.mcp_protocol import Message, decode, is_id
 from onetool.core.principal import Principal
 from onetool.database import DatabaseError
 from onetool.http.asgi import HttpError, Receive, Scope, Send, encode, read_body
@@ -31,11 +31,11 @@ _REPLICA = re.compile(r"[0-9a-f]{8}")
 
 
 class SessionNews(msgspec.Struct, frozen=True, kw_only=True):
-    """A message to another replica: a session has changed or ended, or its client has sent messages."""
+    """A message to another replica: a session has changed or ended, or its client has sent a message."""
 
     session: str
     is_over: bool = False
-    messages: Sequence[Any] = ()  # answers and cancellations
+    message: Message | None = None  # an answer or a cancellation
 
 
 class MemorySession(Protocol):
@@ -133,46 +133,29 @@ class SharedSessions:
 
     # Messages for other replicas
 
-    async def relay(self, session: MemorySession, messages: list[Any]) -> list[Any]:
-        """Send answers and cancellations to the replicas that wait for them; return the messages for this one.
+    async def relay(self, session: MemorySession, message: Message) -> bool:
+        """Send an answer or a cancellation to the replicas that wait for it. Return False if it is for this one."""
+        if message.get("method") == "notifications/cancelled":
+            id = message.get("params", {}).get("requestId")
+            if is_id(id) and session.is_running(id):
+                return False
+            await self._tell(SessionNews(session=session.id, message=message), session)
+            return True
+        return await self.relay_unknown(session.id, session.principal, message)
 
-        Each replica gets a single request with all its messages.
-        """
-        rest: list[Any] = []
-        answers: dict[str, list[Message]] = {}
-        cancelled: list[Message] = []
-        started = {message["id"] for message in messages if is_message(message) and {"id", "method"} <= message.keys()}
-        for message in messages:
-            if (owner := self._asked_by(message)) is not None:
-                answers.setdefault(owner, []).append(message)
-            elif is_message(message) and message.get("method") == "notifications/cancelled" and "id" not in message:
-                params = message.get("params")
-                id = params.get("requestId") if isinstance(params, dict) else None
-                is_here = is_id(id) and (id in started or session.is_running(id))
-                (rest if is_here else cancelled).append(message)
-            else:
-                rest.append(message)
-        for owner, own in answers.items():
-            replica = await self._cluster.other(owner)
-            body = _encoded(SessionNews(session=session.id, messages=own))
-            await self._cluster.forwarder.post(replica, PATH, body, session.principal)
-        if cancelled:
-            await self._tell(SessionNews(session=session.id, messages=cancelled), session)
-        return rest
-
-    async def relay_unknown(self, id: str, principal: Principal, message: Any) -> bool:
+    async def relay_unknown(self, id: str, principal: Principal, message: Message) -> bool:
         """Send an answer to the replica that waits for it, although the session can't be read here: clients don't
         repeat answers, so the call would wait in vain. Return False for other messages.
         """
         if (owner := self._asked_by(message)) is None:
             return False
-        body = _encoded(SessionNews(session=id, messages=[message]))
+        body = _encoded(SessionNews(session=id, message=message))
         await self._cluster.forwarder.post(await self._cluster.other(owner), PATH, body, principal)
         return True
 
-    def _asked_by(self, message: Any) -> str | None:
+    def _asked_by(self, message: Message) -> str | None:
         """Return the other replica whose question the message answers."""
-        if not is_message(message) or "method" in message:
+        if "method" in message:
             return None
         owner, _, number = str(message["id"]).partition("-")
         return owner if number and _REPLICA.fullmatch(owner) and owner != self._cluster.id else None
@@ -191,9 +174,8 @@ class SharedSessions:
             pass
         elif news.is_over:
             await self._forget(session)
-        elif news.messages:
-            for message in news.messages:
-                await session.take(message)
+        elif news.message is not None:
+            await session.take(news.message)
         else:
             await self._refresh(session)
         await send_json(send, 202, None)

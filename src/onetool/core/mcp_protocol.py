@@ -16,7 +16,6 @@ from onetool.core.json_data import MAX_DIGITS, JsonTooCostlyError, check_json, f
 STATELESS_REVISIONS = ("2026-07-28",)
 SESSION_REVISIONS = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")  # newest first
 
-BATCH_REVISION = "2025-03-26"  # the only revision with batches
 DEFAULT_REVISION = "2025-03-26"  # assumed for HTTP clients that send none
 
 META = "io.modelcontextprotocol/"
@@ -87,7 +86,7 @@ def unsupported_version(requested: str, supported: Sequence[str]) -> JsonRpcErro
 
 
 def decode_message(data: bytes) -> tuple[Any, JsonRpcError | None]:
-    """Decode and check a message. Return the message, or a batch of unchecked messages, and the error if any."""
+    """Decode and check a message. Return the message, and the error if any."""
     try:
         if len(data) > MAX_DIGITS:
             check_json(data)
@@ -99,9 +98,7 @@ def decode_message(data: bytes) -> tuple[Any, JsonRpcError | None]:
     message: Any = None
     try:
         message = decode(data)
-        if not isinstance(cast(object, message), list):
-            check_message(message)
-        return message, None
+        return check_message(message), None
     except JsonRpcError as error:
         return message, error
 
@@ -123,6 +120,8 @@ def decode(data: bytes) -> Any:
 
 def check_message(message: Any) -> Message:
     """Check that the data is one JSON-RPC message. Raises JsonRpcError."""
+    if isinstance(message, list):
+        raise JsonRpcError(INVALID_REQUEST, "JSON-RPC batches are not supported: send one message at a time")
     if not isinstance(message, dict):
         raise JsonRpcError(INVALID_REQUEST, f"expected one JSON-RPC message, an object, got {_json_type(message)}")
     found = cast(Message, message)
@@ -138,14 +137,6 @@ def check_message(message: Any) -> Message:
     elif "id" not in found or not ("result" in found or "error" in found):
         raise JsonRpcError(INVALID_REQUEST, "expected a request, a notification or a response: `method` is missing")
     return found
-
-
-def is_message(message: Any) -> bool:
-    try:
-        check_message(message)
-    except JsonRpcError:
-        return False
-    return True
 
 
 def is_id(value: Any) -> bool:

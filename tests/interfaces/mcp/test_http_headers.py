@@ -10,7 +10,7 @@ from interfaces.mcp.peers import META, NEW
 from interfaces.mcp.servers import as_header
 
 from onetool.core.mcp_protocol import JsonRpcError
-from onetool.interfaces.mcp.http_headers import NAME, _decoded, check_name
+from onetool.interfaces.mcp.http_headers import METHOD, NAME, _decoded, check_headers
 
 CALL = {"name": "plus", "arguments": {"a": 1}}
 
@@ -166,15 +166,15 @@ def test_what_a_client_tells_by_the_way_is_taken_note_of(peer):
 @given(st.text())
 def test_every_text_survives_its_way_through_a_header(text):
     assert _decoded(coded(text)) == text
-    check_name({NAME: as_header(text).encode("latin-1")}, {"method": "tools/call", "params": {"name": text}})
+    check_headers({METHOD: b"tools/call", NAME: as_header(text).encode("latin-1")}, "tools/call", {"name": text})
 
 
 @given(st.text(st.characters(max_codepoint=255)))
 def test_whatever_a_header_says_it_agrees_or_is_refused(value):
-    head = {NAME: value.encode("latin-1")}
+    head = {METHOD: b"tools/call", NAME: value.encode("latin-1")}
     agrees = value.strip(" \t") in ("plus", coded("plus"))
     with nullcontext() if agrees else pytest.raises(JsonRpcError, match=r"differ|not valid Base64"):
-        check_name(head, {"method": "tools/call", "params": {"name": "plus"}})
+        check_headers(head, "tools/call", {"name": "plus"})
 
 
 @given(st.binary(max_size=30))

@@ -30,6 +30,7 @@ from onetool.core.mcp_protocol import (
     unsupported_version,
 )
 from onetool.core.principal import LOCAL, Principal
+from onetool.http.asgi import Head
 from onetool.script.run_result import CallLog
 
 CLIENT_INFO = f"{META}clientInfo"
@@ -69,7 +70,7 @@ class RemoteClient(msgspec.Struct, kw_only=True):
     menu: str | None = None  # the menu that it chose; None: the default
     wants_whole: bool = False  # large results in full instead of handles
     is_stateless: bool = False  # it sends stateless requests (2026-07-28)
-    gap_timer: CallGapTimer = msgspec.field(default_factory=CallGapTimer)
+    gap_timer: CallGapTimer | None = None  # of its conversation, if it has one
 
     @property
     def owner(self) -> str:
@@ -118,7 +119,7 @@ def is_stateless_message(meta: Any) -> bool:
     return isinstance(meta, dict) and (PROTOCOL_VERSION in meta or CLIENT_CAPABILITIES in meta)
 
 
-def client_from_meta(meta: Any, known: RemoteClient) -> RemoteClient:
+def client_from_meta(meta: Any, principal: Principal, menu: str | None, wants_whole: bool) -> RemoteClient:
     """Return the client of a stateless message (2026-07-28), from its `_meta` and other known facts."""
     if not isinstance(meta, dict):
         raise JsonRpcError(
@@ -138,10 +139,10 @@ def client_from_meta(meta: Any, known: RemoteClient) -> RemoteClient:
         revision=version,
         capabilities=known_capabilities(capabilities or {}),
         log_level=level,
-        principal=known.principal,
+        principal=principal,
         name=client_name(meta.get(CLIENT_INFO)),
-        menu=known.menu,
-        wants_whole=known.wants_whole,
+        menu=menu,
+        wants_whole=wants_whole,
         is_stateless=True,
     )
 
@@ -242,7 +243,8 @@ class ClientCaller(msgspec.Struct, eq=False, weakref=True):
 
     @property
     def peer(self) -> object:
-        return self.client.gap_timer
+        """An object that stands for the client: the same one for all calls of a conversation."""
+        return self.client.gap_timer or self.client
 
     def can(self, what: str) -> bool:
         return self.client.can(what)
@@ -303,6 +305,7 @@ class McpRequest(msgspec.Struct, frozen=True, kw_only=True):
     client: RemoteClient
     channel: ReplyChannel
     watched: set[str] | None = None  # resources that its session subscribed to, if there is a session
+    head: Head | None = None  # the headers of a stateless request over HTTP, which repeat some arguments
 
     def param(self, name: str, kind: type = str, default: Any = ...) -> Any:
         """Return a member of params, checked for its type. Raises JsonRpcError."""

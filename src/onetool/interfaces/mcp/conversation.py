@@ -12,20 +12,17 @@ from typing import Any
 import msgspec
 
 from onetool.core.mcp_protocol import (
-    BATCH_REVISION,
     INTERNAL_ERROR,
     INVALID_REQUEST,
     Id,
     JsonRpcError,
     Message,
-    check_message,
     error_response,
-    id_of,
     is_id,
     notification,
 )
 from onetool.core.trace import RecordSpan, RequestTrace, begin_trace, current_trace
-from onetool.interfaces.mcp.client import McpRequest, RemoteClient, client_from_meta, is_stateless_message
+from onetool.interfaces.mcp.client import CallGapTimer, McpRequest, RemoteClient, client_from_meta, is_stateless_message
 from onetool.interfaces.mcp.methods import handle_request
 from onetool.interfaces.mcp.pending_calls import PARKED_SECONDS
 from onetool.interfaces.mcp.service import ChangeListener, Service
@@ -33,7 +30,6 @@ from onetool.interfaces.mcp.service import ChangeListener, Service
 Send = Callable[[Message], None]
 OnChange = Callable[[str, Mapping[str, Any]], Awaitable[None]]  # the method and the params of a request
 
-MAX_IN_BATCH = 100
 CHANGES = ("initialize", "logging/setLevel", "resources/subscribe", "resources/unsubscribe")
 BEFORE_INITIALIZE = ("initialize", "ping")  # allowed before initialize
 
@@ -67,24 +63,8 @@ class Conversation:
         self._news = ChangeListener(lambda method, params: send(notification(method, params or None)), client)
         self._forget: Callable[[], None] | None = None
         self.client = client
+        client.gap_timer = CallGapTimer()
         self.watched = self._news.uris
-
-    async def answer(self, messages: list[Any], send: Send) -> Any:
-        """Return the responses to a batch or None; an error if batches are not supported."""
-        if len(messages) > MAX_IN_BATCH:
-            return error_response(
-                None, JsonRpcError(INVALID_REQUEST, f"a batch may have at most {MAX_IN_BATCH} messages")
-            )
-        if not messages or self.client.revision != BATCH_REVISION:
-            return await self._answer_one(messages, send)
-        replies = await asyncio.gather(*(self._answer_one(one, send) for one in messages))
-        return [reply for reply in replies if reply is not None] or None
-
-    async def _answer_one(self, message: Any, send: Send) -> Message | None:
-        try:
-            return await self.respond(check_message(message), send)
-        except JsonRpcError as error:
-            return error_response(id_of(message), error)
 
     async def respond(self, message: Message, send: Send) -> Message | None:
         """Return the response to a checked message; None for notifications, responses and cancelled requests.
@@ -142,8 +122,9 @@ class Conversation:
         Raises JsonRpcError for a request before initialize, or a second initialize.
         """
         if method == "server/discover" or ("_meta" in params and is_stateless_message(params["_meta"])):
-            client = client_from_meta(params.get("_meta"), self.client)
-            client.gap_timer = self.client.gap_timer
+            known = self.client
+            client = client_from_meta(params.get("_meta"), known.principal, known.menu, known.wants_whole)
+            client.gap_timer = known.gap_timer
             return client
         if not self._is_initialized and method not in BEFORE_INITIALIZE:
             text = f"{method:.100} was sent before initialize, and without a protocol version in _meta"

@@ -1,11 +1,13 @@
 """MCP over HTTP as an ASGI app: POST a message, GET a session's stream of notifications, DELETE a session.
 
-interfaces/http checks access first and sets `scope["principal"]`. Requests of 2026-07-28 are stateless: they are
-answered here, and cancelled when their connection ends.
+interfaces/http checks access first and sets `scope["principal"]`. `McpHttpApp` decodes a message, then
+`StatelessMcp` (2026-07-28) or `SessionMcp` (earlier revisions) answers it.
 """
 
 from typing import TYPE_CHECKING, Any, get_args
 from urllib.parse import parse_qs
+
+import msgspec
 
 from onetool.app.allow_lists import Offered
 from onetool.config.model import Menu
@@ -14,12 +16,10 @@ from onetool.core.mcp_protocol import (
     DEFAULT_REVISION,
     INTERNAL_ERROR,
     PARSE_ERROR,
-    PROTOCOL_VERSION,
     SESSION_REVISIONS,
     STATELESS_REVISIONS,
     JsonRpcError,
     Message,
-    check_message,
     decode_message,
     error_response,
     id_of,
@@ -27,7 +27,7 @@ from onetool.core.mcp_protocol import (
     result_response,
     unsupported_version,
 )
-from onetool.core.principal import LOCAL
+from onetool.core.principal import LOCAL, Principal
 from onetool.http.asgi import (
     BODY_DECODED,
     DUPLICATE,
@@ -46,20 +46,14 @@ from onetool.interfaces.mcp.client import McpRequest, RemoteClient, client_from_
 from onetool.interfaces.mcp.http_headers import (
     ACCEPTS_REPLY,
     HTTP_STATUS,
-    METHOD,
-    NAME,
     SESSION,
     VERSION,
     as_json_rpc,
-    check_arguments,
-    check_method,
-    check_name,
-    check_present,
+    check_headers,
     check_single,
-    check_version,
 )
-from onetool.interfaces.mcp.http_sessions import HttpSession, HttpSessions, check_batch, serve_stream
-from onetool.interfaces.mcp.methods import STATELESS_METHODS, find_entry, handle_request, unknown_method
+from onetool.interfaces.mcp.http_sessions import HttpSession, HttpSessions, serve_stream
+from onetool.interfaces.mcp.methods import handle_request
 from onetool.interfaces.mcp.notifications import follow, reload
 from onetool.interfaces.mcp.service import Service
 
@@ -68,41 +62,144 @@ if TYPE_CHECKING:
     from onetool.cluster.shared_requests import SharedRequests
 
 
-class NotifyOnlyChannel:
+# Requests of 2026-07-28, which need no session
+
+
+class NotifyOnlyChannel(msgspec.Struct, eq=False):
     """The channel of a stateless request: only notifications, because the client accepts no requests."""
 
-    def __init__(self, response: ResponseStream) -> None:
-        self._response = response
+    response: ResponseStream
 
     def notify(self, method: str, params: dict[str, Any]) -> None:
-        self._response.push(notification(method, params))
+        self.response.push(notification(method, params))
 
     async def request(self, method: str, params: dict[str, Any]) -> Any:
         raise JsonRpcError(INTERNAL_ERROR, "this client accepts no requests")
 
 
-def request_alone(
-    message: Message, head: Head, service: Service, response: ResponseStream, known: RemoteClient
-) -> McpRequest:
-    """Check the headers against the message, and return the request."""
-    method, params = message["method"], message.get("params", {})
-    meta = params.get("_meta")
-    check_method(head, message)
-    if isinstance(meta, dict) and isinstance(version := meta.get(PROTOCOL_VERSION), str):
-        check_version(head, version)
-    client = client_from_meta(meta, known)
-    if method not in STATELESS_METHODS:
-        raise unknown_method(method)
-    name = check_name(head, message)
-    if method == "tools/call":
-        check_arguments(head, find_entry(service, client, name), params.get("arguments"))
-    link = NotifyOnlyChannel(response)
-    return McpRequest(id=message["id"], method=method, params=params, client=client, channel=link)
+class StatelessMcp:
+    """Answers stateless requests. A request is cancelled when its client disconnects."""
+
+    def __init__(self, service: Service, shared: "SharedRequests | None") -> None:
+        self._service = service
+        self._shared = shared
+
+    async def post(self, message: Message, scope: Scope, receive: Receive, send: Send) -> None:
+        if self._shared is not None and await self._shared.is_answered(message, scope, receive, send):
+            return
+        if "id" not in message or "method" not in message:
+            await send_json(send, 202, None)  # notifications of a stateless client are ignored
+            return
+        response = ResponseStream(send)
+        request = self._read(message, scope, NotifyOnlyChannel(response))
+        with DisconnectWatch(receive, response):
+            try:
+                reply, status = result_response(request.id, await handle_request(self._service, request)), 200
+            except JsonRpcError as error:
+                if error.data is AWAY and not response.is_stream:
+                    raise
+                reply, status = error_response(request.id, error), HTTP_STATUS.get(error.code, 200)
+            await response.finish(reply, status)
+
+    def _read(self, message: Message, scope: Scope, channel: NotifyOnlyChannel) -> McpRequest:
+        """Check that the headers repeat the message, and return the request. Raises JsonRpcError."""
+        head, method, params = scope[HEAD], message["method"], message.get("params", {})
+        check_headers(head, method, params)
+        client = client_from_meta(params.get("_meta"), *_choices(scope))
+        return McpRequest(id=message["id"], method=method, params=params, client=client, channel=channel, head=head)
+
+
+# Sessions of earlier revisions
+
+
+class SessionMcp:
+    """Answers the messages of sessions, which begin with `initialize`."""
+
+    def __init__(self, service: Service, shared: "SharedRequests | None") -> None:
+        self.sessions = HttpSessions(service)
+        self._shared = None if shared is None else shared.attach(self.sessions)
+
+    async def post(self, message: Message, scope: Scope, send: Send) -> None:
+        head: Head = scope[HEAD]
+        version = header(head, VERSION) if VERSION in head else DEFAULT_REVISION
+        if version not in SESSION_REVISIONS:
+            raise unsupported_version(version, (*STATELESS_REVISIONS, *SESSION_REVISIONS))
+        if message.get("method") == "initialize" and SESSION not in head:
+            await self._begin(message, scope, send)
+            return
+        session = await self._receiver(message, scope)
+        if session is None:
+            await send_json(send, 202, None)
+            return
+        if "method" in message:
+            check_headers(head, message["method"], message.get("params", {}), required=False)
+        if "method" in message and "id" in message:
+            await session.answer(message, send)
+            return
+        if self._shared is None or not await self._shared.relay(session, message):
+            await session.take(message)
+        await send_json(send, 202, None)
+
+    async def get(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve the stream of notifications, or the rest of an interrupted stream."""
+        if SESSION not in scope[HEAD]:
+            text = "only a client with a session can GET its stream: POST messages here"
+            raise HttpError(405, "method_not_allowed", text, _ALLOW)
+        session, head = await self._session(scope), scope[HEAD]
+        if self._shared is not None:
+            head = await self._shared.is_streamed(session, head, scope, receive, send)
+        if head is not None:
+            await serve_stream(session, head, receive, send)
+
+    async def delete(self, scope: Scope, send: Send) -> None:
+        session = await self._session(scope)
+        if self._shared is not None:
+            await self._shared.close(session)
+        await self.sessions.close(session)
+        await send_json(send, 204, None)
+
+    async def _begin(self, message: Message, scope: Scope, send: Send) -> None:
+        principal, menu, wants_whole = _choices(scope)
+        session = self.sessions.open(RemoteClient(principal=principal, menu=menu, wants_whole=wants_whole))
+        try:
+            reply = await session.conversation.respond(message, session.news.push)
+        except HttpError:  # the session could not be stored for the other replicas
+            await self.sessions.close(session)
+            raise
+        if reply is None or "error" in reply:
+            await self.sessions.close(session)
+            await send_json(send, 400, reply)
+            return
+        await send_json(send, 200, reply, [(SESSION, session.id.encode())])
+
+    async def _receiver(self, message: Message, scope: Scope) -> HttpSession | None:
+        """Return the session of a message; None if another replica took it, which waits for this answer."""
+        try:
+            return await self._session(scope)
+        except HttpError as refused:
+            if refused.status != 503 or self._shared is None:
+                raise
+            id = header(scope[HEAD], SESSION)
+            if not await self._shared.relay_unknown(id, scope.get("principal", LOCAL), message):
+                raise
+            return None
+
+    async def _session(self, scope: Scope) -> HttpSession:
+        head: Head = scope[HEAD]
+        if SESSION not in head:
+            raise HttpError(400, "no_session", f"the header {SESSION.decode()} is missing: begin with initialize")
+        id, principal = header(head, SESSION), scope.get("principal", LOCAL)
+        if self._shared is not None:
+            await self._shared.load(id, principal)
+        if (session := self.sessions.get(id, principal)) is None:
+            raise HttpError(404, "no_such_session", "unknown or ended session: send initialize again")
+        return session
 
 
 # The ASGI app
 
 _ALLOW = [(b"allow", b"POST, GET, DELETE")]
+_STATELESS = frozenset(revision.encode() for revision in STATELESS_REVISIONS)  # values of the version header
 RETRY = [(b"retry-after", b"1")]
 
 
@@ -114,8 +211,9 @@ class McpHttpApp:
     ) -> None:
         """Serve the app. `shared` has the state shared with other replicas."""
         self.service = Service(app, menu, allowed, shared)
-        self._sessions = HttpSessions(self.service)
-        self._shared = None if shared is None else shared.attach(self._sessions)
+        self._stateless = StatelessMcp(self.service, shared)
+        self._session = SessionMcp(self.service, shared)
+        self._shared = shared
 
     def start(self) -> None:
         """Follow changes in the app. Called on the event loop when the server has started."""
@@ -133,7 +231,7 @@ class McpHttpApp:
         self.service.close()
         if self._shared is not None:
             self._shared.stop()
-        await self._sessions.end_notifications()
+        await self._session.sessions.end_notifications()
 
     async def reload(self) -> None:
         await reload(self.service)
@@ -157,22 +255,21 @@ class McpHttpApp:
                     scope[BODY_DECODED]()
                 if problem is not None:
                     raise problem
-                if self._shared is not None and await self._shared.is_answered(
-                    message, scope, replayed(body, receive), send
-                ):
-                    return
-                await self._post(scope, head, message, receive, send)
+                params = message.get("params", {})
+                if method := message.get("method"):
+                    scope["log"]["mcp"] = method[:100]
+                    if isinstance(name := params.get("name"), str):
+                        scope["log"]["name"] = name[:100]
+                is_stateless = head.get(VERSION) in _STATELESS or method == "server/discover"
+                if is_stateless or ("_meta" in params and is_stateless_message(params["_meta"])):
+                    again = receive if self._shared is None else replayed(body, receive)
+                    await self._stateless.post(message, scope, again, send)
+                else:
+                    await self._session.post(message, scope, send)
             elif scope["method"] == "GET":
-                if SESSION not in head:
-                    text = "only a client with a session can GET its stream: POST messages here"
-                    raise HttpError(405, "method_not_allowed", text, _ALLOW)
-                await self._get(scope, head, receive, send)
+                await self._session.get(scope, receive, send)
             elif scope["method"] == "DELETE":
-                session = await self._session(scope, head)
-                if self._shared is not None:
-                    await self._shared.close(session)
-                await self._sessions.close(session)
-                await send_json(send, 204, None)
+                await self._session.delete(scope, send)
             else:
                 text = "POST a message, GET a session's stream, or DELETE a session"
                 raise HttpError(405, "method_not_allowed", text, _ALLOW)
@@ -183,113 +280,16 @@ class McpHttpApp:
         except HttpError as refused:
             await respond(send, refused.status, as_json_rpc(refused, id_of(message)), headers=refused.headers)
 
-    async def _post(self, scope: Scope, head: Head, message: Any, receive: Receive, send: Send) -> None:
-        """Answer a stateless message, the first message of a session, or a message in a session."""
-        version = header(head, VERSION) if VERSION in head else DEFAULT_REVISION
-        method = message.get("method", "") if isinstance(message, dict) else ""
-        if method:
-            params = message.get("params", {})
-            scope["log"]["mcp"] = method[:100]
-            if isinstance(name := params.get("name"), str):
-                scope["log"]["name"] = name[:100]
-            is_alone = method == "server/discover" or ("_meta" in params and is_stateless_message(params["_meta"]))
-        else:
-            is_alone = False
-        if is_alone or version in STATELESS_REVISIONS:
-            await self._post_alone(scope, head, message, receive, send)
-            return
-        if version not in SESSION_REVISIONS:
-            raise unsupported_version(version, (*STATELESS_REVISIONS, *SESSION_REVISIONS))
-        if method == "initialize" and SESSION not in head:
-            await self._post_first(scope, message, send)
-            return
-        try:
-            session = await self._session(scope, head)
-        except HttpError as refused:
-            id, principal = header(head, SESSION), scope.get("principal", LOCAL)
-            if refused.status != 503 or self._shared is None:
-                raise
-            if not await self._shared.relay_unknown(id, principal, message):
-                raise
-            await send_json(send, 202, None)
-            return
-        if METHOD in head or NAME in head:
-            check_present(head, message)
-        is_batch = isinstance(message, list)
-        if is_batch:
-            check_batch(session, message)
-        if self._shared is not None:
-            here = await self._shared.relay(session, message if is_batch else [message])
-            message = here if is_batch or not here else message
-        if message and (is_batch or ("method" in message and "id" in message)):
-            await session.answer(message, send)
-            return
-        if message:
-            await session.take(message)
-        await send_json(send, 202, None)
 
-    async def _post_alone(self, scope: Scope, head: Head, message: Any, receive: Receive, send: Send) -> None:
-        """Answer a message without a session. If the client disconnects, the request is cancelled."""
-        if not isinstance(message, dict):  # a batch
-            check_message(message)
-        if "id" not in message or "method" not in message:
-            await send_json(send, 202, None)  # notifications of a stateless client are ignored
-            return
-        response = ResponseStream(send)
-        request = request_alone(message, head, self.service, response, _client(scope))
-        with DisconnectWatch(receive, response):
-            try:
-                reply, status = result_response(request.id, await handle_request(self.service, request)), 200
-            except JsonRpcError as error:
-                if error.data is AWAY and not response.is_stream:
-                    raise
-                reply, status = error_response(request.id, error), HTTP_STATUS.get(error.code, 200)
-            await response.finish(reply, status)
-
-    async def _get(self, scope: Scope, head: Head, receive: Receive, send: Send) -> None:
-        """Serve the stream of notifications, or the rest of an interrupted stream."""
-        session = await self._session(scope, head)
-        if self._shared is not None:
-            here = await self._shared.is_streamed(session, head, scope, receive, send)
-            if here is None:
-                return
-            head = here
-        await serve_stream(session, head, receive, send)
-
-    async def _post_first(self, scope: Scope, message: Message, send: Send) -> None:
-        """Begin a session: the client sent `initialize`."""
-        session = self._sessions.open(_client(scope))
-        try:
-            reply = await session.conversation.respond(message, session.news.push)
-        except HttpError:  # the session could not be stored for the other replicas
-            await self._sessions.close(session)
-            raise
-        if reply is None or "error" in reply:
-            await self._sessions.close(session)
-            await send_json(send, 400, reply)
-            return
-        await send_json(send, 200, reply, [(SESSION, session.id.encode())])
-
-    async def _session(self, scope: Scope, head: Head) -> HttpSession:
-        if SESSION not in head:
-            raise HttpError(400, "no_session", f"the header {SESSION.decode()} is missing: begin with initialize")
-        id, principal = header(head, SESSION), scope.get("principal", LOCAL)
-        if self._shared is not None:
-            await self._shared.load(id, principal)
-        if (session := self._sessions.get(id, principal)) is None:
-            raise HttpError(404, "no_such_session", "unknown or ended session: send initialize again")
-        return session
-
-
-def _client(scope: Scope) -> RemoteClient:
-    """Return the client of a request, with the options in its URL: `?menu=direct&whole=1`."""
+def _choices(scope: Scope) -> tuple[Principal, str | None, bool]:
+    """Return the caller, and the menu and the size of results chosen in the URL: `?menu=direct&whole=1`."""
     principal, query = scope.get("principal", LOCAL), scope.get("query_string", b"")
     if not query:
-        return RemoteClient(principal=principal)
+        return principal, None, False
     chosen = parse_qs(query.decode("latin-1"))
     menu, whole = chosen.get("menu", [None])[-1], chosen.get("whole", ["0"])[-1]
     if menu is not None and menu not in get_args(Menu):
         raise HttpError(400, "no_such_menu", f"Invalid menu={menu:.40}: use one of {', '.join(get_args(Menu))}")
     if whole not in ("0", "1"):
         raise HttpError(400, "invalid_whole", f"Invalid whole={whole:.40}: use whole=1 or whole=0")
-    return RemoteClient(principal=principal, menu=menu, wants_whole=whole == "1")
+    return principal, menu, whole == "1"

@@ -2,6 +2,7 @@
 
 import re
 from base64 import b64decode, b64encode
+from collections.abc import Mapping
 from typing import Any
 
 from onetool.core.mcp_protocol import (
@@ -11,15 +12,14 @@ from onetool.core.mcp_protocol import (
     METHOD_NOT_FOUND,
     MISSING_CAPABILITY,
     PARSE_ERROR,
+    PROTOCOL_VERSION,
     UNSUPPORTED_VERSION,
     Id,
     JsonRpcError,
-    Message,
     error_response,
 )
 from onetool.core.trace import request_id
-from onetool.http.asgi import DUPLICATE, Head, HttpError, encode, header
-from onetool.interfaces.mcp.menus import MenuEntry
+from onetool.http.asgi import DUPLICATE, Head, HttpError, encode
 
 VERSION = b"mcp-protocol-version"
 METHOD = b"mcp-method"
@@ -47,48 +47,36 @@ def check_single(head: Head) -> None:
             raise JsonRpcError(HEADER_MISMATCH, f"the header {name.decode('latin-1')} was sent twice")
 
 
-def check_method(head: Head, message: Message) -> None:
-    _same(head, METHOD, message["method"], "the body's method")
+def check_headers(head: Head, method: str, params: Mapping[str, Any], required: bool = True) -> None:
+    """Check that the headers repeat the method, the protocol version and the name. Raises JsonRpcError.
+
+    Clients with a session need not send them (`required` is false), but what they send must be right.
+    """
+    if required or METHOD in head:
+        _check_same(head, METHOD, method, "the body's method")
+    meta = params.get("_meta")
+    if required and isinstance(meta, dict) and isinstance(version := meta.get(PROTOCOL_VERSION), str):
+        sent = head.get(VERSION)
+        if sent is None:
+            raise JsonRpcError(HEADER_MISMATCH, f"the header {VERSION.decode()} is missing")
+        if (text := sent.decode("latin-1")) != version:
+            words = f"the header {VERSION.decode()} says {text:.40}, the body {version:.40}"
+            raise JsonRpcError(HEADER_MISMATCH, words)
+    if (member := _NAMES.get(method)) is not None and (required or NAME in head):
+        _check_same(head, NAME, params.get(member), f"params.{member}")
 
 
-def check_version(head: Head, version: Any) -> None:
-    """Compare the header with the version in the body's _meta."""
-    if VERSION not in head:
-        raise JsonRpcError(HEADER_MISMATCH, f"the header {VERSION.decode()} is missing")
-    if (sent := header(head, VERSION)) != version:
-        raise JsonRpcError(HEADER_MISMATCH, f"the header {VERSION.decode()} says {sent:.40}, the body {version!s:.40}")
-
-
-def check_name(head: Head, message: Message) -> str:
-    """Check Mcp-Name, and return the name of the tool, prompt, resource or task; "" for other methods."""
-    member = _NAMES.get(message["method"])
-    if member is None:
-        return ""
-    name = message.get("params", {}).get(member)
-    _same(head, NAME, name, f"params.{member}")
-    return name
-
-
-def check_present(head: Head, message: Any) -> None:
-    """Check headers that are optional for clients with a session."""
-    if isinstance(message, dict) and "method" in message:
-        if METHOD in head:
-            check_method(head, message)
-        if NAME in head:
-            check_name(head, message)
-
-
-def check_arguments(head: Head, entry: MenuEntry, args: Any) -> None:
-    """Check arguments that the schema marks with `x-mcp-header` against their headers."""
-    for argument, mark in entry.headers.items():
+def check_arguments(head: Head, marks: Mapping[str, str], args: Any) -> None:
+    """Check arguments against their headers. `marks` has the headers' names by argument (`MenuEntry.headers`)."""
+    for argument, mark in marks.items():
         value = args.get(argument) if isinstance(args, dict) else None
         name = f"{PARAM}{mark.lower()}".encode("latin-1", "replace")
         if value is not None or name in head:
             text = None if value is None else str(value).lower() if isinstance(value, bool) else str(value)
-            _same(head, name, text, f"arguments.{argument}")
+            _check_same(head, name, text, f"arguments.{argument}")
 
 
-def _same(head: Head, name: bytes, value: Any, what: str) -> None:
+def _check_same(head: Head, name: bytes, value: Any, what: str) -> None:
     if (found := head.get(name)) is None:
         raise JsonRpcError(HEADER_MISMATCH, f"the header {name.decode('latin-1')} is missing: it must repeat {what}")
     sent = found.decode("latin-1").strip(" \t")

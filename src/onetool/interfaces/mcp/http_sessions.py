@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any, get_args
 import msgspec
 
 from onetool.config.model import Menu
-from onetool.core.mcp_protocol import BATCH_REVISION, INVALID_REQUEST, JsonRpcError, Message, notification
+from onetool.core.mcp_protocol import Message, notification
 from onetool.core.principal import Principal
 from onetool.http.asgi import Head, HttpError, Receive, Send, encode, header, respond
 from onetool.http.response_stream import KEEP_ALIVE_S, ResponseStream, send_json, wait_for_disconnect
 from onetool.interfaces.mcp.client import RemoteClient
-from onetool.interfaces.mcp.conversation import MAX_IN_BATCH, Conversation
+from onetool.interfaces.mcp.conversation import Conversation
 from onetool.interfaces.mcp.http_headers import LAST_EVENT
 from onetool.interfaces.mcp.service import KINDS, Service
 
@@ -102,13 +102,12 @@ class RequestStream(msgspec.Struct, eq=False):
         """Send a message on the request's stream; after its end, on the stream of notifications."""
         (self.session.news if self.is_over else self.begin()).push(message)
 
-    async def end(self, reply: Message | list[Message] | None) -> None:
+    async def end(self, reply: Message | None) -> None:
         """Send the reply as the last event."""
         stream, response = self.begin(), self.response
         stream.is_over = True
-        for one in reply if isinstance(reply, list) else [reply]:
-            if one is not None:
-                stream.push(one)
+        if reply is not None:
+            stream.push(reply)
         if response is not None:
             await response.end()
         if stream.response is not None and stream.response is not response:  # resumed on another response
@@ -142,16 +141,12 @@ class HttpSession:
     def principal(self) -> Principal:
         return self.client.principal
 
-    async def answer(self, message: Message | list[Any], send: Send) -> None:
-        """Answer a request or a batch. Continues if the connection breaks, because the client may resume the stream."""
-        talk = self.conversation
+    async def answer(self, message: Message, send: Send) -> None:
+        """Answer a request. Continues if the connection breaks, because the client may resume the stream."""
         replying = RequestStream(self, send)
         idle = asyncio.get_running_loop().call_later(KEEP_ALIVE_S, replying.begin)
         try:
-            if isinstance(message, list):
-                reply = await talk.answer(message, replying.push)
-            else:
-                reply = await talk.respond(message, replying.push)
+            reply = await self.conversation.respond(message, replying.push)
         except BaseException:
             replying.drop()
             raise
@@ -300,14 +295,6 @@ async def end_all(responses: Iterable[ResponseStream | None]) -> None:
 
 
 # Requests and streams of a session
-
-
-def check_batch(session: HttpSession, messages: list[Any]) -> None:
-    """Raise JsonRpcError for a batch that is too long or not supported by the revision."""
-    if session.client.revision != BATCH_REVISION or not messages:
-        raise JsonRpcError(INVALID_REQUEST, "expected one JSON-RPC message: this revision has no batches")
-    if len(messages) > MAX_IN_BATCH:
-        raise JsonRpcError(INVALID_REQUEST, f"a batch may have at most {MAX_IN_BATCH} messages")
 
 
 async def serve_stream(session: HttpSession, head: Head, receive: Receive, send: Send) -> None:

@@ -37,6 +37,7 @@ from onetool.interfaces.mcp.client import (
     page,
 )
 from onetool.interfaces.mcp.content import LINKS_SINCE, for_revision, text_block
+from onetool.interfaces.mcp.http_headers import check_arguments
 from onetool.interfaces.mcp.menus import MenuEntry
 from onetool.interfaces.mcp.pending_calls import (
     PendingCall,
@@ -155,11 +156,14 @@ async def list_tools(service: Service, request: McpRequest) -> dict[str, Any]:
 async def call_tool(service: Service, request: McpRequest) -> dict[str, Any]:
     """Call a tool, and record how long the client took since its last result."""
     client, params, is_answer = request.client, request.params, False
-    silent = client.gap_timer.call_started()
-    if silent is not None and "requestState" not in params:
-        service.app.runtime.record_gap(client.name, silent)
+    if client.gap_timer is not None:
+        silent = client.gap_timer.call_started()
+        if silent is not None and "requestState" not in params:
+            service.app.runtime.record_gap(client.name, silent)
     try:
-        entry = find_entry(service, client, request.param("name"))
+        entry = _find_entry(service, client, request.param("name"))
+        if request.head is not None and entry.headers:
+            check_arguments(request.head, entry.headers, params.get("arguments"))
         # Clients of revisions without tasks can only wait.
         if entry.needs_task and client.is_stateless and not client.can(TASKS):
             raise missing_capability(TASKS, f"{entry.name} may take long and needs a client that supports tasks")
@@ -182,7 +186,8 @@ async def call_tool(service: Service, request: McpRequest) -> dict[str, Any]:
         is_answer = True
         raise
     finally:
-        client.gap_timer.call_ended(is_answer)
+        if client.gap_timer is not None:
+            client.gap_timer.call_ended(is_answer)
     return result
 
 
@@ -219,7 +224,7 @@ class UnknownToolError(JsonRpcError):
     """Raised for a call of a tool that is not in the client's menu."""
 
 
-def find_entry(service: Service, client: RemoteClient, name: str) -> MenuEntry:
+def _find_entry(service: Service, client: RemoteClient, name: str) -> MenuEntry:
     """Return the entry of the client's menu with this name. Raises JsonRpcError."""
     menu = service.menus.of(client)
     if name in menu.entries:

@@ -7,7 +7,6 @@ import signal
 import stat
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
-from typing import Any
 
 from onetool.core.mcp_protocol import (
     INTERNAL_ERROR,
@@ -99,17 +98,14 @@ class StdioConnection:
         if problem is not None:
             self._writer.send(error_response(id_of(message), problem))
             return
-        if len(self._tasks) >= MAX_AT_ONCE and isinstance(message, dict) and "method" in message and "id" in message:
+        if len(self._tasks) >= MAX_AT_ONCE and "method" in message and "id" in message:
             message_text = f"too many requests: {MAX_AT_ONCE} are in progress; wait for some of them"
             self._writer.send(error_response(id_of(message), JsonRpcError(INTERNAL_ERROR, message_text)))
             return
         _keep(self._tasks, asyncio.get_running_loop().create_task(self._answer(message)))
 
-    async def _answer(self, message: Message | list[Any]) -> None:
-        if isinstance(message, list):
-            reply = await self._conversation.answer(message, self._writer.send)
-        else:
-            reply = await self._conversation.respond(message, self._writer.send)
+    async def _answer(self, message: Message) -> None:
+        reply = await self._conversation.respond(message, self._writer.send)
         if reply is not None:
             self._writer.send(reply)
 
