@@ -32,6 +32,27 @@ def place():
     place.queue.close()
 
 
+def test_the_thread_handles_few_events_at_once():
+    """Meanwhile it holds the GIL, and calls wait."""
+    sizes = []
+
+    def handle(events):
+        sizes.append(len(events))
+        events.clear()
+
+    queue = EventQueue("test-events", handle, gather_s=0.2)
+    for number in range(10 * event_queue.BATCH):
+        queue.put(number)
+    until(lambda: sum(sizes) == 10 * event_queue.BATCH)
+    assert sizes == [event_queue.BATCH] * 10
+    sizes.clear()
+    for number in range(100 * event_queue.BATCH):
+        queue.put(number)
+    until(lambda: sum(sizes) == 100 * event_queue.BATCH)
+    assert len(sizes) < 2 * event_queue.BATCH  # a flood does not wait for a hundred pauses
+    queue.close()
+
+
 def put_away(place, limit):
     place.queue.flush()
     place.is_away, place.queue.max_waiting = True, limit

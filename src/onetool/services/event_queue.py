@@ -12,7 +12,9 @@ import logging
 from collections import Counter, deque
 from collections.abc import Callable
 from contextlib import suppress
+from sys import maxsize
 from threading import Event, Lock, RLock, Thread, current_thread, get_ident
+from time import sleep
 from typing import Any, Generic, TypeVar
 
 from onetool.core.trace import RecordSpan
@@ -22,6 +24,8 @@ log = logging.getLogger("onetool")
 E = TypeVar("E")
 
 GATHER_S = 0.05  # how long an event waits for more events
+BATCH = 16  # events that the thread handles at once: meanwhile it holds the GIL, and calls wait
+PAUSE_S = 0.0002  # between batches; `sleep(0)` would not let another thread take the GIL
 RETRY_S = 1.0  # after a failure
 IDLE_S = 10.0  # after which a thread without events ends
 LAST_WAIT_S = 3.0  # for the thread, when the queue is closed
@@ -83,18 +87,19 @@ class EventQueue(Generic[E]):
         with self._lock:
             self.lost[caller] += 1
 
-    def flush(self, last: E | None = None, timeout: float = -1) -> None:
+    def flush(self, last: E | None = None, timeout: float = -1, limit: int = maxsize) -> None:
         """Handle the queued events, then `last`, in this thread. Raises DatabaseError, and then drops `last`.
 
-        `timeout` limits the wait for another thread that is handling events; -1 means no limit.
+        `timeout` limits the wait for another thread that is handling events; -1 means no limit. At most `limit`
+        events are handled, oldest first.
         """
         if self._handling_thread == get_ident() or not self._handling.acquire(timeout=timeout):
             return  # called by a handler, or timed out
         self._handling_thread = get_ident()
         with self._lock:
-            taken = [*self.waiting]
-            self.waiting.clear()
-            self._bytes, self._weights = 0, None  # events being handled count no longer
+            taken = [self.waiting.popleft() for _ in range(min(limit, len(self.waiting)))]
+            self._bytes -= sum(size for _, _, size in taken)  # events being handled count no longer
+            self._weights = None
         events = deque(event for event, _, _ in taken)
         if last is not None:
             events.append(last)
@@ -161,6 +166,15 @@ class EventQueue(Generic[E]):
         else:
             self._thread = thread
 
+    def _handle_waiting(self) -> None:
+        """Handle the events that wait now, in batches."""
+        count = len(self.waiting)
+        size = max(BATCH, count // BATCH)  # a flood is not slowed down by pauses
+        for start in range(0, count, size):
+            if start:
+                sleep(PAUSE_S)
+            self.flush(limit=size)
+
     def _run(self) -> None:
         gather_s, again = self._gather_s, None
         while True:
@@ -174,7 +188,7 @@ class EventQueue(Generic[E]):
                 self._wake.clear()
                 self._is_woken = False  # after `clear`: an event in between is in the next batch
             try:
-                self.flush()
+                self._handle_waiting()
                 gather_s, again = self._gather_s, self._after()
             except Exception as error:  # the events are kept
                 if not isinstance(error, DatabaseError):
