@@ -6,7 +6,8 @@ import pytest
 from helpers import NO_ARGUMENTS, each
 
 from onetool.core.errors import BadArguments, ToolFailure
-from onetool.script.failures import MISSING_BUILTINS, MISSING_MODULES
+from onetool.script.failures import MISSING_MODULES
+from onetool.script.names import MISSING_BUILTINS
 
 ASYNCIO = "import asyncio\n"
 

@@ -1,6 +1,8 @@
 """The catalogue as code sees it: every tool has a name that Python can say, and that name leads back to it."""
 
 import ast
+import asyncio
+import json
 
 import pytest
 from helpers import each
@@ -8,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onetool import Registry, ToolSpec
-from onetool.script.names import CALL, ScriptNames
+from onetool.app import App
+from onetool.script.names import BUILTINS, CALL, MISSING_BUILTINS, ScriptNames
 
 
 def names_of(*tools, aliases=None):
@@ -138,11 +141,69 @@ def odd(scripts_for_module):
     return scripts_for_module
 
 
-def test_a_tool_named_like_a_builtin_does_not_hide_it():
-    names = names_of("list", "solo", aliases={"print": "solo"})
-    assert "list" not in names.functions
-    assert names.tool(names.spelling(names.catalogue.get("list"))).name == "list"
+# Tools named like Python's functions
+
+KEPT = ["open", "input", "help"]
+LIKE_PYTHON = ["filter", "format", "list", "type", "id", "hash", "map", "next", "sum", "print"]
+
+
+@pytest.fixture(scope="module")
+def declared(tmp_path_factory):
+    """An app that declares tools named like functions of Python."""
+    config = tmp_path_factory.mktemp("app") / "onetool.yaml"
+    tools = [
+        {
+            "name": name,
+            "description": "d",
+            "type": "function",
+            "handler": name,
+            "parameters": {"type": "object", "properties": {"x": {"type": "string"}}},
+            "implementation": {"type": "mock", "mock_response": f"the tool {name}"},
+        }
+        for name in KEPT + LIKE_PYTHON
+    ]
+    config.write_text(json.dumps({"tools": tools, "stats": {"enabled": False}}))
+    with App.open(config) as app:
+        yield app
+
+
+@each("name", KEPT + LIKE_PYTHON)
+def test_a_tool_named_like_a_function_of_python(declared, name):
+    word = name if name in KEPT else f"{name}_"
+
+    def value(code):
+        return asyncio.run(declared.run(code)).value()
+
+    assert value(f"{word}(x='1')") == value(f"f = {word}\n[f()][0]") == f"the tool {name}"
+    assert value(f"config.{name}()") == value(f"ot.call({name!r})") == f"the tool {name}"
+    assert word in value("ot.tools(info='list')")
+    for signature in (value(f"ot.signature({name!r})"), declared.info(name)["signature"]):
+        assert signature.startswith(f"{word}(x: str = '...')")
+    assert value(f"ot.help({name!r})").startswith(f"# {word}\n")
+    assert declared.catalog.real_name(word) == name
+    warning = f"{name}() is Python's in code, so the tool is {word}() there"
+    assert [one.message for one in declared.mistakes if one.key == f"tools.{name}"] == [warning] * (name != word)
+
+
+@each("name", LIKE_PYTHON)
+def test_a_wrong_call_of_the_function_names_the_tool(declared, name):
+    error = asyncio.run(declared.run(f"{name}(x='1')")).error
+    assert error.message.startswith("TypeError: ")
+    assert error.hints[-1] == f"{name}() is Python's; the tool {name} is {name}_(…)"
+
+
+def test_an_alias_does_not_hide_a_function_of_python():
+    names = names_of("solo", aliases={"print": "solo", "open": "solo"})
+    assert names.tool("open").name == "solo"
     assert names.useless == {"print": "print is a built-in name of Python"}
+
+
+def test_the_functions_that_the_sandbox_has(scripts):
+    """`open` exists there, but fails."""
+    names = [name for name in BUILTINS if name[0] != "_" and name.islower()]
+    tried = "".join(f"try:\n    {name}\nexcept NameError:\n    missing.append({name!r})\n" for name in names)
+    missing = scripts.value(f"missing = []\n{tried}missing")
+    assert {*missing, "open", "__import__"} == MISSING_BUILTINS.keys()
 
 
 def test_a_tool_without_a_pack_is_found_under_config_too():

@@ -16,8 +16,7 @@ from onetool.core.signature import as_identifier, signature
 from onetool.core.spec import ToolSpec
 from onetool.core.type_names import type_name
 from onetool.packs.ot.listings import gist
-from onetool.script.failures import MISSING_BUILTINS
-from onetool.script.names import BUILTINS, LANGUAGE, ScriptNames
+from onetool.script.names import LANGUAGE, RESERVED, ScriptNames
 from onetool.script.rewrite import MODULES
 from onetool.script.snippets import parameters, usage, visible_snippets
 
@@ -79,7 +78,7 @@ def code_names(catalogue: Snapshot, config: Config, allowed: Collection[str] | N
     return CodeNames(
         packs=sorted(_packs(names, config, shown), key=lambda pack: pack.name),
         functions=[_tool(word, word, spec) for word, spec in functions.items() if word not in config.aliases],
-        builtins=sorted(word for word in BUILTINS if word[0] != "_" and word not in MISSING_BUILTINS),
+        builtins=sorted(word for word in RESERVED if word[0] != "_"),
         modules=sorted(MODULES),
         snippets=[
             CodeSnippet(

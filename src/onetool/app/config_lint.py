@@ -140,14 +140,18 @@ class _Linter(NamedTuple):
                     yield from self.unmatched(f"http.jwt.claims.{claim}[{value!r}].tools", grant.tools)
 
     def functions(self) -> Iterator[Mistake]:
-        """Yield aliases that can't be used, and tools and aliases with the name of a pack."""
-        from onetool.script.names import ScriptNames
+        """Yield aliases that can't be used, tools named like Python's functions, and names that a pack has as well."""
+        from onetool.script.names import RESERVED, ScriptNames
 
         targets = {name: to for name, to in self.config.aliases.items() if to.partition(".")[0] not in self.waiting}
         names = ScriptNames(self.registry.snapshot(), targets)
         for alias, why in names.useless.items():
             hint = did_you_mean(targets[alias], self.registry.names()) if targets[alias] in why else None
             yield self.warning(f"aliases.{alias}", why, hint)
+        for word, spec in names.functions.items():
+            if spec.name in RESERVED and word not in targets:
+                message = f"{spec.name}() is Python's in code, so the tool is {word}() there"
+                yield self.warning(f"tools.{spec.name}", message, "rename it")
         for word in names.shared(map(as_identifier, self.waiting)):
             name = names.functions[word].name
             key, what = ("aliases", "the alias") if word in targets else ("tools", "the tool")

@@ -6,7 +6,7 @@ does not depend on other tools. Arguments typed on a command line are decoded as
 data, and are strings otherwise.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
 from keyword import iskeyword
 from typing import Any, cast
@@ -38,20 +38,20 @@ def as_identifier(name: str) -> str:
     return f"{letters}_" if iskeyword(letters) else letters
 
 
-def as_identifiers(names: Iterable[str], taken: Iterable[str] = ()) -> dict[str, str]:
+def as_identifiers(names: Iterable[str], taken: Collection[str] = ()) -> dict[str, str]:
     """Map identifiers to names, independent of the order. Names that are identifiers keep them.
 
-    `taken` are reserved words.
+    Words in `taken` get an underscore, like keywords.
     """
     wanted: dict[str, list[str]] = {}
     for name in dict.fromkeys(names):
-        wanted.setdefault(as_identifier(name), []).append(name)
-    reserved = frozenset(taken)
-    used = {*wanted, *reserved}
+        word = as_identifier(name)
+        wanted.setdefault(f"{word}_" if word in taken else word, []).append(name)
+    used = {*wanted}
     found: dict[str, str] = {}
     others: list[tuple[str, str]] = []
     for spelling, same in wanted.items():
-        if spelling not in reserved and (len(same) == 1 or spelling in same):
+        if len(same) == 1 or spelling in same:
             found[spelling] = spelling if spelling in same else same[0]
         others += [(name, spelling) for name in same if found.get(spelling) != name]
     for name, spelling in sorted(others):

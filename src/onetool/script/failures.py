@@ -21,7 +21,7 @@ from onetool.sandbox import (
     WorkerStartError,
 )
 from onetool.script.missing_keys import missing_key_hint
-from onetool.script.names import ScriptNames, rename_advice
+from onetool.script.names import MISSING_BUILTINS, ScriptNames, may_be_named, rename_advice
 from onetool.script.rewrite import MODULES
 from onetool.script.run_result import LimitError, RunLimits, too_much_memory, too_slow
 
@@ -134,6 +134,10 @@ def _way_around(kind: str, text: str, names: ScriptNames, allowed: Collection[st
         return without_module(found[1], (*MODULES, *names.words(allowed)))
     if kind == "NameError" and (found := re.search(r"name '(\w+)' is not defined", text)):
         return MISSING_BUILTINS.get(found[1]) or did_you_mean(found[1], names.words(allowed))
+    if kind == "TypeError" and (found := re.match(r"\w+", text)):  # `filter expected 2 arguments`
+        spec = names.catalogue.get(found[0])
+        if spec and may_be_named(spec, allowed) and (spelling := names.spelling(spec)) != spec.name:
+            return f"{spec.name}() is Python's; the tool {spec.name} is {spelling}(…)"
     if kind == "AttributeError" and (found := re.search(r"'(\w+)' object has no attribute '(\w+)'", text)):
         pack = names.pack(found[1])
         if pack is None:
@@ -167,7 +171,7 @@ def _short(text: str) -> str:
     return cut(" ".join(text.split()), MAX_MESSAGE)
 
 
-# Modules, builtins and syntax that the sandbox's Python lacks, and their replacements
+# Modules and syntax that the sandbox's Python lacks, and their replacements
 
 NO_FILES = "code here has no files; use the fs tools: fs.read_file(path=…), fs.list_dir(path=…)"
 NO_PROGRAMS = "code here can't start programs; call a tool that does"
@@ -226,24 +230,6 @@ MISSING_MODULES = {
     "requests": NO_NETWORK,
     "httpx": NO_NETWORK,
     "aiohttp": NO_NETWORK,
-}
-MISSING_BUILTINS = {
-    "callable": "compare types, or try the call",
-    "globals": "keep your values in a dict",
-    "vars": "name the attributes that you need",
-    "dir": "name the attributes that you need; ot.call works with any tool's name",
-    "issubclass": "use isinstance",
-    "super": "classes here have no bases",
-    "bytearray": "use bytes or a list of ints",
-    "input": "code can't ask a person: pass values in the code",
-    "open": "code here has no files; use fs.read_file(path=…)",
-    "exit": "let the code end, or raise an exception",
-    "quit": "let the code end, or raise an exception",
-    "compile": "write the code itself",
-    "staticmethod": "write a plain function",
-    "classmethod": "write a plain function",
-    "__import__": "use an import statement",
-    "breakpoint": "print what you want to see",
 }
 
 

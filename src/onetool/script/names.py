@@ -12,7 +12,33 @@ from onetool.core.signature import as_identifier, as_identifiers
 from onetool.core.spec import ToolSpec
 from onetool.sandbox.wire import Function, HostObject
 
-BUILTINS = frozenset(dir(builtins)) | {"__file__", "__name__"}
+BUILTINS = (frozenset(dir(builtins)) | {"__file__", "__name__"}) - {"copyright", "credits", "license"}  # of `site`
+MISSING_BUILTINS = {
+    "callable": "compare types, or try the call",
+    "globals": "keep your values in a dict",
+    "vars": "name the attributes that you need",
+    "dir": "name the attributes that you need; ot.call works with any tool's name",
+    "issubclass": "use isinstance",
+    "super": "classes here have no bases",
+    "bytearray": "use bytes or a list of ints",
+    "input": "code can't ask a person: pass values in the code",
+    "open": "code here has no files; use fs.read_file(path=…)",
+    "exit": "let the code end, or raise an exception",
+    "quit": "let the code end, or raise an exception",
+    "compile": "write the code itself",
+    "staticmethod": "write a plain function",
+    "classmethod": "write a plain function",
+    "__import__": "use an import statement",
+    "breakpoint": "print what you want to see",
+    "help": "ot.help(…) explains a tool",
+    "ascii": "use repr",
+    "memoryview": "use bytes",
+    "delattr": "set the attribute to None",
+    "aiter": "use a plain for over a list",
+    "anext": "use a plain for over a list",
+}
+"""Functions that the sandbox's Python lacks, with their replacements. A tool may have such a name."""
+RESERVED = BUILTINS - MISSING_BUILTINS.keys()
 CALL = ToolSpec(
     name="ot.call",
     description="Call any tool by its name, also one whose name is not valid in Python.",
@@ -83,13 +109,13 @@ class ScriptNames:
         self._packs: dict[str, ScriptPack] = {}
         self._words: dict[str, str] | None = None  # the names of packs in code
         # A tool with the name of a pack keeps it: `weather()` is the tool, and `weather.forecast()` a tool of the pack.
-        self.functions = {word: bare[own] for word, own in as_identifiers(bare, BUILTINS).items()}
+        self.functions = {word: bare[own] for word, own in as_identifiers(bare, RESERVED).items()}
         self.useless: dict[str, str] = {}  # unusable aliases with the reason
         for alias, target in (aliases or {}).items():
             spec = self.tool(target) or catalogue.get(target)
             if spec is None:
                 self.useless[alias] = f"there is no tool {target}"
-            elif alias in BUILTINS:
+            elif alias in RESERVED:
                 self.useless[alias] = f"{alias} is a built-in name of Python"
             elif alias in self.functions:
                 self.useless[alias] = f"{alias} is already a tool"

@@ -213,6 +213,21 @@ def test_a_table_on_a_terminal(configured):
     assert "Says [bold]what[/bold] the �[31mweather is like." in text  # shown, not obeyed
 
 
+def test_the_table_shows_how_code_calls_a_tool_with_another_name(tmp_path):
+    tool = {
+        "description": "d",
+        "type": "function",
+        "handler": "h",
+        "parameters": {"type": "object", "properties": {}},
+        "implementation": {"type": "mock", "mock_response": 1},
+    }
+    tools = [{"name": name, **tool} for name in ("filter", "open")]
+    (tmp_path / "onetool.yaml").write_text(json.dumps({"tools": tools}))
+    _, shown = on_a_terminal("tools", "list", "--config", "onetool.yaml", cwd=tmp_path)
+    assert "filter_()" in shown
+    assert "open()" not in shown
+
+
 def test_highlighted_json_on_a_terminal(configured):
     code, shown = on_a_terminal("tools", "invoke", "--envelope", "weather", cwd=configured)
     assert code == 0

@@ -54,12 +54,16 @@ def list_tools(ctx: click.Context, allowed: list[str] | None, as_json: bool) -> 
         print_json([spec.summary() for spec in specs])
         return
     from onetool.core.tool_lines import first_sentence
+    from onetool.script.names import ScriptNames
 
+    spellings = ScriptNames(app.catalog.current_snapshot()).spellings()
     rows: list[tuple[str, str]] = []
     folded = [spec for spec in specs if allowed is None and _is_own(spec)]
     for spec in specs[: len(specs) - len(folded)]:
         effect = f" [{spec.effect}]" if spec.effect else ""
-        about = f"{first_sentence(spec.description)}\n{signature(spec).removeprefix(spec.name)}{effect}"
+        call = signature(spec, word := spellings[spec.name])
+        call = call.removeprefix(word) if word == spec.name else call
+        about = f"{first_sentence(spec.description)}\n{call}{effect}"
         rows.append((spec.name, about))
     if folded:
         about = f"{counted(len(folded), 'tool')} for code and models, which find and call the others"
