@@ -73,6 +73,21 @@ def test_what_has_no_form_is_left_out_or_skips_the_operation():
     assert why == "its parameter 'q': an object can't be sent in the header"
 
 
+def test_what_a_parameter_lacks_costs_the_parameter_alone():
+    length = parameter("Content-Length", "header", {"type": "integer"}, required=True)
+    given = parameters(length, {"in": "header", "schema": {}, "required": True}, {"name": "", "in": "query"})
+    found = imported({"/things": {"get": {"parameters": [*given["parameters"], parameter("n")]}}})
+    assert found.skipped == []
+    assert list(found.tools[0][2]["argSchema"]["properties"]) == ["n"]
+    assert found.notes == [("GET /things", "a parameter without `name` or `in` is left out")]
+
+
+def test_too_many_parameters_are_noted():
+    found = imported({"/things": {"get": parameters(*(parameter(f"p{n}") for n in range(203)))}})
+    assert len(found.tools[0][2]["argSchema"]["properties"]) == 200
+    assert found.notes == [("GET /things", "3 more parameters are left out: an operation is limited to 200")]
+
+
 def test_a_parameter_with_content_is_a_text_of_json():
     given = {"name": "filter", "in": "query", "content": {"application/json": {"schema": POINT}}}
     tool = one(parameters(given))

@@ -1,9 +1,10 @@
 """Schemas of documents in today's words: for arguments as they are meant, for answers as lenient as answers are."""
 
+import json
 import re
 
 from helpers import each
-from sources.bundles.openapi.documents import answer, body, imported, one, parameter, parameters
+from sources.bundles.openapi.documents import answer, body, imported, one, parameter, parameters, sent
 
 from onetool.core.schema import CHEAP, CompiledSchema
 from onetool.core.schema_guard import guard
@@ -52,6 +53,38 @@ def test_circles_are_kept():
     check = CompiledSchema(schema, closed=True).check
     assert check({"a": {"value": 1, "next": {"value": 2, "next": {}}}}) == []
     assert check({"a": {"next": {"next": {"value": "x"}}}})
+
+
+@each("version", ["3.0.3", "3.1.0"])
+def test_a_default_behind_a_reference_is_described_and_not_sent(version):
+    """An argument's `default` would be sent with every call: a PATCH would change what nobody named."""
+    schemas = {
+        "Active": {"type": "boolean", "default": True},
+        "Plan": {"$ref": "#/components/schemas/Active"},
+        "Address": {"type": "object", "default": {"city": ""}, "properties": {"city": {"default": ""}}},
+    }
+    references = {name.lower(): {"$ref": f"#/components/schemas/{name}", "default": None} for name in schemas}
+    del references["active"]["default"], references["address"]["default"]
+    user = {"type": "object", "properties": {"name": {"type": "string"}, **references}}
+    place = parameter("page", schema={"$ref": "#/components/schemas/Active"}, description="Which.")
+    tool = one({**body(user), **parameters(place)}, "patch", version=version, components={"schemas": schemas})
+    arguments = tool["argSchema"]["properties"]
+    assert [name for name, schema in arguments.items() if "default" in schema] == []
+    assert arguments["active"] == {"type": "boolean", "description": "Without it: true."}
+    assert arguments["page"]["description"] == "Which. Without it: true."
+    assert arguments["plan"]["description"] == "Without it: null."
+    assert json.loads(sent(tool, name="Ada").body) == {"name": "Ada"}
+
+
+def test_alternatives_may_overlap():
+    """`oneOf` would refuse values that fit two alternatives, and APIs take those."""
+    card = {"type": "object", "properties": {"type": {"type": "string"}, "number": {"type": "string"}}}
+    wallet = {"type": "object", "properties": {"type": {"type": "string"}, "token": {"type": "string"}}}
+    check = CompiledSchema(argument({"oneOf": [card, wallet]})).check
+    assert [check({"a": value}) == [] for value in ({"type": "card"}, {}, 3)] == [True, True, False]
+    both = {"anyOf": [{"type": "string"}, {"type": "integer"}], "oneOf": [{"minimum": 2}, {"maxLength": 2}]}
+    check = CompiledSchema(argument(both)).check
+    assert [check({"a": value}) == [] for value in (2, "ab", True, [])] == [True, True, False, False]
 
 
 def test_answers_are_described_and_hardly_checked():

@@ -38,12 +38,7 @@ class ToolArguments:
         free = next((name for name in names if name not in self.properties and name not in self._reserved), None)
         if free is None:
             raise UnresolvedError(f"more than {MAX_ARGUMENTS} arguments are called {name!r}")
-        schema = definition.schema
-        if isinstance(schema, dict) and "default" in schema:  # the server applies it; models only read it
-            default = printable(msgspec.json.encode(schema["default"]).decode(), MAX_DEFAULT)
-            description = f"{schema.get('description', '')} Without it: {default}.".strip()
-            schema = {key: value for key, value in schema.items() if key != "default"} | {"description": description}
-        self.properties[free] = schema
+        self.properties[free] = definition.schema
         self._uses += definition.uses
         if required:
             self.required.append(free)
@@ -56,13 +51,27 @@ class ToolArguments:
         return Definition(schema, tuple(self._uses))
 
 
+def describe_defaults(schema: dict[str, Any]) -> None:
+    """Describe the defaults of arguments: the server applies them, so a call must not send them unasked.
+
+    The schema is complete, so that this includes defaults behind references.
+    """
+    for name, argument in schema["properties"].items():
+        if isinstance(argument, dict) and "default" in argument:
+            others = {key: value for key, value in argument.items() if key != "default"}
+            default = printable(msgspec.json.encode(argument["default"]).decode(), MAX_DEFAULT)
+            description = f"{argument.get('description', '')} Without it: {default}.".strip()
+            schema["properties"][name] = others | {"description": description}
+
+
 # Parameters
 
 MAX_PARAMETERS = 200
 
 _IN_PATH = re.compile(r"\{([^{}/]{1,100})\}")
 _UNFIT_IN_PATH = re.compile(r"[\x00-\x20\x7f-\x9f\\{}]")
-_OURS = frozenset(("accept", "content-type", "authorization"))  # ignored as parameters, as OpenAPI requires
+# Ignored as parameters: OpenAPI requires it of the first three, and the length is that of the body.
+_OURS = frozenset(("accept", "content-type", "authorization", "content-length"))
 _COOKIE_NAME = re.compile(r"[A-Za-z0-9!#%&'*+.^_`|~-]{1,100}")
 _ANY_TEXT = Definition({"type": "string"}, ())
 
@@ -103,11 +112,15 @@ class ParameterConverter:
     def convert(self, path: str, lists: list[Any], arguments: ToolArguments) -> str:
         """Convert all parameters, and return the path as a template. Later lists replace parameters of earlier ones."""
         parameters: dict[tuple[str, str], Parameter] = {}
-        for item in [item for items in lists if isinstance(items, list) for item in items][:MAX_PARAMETERS]:
+        items = [item for items in lists if isinstance(items, list) for item in items]
+        if (left := len(items) - MAX_PARAMETERS) > 0:
+            self._note(f"{left:,} more parameters are left out: an operation is limited to {MAX_PARAMETERS}")
+        for item in items[:MAX_PARAMETERS]:
             data = self._document.object(item)
             name, place = data.get("name"), data.get("in")
             if not isinstance(name, str) or not name or place not in ("path", "query", "header", "cookie"):
-                raise UnresolvedError("it has a parameter without `name` or `in`")
+                self._note("a parameter without `name` or `in` is left out")
+                continue
             if place != "header" or name.lower() not in _OURS:
                 parameters[place, name] = Parameter(name, place, data, self._resolved(data.get("schema", {})))
         path = self._convert_path(path, parameters, arguments)

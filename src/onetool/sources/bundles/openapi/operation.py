@@ -28,7 +28,7 @@ from onetool.sources.bundles.import_names import (
     tags_of,
     title,
 )
-from onetool.sources.bundles.openapi.arguments import ParameterConverter, ToolArguments
+from onetool.sources.bundles.openapi.arguments import ParameterConverter, ToolArguments, describe_defaults
 from onetool.sources.bundles.openapi.assembly import SchemaAssembler
 from onetool.sources.bundles.openapi.bodies import BodyConverter, BodyTemplateParts
 from onetool.sources.bundles.openapi.document import OpenApiDocument, UnresolvedError
@@ -405,6 +405,7 @@ class OperationConverter:
         input, output = self._assembly.input(arguments.schema()), self._assembly.output(response.schema)
         if input is None:
             raise UnresolvedError("its arguments need a schema that the validator refuses")
+        describe_defaults(input.schema)
         if input.outline:
             self._note(f"its arguments are described in outline only: {printable(input.outline, MAX_REASON)}")
         for pattern in input.dropped:

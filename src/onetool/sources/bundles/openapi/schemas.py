@@ -242,6 +242,9 @@ class _Conversion:
                 del found["properties"][name]
                 if name in found.get("required", ()):
                     found["required"].remove(name)
+        if "oneOf" in found:  # APIs accept values that fit several alternatives
+            alternatives = {"anyOf": found.pop("oneOf")}
+            found |= {"allOf": [*found.get("allOf", ()), alternatives]} if "anyOf" in found else alternatives
         if isinstance(schema.get("items"), list):  # of older drafts
             found["items"] = [self.convert(inner, depth + 1) for inner in schema["items"]]
         if self._direction == "out":
@@ -298,10 +301,7 @@ def _lenient(schema: dict[str, Any]) -> dict[str, Any]:
     for key in ("items", "additionalProperties"):
         if isinstance(schema.get(key), dict) and schema[key]:
             found[key] = schema[key]
-    if "allOf" in schema:
-        found["allOf"] = schema["allOf"]
-    if arms := [*schema.get("anyOf", ()), *schema.get("oneOf", ())]:
-        found["anyOf"] = arms
+    found |= {word: schema[word] for word in ("allOf", "anyOf") if word in schema}
     if "type" in found:
         types = found["type"] if isinstance(found["type"], list) else [found["type"]]
         found["type"] = [*types, "null"] if "null" not in types else types
