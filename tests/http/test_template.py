@@ -1,5 +1,6 @@
 """A template and arguments become a request: where values stand, and how they are escaped there."""
 
+import tracemalloc
 from typing import Any
 from urllib.parse import unquote
 
@@ -8,9 +9,12 @@ import pytest
 from helpers import each
 
 from onetool.core.errors import BadArguments, ToolFailure
-from onetool.http.definition import Request
+from onetool.http.allowed_hosts import AllowedHosts
+from onetool.http.client import HttpContext
+from onetool.http.definition import Request, RequestStep, ToolLimits
 from onetool.http.placeholders import TemplateError
 from onetool.http.template import RequestTemplate
+from onetool.http.tool_request import ToolRequest
 from onetool.http.url import HttpRequest
 
 SECRETS = {"KEY": "k&e y", "HOST": "api.example.com", "LINES": "a\r\nb", "DOTS": ".."}
@@ -55,6 +59,47 @@ def test_arguments_and_secrets_in_all_places() -> None:
 def test_a_request_without_placeholders() -> None:
     assert fill("https://api.example.com")[:4] == ("GET", ("https", "api.example.com", 443, "/"), [], b"")
     assert fill("HTTPS://API.example.com:8443/a?b#c").url.text == "https://api.example.com:8443/a?b"
+
+
+MANY = "${a}" * 600
+PARTS = {f"p{number}": "${a}" for number in range(600)}
+FORM = {"Content-Type": "application/x-www-form-urlencoded"}
+WORD: Any = "x" * 100_000
+DATA: Any = [["x" * 100] * 1_000]
+
+
+@each(
+    ("given", "value"),
+    [
+        ({"urlTemplate": f"https://api.example.com/{MANY}"}, WORD),
+        ({"query": PARTS}, WORD),
+        ({"query": PARTS}, DATA),
+        ({"headers": {"X-A": MANY}}, WORD),
+        ({"headers": {f"X-{name}": text for name, text in PARTS.items()}}, WORD),
+        ({"auth": {"type": "bearer", "value": MANY}}, WORD),
+        ({"body": MANY, "headers": {"Content-Type": "text/plain"}}, WORD),
+        ({"body": {"a": MANY}}, WORD),
+        ({"body": {f"{name}${{a}}": 1 for name in PARTS}}, WORD),
+        ({"body": PARTS}, WORD),
+        ({"body": [*PARTS.values()]}, DATA),
+        ({"body": PARTS, "headers": FORM}, WORD),
+        ({"multipart": PARTS}, WORD),
+        ({"multipart": PARTS}, DATA),
+    ],
+)
+def test_a_value_that_stands_in_many_places(given: dict[str, Any], value: Any) -> None:
+    request = msgspec.convert({"urlTemplate": "https://api.example.com", "method": "POST", **given}, Request)
+    tool = ToolRequest(RequestStep(name="one", request=request), {"properties": {"a": {}}}, ToolLimits())
+    nothing: Any = None
+    context = HttpContext(nothing, AllowedHosts([]), nothing)
+    tracemalloc.start()
+    try:
+        with pytest.raises(BadArguments, match="makes the request larger than the tool may send") as error:
+            tool.prepared({"a": value}, SECRETS.get, context)
+        assert tracemalloc.get_traced_memory()[1] < 10_000_000
+    finally:
+        tracemalloc.stop()
+    assert (error.value.reason, error.value.argument) == ("too_large", "a")
 
 
 def test_its_secrets_are_known() -> None:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from onetool.http.definition import DEFAULT_ENCODING, Encoding, Request, below
 from onetool.http.files import FileContent
-from onetool.http.placeholders import KnownNames, Placeholder, TemplateError, TemplateText, Values, parse_text
+from onetool.http.placeholders import KnownNames, Placeholder, TemplateError, TemplateText, Values, as_text, parse_text
 from onetool.http.template_parts import (
     FieldChecks,
     FilledBody,
@@ -43,8 +43,7 @@ class BodyFile:
 class MultipartTemplate:
     """The fields of a multipart body, in order. A field with an absent value is left out."""
 
-    def __init__(self, request: Request, arguments: KnownNames, max_bytes: int) -> None:
-        self._max_bytes = max_bytes
+    def __init__(self, request: Request, arguments: KnownNames) -> None:
         fields, encodings = request.multipart or {}, request.body_encoding
         check_encodings(fields, encodings, "/request/body")
         self._fields: list[_Field] = []
@@ -64,14 +63,13 @@ class MultipartTemplate:
 
     def fill(self, values: Values) -> FilledBody:
         boundary = token_hex(16)
-        checks = FieldChecks(self._names, self._max_bytes)
+        checks = FieldChecks(self._names, values)
         pieces: list[bytes] = []
         for field in self._fields:
             for part in field.fill(values, checks):
-                head = f"--{boundary}\r\n{part.head}\r\n\r\n".encode()
                 if (alone := field.value.alone) is not None:
-                    checks.count(len(head) + len(part.data), alone)
-                pieces += [head, part.data, b"\r\n"]
+                    checks.count(len(part.name) + len(part.data), alone)
+                pieces += [f"--{boundary}\r\n{part.head}\r\n\r\n".encode(), part.data, b"\r\n"]
         pieces.append(f"--{boundary}--\r\n".encode())
         return FilledBody(f"{MULTIPART}; boundary={boundary}", b"".join(pieces))
 
@@ -110,10 +108,13 @@ class _Field(NamedTuple):
             for item in value if is_list else () if value is None else (value,):
                 content = _content(self.file, item)
                 yield _Part(self.name, content.data, kind or content.kind, filename or content.name)
-        elif alone is None or isinstance(value, str | None):
+        elif alone is None:
             text = self.value.fill(values, lambda _, text: text)
             if text is not None:
                 yield _Part(self.name, text.encode(), kind)
+        elif isinstance(value, str | None):
+            if value is not None:
+                yield _Part(self.name, as_text(alone, value).encode(), kind)
         elif self.encoding.style is None and (isinstance(value, dict) or (is_list and is_nested(value))):
             for item in value if is_list else (value,):
                 yield _Part(self.name, json_bytes(item), kind or "application/json")

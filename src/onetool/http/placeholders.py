@@ -17,9 +17,9 @@ from onetool.core.errors import BadArguments, ToolFailure
 from onetool.core.schema_keywords import in_place_subschemas
 from onetool.core.text import did_you_mean
 from onetool.http.allowed_hosts import binding_command, secret_need
+from onetool.http.definition import DEFAULT_REQUEST_BYTES
 from onetool.http.errors import UnmetNeedError
 
-Values = Mapping[str, Any]  # the values of one call by name, without absent arguments
 Lookup = Callable[[str], str | None]
 
 STEPS = "steps"  # the first part of the names of step values
@@ -64,6 +64,23 @@ class Placeholder(NamedTuple):
         return error
 
 
+class Values(dict[str, Any]):
+    """The values of one call by name, without absent arguments. They may be filled in up to the size of a request."""
+
+    def __init__(self, max_bytes: int = DEFAULT_REQUEST_BYTES) -> None:
+        super().__init__()
+        self._left = self._max_bytes = max_bytes
+
+    def count(self, size: int, placeholder: Placeholder) -> None:
+        """Count text that is filled in for a placeholder. Raise an error if the request gets too large."""
+        self._left -= size
+        if self._left < 0:
+            limit = f"{self._max_bytes:,} bytes (limits.maxRequestBytes)"
+            failure = placeholder.bad(f"makes the request larger than the tool may send: {limit}")
+            failure.reason = "too_large"
+            raise failure
+
+
 class TemplateText:
     """A string with placeholders. `alone` is its only placeholder, if the string consists of nothing else."""
 
@@ -95,7 +112,8 @@ class TemplateText:
                 value = values.get(piece.name)
                 if value is None:
                     return None
-                filled.append(escape(piece, as_text(piece, value)))
+                filled.append(text := escape(piece, as_text(piece, value)))
+                values.count(len(text), piece)
             else:
                 filled.append(piece)
         return "".join(filled)
@@ -215,12 +233,17 @@ def properties(schema: Any) -> Mapping[str, Any]:
     return found if isinstance(found, Mapping) else {}
 
 
-def gather(placeholders: Iterable[Placeholder], args: Mapping[str, Any], secret: Lookup) -> dict[str, Any]:
+def gather(
+    placeholders: Iterable[Placeholder],
+    args: Mapping[str, Any],
+    secret: Lookup,
+    max_bytes: int = DEFAULT_REQUEST_BYTES,
+) -> Values:
     """Return the values of one call, without absent arguments. Raise ToolFailure for a secret that is not set.
 
     Values of steps are among the arguments, under the names of their placeholders.
     """
-    values: dict[str, Any] = {}
+    values = Values(max_bytes)
     for name, is_secret, _ in placeholders:
         if not is_secret:
             if name in args:

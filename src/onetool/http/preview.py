@@ -66,26 +66,31 @@ def previewed(
     }
     filled = request.template.fill({**args, **words.steps}, lambda _: words.secret)
     signed = _signed(request, filled, {**args, **words.steps}, words.secret, context)
+    notes, needs = _notes(request, filled, context)
+
+    def shown(what: str, text: str) -> str:
+        if len(text := words.show(text)) > MAX_SHOWN:
+            notes.append(f"{what} has {len(text):,} characters, of which the first {MAX_SHOWN:,} are shown")
+        return text[:MAX_SHOWN]
+
     headers: dict[str, str] = {}
     for name, value in signed.headers:
-        headers[name] = f"{headers[name]}, {words.show(value)}" if name in headers else words.show(value)
-    notes, needs = _notes(request, filled, context)
+        headers[name] = f"{headers[name]}, {value}" if name in headers else value
     body: str | None = None
     if signed.body:
         try:
-            body = words.show(signed.body.decode())
+            body = shown("the body", signed.body.decode())
         except UnicodeDecodeError:
             notes.append(f"the body is {len(signed.body):,} bytes that are not text")
-    if body is not None and len(body) > MAX_SHOWN:
-        notes.append(f"the body has {len(body):,} characters, of which the first {MAX_SHOWN:,} are shown")
-        body = body[:MAX_SHOWN]
+    url = shown("the URL", signed.url.text)
+    headers = {name: shown(f"the header {name}", value) for name, value in headers.items()}
     if words.steps:
         notes.append("${steps.…} stands for the value of an earlier request")
     if when:
         notes.append(f"sent only if this holds: {when}")
     return PreviewRequest(
         method=signed.method,
-        url=words.show(signed.url.text),
+        url=url,
         headers=headers,
         body=body,
         step=step,

@@ -78,13 +78,13 @@ class BodyTemplate(NamedTuple):
 
 
 def body_template(
-    request: Request, content_type: str | None, arguments: KnownNames, max_bytes: int
+    request: Request, content_type: str | None, arguments: KnownNames
 ) -> BodyTemplate | MultipartTemplate | BodyFile | None:
     """Parse the body of a request. `content_type` is its header."""
     if request.multipart is not None:
         if content_type is not None:
             raise TemplateError("Remove Content-Type: it is set with the boundary between the parts", HEADERS_POINTER)
-        return MultipartTemplate(request, arguments, max_bytes)
+        return MultipartTemplate(request, arguments)
     body, encodings = request.body, request.body_encoding
     no_form = TemplateError("Only the fields of a form can have an encoding", "/request/bodyEncoding")
     if request.body_file is not None:
@@ -97,7 +97,7 @@ def body_template(
     if kind.startswith("multipart/"):
         raise TemplateError("Use `multipart`, with the fields, instead of `body` for a multipart body", BODY_POINTER)
     if kind == FORM:
-        return _form(body, arguments, encodings, max_bytes)
+        return _form(body, arguments, encodings)
     if encodings:
         raise no_form
     is_json = kind == JSON or kind.endswith("+json")
@@ -116,7 +116,7 @@ def body_template(
     return _text_body(body, kind, arguments)
 
 
-def _form(body: Any, arguments: Collection[str], encodings: Mapping[str, Encoding], max_bytes: int) -> BodyTemplate:
+def _form(body: Any, arguments: Collection[str], encodings: Mapping[str, Encoding]) -> BodyTemplate:
     if isinstance(body, str):
         check_encodings(body, encodings, BODY_POINTER)
         text = parse_text(body, arguments, BODY_POINTER)
@@ -126,7 +126,7 @@ def _form(body: Any, arguments: Collection[str], encodings: Mapping[str, Encodin
         pairs = named_pairs(body, arguments, BODY_POINTER, encodings)
     else:
         raise TemplateError("a form must be a string such as a=1&b=2, or an object", BODY_POINTER)
-    form = PairTemplates(pairs, max_bytes)
+    form = PairTemplates(pairs)
     placeholders = tuple(placeholder for pair in pairs for placeholder in pair.placeholders)
     return BodyTemplate(FORM, lambda values: form.fill(values).encode("ascii"), placeholders)
 
@@ -212,7 +212,7 @@ def _value_template(value: Any, arguments: Collection[str], pointer: str, placeh
         )
     else:
         return value
-    return template if len(placeholders) > before else _fill_value(template, {})
+    return template if len(placeholders) > before else _fill_value(template, Values())
 
 
 def _fill_value(template: Any, values: Values) -> Any:
@@ -224,6 +224,10 @@ def _fill_value(template: Any, values: Values) -> Any:
         value = values.get(alone.name, _ABSENT)
         if isinstance(value, float) and not isfinite(value):
             raise alone.bad("is not a valid JSON number")
+        if isinstance(value, list | tuple | dict):
+            value = msgspec.Raw(json_bytes(value))
+        if isinstance(value, str | msgspec.Raw):
+            values.count(len(value), alone)
         return value
     if isinstance(template, _ListTemplate):
         return [item for inner in template if (item := _fill_value(inner, values)) is not _ABSENT]
@@ -283,17 +287,18 @@ class RequestTemplate:
         arguments = KnownNames(arg_schema, steps)
         self.method = request.method
         self._idempotent = request.idempotent
+        self._max_bytes = max_bytes
         pairs = self._read_url(parse_text(request.url_template, arguments, URL_POINTER))
         # The URL of every request up to the host; None if the host depends on the call.
         self.fixed_url = Url(self._scheme, self._host, self._port, "/") if isinstance(self._host, str) else None
         pairs += named_pairs(request.query, arguments, "/request/query", request.query_encoding)
         auth = request.auth
         signed = [auth.name] if isinstance(auth, ApiKey) and auth.place == "query" else []
-        self._query = PairTemplates(pairs, max_bytes, taken=signed)
+        self._query = PairTemplates(pairs, taken=signed)
         is_fixed = not any(part.placeholders for part in (*self._parts[1:], *pairs))
-        self._fixed_target = self._target({}) if is_fixed else None
+        self._fixed_target = self._target(Values()) if is_fixed else None
         self._fields = HeaderTemplates(request.headers, arguments)
-        self._payload = body_template(request, self._fields.content_type, arguments, max_bytes)
+        self._payload = body_template(request, self._fields.content_type, arguments)
         placeholders = [
             placeholder
             for part in (*self._parts, *pairs, self._fields, self._payload)
@@ -317,7 +322,7 @@ class RequestTemplate:
 
     def fill(self, args: Mapping[str, Any], secret: Lookup) -> HttpRequest:
         """Build the request of one call. Raise BadArguments or ToolFailure for invalid or missing values."""
-        values = gather(self.placeholders, args, secret)
+        values = gather(self.placeholders, args, secret, self._max_bytes)
         host = self._host if isinstance(self._host, str) else _host(self._host, values)
         url = Url(self._scheme, host, self._port, self._fixed_target or self._target(values))
         headers = self._fields.fill(values)

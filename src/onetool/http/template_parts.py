@@ -76,17 +76,17 @@ def _not_empty(placeholder: Placeholder, value: str) -> str:
 
 
 class FieldChecks:
-    """Checks on the fields of one request while they are written: their size, and names chosen by callers.
+    """Checks on the fields of one request while they are written: their number, and names chosen by callers.
 
     `taken` are the names that callers can't choose: those of the template, whether a call fills them or not.
     """
 
-    __slots__ = ("_fields_left", "_left", "_max_bytes", "_taken", "_template")
+    __slots__ = ("_fields_left", "_taken", "_template", "_values")
 
-    def __init__(self, taken: Collection[str], max_bytes: int) -> None:
+    def __init__(self, taken: Collection[str], values: Values) -> None:
         self._template = taken
         self._taken = set(taken)
-        self._left = self._max_bytes = max_bytes
+        self._values = values
         self._fields_left = MAX_FIELDS
 
     def choose(self, name: str, placeholder: Placeholder, prefixes: tuple[str, ...] | None = None) -> None:
@@ -107,14 +107,11 @@ class FieldChecks:
         return tuple(f"{other}[" for other in self._template if other != name)
 
     def count(self, size: int, placeholder: Placeholder) -> None:
-        """Count one field. Raise BadArguments if there are too many, or their total size exceeds the limit."""
+        """Count one field. Raise BadArguments if there are too many, or the request gets too large."""
         self._fields_left -= 1
         if self._fields_left < 0:
             raise placeholder.bad(f"has more than {MAX_FIELDS:,} values, which is too many for a form")
-        self._left -= size
-        if self._left < 0:
-            limit = f"{self._max_bytes:,} bytes (limits.maxRequestBytes)"
-            raise placeholder.bad(f"is larger than the tool may send when it is written as a form: {limit}")
+        self._values.count(size, placeholder)
 
 
 def field_values(name: str, value: Any, encoding: Encoding, placeholder: Placeholder) -> Iterator[tuple[str, str]]:
@@ -213,18 +210,18 @@ class PairTemplate:
 class PairTemplates:
     """Pairs in order. Pairs without placeholders are written once. Callers can't choose the names in `taken`."""
 
-    __slots__ = ("_max_bytes", "_names", "parts")
+    __slots__ = ("_names", "parts")
 
-    def __init__(self, pairs: Collection[PairTemplate], max_bytes: int, taken: Collection[str] = ()) -> None:
-        self._max_bytes = max_bytes
+    def __init__(self, pairs: Collection[PairTemplate], taken: Collection[str] = ()) -> None:
         self._names = {unquote_plus(pair.key.literal) for pair in pairs if not pair.key.placeholders} | {*taken}
-        checks = FieldChecks((), 0)  # no limits: only the values are checked
+        values = Values()
+        checks = FieldChecks((), values)
         self.parts: tuple[str | PairTemplate, ...] = tuple(
-            pair if pair.placeholders else "&".join(pair.fill({}, checks)) for pair in pairs
+            pair if pair.placeholders else "&".join(pair.fill(values, checks)) for pair in pairs
         )
 
     def fill(self, values: Values) -> str:
-        checks = FieldChecks(self._names, self._max_bytes)
+        checks = FieldChecks(self._names, values)
         filled: list[str] = []
         for part in self.parts:
             filled += [part] if isinstance(part, str) else part.fill(values, checks)

@@ -195,6 +195,16 @@ def test_a_preview_shows_the_request_without_secrets(secretive):
     assert "errors" not in found
 
 
+def test_a_preview_cuts_what_is_long(secretive):
+    tool = http(method="POST", headers={"X-City": "${city}"}, body="${city}")
+    (request,) = shown(secretive, tool, {"city": "x" * 70_000})["requests"]
+    assert request["url"] == ("https://api.example.com/v1/" + "x" * 70_000)[:65_536]
+    assert request["headers"]["X-City"] == request["body"] == "x" * 65_536
+    ways = {"the URL": 70_035, "the header X-City": 70_000, "the body": 70_000}
+    for what, size in ways.items():
+        assert f"{what} has {size:,} characters, of which the first 65,536 are shown" in request["notes"]
+
+
 @each(
     ("auth", "header", "value"),
     [

@@ -119,7 +119,7 @@ def test_a_member_cannot_replace_a_field(call):
 
 def test_what_is_small_as_json_and_huge_as_a_form_is_refused(call):
     name = "n" * 500_000
-    with pytest.raises(BadArguments, match="when it is written as a form"):
+    with pytest.raises(BadArguments, match="makes the request larger than the tool may send"):
         call("list-charges", filter={name: {str(number): 1 for number in range(10_000)}})
 
 
