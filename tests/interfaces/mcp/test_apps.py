@@ -108,6 +108,20 @@ def test_without_pages_nothing_is_said_of_them(site, tmp_path):
         alone.close()
 
 
+def test_lists_that_a_server_does_not_know_are_empty_and_spoil_no_other(tmp_path):
+    alone = Site(tmp_path)
+    alone.config({"maps": alone.nasty("apps", "resources/templates/list", env={"NAME": "maps"})})
+    try:
+        peer = alone.peer("stdio-new")
+        until(lambda: "maps__show" in names(peer))
+        assert page("maps") in [one["uri"] for one in peer.result("resources/list")["resources"]]
+        (part,) = peer.result("resources/read", {"uri": page("maps")})["contents"]
+        assert part["text"] == "<p>maps ui://view/index.html</p>"
+        assert "can't be listed" not in alone.cli("servers", "logs", "maps").stdout
+    finally:
+        alone.close()
+
+
 def test_the_server_hears_that_pages_can_be_shown(host):
     told = json.loads(host.call("maps__client_capabilities")["content"][0]["text"])
     assert told["extensions"]["io.modelcontextprotocol/ui"] == {"mimeTypes": [HTML]}

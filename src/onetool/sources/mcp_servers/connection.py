@@ -16,6 +16,7 @@ from mcp import MCPError
 from mcp.client import Client
 from mcp_types import (
     CONNECTION_CLOSED,
+    METHOD_NOT_FOUND,
     PARSE_ERROR,
     CallToolResult,
     ListToolsResult,
@@ -125,16 +126,22 @@ async def tools_of(client: Client, note: Note) -> list[Definition]:
 
 
 async def offers_of(client: Client, note: Note) -> Offers:
-    """Return the prompts and resources; empty if they can't be listed, so that the tools still work."""
+    """Return the prompts, resources and templates. A list that fails is empty, so that the others still work."""
     has, session = client.server_capabilities, client.session
-    try:
-        prompts = await _pages(session.list_prompts, "prompts") if has.prompts else []
-        resources = await _pages(session.list_resources, "resources") if has.resources else []
-        templates = await _pages(session.list_resource_templates, "resource_templates") if has.resources else []
-    except (MCPError, ValidationError) as error:
-        note(f"its prompts and resources can't be listed: {type(error).__name__}")
-        return Offers()
-    return Offers(prompts=tuple(prompts), resources=tuple(resources), templates=tuple(templates))
+
+    async def listed(list_page: Any, kind: str) -> tuple[Definition, ...]:
+        try:
+            return tuple(await _pages(list_page, kind))
+        except (MCPError, ValidationError) as error:
+            if not (isinstance(error, MCPError) and error.code == METHOD_NOT_FOUND):  # many servers have no templates
+                note(f"its {kind.replace('_', ' ')} can't be listed: {why(error)}")
+            return ()
+
+    return Offers(
+        prompts=await listed(session.list_prompts, "prompts") if has.prompts else (),
+        resources=await listed(session.list_resources, "resources") if has.resources else (),
+        templates=await listed(session.list_resource_templates, "resource_templates") if has.resources else (),
+    )
 
 
 def as_data(model: Any) -> dict[str, Any]:

@@ -1,7 +1,11 @@
-"""A server with a page, as MCP Apps (2026-01-26) have them. `NAME` stands in its page and in its answers."""
+"""A server with a page, as MCP Apps (2026-01-26) have them. `NAME` stands in its page and in its answers.
+
+It declares prompts and does not know `prompts/list`, nor the methods that are its arguments.
+"""
 
 import json
 import os
+import sys
 from typing import Any
 
 from wire import Call, RequestError, Server, text, tool
@@ -35,10 +39,12 @@ class Apps(Server):
     def initialize(self, params: dict[str, Any]) -> dict[str, Any]:
         self.client = params["capabilities"]
         told = super().initialize(params)
-        return {**told, "capabilities": {**told["capabilities"], "resources": {}}}
+        return {**told, "capabilities": {**told["capabilities"], "resources": {}, "prompts": {}}}
 
     def take(self, message: dict[str, Any]) -> None:
         match message.get("method"):
+            case str(method) if method in sys.argv:
+                super().take(message)
             case "resources/list":
                 page = {"uri": PAGE, "name": "view", "title": "The view", "mimeType": HTML, "_meta": CSP}
                 self.reply(message["id"], {"resources": [page, {"uri": f"notes://{NAME}", "name": "notes"}]})
