@@ -5,7 +5,7 @@ import time
 
 import anyio
 import pytest
-from helpers import until_async
+from helpers import until, until_async
 from interfaces.mcp.conftest import WAYS
 from interfaces.mcp.upstreams import Site, heard, listen, listing, names, said, up, with_client
 from mcp_types import CreateMessageResult, ElicitResult, TextContent
@@ -104,6 +104,50 @@ def text(result):
     assert not result.is_error, result
     (block,) = result.content
     return block.text
+
+
+# Resources of several servers
+
+
+def test_an_address_that_two_servers_list_belongs_to_neither(site):
+    site.config(
+        {
+            "a": site.nasty("offers", "A"),
+            "b": site.nasty("offers", "B", prefix="b b"),
+            "c": site.nasty("offers", "C", env={"TEMPLATE": "notes://{anything}"}),
+            "d": site.nasty("offers", "D", env={"TEMPLATE": "{path}"}),
+        }
+    )
+    peer = site.peer("stdio-new")
+    until(lambda: sum("__one" in name for name in names(peer)) == 4)
+
+    def read(uri):
+        return peer.result("resources/read", {"uri": uri})["contents"][0]["text"]
+
+    below = {"ot://packs/a/notes://today", "ot://packs/b%20b/notes://today"}
+    assert {one["uri"] for one in peer.result("resources/list")["resources"]} == {"ot://tools", *below}
+    templates = {one["uriTemplate"] for one in peer.result("resources/templates/list")["resourceTemplates"]}
+    assert {one for one in templates if not one.startswith(("ot://tools", "ot://results"))} == {
+        "ot://packs/a/notes://day/{day}",
+        "ot://packs/b%20b/notes://day/{day}",
+        "notes://{anything}",
+        "ot://packs/d/{path}",
+    }
+    assert peer.error("resources/read", {"uri": "notes://today"})["message"] == "Resource not found: notes://today"
+    assert [read(uri) for uri in sorted(below)] == ["['A'] notes://today", "['B'] notes://today"]
+    assert read("ot://packs/b%20b/notes://day/1") == "['B'] notes://day/1"
+    assert read("notes://tomorrow") == "['C'] notes://tomorrow"
+    assert read("ot://packs/d/some/path") == "['D'] some/path"
+
+    told = {one["name"]: one["warning"] for one in json.loads(site.cli("servers", "list", "--json").stdout)}
+    assert told == {
+        "a": "other servers list these addresses, too, so here they begin with ot://packs/a/: "
+        "notes://today, notes://day/{day}",
+        "b": "other servers list these addresses, too, so here they begin with ot://packs/b%20b/: "
+        "notes://today, notes://day/{day}",
+        "c": None,
+        "d": None,
+    }
 
 
 @pytest.mark.parametrize("way", WAYS)

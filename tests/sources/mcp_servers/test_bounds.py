@@ -81,18 +81,20 @@ def test_requests_of_a_server_take_places():
 
 
 @each(
-    ("template", "is_taken"),
+    ("template", "here"),
     [
-        ("notes://{day}", True),
-        ("{x}://{y}", False),
-        ("file:///{path}", True),
-        ("file://{path}", False),
-        ("ot://tools/{x}", False),
+        ("notes://{day}", "notes://{day}"),
+        ("file:///{path}", "file:///{path}"),
+        ("{x}://{y}", "ot://packs/s/{x}://{y}"),
+        ("file://{path}", "ot://packs/s/file://{path}"),
+        ("docs/{name}", "ot://packs/s/docs/{name}"),
+        ("ot://tools/{x}", None),
     ],
 )
-def test_a_template_keeps_to_its_place(template, is_taken):
+def test_a_template_keeps_to_its_place(template, here):
     offers = Offers(templates=({"uriTemplate": template, "name": "t"},))
-    assert bool(resources_of("s", "s", ServerSettings(command="x"), offers, None)) is is_taken
+    found = resources_of("s", "s", ServerSettings(command="x"), offers, None)
+    assert [one.uri for one in found] == ([here] if here else [])
 
 
 def test_our_own_addresses_are_ours():

@@ -151,15 +151,17 @@ def get_server(request: RestRequest) -> RestResponse:
 def get_server_offers(request: RestRequest) -> RestResponse:
     """Get the prompts and resources of a server."""
     (name,) = request.path
-    servers, _ = found_server(request.context, name)
-    offered = servers.offered(name)
+    found_server(request.context, name)
+    catalog, source = request.context.app.catalog, f"proxy:{name}"
     prompts = [
         OfferedPrompt(name=one.name, description=one.spec.description, arguments=[*one.spec.input_schema["properties"]])
-        for one in offered.prompts
+        for one in catalog.prompts.values()
+        if one.spec.source == source
     ]
     resources = [
         OfferedResource(uri=one.uri, name=one.name, description=one.spec.description, mime_type=one.mime_type)
-        for one in offered.resources
+        for one in catalog.resources.values()
+        if one.spec.source == source
     ]
     return request.context.response(ServerOffers(prompts, resources))
 

@@ -1,7 +1,8 @@
 """MCP Apps: rewrite the addresses of a server's pages (`ui://`) in its tools, results and resources for our clients.
 
 Several servers may use the same address, so the name of the pack is inserted: `ui://map/view.html` of the server
-`trips` becomes `ui://trips/map/view.html`.
+`trips` becomes `ui://trips/map/view.html`. Other addresses are unchanged, unless they are ambiguous. These get a
+prefix: `ot://packs/trips/notes://today`.
 """
 
 from collections.abc import Mapping
@@ -10,6 +11,7 @@ from typing import Any
 from onetool.core.json_data import Block
 
 SCHEME = "ui://"
+PACKS = "ot://packs/"
 EXTENSION = "io.modelcontextprotocol/ui"
 SETTINGS = {"mimeTypes": ["text/html;profile=mcp-app"]}
 OWN_META = ("onetool/", "io.modelcontextprotocol/")  # prefixes of keys that servers may not send to our clients
@@ -17,18 +19,25 @@ OWN_META = ("onetool/", "io.modelcontextprotocol/")  # prefixes of keys that ser
 
 def address_here(pack: str, uri: str) -> str:
     """Return the address under which our clients read a page; other addresses are unchanged."""
-    return f"{_place(pack)}{uri[len(SCHEME) :]}" if uri.lower().startswith(SCHEME) else uri
+    return f"{_place(pack, SCHEME)}{uri[len(SCHEME) :]}" if uri.lower().startswith(SCHEME) else uri
+
+
+def address_below(pack: str, uri: str) -> str:
+    """Return the address of a resource whose own address is ambiguous here."""
+    return f"{_place(pack, PACKS)}{uri}"
 
 
 def address_there(pack: str, uri: str) -> str:
-    """Return the address under which the server itself knows a page."""
-    return f"{SCHEME}{uri.removeprefix(_place(pack))}" if uri.startswith(_place(pack)) else uri
+    """Return the address under which the server itself knows a page or an ambiguous resource."""
+    if uri.startswith(place := _place(pack, SCHEME)):
+        return f"{SCHEME}{uri.removeprefix(place)}"
+    return uri.removeprefix(_place(pack, PACKS))
 
 
-def _place(pack: str) -> str:
+def _place(pack: str, before: str) -> str:
     from urllib.parse import quote  # not needed for menus
 
-    return f"{SCHEME}{quote(pack, safe='')}/"
+    return f"{before}{quote(pack, safe='')}/"
 
 
 def passed_meta(pack: str, meta: Any) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from msgspec.structs import replace
 
 from onetool.core.errors import DefinitionError, ToolFailure
 from onetool.core.json_data import AnsweredValue, ServerAnswer, ServerFailure, StoreBlob, blob_record, data_in
@@ -19,7 +20,7 @@ from onetool.core.schema_guard import check_size
 from onetool.core.schema_keywords import upgrade
 from onetool.core.spec import Handler, ToolSpec, accept
 from onetool.core.structured_content import RESULT, inner_schema, is_wrapper
-from onetool.sources.mcp_servers.apps import address_here, address_there, passed_meta, passed_part
+from onetool.sources.mcp_servers.apps import address_below, address_here, address_there, passed_meta, passed_part
 from onetool.sources.mcp_servers.owners import ServerRequest
 from onetool.sources.mcp_servers.server_cache import PASSED, Definition, Offers
 from onetool.sources.mcp_servers.settings import ServerSettings, pack_name
@@ -117,13 +118,16 @@ Fetch = Callable[[ServerRequest], Awaitable[Any]]
 class TemplateResource(Resource, frozen=True, kw_only=True, dict=True):
     """A resource template. Only the server can parse its addresses, so any address with its prefix matches."""
 
+    of_others: frozenset[str] = frozenset()  # addresses that other servers list
+
     @cached_property
     def variables(self) -> tuple[str, ...]:
         return ("uri",)
 
     def match(self, uri: str) -> Mapping[str, Any] | None:
         begin = self.uri.partition("{")[0]
-        return {"uri": uri} if len(uri) > len(begin) and uri.startswith(begin) else None
+        fits = len(uri) > len(begin) and uri.startswith(begin) and uri not in self.of_others
+        return {"uri": uri} if fits else None
 
 
 def prompts_of(
@@ -154,7 +158,7 @@ def prompts_of(
 def resources_of(server: str, pack: str, settings: ServerSettings, offers: Offers, fetch: Fetch) -> list[Resource]:
     """Return the resources with an address, then the templates."""
 
-    def convert(kind: type[Resource], item: Definition, uri: str) -> Resource:
+    def convert(kind: type[Resource], item: Definition, uri: str, here: str) -> Resource:
         name = str(item.get("name") or uri)
 
         async def handler(**args: Any) -> Any:
@@ -166,21 +170,42 @@ def resources_of(server: str, pack: str, settings: ServerSettings, offers: Offer
             server, f"{pack}.resource {name}", item.get("description") or name, schema, handler, settings
         )
         listing = passed_part(pack, {key: item[key] for key in ("title", "size", *PASSED) if item.get(key)})
-        return kind(
-            uri=address_here(pack, uri), name=name, spec=spec, mime_type=item.get("mimeType"), server_listing=listing
-        )
+        return kind(uri=here, name=name, spec=spec, mime_type=item.get("mimeType"), server_listing=listing)
 
-    fixed = [
-        convert(Resource, item, uri) for item in offers.resources if not (uri := str(item["uri"])).startswith(OURS)
+    resources = [
+        convert(Resource, item, uri, address_here(pack, uri))
+        for item in offers.resources
+        if not (uri := str(item["uri"])).startswith(OURS)
     ]
-    templates: list[Resource] = []
     for item in offers.templates:
-        template = str(item["uriTemplate"])
-        scheme, separator, rest = template.partition("{")[0].partition("://")
-        # Without a prefix of its own, a template would match every address.
-        if scheme and separator and not template.startswith(OURS) and (rest or scheme not in SHARED_SCHEMES):
-            templates.append(convert(TemplateResource, item, template))
-    return [*fixed, *templates]
+        if not (template := str(item["uriTemplate"])).startswith(OURS):
+            scheme, separator, rest = template.partition("{")[0].partition("://")
+            # A template without a prefix of its own would match the addresses of other servers.
+            has_prefix = scheme and separator and (rest or scheme not in SHARED_SCHEMES)
+            here = address_here(pack, template) if has_prefix else address_below(pack, template)
+            resources.append(convert(TemplateResource, item, template, here))
+    return resources
+
+
+def keep_apart(listed: Mapping[str, Iterable[Resource]]) -> tuple[list[Resource], dict[str, list[str]]]:
+    """Return the resources of all servers, and for each server the addresses that other servers list, too.
+
+    Nothing stands at such an address: the resources are below their packs.
+    """
+    servers: dict[str, set[str]] = {}
+    for server, resources in listed.items():
+        for resource in resources:
+            servers.setdefault(resource.uri, set()).add(server)
+    kept: list[Resource] = []
+    ambiguous: dict[str, list[str]] = {}
+    for server, resources in listed.items():
+        of_others = frozenset(uri for uri, names in servers.items() if names != {server})
+        for resource in resources:
+            if resource.uri in of_others:
+                ambiguous.setdefault(server, []).append(resource.uri)
+                resource = replace(resource, uri=address_below(resource.spec.pack, resource.uri))
+            kept.append(replace(resource, of_others=of_others) if isinstance(resource, TemplateResource) else resource)
+    return kept, ambiguous
 
 
 def _offer_spec(

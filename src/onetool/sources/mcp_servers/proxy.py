@@ -1,7 +1,7 @@
 """`ServerProxy`, which presents an MCP server as a pack: its current or cached tools, and their changes."""
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from threading import Lock
 from time import time
@@ -17,6 +17,7 @@ from onetool.core.spec import Handler, ToolSpec
 from onetool.core.structured_content import is_wrapper
 from onetool.core.text import lookalikes
 from onetool.database.documents import Documents, Version
+from onetool.sources.mcp_servers.apps import address_below
 from onetool.sources.mcp_servers.conversion import (
     answer_of,
     defaults_of,
@@ -46,7 +47,7 @@ from onetool.sources.mcp_servers.server_log import Redact, ServerLog
 from onetool.sources.mcp_servers.settings import ServerSettings, pack_name
 
 RECENT_SECONDS = 600.0
-SHOWN = 5  # tools in a message: servers choose the names
+SHOWN = 5  # tools or addresses in a message: servers choose the names
 
 
 class ServerSet(Protocol):
@@ -148,6 +149,14 @@ class ServerProxy:
         return (
             f"tools of the server {self.name} have changed since approval: {', '.join(changed[:SHOWN])}{more}; "
             f"review them (onetool servers changes {self.name}), then run: onetool servers approve {self.name}"
+        )
+
+    def shared_addresses(self, uris: Sequence[str]) -> str:
+        """Return the warning about addresses that other servers list, too."""
+        more = f" and {len(uris) - SHOWN} more" if len(uris) > SHOWN else ""
+        return (
+            f"other servers list these addresses, too, so here they begin with {address_below(self.pack, '')}: "
+            f"{', '.join(map(_printable_name, uris[:SHOWN]))}{more}"
         )
 
     def refusal(self) -> ToolFailure | None:
@@ -319,5 +328,5 @@ class ServerProxy:
 
 
 def _printable_name(name: str) -> str:
-    """Return a server's name for a tool in a form that is safe for a terminal."""
+    """Return a server's name for a tool, or an address, in a form that is safe for a terminal."""
     return cut(name if name.isprintable() else ascii(name), 100)

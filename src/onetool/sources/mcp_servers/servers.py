@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from onetool.core.errors import ToolFailure
+from onetool.core.errors import Mistake, ToolFailure
 from onetool.core.json_data import StoreBlob
 from onetool.core.registry import Catalogue, Resource
 from onetool.core.signature import as_identifier
 from onetool.database.documents import Documents
+from onetool.sources.mcp_servers.conversion import keep_apart
 from onetool.sources.mcp_servers.owners import ServerOwners, ServerRequest, SharedState
 from onetool.sources.mcp_servers.proxy import ServerProxy
 from onetool.sources.mcp_servers.server_cache import Offers, ServerCache, ServerListing, file_name
@@ -54,6 +55,7 @@ class ServerStatus(msgspec.Struct, frozen=True, kw_only=True):
     since: float | None = None  # the last change of `state`, in seconds since the epoch
     needs_login: bool = False  # a user has to log in
     runs_in: str | None = None  # the process that runs a shared server
+    warning: str | None = None  # what its users should know about what it lists
 
 
 class Servers:
@@ -81,6 +83,7 @@ class Servers:
         self._proxies: dict[str, ServerProxy] = {}
         self._loop: ServerLoop | None = None
         self._is_closed = self._moved = False
+        self._warnings: dict[str, str] = {}  # by server
         self._owners = ServerOwners()
         if sys.version_info < (3, 12):
             # Import it while there is one thread: a concurrent import gives an incomplete module. The SDK and the
@@ -116,18 +119,20 @@ class Servers:
         return close_others
 
     def load(self) -> Catalogue:
-        offers = [proxy.catalogue() for proxy in self._proxies.values()]
+        offers = {name: proxy.catalogue() for name, proxy in self._proxies.items()}
+        listed, ambiguous = keep_apart({name: offer.resources for name, offer in offers.items()})
+        self._warnings = {name: self._proxies[name].shared_addresses(uris) for name, uris in ambiguous.items()}
         resources: dict[str, Resource] = {}
-        listed = [resource for offer in offers for resource in offer.resources]
-        for resource in sorted(
-            listed, key=lambda resource: bool(resource.variables)
-        ):  # listed resources come before templates
-            resources.setdefault(resource.uri, resource)  # servers choose their URIs: a duplicate is not a mistake
+        for resource in sorted(listed, key=lambda resource: bool(resource.variables)):  # templates come last
+            resources.setdefault(resource.uri, resource)  # a server may list an address twice
+        warnings = (
+            Mistake(message=text, key=f"servers.{name}", severity="warning") for name, text in self._warnings.items()
+        )
         return Catalogue(
-            tools=tuple(tool for offer in offers for tool in offer.tools),
-            prompts=tuple(prompt for offer in offers for prompt in offer.prompts),
+            tools=tuple(tool for offer in offers.values() for tool in offer.tools),
+            prompts=tuple(prompt for offer in offers.values() for prompt in offer.prompts),
             resources=tuple(resources.values()),
-            mistakes=tuple(mistake for offer in offers for mistake in offer.mistakes),
+            mistakes=(*(mistake for offer in offers.values() for mistake in offer.mistakes), *warnings),
         )
 
     # State
@@ -155,7 +160,8 @@ class Servers:
         packs = {name.partition(".")[0] for name in allowed}
         statuses = [self._status(proxy, allowed) for proxy in self._proxies.values() if proxy.pack in packs]
         return [
-            replace(status, error=status.error and (NEEDS_LOGIN if status.needs_login else DOWN)) for status in statuses
+            replace(status, error=status.error and (NEEDS_LOGIN if status.needs_login else DOWN), warning=None)
+            for status in statuses
         ]
 
     def _status(self, proxy: ServerProxy, allowed: Collection[str] | None = None) -> ServerStatus:
@@ -179,6 +185,7 @@ class Servers:
             since=since,
             needs_login=upstream is not None and upstream.needs_login,
             runs_in=self._owners.holder(proxy.name),
+            warning=self._warnings.get(proxy.name),
         )
 
     def health(self, allowed: Collection[str] | None = None) -> dict[str, Any]:
@@ -294,9 +301,6 @@ class Servers:
         if (login := self.logins.read(file_name(name))) is not None:
             self.logins.write(file_name(new), login)
         return ServerCache(self._documents, name, proxy.settings)
-
-    def offered(self, name: str) -> Catalogue:
-        return self._proxies[name].catalogue()
 
     # Connections
 

@@ -1,4 +1,7 @@
-"""A server with a tool, a prompt and resources. It greets on standard error with its arguments and with GREETING."""
+"""A server with a tool, a prompt and resources. It greets on standard error with its arguments and with GREETING.
+
+Whoever reads a resource gets its arguments and the address that it was asked for. With TEMPLATE, this is all it offers.
+"""
 
 import os
 import sys
@@ -15,6 +18,11 @@ LISTS: dict[str, dict[str, Any]] = {
     },
     "resources/templates/list": {"resourceTemplates": [{"uriTemplate": "notes://day/{day}", "name": "day"}]},
 }
+if TEMPLATE := os.environ.get("TEMPLATE"):
+    LISTS |= {
+        "resources/list": {"resources": []},
+        "resources/templates/list": {"resourceTemplates": [{"uriTemplate": TEMPLATE, "name": "any"}]},
+    }
 
 
 class Offers(Server):
@@ -27,6 +35,9 @@ class Offers(Server):
     def take(self, message: dict[str, Any]) -> None:
         if (answer := LISTS.get(message.get("method", ""))) is not None:
             self.reply(message["id"], answer)
+        elif message.get("method") == "resources/read":
+            uri = message["params"]["uri"]
+            self.reply(message["id"], {"contents": [{"uri": uri, "text": f"{sys.argv[1:]} {uri}"}]})
         else:
             super().take(message)
 

@@ -285,6 +285,8 @@ def _problem_lines(status: "ServerStatus") -> str:
     if status.changed:
         lines.append(f"changed: {', '.join(status.changed)}")
         lines.append(f"look at them, then: onetool servers approve {status.name}")
+    if status.warning:
+        lines.append(status.warning)
     return "\n".join(lines)
 
 
