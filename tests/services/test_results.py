@@ -207,6 +207,25 @@ def test_the_oldest_go_first_when_there_is_no_room(results, harness):
         assert len(results.read(handle)) == 300_000
 
 
+@BOTH
+def test_who_stores_most_loses_its_own_oldest(results, harness):
+    """What a flood of one caller never displaces, and what it is told when only other callers' results are left."""
+    small = {owner: results.put(owner * 100_000, owner, value=f'"{owner}"').handle for owner in "abc"}
+    flood = [results.put("x" * 200_000, "flood", value='"x"').handle for _ in range(8)]
+    assert harness.total() <= MB
+    for owner, handle in small.items():
+        assert results.read(handle, owner) == owner * 100_000
+        assert results.load(handle, owner) == owner
+    with pytest.raises(ResultExpiredError, match="make room"):
+        results.read(flood[0], "flood")
+    assert results.load(flood[-1], "flood") == "x"
+    assert [kept.handle for kept in results.kept("a")] == [small["a"]]
+    with pytest.raises(NotStoredError, match=r"has 800,000 bytes; results of others"):
+        results.put("x" * 800_000, "flood")
+    assert results.read(results.put("new", "d").handle, "d") == "new"
+    assert all(results.load(handle, owner) == owner for owner, handle in small.items())
+
+
 @pytest.mark.parametrize("size", [100, 10_000, 70_000, 600_000, MB])
 def test_the_bound_holds_after_every_put_and_the_newest_is_there(results, harness, size):
     for number in range(max(4, min(150, 3 * MB // size))):
@@ -224,7 +243,7 @@ def test_what_is_larger_than_all_may_be_is_refused_and_nothing_goes_for_it(resul
 
 def test_a_put_that_has_room_does_not_sweep(harness, monkeypatch):
     results, swept = harness.open(max_total_mb=100), []
-    monkeypatch.setattr(results, "sweep", lambda: swept.append(1))
+    monkeypatch.setattr(results, "sweep", lambda: swept.append(1) or set())
     for _ in range(100):
         results.put("x" * 20_000)
     assert len(swept) == 1

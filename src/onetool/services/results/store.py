@@ -13,6 +13,7 @@ import json
 import logging
 import os
 import sys
+from collections import Counter, deque
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from hashlib import blake2b
@@ -51,7 +52,10 @@ MAX_HEAD = MAX_NAME = 200  # characters
 
 
 class ResultStore:
-    """A store that keeps texts for `ttl_s` seconds and at most `max_total_mb` in total, removing the oldest first."""
+    """A store that keeps texts for `ttl_s` seconds and at most `max_total_mb` in total.
+
+    When that is full, the owner that stores most loses its oldest results, so nobody can displace another's.
+    """
 
     def __init__(self, database: Database, ttl_s: float, max_total_mb: int) -> None:
         self._database = database
@@ -76,23 +80,26 @@ class ResultStore:
             masked, name and replace_surrogates(name[:MAX_NAME]), replace_surrogates(text[:MAX_HEAD]), is_json
         )
         try:
-            if value is not None:  # a separate row, hidden from lists because it has no owner
-                self._write((_key(_value_handle(handle), owner), "", b"", _size(value), 1, False), value)
+            if value is not None:  # a separate row, hidden from lists because it has no note
+                self._write((_key(_value_handle(handle), owner), _owner_key(owner), b"", _size(value), 1, False), value)
             facts = (_key(handle, owner), _owner_key(owner), msgspec.json.encode(note), size, lines, False)
             self._write(facts, text)
         except DatabaseError as error:
             raise NotStoredError(f"the result could not be stored: {error}") from error
-        self._make_room()
+        if facts[0] in self._make_room():
+            message = f"The result has {size:,} bytes; results of others take the rest of results.max_total_mb"
+            raise NotStoredError(message)
         return StoredResult(handle, size, lines)
 
     def kept(self, owner: str = "") -> Iterator[KeptResult]:
         """Yield an owner's stored results, newest first. Raises ToolFailure."""
         sql = (
             "SELECT key, note, size, lines, at FROM results WHERE owner = %s AND ended_at IS NULL "  # noqa: S608 - ours
-            f"AND at > {self._clock} - %s AND (at, key) < (%s, %s) ORDER BY at DESC, key DESC LIMIT {LISTED_AT_ONCE}"
+            f"AND note <> %s AND at > {self._clock} - %s AND (at, key) < (%s, %s) "
+            f"ORDER BY at DESC, key DESC LIMIT {LISTED_AT_ONCE}"
         )
         before = (float("inf"), "")
-        while rows := self._read(sql, (_owner_key(owner), self._ttl, *before)):
+        while rows := self._read(sql, (_owner_key(owner), b"", self._ttl, *before)):
             for key, data, size, lines, at in rows:
                 try:
                     note = msgspec.json.decode(data, type=ResultNote)
@@ -157,9 +164,10 @@ class ResultStore:
             self._database.write(lambda work: work.execute(forget, (b"", *keys)))
         self.sweep()
 
-    def sweep(self) -> None:
-        """Remove expired results, then the oldest until the rest fits. `put` calls this when needed."""
+    def sweep(self) -> set[str]:
+        """Remove expired results, then more until the rest fits. Return their keys. `put` calls this when needed."""
         end = "UPDATE results SET ended_at = %s, removed = %s, note = %s WHERE key = %s AND ended_at IS NULL"
+        over: list[Row] = []
         try:
             spare = self._database.spare_bytes()
             # Concurrent sweeps agree on which results are the oldest.
@@ -168,6 +176,7 @@ class ResultStore:
             self._delete_ended()
         except DatabaseError as error:
             log.warning("Old results can't be removed: %s", error)
+        return {key for *_, key in over}
 
     # Implementation
 
@@ -237,32 +246,44 @@ class ResultStore:
             self._database.write(write_some, max_wait=CALL_WAIT_S)
             some, is_first = [], False
 
-    def _make_room(self) -> None:
-        """Sweep if needed. Called after a `put`, not within it: the last of several processes sees all results."""
+    def _make_room(self) -> set[str]:
+        """Sweep if needed, and return the keys of removed results.
+
+        Called after a `put`, not within it: the last of several processes sees all results.
+        """
         sizes = "SELECT coalesce(sum(size), 0) FROM results WHERE ended_at IS NULL"
         try:
             [(total,)] = self._database.read(lambda work: work.execute(sizes))
             is_full = _on_disk(int(total)) + self._database.spare_bytes() > self._max
         except DatabaseError as error:
             log.warning("The total size of results can't be determined: %s", error)
-            return
-        if is_full or monotonic() >= self._next_sweep:
-            self._next_sweep = monotonic() + SWEEP_S
-            self.sweep()
+            return set()
+        if not is_full and monotonic() < self._next_sweep:
+            return set()
+        self._next_sweep = monotonic() + SWEEP_S
+        return self.sweep()
 
     def _over(self, work: Transaction, spare: int) -> list[Row]:
         """Return the parameters of the update that ends expired and excess results: end, reason, note, key."""
         [(now,)] = work.execute(f"SELECT {self._clock}")
-        rows = work.execute("SELECT key, at, size FROM results WHERE ended_at IS NULL ORDER BY at, key")
-        over: list[Row] = [(at + self._ttl, False, b"", key) for key, at, _ in rows if at + self._ttl <= now]
+        rows = work.execute("SELECT key, at, size, owner FROM results WHERE ended_at IS NULL ORDER BY at, key")
+        over: list[Row] = [(row[1] + self._ttl, False, b"", row[0]) for row in rows if row[1] + self._ttl <= now]
         kept = rows[len(over) :]
-        total = sum(size for *_, size in kept)
+        total = sum(size for _, _, size, _ in kept)
         if _on_disk(total) + spare > self._max:
             enough = self._max - self._max // 16  # some headroom, or every put would have to sweep
-            for key, _, size in kept[:-1]:
+            owned: dict[str, deque[Row]] = {}
+            sizes = Counter[str]()
+            for row in kept:
+                owned.setdefault(row[3], deque()).append(row)
+                sizes[row[3]] += row[2]
+            for _ in kept[:-1]:
                 if _on_disk(total) <= enough:
                     break
+                most = max(sizes, key=sizes.__getitem__)
+                key, _, size, _ = owned[most].popleft()
                 over.append((now, True, b"", key))
+                sizes[most] -= size
                 total -= size
         return over
 
