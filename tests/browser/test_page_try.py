@@ -27,7 +27,8 @@ ORDER = {
             ]
         },
         "more": {"type": "object", "additionalProperties": {"type": "string"}},
-        "free": {},
+        "free": {"type": "array"},
+        "note": {},
     },
     "$defs": {
         "node": {
@@ -128,6 +129,7 @@ def test_a_form_is_filled_refused_mended_and_run(person, served):
     person.type_into("free", "[1,")
     person.see("Line 1, column 4: the text ends too early.")
     person.type_into("free", f"[{LARGE}]")
+    person.type_into("note", "hello plus")  # without a type, what is not JSON is text
     person.press("Control+Enter")
     person.see("Failed")
     assert person.focused() == ("textbox", "count")
@@ -147,6 +149,7 @@ def test_a_form_is_filled_refused_mended_and_run(person, served):
         "shape": {"type": "box", "w": 1.5},
         "more": {"key1": "value"},
         "free": [LARGE],
+        "note": "hello plus",
     }
     assert sent(person) == {"order": expected}
     person.click("Text", role="tab")

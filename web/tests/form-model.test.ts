@@ -1,7 +1,17 @@
 import assert from "node:assert/strict";
 import { test } from "vitest";
 
-import { blank, branchOf, fits, initial, numberOf, same, shapeOf, takesNothing } from "../src/lib/form/model";
+import {
+  blank,
+  branchOf,
+  fits,
+  initial,
+  numberOf,
+  same,
+  shapeOf,
+  takesNothing,
+  takesText,
+} from "../src/lib/form/model";
 
 const kindOf = (schema: object, root: object = {}): string => {
   const { kind, isNullable } = shapeOf(schema, root);
@@ -90,6 +100,19 @@ test("values are compared by what they contain", () => {
   assert.ok(same({ a: [1, { b: null }] }, { a: [1, { b: null }] }));
   assert.ok(!same([], {}) && !same({ a: undefined as never }, { b: undefined as never }));
 });
+
+for (const [schema, isText] of [
+  [{ description: "Any JSON value" }, true],
+  [{ if: { type: "string" } }, true],
+  [{ type: ["string", "array"], prefixItems: [] }, true],
+  [{ type: "array" }, false],
+  [{ type: "object" }, false],
+  [{ enum: ["a", 1] }, false],
+  [{ type: ["integer", "string"] }, false],
+] as const) {
+  test(`a field of JSON for ${JSON.stringify(schema)} ${isText ? "takes" : "doesn't take"} text`, () =>
+    assert.equal(takesText(shapeOf(schema, {})), isText));
+}
 
 test("a tool without arguments needs no form", () => {
   assert.deepEqual(

@@ -1,7 +1,15 @@
 import assert from "node:assert/strict";
 import { test } from "vitest";
 
-import { JsonTextError, objectIn, parseJson, writeJson, type Json } from "../src/lib/text/json-text";
+import {
+  JsonTextError,
+  jsonOrText,
+  objectIn,
+  parseJson,
+  writeJson,
+  writeJsonOrText,
+  type Json,
+} from "../src/lib/text/json-text";
 
 test("integers keep every digit", () => {
   const text = '{"id":90071992547409931,"n":[1,-12345678901234567890,0.5]}';
@@ -38,6 +46,20 @@ for (const [text, line, column, sign] of [
 test("a text that is too deep is refused", () => {
   assert.throws(() => parseJson(`${"[".repeat(600)}1234567890123456${"]".repeat(600)}`), JsonTextError);
 });
+
+for (const [text, value, written] of [
+  ["hello plus", "hello plus", "hello plus"],
+  ["", "", ""],
+  ['{"a": 1', '{"a": 1', '{"a": 1'],
+  ['"3"', "3", '"3"'],
+  ['{"a": 1}', { a: 1 }, '{"a":1}'],
+] as const) {
+  test(`${JSON.stringify(text)} is read as ${JSON.stringify(value)} where text and JSON count`, () => {
+    assert.deepEqual(jsonOrText(text), value);
+    assert.equal(writeJsonOrText(value), written);
+    assert.deepEqual(jsonOrText(written), value);
+  });
+}
 
 test("__proto__ is a key like others", () => {
   const found = parseJson('{"__proto__": {"a": 1}, "n": 12345678901234567}') as object;

@@ -1,7 +1,7 @@
 /** The arguments of a tool as rows of its JSON Schema. A row changes one property; the rest stays. */
 
 import { renameKey } from "./build";
-import { isObject, parseJson, writeJson } from "../text/json-text";
+import { isObject, jsonOrText, parseJson, writeJson } from "../text/json-text";
 import type { JsonSchema } from "../api/tool";
 
 export const TYPES = ["string", "integer", "number", "boolean", "array", "object"] as const;
@@ -57,10 +57,11 @@ function choicesOf(one: JsonSchema, type: string): string | null {
 /** Parse typed text: strings as they are, other types as JSON. undefined if it is not a value of the type. */
 export function valueOf(text: string, type: string): unknown {
   if (type === "string") return text;
+  if (type === "") return jsonOrText(text);
   try {
     return parseJson(text);
   } catch {
-    return type === "" ? text : undefined;
+    return undefined;
   }
 }
 

@@ -153,6 +153,12 @@ function typesOf(schema: JsonSchema): string[] {
   return "items" in schema ? ["array"] : [];
 }
 
+/** Whether values of a schema that has no form may be text. */
+export function takesText({ kind, schema }: Shape): boolean {
+  const types = typesOf(schema);
+  return kind === "json" && (types.length === 0 || types.includes("string"));
+}
+
 function choicesOf(schemas: JsonSchema[]): Choice[] {
   return schemas.map((one) => ({ value: one.const as Json, label: String(one.title ?? labelOf(one.const)) }));
 }

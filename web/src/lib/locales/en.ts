@@ -215,6 +215,7 @@ export const en = {
   "form.down": "Move {name} down",
   "form.empty": "empty text",
   "form.json": "JSON: put strings in quotes",
+  "form.json.text": "Text or JSON",
   "form.key": "Key",
   "form.kind": "Type of {name}",
   "form.moved": "Now at position {n}",

@@ -216,6 +216,7 @@ export const zhCN: Messages = {
   "form.down": "下移 {name}",
   "form.empty": "空文本",
   "form.json": "JSON：字符串要加引号",
+  "form.json.text": "文本或 JSON",
   "form.key": "键",
   "form.kind": "{name} 的类型",
   "form.moved": "现在位于第 {n} 位",

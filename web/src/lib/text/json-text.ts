@@ -41,6 +41,20 @@ export function parseJson(text: string): Json {
   return new Reader(text).whole();
 }
 
+/** Parse JSON; other text is returned as it is, as the command line does for arguments without a type. */
+export function jsonOrText(text: string): Json {
+  try {
+    return parseJson(text);
+  } catch {
+    return text;
+  }
+}
+
+/** Write a value so that `jsonOrText` reads it. */
+export function writeJsonOrText(value: Json, indent = 0): string {
+  return typeof value === "string" && jsonOrText(value) === value ? value : writeJson(value, indent);
+}
+
 export function writeJson(value: unknown, indent = 0): string {
   try {
     return JSON.stringify(value, null, indent) ?? "null";

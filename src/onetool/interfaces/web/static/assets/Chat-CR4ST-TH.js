@@ -1,1 +1,0 @@
-export{l as default}from"./screens-V2hNSc__.js";

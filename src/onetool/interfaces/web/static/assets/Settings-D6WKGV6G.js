@@ -1,1 +1,0 @@
-export{d as default}from"./screens-V2hNSc__.js";
