@@ -111,6 +111,8 @@ lock: $(VENV)/.dev  ## resolve the dependencies anew (needs uv)
 	uv pip compile --universal --generate-hashes --no-emit-index-url --no-header --no-annotate -q \
 	  --python-version 3.11 pyproject.toml --extra cluster --extra otel --group pyproject.toml:dev -c requirements.lock -o requirements-dev.lock
 	uv pip compile --universal --generate-hashes --no-emit-index-url --no-header --no-annotate -q \
+	  --python-version 3.11 pyproject.toml --extra cluster --extra otel --group pyproject.toml:build -c requirements-dev.lock -o deploy/requirements.lock
+	uv pip compile --universal --generate-hashes --no-emit-index-url --no-header --no-annotate -q \
 	  --python-version 3.11 bench/peers.in -o bench/peers.lock
 
 clean:  ## remove .venv and caches

@@ -6,6 +6,7 @@ import re
 import shlex
 import shutil
 import subprocess
+import tomllib
 from pathlib import Path
 
 import jsonschema_rs
@@ -90,6 +91,36 @@ def test_commands_are_ours(compose):
     for program, command, *options in commands:
         assert (Path(program).name, command) == ("onetool", "serve")
         serve.make_parser(serve.make_context("serve", [], resilient_parsing=True)).parse_args(options)
+
+
+def test_the_image_has_what_the_lock_pins():
+    """`pyproject.toml` allows ranges: without the lock, an image has what was released last."""
+    installs = re.findall(r"pip install --no-cache-dir ([^&\\]*?) ?(?=&|\\|$)", (DEPLOY / "Dockerfile").read_text())
+    assert installs == ["--require-hashes -r /src/deploy/requirements.lock", "--no-deps --no-build-isolation /src"]
+    pinned, tested = locked(DEPLOY / "requirements.lock"), locked(ROOT / "requirements-dev.lock")
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    extras = project["project"]["optional-dependencies"]
+    wanted = [*project["project"]["dependencies"], *extras["cluster"], *extras["otel"]]
+    wanted += project["dependency-groups"]["build"]
+    assert {re.sub(r"[\[ ].*", "", one).translate(DASHES).lower() for one in wanted} <= pinned.keys()
+    assert pinned.items() <= tested.items()
+
+
+DASHES = str.maketrans("._", "--")
+
+
+def locked(path):
+    """The version of each package in a lock; each has hashes."""
+    entries = re.findall(r"^(\S+?)(?:\[\S+\])?==(\S+).*\\\n +--hash=sha256:", path.read_text(), re.M)
+    assert len(entries) == len(re.findall(r"^\S", path.read_text(), re.M))
+    return dict(entries)
+
+
+def test_containers_of_compose_have_no_capabilities(compose):
+    """As the pods below. PostgreSQL's own image begins as root and gives its folder to another user."""
+    for name, one in compose["services"].items():
+        rights = (one.get("cap_drop"), one.get("security_opt"))
+        assert name == "postgres" or rights == (["ALL"], ["no-new-privileges:true"])
 
 
 def test_the_passwords_of_compose_are_in_no_image_and_not_in_git():
