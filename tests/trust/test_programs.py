@@ -110,14 +110,16 @@ def test_all_that_will_happen_is_shown(what, clone):
 
 
 LOADING = ["PATH", "LD_PRELOAD", "LD_LIBRARY_PATH", "DYLD_INSERT_LIBRARIES", "PYTHONPATH", "PYTHONHOME", "NODE_OPTIONS"]
+LOADING += ["GIT_SSH_COMMAND", "BASH_ENV", "PERL5OPT", "JAVA_TOOL_OPTIONS", "https_proxy", "HOME", "KUBECONFIG", "MODE"]
+HARMLESS = {"TZ": "UTC", "LANG": "C.UTF-8", "LC_ALL": "C", "LOG_LEVEL": "debug", "NO_COLOR": "1"}
 
 
-@pytest.mark.parametrize("name", LOADING)
-def test_variables_that_load_code_are_highlighted(name, clone):
-    clone.write(servers={"s": {"command": "true", "env": {name: "/evil", "MODE": "mild"}}})
-    shown = clone.trust()
-    assert f"! env {name}=/evil" in shown
-    assert "! env MODE" not in shown
+def test_variables_are_highlighted_but_for_harmless_ones(clone):
+    block = {"command": "true", "env": dict.fromkeys(LOADING, "/evil") | HARMLESS}
+    clone.write(servers={"s": block, "web": {"url": "https://example.com/mcp", "headers": {"X-Mode": "mild"}}})
+    shown = [line.strip() for line in clone.trust().splitlines()]
+    assert [line for line in shown if line.startswith("!")] == [f"! env {name}=/evil" for name in LOADING]
+    assert {f"env {name}={value}" for name, value in HARMLESS.items()} | {"header X-Mode: mild"} <= set(shown)
 
 
 def test_they_are_red_at_a_terminal(monkeypatch):
@@ -126,7 +128,7 @@ def test_they_are_red_at_a_terminal(monkeypatch):
 
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.delenv("NO_COLOR", raising=False)
-    reach = Reach(runs={"server s: true": ""}, details={"server s: true": ("! env PATH=/evil", "env MODE=mild")})
+    reach = Reach(runs={"server s: true": ""}, details={"server s: true": ("! env PATH=/evil", "env TZ=UTC")})
     evil, mild = (line for line in describe_reach(reach, None) if "env" in line)
     assert ("\x1b[" in evil, "\x1b[" in mild) == (True, False)
 

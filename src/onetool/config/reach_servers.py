@@ -16,8 +16,9 @@ ADDRESS = "://"
 UNPINNED_KEYS = {"timeout", "connect_timeout", "enabled", "disabled", "tools", "prefix", "replicate", "type"}
 SHOWN_KEYS = {"command", "args", "cwd", "url", "env", "headers"}  # in the line, or as separate details
 FILE_REFUSED = "${file:…} is allowed only in text that you write into the config or the secrets file by hand"
-WARN = "! "  # prefix of a detail that decides which code runs
-LOADS_CODE = re.compile(r"PATH|LD_.*|DYLD_.*|PYTHON.*|NODE_OPTIONS", re.IGNORECASE)
+WARN = "! "  # prefix of a detail that may decide which code runs
+# Any other variable may make some program load code, or connect elsewhere: GIT_SSH_COMMAND, BASH_ENV, HTTPS_PROXY.
+HARMLESS = re.compile(r"TZ|LANG|LANGUAGE|LC_[A-Z]+|LOG_LEVEL|NO_COLOR|FORCE_COLOR|COLUMNS|LINES")
 
 
 def pinned_block(block: Any) -> Any:
@@ -105,7 +106,8 @@ def server_details(block: Any, started: ServerProgram | None) -> Iterator[str]:
         values = block.get(key)
         if isinstance(values, dict):
             for name, value in values.items():
-                yield f"{WARN if LOADS_CODE.fullmatch(str(name)) else ''}{label} {name}{sign}{text_of(value)}"
+                warn = WARN if key == "env" and not HARMLESS.fullmatch(str(name)) else ""
+                yield f"{warn}{label} {name}{sign}{text_of(value)}"
         elif values:
             yield f"{WARN}{key}: {text_of(values)}"
     for key, value in block.items():

@@ -6,7 +6,6 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-from onetool.config.reach_servers import LOADS_CODE
 from onetool.config.yaml_nodes import VARIABLE
 from onetool.core.json_data import data_in
 from onetool.core.model_providers import PROVIDER_KEYS
@@ -16,6 +15,7 @@ from onetool.services.secrets import Secret, Secrets
 
 _ANY = re.compile(r"\$?\{(?:env:[^{}]{1,200})\}|\$\{[^{}]{0,200}\}")
 _NAMED = re.compile(rf"(?:env:)?({VARIABLE})(?::-(.*))?\Z", re.DOTALL)
+_LOADS_CODE = re.compile(r"PATH|LD_.*|DYLD_.*|PYTHON.*|NODE_OPTIONS", re.IGNORECASE)
 _BARE = re.compile(r"\$([A-Z_][A-Z0-9_]*)\Z")
 
 
@@ -193,7 +193,7 @@ class _Hider:
         return hidden
 
     def _variable(self, name: str, value: str) -> str:
-        if LOADS_CODE.fullmatch(name):  # it has to be shown
+        if _LOADS_CODE.fullmatch(name):  # it has to be shown
             return value
         if not self._is_secret(name, value):
             return self._in_json(name, value)

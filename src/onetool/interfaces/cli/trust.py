@@ -203,5 +203,5 @@ def describe_reach(reach: Reach, pin: Mapping[str, Any] | None) -> Iterator[str]
 
 
 def shown_detail(text: str) -> str:
-    """Return a detail of a line as it is printed: in red if it decides which code runs."""
+    """Return a detail of a line as it is printed: in red if it may decide which code runs."""
     return styled(shown_line(text), fg="red", bold=True) if text.startswith(WARN) else shown_line(text)
