@@ -148,6 +148,7 @@ def test_data_cannot_end_its_own_mark(tmp_path):
     _, _, kept = play(tmp_path, model)
     content = results(kept)[0].content
     word = content.split('"')[1]
+    assert len(bytes.fromhex(word)) == 8  # too many to guess them
     assert content.count(f"</result {word}>") == 1
     assert content.endswith(f"</result {word}>")
 

@@ -217,7 +217,7 @@ def system_prompt(own: str | None, with_tools: bool, with_data: bool = False) ->
 
 def mark_as_data(content: str, word: str = "") -> str:
     """Wrap a tool's result in tags with a random id, which the content can't predict."""
-    word = word or urandom(3).hex()
+    word = word or urandom(8).hex()
     return f'<result id="{word}">\n{content}\n</result {word}>'
 
 
