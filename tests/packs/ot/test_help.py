@@ -1,7 +1,7 @@
 """How `ot.help` finds what was meant: exact, then what begins so, then words, then what is spelled alike."""
 
 import pytest
-from helpers import calls
+from helpers import calls, run
 from rs_bpe.bpe import openai
 
 from onetool import App, ToolSpec
@@ -27,7 +27,7 @@ TOOLS = {
 }
 CONFIG = """
 stats: {enabled: false}
-aliases: {wf: web.fetch, gone: no.such, quick_lookup: web.fetch}
+aliases: {wf: web.fetch, gone: no.such, quick_lookup: web.fetch, tidy: firecrawl.scrape}
 snippets:
   fetchall: {description: Fetch everything, params: {url: {}}, body: 'web.fetch("{{ url }}")'}
   brv_research: {description: Look around, body: 'None'}
@@ -49,8 +49,6 @@ def app(tmp_path_factory):
 
 @pytest.fixture
 def ask(app):
-    from helpers import run
-
     def ask(query="", **more):
         result = run(app.runtime.executor, "ot.help", query=query, **more)
         assert result.ok, result.error
@@ -142,6 +140,25 @@ def test_several_packs_are_listed_at_once_each_with_its_link_under_its_heading(a
 @pytest.mark.parametrize(("typo", "meant"), [("reserch", "$brv_research"), ("lokup", "quick_lookup")])
 def test_a_typo_in_one_word_of_a_name_is_found(ask, typo, meant):
     assert names(ask, typo) == [meant]
+
+
+@pytest.mark.parametrize(
+    ("typo", "meant"),
+    [
+        ("arownd", "$brv_research: Look around"),  # the description of a snippet
+        ("evrythng", "$fetchall: Fetch everything"),
+        ("look arownd", "$brv_research: Look around"),
+        ("scrpae", "tidy -> firecrawl.scrape"),  # the target of an alias
+        ("firecrwal", "tidy -> firecrawl.scrape"),
+    ],
+)
+def test_a_typo_in_the_text_of_a_snippet_or_an_alias_is_found(app, ask, typo, meant):
+    name = meant.split(":")[0].split()[0]
+    assert name in names(ask, typo)
+    assert f"- {meant}" in ask(typo)
+    lines = run(app.runtime.executor, "ot.search", query=typo).data
+    assert meant in lines[:-1]
+    assert meant not in run(app.runtime.executor, "ot.search", query=typo, pack="web").data
 
 
 def test_a_word_that_is_another_one_is_not_a_typo(ask):

@@ -141,7 +141,8 @@ class DiscoveryTools:
             pack: Only tools of this pack.
 
         Returns:
-            For each tool, a line with signature and description, and a line on how to see more. Empty without matches.
+            For each tool, a line with signature and description; matching $snippets and aliases; and a line on how to
+            see more. Empty without matches.
         """
         from onetool.core.tool_lines import SEARCH_LIMIT, ToolLine, found_lines, tool_line  # listing does not need it
 
@@ -152,6 +153,8 @@ class DiscoveryTools:
                 for spec, _ in self._view.search(query, limit or SEARCH_LIMIT, allowed, pack)
                 if (listed := self._listing.find(spec.name, catalogue, allowed))  # the index may have newer tools
             ]
+            if pack is None:
+                lines += [ToolLine(name, line) for name, line in self._helper.others(query, catalogue, allowed)]
             if not lines:
                 return []
             has_help = self._listing.find("ot.help", catalogue, allowed) is not None

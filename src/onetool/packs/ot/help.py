@@ -26,7 +26,7 @@ PREFIX, WORDS = 3.0, 2.0
 WEAK = 0.2  # matches below this fraction of the best score (at most WORDS) are left out
 CLOSE = 75.0  # of 100: `frirecrawl` is 95 from `firecrawl`, `web fecth` 89 from `web fetch`
 SHORT, SHORT_ALIKE = 4, 0.7  # in short names, one typo is a large part: `gti` for `git`
-ONE_WORD = 0.6  # a mistyped word of a longer name: `reserch` for `brv_research`
+ONE_WORD = 0.6  # a mistyped word of a longer name (`reserch` for `brv_research`) or of the text
 TWO_MISTAKES = 7  # minimum length of words that may have two typos
 MAX_COMPARED = 100  # characters of a query that are compared with names
 _SIGNS = re.compile(r"[^\w]|_")
@@ -98,12 +98,16 @@ def _score(text: str, words: Sequence[str], entry: Named) -> float:
     )
     prefix = max((len(word) / len(called) for word in words if len(word) > 2 and called.startswith(word)), default=0.0)
     closest = max(fuzz.ratio(part, called, score_cutoff=CLOSE) for part in (text, *words))
-    is_mistyped = any(
-        len(word) > SHORT and OSA.distance(word, part) <= (2 if len(word) >= TWO_MISTAKES else 1)
-        for word in words
-        for part in called.split()
+
+    def is_mistyped(word: str, among: Iterable[str]) -> bool:
+        return len(word) > SHORT and any(
+            OSA.distance(word, one) <= (2 if min(len(word), len(one)) >= TWO_MISTAKES else 1) for one in among
+        )
+
+    is_close = any(is_mistyped(word, called.split()) for word in words) or all(
+        word in entry.words or is_mistyped(word, entry.words) for word in words
     )
-    return max(prefix, near, closest / 100, ONE_WORD if is_mistyped else 0.0)
+    return max(prefix, near, closest / 100, ONE_WORD if is_close else 0.0)
 
 
 def _best_first(scores: dict[str, float]) -> list[str]:
@@ -184,14 +188,9 @@ class Help:
             pages = [self.help(one, info, catalogue, allowed) for one in dict.fromkeys(query[:MAX_NAMES])]
             return "\n\n".join(page if isinstance(page, str) else "\n".join(page) for page in pages) or OVERVIEW
         query = query.strip()[:MAX_QUERY]
-        tools, names = self._listing.of(catalogue, allowed), self._last
-        context = current_call.get()
-        runs = context is None or context.in_code or (context.call.source != "ask" and can_run())
+        names = self._names(catalogue, allowed)
         if not query:
-            return overview({"ot.call", *(tool.word for tool in tools)}, runs)
-        # Computed once for each catalogue.
-        if names is None or names.tools is not tools or names.runs is not runs:
-            names = self._last = _VisibleNames(self._view, tools, catalogue, allowed, runs)
+            return overview({"ot.call", *(tool.word for tool in names.tools)}, names.runs)
         if exact := names.pages(query):
             return "\n\n".join(exact)
         matches = self._matches(query, names, allowed)
@@ -203,6 +202,24 @@ class Help:
             return _in_short(query, names, matches)
         pages = [page for group in matches.values() for name in group[:MAX_PAGES] for page in names.pages(name)]
         return "\n\n".join(dict.fromkeys(pages))
+
+    def others(self, query: str, catalogue: Snapshot, allowed: Collection[str] | None) -> Iterator[tuple[str, str]]:
+        """Yield the names of matching snippets and aliases, each with a line about it."""
+        if not self._view.aliases and not self._view.snippets(catalogue, allowed):
+            return
+        names = self._names(catalogue, allowed)
+        for kind, sign in (("Snippets", "$"), ("Aliases", "")):
+            for name in others_for(query, names.others[kind])[:MAX_OTHERS]:
+                yield sign + name, names.line(kind, sign + name).removeprefix("- ")
+
+    def _names(self, catalogue: Snapshot, allowed: Collection[str] | None) -> "_VisibleNames":
+        """Return the visible names, computed once for each catalogue."""
+        tools, names = self._listing.of(catalogue, allowed), self._last
+        context = current_call.get()
+        runs = context is None or context.in_code or (context.call.source != "ask" and can_run())
+        if names is None or names.tools is not tools or names.runs is not runs:
+            names = self._last = _VisibleNames(self._view, tools, catalogue, allowed, runs)
+        return names
 
     def _matches(self, query: str, names: "_VisibleNames", allowed: Collection[str] | None) -> dict[str, list[str]]:
         """Return the matching names by kind."""
