@@ -165,14 +165,10 @@ def _page(
     fuzzy: bool = False,
     column: int = 1,
 ) -> "Page":
-    """Return a page of a stored result. In code, the page is cut so that it can be printed or returned whole."""
-    from onetool.services.results.paging import MAX_BYTES, sendable_page
+    """Return a page of a stored result. Only what is sent to a client is cut further."""
+    from onetool.services.results.paging import MAX_BYTES
 
-    context, inline_bytes = current_call.get(), runtime.config.results.inline_bytes
-    if context is None or context.chain[-2:-1] != ("run",):
-        return runtime.results.page(handle, owner(), offset, limit, search, fuzzy, MAX_BYTES, column)
-    page = runtime.results.page(handle, owner(), offset, limit, search, fuzzy, inline_bytes, column)
-    return sendable_page(page, inline_bytes)
+    return runtime.results.page(handle, owner(), offset, limit, search, fuzzy, MAX_BYTES, column)
 
 
 # The services that a declared tool can use with `implementation: {type: internal, handler: …}`.

@@ -246,7 +246,6 @@ MAX_BYTES = 32 * 1024 * 1024  # of a page, including in the sandbox
 MAX_SIMILAR = 1_000  # lines; more are not useful
 MAX_SEARCH_S = 5.0
 _AROUND = 16  # bytes for quotes, a mark, spaces and the number of a line
-_AROUND_PAGE = 300  # bytes of the other fields of a page
 _ESCAPE = 10  # bytes, for example of \\U0001f600
 _SHOWN = 200  # characters of a line in a message
 
@@ -354,12 +353,10 @@ def is_page(value: Any) -> TypeGuard[Page]:
     )
 
 
-def sendable_page(page: Page, inline_bytes: int, size: int | None = None) -> Page:
-    """Return the page, cut if it has more than `inline_bytes`. Half of them are kept for the text around the lines.
-
-    `size` is the size of the page, if known.
+def sendable_page(page: Page, inline_bytes: int, size: int) -> Page:
+    """Return the page, cut if its size is more than `inline_bytes`. Half of them are kept for the text around the
+    lines.
     """
-    size = sum(map(written, page["lines"])) + _AROUND_PAGE if size is None else size
     return page if size <= inline_bytes else fitting(page, inline_bytes // 2)
 
 
