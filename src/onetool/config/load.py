@@ -86,7 +86,12 @@ def load_config(at: Found | Path | None, *, env: Mapping[str, str] = os.environ)
 
 
 def add_servers(config: Config, servers: Mapping[str, ServerSettings]) -> Config:
-    """Return the config with additional servers. Raises ConfigError if it already has a server of that name."""
+    """Return the config with additional servers, or with a bare one instead of its own.
+
+    Raises ConfigError if the config already has a server of that name.
+    """
+    if any(isinstance(server, PlacedServer) and server.is_bare for server in servers.values()):
+        return replace(config, servers=servers)
     for name in servers.keys() & config.servers.keys():
         message, hint = f"the config already has a server {name}", "choose another name for yours: --name NAME"
         raise ConfigError([Mistake(message=message, file=str(config.path), key=f"servers.{name}", hint=hint)])

@@ -236,6 +236,7 @@ def read_prompts(path: Path | None, beside: Path, findings: Findings) -> tuple[P
 ParamType = Literal["string", "integer", "number", "boolean", "array", "object"]
 _TYPES = {int: "integer", float: "number", bool: "boolean", list: "array", dict: "object"}
 Menu = Literal["run", "search", "direct"]  # what MCP clients see
+BARE = "bare"  # the menu of `serve --bare`: the tools of one MCP server under their own names
 
 
 class Declared(ToolDeclaration, frozen=True):

@@ -13,12 +13,13 @@ import click
 from click.shell_completion import CompletionItem
 
 from onetool.config import Config
+from onetool.config.model import BARE
 from onetool.core.errors import ConfigError, OneToolError
 from onetool.core.system import IS_WINDOWS
 from onetool.interfaces.cli.options import MENUS, allow_option, config_option, open_app
 from onetool.interfaces.cli.output import echo, stdout
 from onetool.services.logs import make_log_non_blocking
-from onetool.sources.mcp_servers.settings import PlacedServer
+from onetool.sources.mcp_servers.settings import PlacedServer, pack_name
 
 HOST_HELP = "The address to listen on. Default: as in the config, else 127.0.0.1."
 DRAIN_HELP = "Seconds to keep accepting requests after SIGTERM. The default is 5 in a cluster, else 0."
@@ -27,6 +28,7 @@ MENU_HELP = "What clients see: run (one tool that runs code), search, or direct.
 WATCH_HELP = "Reload everything when files change, not only settings."
 NAME_HELP = "The name of the server after --. The default is the name of the package that the command starts."
 OPEN_HELP = "Open the page in a browser, as its owner."
+BARE_HELP = "Serve only the MCP server after --, under its own names: for one that keeps state, beside your replicas."
 WORKERS_HELP = "The number of processes, to use several cores. The default is 1, or ONETOOL_WORKERS."
 
 
@@ -78,6 +80,7 @@ class ServingCommand(click.Command):
 @click.option(
     "--workers", type=click.IntRange(1, 64), metavar="N", default=1, envvar="ONETOOL_WORKERS", help=WORKERS_HELP
 )
+@click.option("--bare", is_flag=True, help=BARE_HELP)
 @click.option("--open", "opens", is_flag=True, help=OPEN_HELP)
 @click.option("--drain-s", type=click.FloatRange(0, 3600), metavar="N", envvar="ONETOOL_DRAIN_S", help=DRAIN_HELP)
 @serving_options
@@ -86,6 +89,7 @@ def serve(
     host: str | None,
     port: int | None,
     workers: int,
+    bare: bool,
     opens: bool,
     drain_s: float | None,
     menu: str | None,
@@ -105,11 +109,16 @@ def serve(
     early_stop = EarlyStop()
     if host == "":
         raise click.BadParameter("must not be empty; leave it out to listen on this machine only.", param_hint="--host")
+    if bare and (server is None or menu is not None or workers > 1):
+        message = "--bare serves one MCP server from one process, without --menu"
+        raise click.UsageError(f"{message}: onetool serve --bare -- node server.js")
     if workers > 1:
         options = {"menu": menu, "watch": watch, "drain_s": drain_s, "server": server, "name": name}
         _serve_with_workers(ctx, host, port, workers, opens, allowed=allowed, **options)
         return
-    servers = _servers_of(server, name)
+    servers = _servers_of(server, name, bare)
+    if bare:
+        menu, allowed = BARE, allowed or [f"{pack_name(*one)}.*" for one in servers.items()]
     app = open_app(ctx, allowed, watch=watch, makes_tables=True, servers=servers)
     from onetool.interfaces.http.serve import bind_address, serve_app
 
@@ -172,14 +181,14 @@ def _serve_with_workers(
         raise KeyboardInterrupt
 
 
-def _servers_of(words: list[str] | None, name: str | None) -> dict[str, PlacedServer]:
+def _servers_of(words: list[str] | None, name: str | None, is_bare: bool = False) -> dict[str, PlacedServer]:
     """Return the server after `--`, if there is one."""
     if words is None:
         return {}
     from onetool.sources.mcp_servers.command_line import server_of
 
     try:
-        return server_of(words, name)
+        return server_of(words, name, is_bare)
     except ConfigError as error:
         raise click.UsageError(str(error)) from None
 

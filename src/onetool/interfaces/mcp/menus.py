@@ -2,7 +2,7 @@
 
 `run` is one tool that runs code. It costs a few hundred tokens, for any number of tools. `search` has three tools:
 `search`, `call`, and `run` for many calls at once. `direct` has every tool under its name or alias, for small sets and
-for clients that select tools themselves.
+for clients that select tools themselves. `bare` has the tools of one MCP server under its own names (`serve --bare`).
 """
 
 import asyncio
@@ -15,6 +15,7 @@ import msgspec
 
 from onetool.app.allow_lists import AllowLists
 from onetool.app.describe import call_description, run_tool, search_description
+from onetool.config.model import BARE
 from onetool.core.call import ServerResult, ToolCall, new_id
 from onetool.core.errors import BadArguments
 from onetool.core.registry import Snapshot
@@ -120,13 +121,14 @@ class Menus:
         self._app = app
         self._kind = kind
         self._allow_lists = allow_lists
+        self.is_bare = kind == BARE
         self._made: dict[tuple[str, tuple[str, ...] | None], tuple[Snapshot, Menu]] = {}
 
     def kind_of(self, client: RemoteClient) -> str:
-        return client.menu or self._kind or self._app.config.menu
+        return BARE if self.is_bare else client.menu or self._kind or self._app.config.menu
 
     def of(self, client: RemoteClient) -> Menu:
-        kind = client.menu or self._kind or self._app.config.menu
+        kind = self.kind_of(client)
         catalogue = self._app.catalog.registry.snapshot()
         key = kind, client.principal.tools
         made = self._made.get(key)
@@ -258,6 +260,13 @@ def _direct_entries(app: "App", allowed: Collection[str] | None) -> list[MenuEnt
     ]
 
 
+def _bare_entries(app: "App", allowed: Collection[str] | None) -> list[MenuEntry]:
+    return [
+        _direct_entry(app, spec, {**listing, "name": spec.name.partition(".")[2]}, (), allowed, is_whole=True)
+        for spec, listing, _ in _listed(app, allowed)
+    ]
+
+
 def _names_in_apps(listed: "list[MenuTool]") -> dict[str, tuple[str, ...]]:
     """Return the names by which pages of servers (MCP Apps) call tools: the servers' own names of their tools.
 
@@ -294,8 +303,15 @@ def _listed(app: "App", allowed: Collection[str] | None) -> list[MenuTool]:
 
 
 def _direct_entry(
-    app: "App", spec: ToolSpec, listing: dict[str, Any], also: tuple[str, ...], allowed: Collection[str] | None
+    app: "App",
+    spec: ToolSpec,
+    listing: dict[str, Any],
+    also: tuple[str, ...],
+    allowed: Collection[str] | None,
+    *,
+    is_whole: bool = False,
 ) -> MenuEntry:
+    """Return the entry of one tool. `is_whole` means that nothing is stored behind a handle."""
     promise = promise_of(spec, listing.get("outputSchema"))
 
     async def call(args: Mapping[str, Any], caller: ClientCaller) -> dict[str, Any]:
@@ -303,8 +319,8 @@ def _direct_entry(
         result = await app.call(ToolCall(new_id(), spec.name, args, "mcp"), allowed, caller.progress)
         if isinstance(result, ServerResult) and (error := protocol_error(result)) is not None:
             raise error
-        is_whole = caller.wants_whole and caller.channel is not None
-        return await from_result(result, app.runtime, is_whole, READ_ON_BY_TOOL.format, promise)
+        wants_whole = is_whole or (caller.wants_whole and caller.channel is not None)
+        return await from_result(result, app.runtime, wants_whole, READ_ON_BY_TOOL.format, promise)
 
     return MenuEntry(
         listing=listing,
@@ -319,6 +335,7 @@ _ENTRIES: Mapping[str, Callable[["App", Collection[str] | None], list[MenuEntry]
     "run": lambda app, allowed: [_run(app, allowed)],
     "search": lambda app, allowed: [_search(app, allowed), _call(app, allowed), _run(app, allowed, in_search=True)],
     "direct": _direct_entries,
+    BARE: _bare_entries,
 }
 
 

@@ -97,20 +97,22 @@ async def initialize(service: Service, request: McpRequest) -> dict[str, Any]:
     client.capabilities = known_capabilities(request.param("capabilities", dict, {}))
     client.name = client_name(request.param("clientInfo", dict, {}))  # only for the stats
     members = {"capabilities": {**CAPABILITIES, "logging": {}}, "serverInfo": SERVER}
-    return {"protocolVersion": client.revision, **members, "instructions": _instructions(service, request)}
+    return {"protocolVersion": client.revision, **members, **_instructions(service, request)}
 
 
 async def discover(service: Service, request: McpRequest) -> dict[str, Any]:
     capabilities = {**CAPABILITIES, "extensions": {TASKS: {}}}
     members = {"supportedVersions": list(STATELESS_REVISIONS), "capabilities": capabilities}
-    return {**members, "instructions": _instructions(service, request)}
+    return {**members, **_instructions(service, request)}
 
 
-def _instructions(service: Service, request: McpRequest) -> str:
+def _instructions(service: Service, request: McpRequest) -> dict[str, str]:
+    if service.menus.is_bare:
+        return {}
     kind: Any = service.menus.kind_of(request.client)
     app = service.app
-    members = server_instructions(kind, app.catalog.count(service.allowed), app.config.texts.instructions)
-    return members if app.untrusted is None else f"{members}\n\n{untrusted_note(app.untrusted)}"
+    text = server_instructions(kind, app.catalog.count(service.allowed), app.config.texts.instructions)
+    return {"instructions": text if app.untrusted is None else f"{text}\n\n{untrusted_note(app.untrusted)}"}
 
 
 async def ping(service: Service, request: McpRequest) -> dict[str, Any]:

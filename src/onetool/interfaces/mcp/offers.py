@@ -53,12 +53,13 @@ _OWN_TEMPLATES = [
 
 
 def resource_listing(service: "Service") -> list[dict[str, Any]]:
-    return [_TOOLS_LISTING, *({"uri": one.uri, **_members(one)} for one in service.resources() if not one.variables)]
+    theirs = [{"uri": one.uri, **_members(one)} for one in service.resources() if not one.variables]
+    return theirs if service.menus.is_bare else [_TOOLS_LISTING, *theirs]
 
 
 def template_listing(service: "Service") -> list[dict[str, Any]]:
     theirs = [{"uriTemplate": one.uri, **_members(one)} for one in service.resources() if one.variables]
-    return [*_OWN_TEMPLATES, *theirs]
+    return theirs if service.menus.is_bare else [*_OWN_TEMPLATES, *theirs]
 
 
 async def read_resource(service: "Service", request: McpRequest) -> dict[str, Any]:
@@ -141,13 +142,13 @@ ROLES = ("user", "assistant")
 
 
 def prompt_listing(service: "Service") -> list[dict[str, Any]]:
-    snippets = service.app.snippets(service.allowed)
-    theirs = (_pack_listing(one) for name, one in service.prompts().items() if name not in snippets)
+    snippets = service.snippets()
+    theirs = (_pack_listing(name, one) for name, one in service.prompts().items() if name not in snippets)
     return [*(_snippet_listing(name, snippet) for name, snippet in snippets.items()), *theirs]
 
 
 async def get_prompt(service: "Service", request: McpRequest) -> dict[str, Any]:
-    snippets, name = service.app.snippets(service.allowed), request.param("name")
+    snippets, name = service.snippets(), request.param("name")
     args = request.param("arguments", dict, None) or {}
     if name in snippets:
         return _snippet(name, snippets[name], args)
@@ -195,15 +196,15 @@ def _snippet(name: str, snippet: "Snippet", args: Mapping[str, Any]) -> dict[str
     return {"description": snippet.description, "messages": [{"role": "user", "content": text_block(words)}]}
 
 
-def _pack_listing(prompt: Prompt) -> dict[str, Any]:
+def _pack_listing(name: str, prompt: Prompt) -> dict[str, Any]:
     schema = prompt.spec.input_schema
     required = schema.get("required", ())
     arguments = [
-        {"name": name, "description": one.get("description", ""), "required": name in required}
-        for name, one in schema["properties"].items()
+        {"name": argument, "description": one.get("description", ""), "required": argument in required}
+        for argument, one in schema["properties"].items()
     ]
     title = {"title": prompt.title} if prompt.title else {}
-    return {"name": prompt.name, **title, "description": prompt.spec.description, "arguments": arguments}
+    return {"name": name, **title, "description": prompt.spec.description, "arguments": arguments}
 
 
 def _typed_value(value: Any, schema: Mapping[str, Any]) -> Any:
@@ -262,7 +263,7 @@ async def complete(service: "Service", request: McpRequest) -> dict[str, Any]:
 
 
 def _of_prompt(service: "Service", prompt: str, argument: str) -> Iterable[str]:
-    snippets, prompts = service.app.snippets(service.allowed), service.prompts()
+    snippets, prompts = service.snippets(), service.prompts()
     if prompt in snippets:
         param = snippets[prompt].params.get(argument)
         return () if param is None else _values(param.kind, param.default)

@@ -18,6 +18,7 @@ from onetool.interfaces.mcp.pending_calls import PendingCalls
 if TYPE_CHECKING:
     from onetool.app import App
     from onetool.cluster.shared_requests import SharedRequests
+    from onetool.config.model import Snippet
 
 KINDS = ("tools", "prompts", "resources")
 Notify = Callable[[str, dict[str, Any]], None]
@@ -109,9 +110,14 @@ class Service:
         """The tools that the caller of the current request may call; None means all."""
         return self._allow_lists.current()
 
+    def snippets(self) -> "Mapping[str, Snippet]":
+        """Return the snippets that the caller may use."""
+        return {} if self.menus.is_bare else self.app.snippets(self.allowed)
+
     def prompts(self) -> Mapping[str, Prompt]:
-        """Return the prompts of packs that the caller may use."""
-        return {name: one for name, one in self.app.catalog.prompts.items() if self._offers(one.spec)}
+        """Return the prompts of packs that the caller may use, by the names that clients see."""
+        found = {name: one for name, one in self.app.catalog.prompts.items() if self._offers(one.spec)}
+        return {name.partition(".")[2]: one for name, one in found.items()} if self.menus.is_bare else found
 
     def resources(self) -> Collection[Resource]:
         return [one for one in self.app.catalog.resources.values() if self._offers(one.spec)]

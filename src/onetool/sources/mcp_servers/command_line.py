@@ -37,7 +37,7 @@ _ASSIGNMENT = lazy_pattern(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)")
 _NAME = lazy_pattern(r"[A-Za-z][A-Za-z0-9_-]*")
 
 
-def server_of(words: Sequence[str], name: str | None = None) -> dict[str, PlacedServer]:
+def server_of(words: Sequence[str], name: str | None = None, is_bare: bool = False) -> dict[str, PlacedServer]:
     """Return the settings of the server that this command line starts in the current folder, by server name.
 
     `env NAME=value …` sets environment variables. Raises ConfigError if the program is not found.
@@ -59,7 +59,7 @@ def server_of(words: Sequence[str], name: str | None = None) -> dict[str, Placed
         hint = "use letters, digits, _ and -, with a letter first: --name NAME"
         raise ConfigError([Mistake(message=f"Invalid name of a server: {name!r}", hint=hint)])
     args = tuple(Secret(word, shown=word) for word in words[1:])  # literal: ${…} is not one of our secrets
-    return {name: PlacedServer(command=words[0], args=args, env=env, cwd=folder)}
+    return {name: PlacedServer(command=words[0], args=args, env=env, cwd=folder, is_bare=is_bare)}
 
 
 def package_name(words: Sequence[str]) -> str:

@@ -112,6 +112,7 @@ class PlacedServer(ServerSettings, frozen=True, kw_only=True):
     written_cwd: str | None = None  # as written in the config, whose folder may differ between machines
     project: str | None = None  # the project that must be trusted to run the command, if any
     trusted: Program | None = None  # the program that the command resolved to when the project was trusted
+    is_bare: bool = False  # `serve --bare`: it takes the place of all servers of the config
 
     @property
     def written_folder(self) -> str | None:
