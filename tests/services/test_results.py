@@ -220,7 +220,7 @@ def test_who_stores_most_loses_its_own_oldest(results, harness):
         results.read(flood[0], "flood")
     assert results.load(flood[-1], "flood") == "x"
     assert [kept.handle for kept in results.kept("a")] == [small["a"]]
-    with pytest.raises(NotStoredError, match=r"has 800,000 bytes; results of others"):
+    with pytest.raises(NotStoredError, match=r"has 800,000 bytes, and results of others"):
         results.put("x" * 800_000, "flood")
     assert results.read(results.put("new", "d").handle, "d") == "new"
     assert all(results.load(handle, owner) == owner for owner, handle in small.items())

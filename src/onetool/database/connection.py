@@ -205,6 +205,12 @@ class DatabaseError(OneToolError):
     reason: str | None = None
     is_damaged = False
     path: Path | None = None  # of the file in the message
+    advice = ""  # the end of the message
+
+    @property
+    def what(self) -> str:
+        """The message without the advice, which is about the change in the database alone."""
+        return str(self).removesuffix(self.advice)
 
     @property
     def full_text(self) -> str:
@@ -227,9 +233,10 @@ class DatabaseAwayError(DatabaseError):
     """
 
     reason = "database_away"
+    advice = "; nothing has changed, try again"
 
     def __init__(self, why: str = "", message: str = "the database can't be reached") -> None:
-        super().__init__(f"{message}; nothing has changed, try again")
+        super().__init__(f"{message}{self.advice}")
         self.why = why
 
 
@@ -276,9 +283,8 @@ class ChangeUnknownError(DatabaseError):
     """The connection was lost during the commit, so the change may or may not have happened. Repeating it is safe."""
 
     reason = "change_unknown"
+    advice = "; check, or try again"
 
     def __init__(self) -> None:
-        super().__init__(
-            "the connection to the database was lost during the change, which may or may not have happened; "
-            "check, or try again"
-        )
+        message = "the connection to the database was lost during the change, which may or may not have happened"
+        super().__init__(f"{message}{self.advice}")

@@ -337,8 +337,8 @@ def run_reply(
     try:
         whole = stored_reply(text, store(text, result.data), result.data, read_on, preview_bytes)
     except ToolFailure as failure:
-        note = f"The result is large, and the rest of it is lost: {failure}. Return a smaller part."
-        return RunReply(text=_joined(f"{_beginning(text, preview_bytes)[0]}\n{note}", failed), is_error=True)
+        beginning = f"{_beginning(text, preview_bytes)[0]}\n{not_stored_text(failure)}"
+        return RunReply(text=_joined(beginning, failed), is_error=True)
     return msgspec.structs.replace(whole, text=_joined(whole.text, failed), is_error=True) if failed else whole
 
 
@@ -359,6 +359,11 @@ def error_text(error: ToolError) -> str:
     return "\n".join(
         (error.message if has_prefix else f"Error: {error.message}", *(f"  {hint}" for hint in error.hints))
     )
+
+
+def not_stored_text(failure: ToolFailure) -> str:
+    """Return why a large result is lost."""
+    return "\n".join((f"Error ({failure.reason}): {failure}", *(f"  {hint}" for hint in failure.hints)))
 
 
 def _joined(printed: str, value: str) -> str:

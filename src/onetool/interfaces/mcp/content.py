@@ -22,7 +22,15 @@ from onetool.core.mcp_protocol import (
 from onetool.core.spec import ToolSpec
 from onetool.core.structured_content import HANDLE, RESULT
 from onetool.http.asgi import encode
-from onetool.script.render import RenderTooLargeError, RunReply, error_text, render, sendable, stored_reply
+from onetool.script.render import (
+    RenderTooLargeError,
+    RunReply,
+    error_text,
+    not_stored_text,
+    render,
+    sendable,
+    stored_reply,
+)
 from onetool.services.results import is_handle
 
 if TYPE_CHECKING:
@@ -324,7 +332,7 @@ async def _stored(
 
 
 def _too_large(failure: ToolFailure) -> Result:
-    return {"content": [text_block(f"Error: the result is too large to send, and {failure}")], "isError": True}
+    return {"content": [text_block(not_stored_text(failure))], "isError": True}
 
 
 def _data_text(result: ToolResult) -> tuple[str, bool]:

@@ -52,7 +52,7 @@ from onetool.interfaces.mcp.http_headers import (
     check_headers,
     check_single,
 )
-from onetool.interfaces.mcp.http_sessions import HttpSession, HttpSessions, serve_stream
+from onetool.interfaces.mcp.http_sessions import RETRY, HttpSession, HttpSessions, serve_stream
 from onetool.interfaces.mcp.methods import handle_request
 from onetool.interfaces.mcp.notifications import follow, reload
 from onetool.interfaces.mcp.service import Service
@@ -200,7 +200,6 @@ class SessionMcp:
 
 _ALLOW = [(b"allow", b"POST, GET, DELETE")]
 _STATELESS = frozenset(revision.encode() for revision in STATELESS_REVISIONS)  # values of the version header
-RETRY = [(b"retry-after", b"1")]
 
 
 class McpHttpApp:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, get_args
 import msgspec
 
 from onetool.config.model import Menu
-from onetool.core.mcp_protocol import Message, notification
+from onetool.core.mcp_protocol import AWAY, Message, notification
 from onetool.core.principal import Principal
 from onetool.http.asgi import Head, HttpError, Receive, Send, encode, header, respond
 from onetool.http.response_stream import KEEP_ALIVE_S, ResponseStream, send_json, wait_for_disconnect
@@ -31,7 +31,7 @@ MAX_SESSIONS = 10_000
 IDLE_SECONDS = 3600.0
 MAX_BYTES = 256 * 1024  # of a stream, kept so that it can be resumed
 MAX_STREAMS = 32  # of a session, kept so that they can be resumed
-RETRY_MS = 1000
+RETRY, RETRY_MS = [(b"retry-after", b"1")], 1000
 CLIENT_STATE = ("revision", "capabilities", "log_level", "name", "menu", "wants_whole")  # stored for other processes
 SWEEP_BATCH = 16
 END_TIMEOUT_S = 1.0  # seconds for a stream that ends
@@ -157,6 +157,8 @@ class HttpSession:
             await replying.end(reply)
         elif reply is None:
             await send_json(send, 202, None)  # cancelled by the client, who expects no response
+        elif reply.get("error", {}).get("data") is AWAY:
+            await send_json(send, 503, reply, RETRY)
         else:
             await respond(send, 200, encode(reply))
 

@@ -9,10 +9,11 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from onetool.core.errors import ToolFailure
-from onetool.core.mcp_protocol import INTERNAL_ERROR, INVALID_PARAMS, RESOURCE_NOT_FOUND, JsonRpcError
+from onetool.core.mcp_protocol import AWAY, INTERNAL_ERROR, INVALID_PARAMS, RESOURCE_NOT_FOUND, JsonRpcError
 from onetool.core.registry import Prompt, Resource
 from onetool.core.signature import signature
 from onetool.core.text import or_rather
+from onetool.database import DatabaseError
 from onetool.interfaces.mcp.client import ClientCaller, McpRequest
 from onetool.interfaces.mcp.content import RESULTS, Read, as_json, blocks_of, is_block, media_in, text_block
 from onetool.interfaces.mcp.pending_calls import lacking_capability, run_pausable
@@ -120,6 +121,8 @@ def _own_resource(service: "Service", request: McpRequest, uri: str) -> dict[str
         except ResultTooLargeError as failure:
             raise JsonRpcError(INTERNAL_ERROR, str(failure), {"uri": uri}) from None
         except ToolFailure as failure:
+            if isinstance(failure.__cause__, DatabaseError):
+                raise JsonRpcError(INTERNAL_ERROR, str(failure), AWAY) from None
             raise _not_found(request, uri, str(failure)) from None
         media = media_in(text)
         return {"mimeType": "text/plain", "text": text} if media is None else {"mimeType": media[0], "blob": media[1]}

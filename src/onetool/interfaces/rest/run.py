@@ -195,7 +195,8 @@ def _answer(context: RestContext, result: RunResult) -> RunAnswer:
     kind, size = _json_type(result.data), len(encode(result.data))
     reply = context.app.reply(replace(result, printed=""))
     if reply.is_error:  # the value is too large to send and could not be stored
-        return RunAnswer(**{**meta, "ok": False}, error=RunFault(message=reply.text, code="execution_error"))
+        fault = RunFault(message=reply.text, code="execution_error", reason="not_stored")
+        return RunAnswer(**{**meta, "ok": False}, error=fault)
     if reply.stored is None:
         return RunAnswer(**meta, value=reply.structured, type=kind, size=size)
     return RunAnswer(**meta, value=reply.preview, type=kind, size=reply.stored.size, stored=reply.stored.handle)

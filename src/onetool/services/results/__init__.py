@@ -71,10 +71,11 @@ class ResultTooLargeError(ToolFailure):
 
 
 class NotStoredError(ToolFailure):
-    """A result that was not stored: it is too large, or the database can't be written."""
+    """A result that was not stored: it is too large, or the database can't be written. The call has had its effect."""
 
-    def __init__(self, message: str) -> None:
-        super().__init__(message, reason="not_stored")
+    def __init__(self, why: str) -> None:
+        hint = "ask for a smaller part, but don't repeat a call that changes something"
+        super().__init__(f"The call was made, but its result {why}", reason="not_stored", hints=[hint])
 
 
 def is_handle(value: object) -> TypeGuard[str]:

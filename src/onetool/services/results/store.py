@@ -73,7 +73,7 @@ class ResultStore:
         """
         size, lines = _size(text), text.count("\n") + (not text.endswith("\n") and text != "")
         if size + (0 if value is None else _size(value)) > self._max:
-            raise NotStoredError(f"The result has {size:,} bytes; results.max_total_mb allows {self._max:,}")
+            raise NotStoredError(f"has {size:,} bytes, and results.max_total_mb allows {self._max:,}")
         handle = os.urandom(16).hex()
         masked = _masked(handle, _key(handle, owner), owner)
         note = ResultNote(
@@ -85,10 +85,9 @@ class ResultStore:
             facts = (_key(handle, owner), _owner_key(owner), msgspec.json.encode(note), size, lines, False)
             self._write(facts, text)
         except DatabaseError as error:
-            raise NotStoredError(f"the result could not be stored: {error}") from error
+            raise NotStoredError(f"of {size:,} bytes could not be stored: {error.what}") from error
         if facts[0] in self._make_room():
-            message = f"The result has {size:,} bytes; results of others take the rest of results.max_total_mb"
-            raise NotStoredError(message)
+            raise NotStoredError(f"has {size:,} bytes, and results of others take the rest of results.max_total_mb")
         return StoredResult(handle, size, lines)
 
     def kept(self, owner: str = "") -> Iterator[KeptResult]:
@@ -238,7 +237,7 @@ class ResultStore:
             if is_last:
                 work.execute(finish, (key,))
                 if work.row_count != 1:
-                    raise NotStoredError(f"the result could not be stored: writing took over {UNFINISHED_S} s")
+                    raise NotStoredError(f"could not be stored: writing took over {UNFINISHED_S} s")
 
         while not is_last:
             some = list(islice(rows, WRITTEN_AT_ONCE))

@@ -1,0 +1,95 @@
+"""A call that had its effect, and whose large result could not be stored: nobody is told that nothing has changed."""
+
+import json
+import sqlite3
+from contextlib import closing, contextmanager
+
+import httpx
+import pytest
+from helpers import until
+from interfaces.mcp.peers import HttpPeer
+from interfaces.mcp.servers import Server
+from postgres import database_url, postgres
+
+__all__ = ["database_url", "postgres"]
+
+PACK = '''
+"""Calls that have an effect."""
+
+def note(path: str) -> str:
+    """Write a line into a file, and return many lines."""
+    with open(path, "a") as file:
+        file.write("a line\\n")
+    return "\\n".join(f"line {number}" for number in range(3000))
+'''
+LOST = "The call was made, but its result of 28,889 bytes could not be stored: "
+RETRY = "ask for a smaller part, but don't repeat a call that changes something"
+
+
+@contextmanager
+def locked(home):
+    """Lock the state as another program might."""
+    with closing(sqlite3.connect(home / "state.db", isolation_level=None)) as other:
+        other.execute("BEGIN EXCLUSIVE")
+        yield "state.db is locked by another process"
+        other.execute("ROLLBACK")
+
+
+@contextmanager
+def stopped(postgres):
+    postgres.stop()
+    try:
+        yield "the database can't be reached"
+    finally:
+        assert postgres.start_again()
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.long)])
+def away(request, tmp_path):
+    """A server, and a context in which its database is away."""
+    pack, config = tmp_path / "pack.py", tmp_path / "onetool.yaml"
+    pack.write_text(PACK)
+    database = {"database": request.getfixturevalue("database_url")} if request.param == "postgres" else {}
+    config.write_text(json.dumps({"packs": [str(pack)], **database}))
+    server = Server(tmp_path, config=config)
+    try:
+        if database:
+            yield server, stopped(request.getfixturevalue("postgres"))
+        else:
+            yield server, locked(tmp_path / "state")
+    finally:
+        server.stop()
+
+
+def test_an_effect_is_not_denied(away, tmp_path):
+    server, gone = away
+    url, notes = server.url.removesuffix("/mcp"), tmp_path / "notes"
+    code = f"pack.note(path={str(notes)!r})"
+    menus = {menu: HttpPeer(server, "new", query=f"?menu={menu}") for menu in ("run", "search", "direct")}
+    old = HttpPeer(server, "old")
+    handle = httpx.post(f"{url}/run", json={"code": code}).json()["stored"]
+    with gone as why:
+        for peer, tool, args in (
+            (menus["run"], "run", {"code": code}),
+            (menus["search"], "call", {"name": "pack.note", "args": {"path": str(notes)}}),
+            (menus["direct"], "pack__note", {"path": str(notes)}),
+        ):
+            result = peer.call(tool, args)
+            assert result["isError"] is True
+            assert result["content"][0]["text"].endswith(f"Error (not_stored): {LOST}{why}\n  {RETRY}")
+        answer = httpx.post(f"{url}/run", json={"code": code}, timeout=60)
+        assert (answer.status_code, answer.json()["error"]["reason"]) == (200, "not_stored")
+        assert answer.json()["error"]["message"].endswith(f"{LOST}{why}\n  {RETRY}")
+        assert "nothing has changed" not in answer.text
+        assert len(notes.read_text().splitlines()) == 5
+        if "reached" in why:  # a locked file can be read
+            for peer in (menus["run"], old):
+                answer = read(peer, handle)
+                error = json.loads(answer.body)["error"]
+                assert (answer.status, error["code"], error["data"]) == (503, -32603, {"reason": "database_away"})
+                assert error["message"].startswith(f"the result can't be read: {why}")
+    until(lambda: read(menus["run"], handle).status == 200)
+
+
+def read(peer, handle):
+    return peer.send(peer.message("resources/read", {"uri": f"ot://results/{handle}"}))
