@@ -14,7 +14,6 @@ from onetool.config import load_config
 from onetool.core.errors import ToolFailure
 from onetool.core.principal import LOCAL, Principal, current_principal
 from onetool.http.url import parse_url
-from onetool.interfaces.http.credentials import NOBODY
 from onetool.services.access_tokens import token_digest
 from onetool.sources.bundles.errors import ForbiddenError
 
@@ -221,7 +220,7 @@ def test_a_binding_is_scheme_host_and_port(tmp_path, hosts, url, expected):
         (Principal(name="https://id.example|ann", role="edit"), False),
         (Principal(name="ann", owner="user:ann", role="edit"), False),  # a user of a web app
         (Principal(name="ops", role="admin"), True),
-        (NOBODY, True),  # of a server without any credential
+        (Principal(role="edit"), True),  # of a server without any credential
         (LOCAL, True),
     ],
 )

@@ -3,6 +3,7 @@
 `KnownTokens` holds the named tokens of the config and the store, and the reason why a token is refused.
 """
 
+import re
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -32,7 +33,12 @@ SAME_NAME = (
 
 def needs_credential(http: "HttpConfig", store: TokenStore | None) -> bool:
     """Return whether a server with this config and these stored tokens refuses clients without a credential."""
-    return bool(http.token or http.tokens or http.jwt or (store is not None and store.guards))
+    return has_credential(http) or names_other_machine(http) or (store is not None and store.guards)
+
+
+def has_credential(http: "HttpConfig") -> bool:
+    """Return whether the config has a credential."""
+    return bool(http.token or http.tokens or http.jwt)
 
 
 def accepts_any(http: "HttpConfig", store: TokenStore) -> bool:
@@ -44,19 +50,25 @@ def accepts_any(http: "HttpConfig", store: TokenStore) -> bool:
 def is_loopback_name(host: str) -> bool:
     """Return whether a host name or address refers to this machine. Names are not resolved."""
     try:
-        return ip_address(host).is_loopback
+        address = ip_address(host.partition("%")[0])
     except ValueError:
         return host == "localhost"
+    return (getattr(address, "ipv4_mapped", None) or address).is_loopback
 
 
 def local_role(http: "HttpConfig") -> Role | None:
     """Return http.local; None behind a proxy, where other users' requests seem to come from this machine."""
-    return None if is_behind_proxy(http) else http.local
+    return None if names_other_machine(http) else http.local
 
 
-def is_behind_proxy(http: "HttpConfig") -> bool:
-    """Return whether http.url names another machine, so that clients reach the server through a proxy."""
-    return not is_loopback_name(urlsplit(http.url or "http://localhost").hostname or "")
+def names_other_machine(http: "HttpConfig", hosts: Iterable[str] = ()) -> bool:
+    """Return whether http.url, http.hosts or further `hosts` name another machine.
+
+    Clients then reach the server through a proxy, which may not say so in its requests.
+    """
+    places = (*http.hosts, *hosts, *([urlsplit(http.url).netloc] if http.url else []))
+    names = (re.sub(r":\d+$", "", place) if "]" in place or place.count(":") == 1 else place for place in places)
+    return not all(is_loopback_name(name.strip("[]").lower()) for name in names)
 
 
 class FoundToken(NamedTuple):

@@ -25,6 +25,27 @@ def may_store_tokens(config: "Config") -> bool:
     return (config.home / ".has-tokens").exists()  # token support is loaded only then
 
 
+def access_warnings(config: "Config", host: str) -> Iterator[Mistake]:
+    """Yield warnings about requests without a credential to a server that listens on `host`."""
+    from onetool.app.access import has_credential, is_loopback_name, local_role, names_other_machine
+
+    http, file = config.http, str(config.path) if config.path else None
+    if http.local is not None:
+        message = f"clients on this machine need no credential and have the role {http.local}"
+        if config.cluster is not None:
+            message = "it has no effect, because the config has a cluster"
+        elif not is_loopback_name(host):
+            message = f"it has no effect, because the server listens on {host}"
+        elif local_role(http) is None:
+            message = "it has no effect, because http.url or http.hosts says that a proxy sends requests"
+        yield Mistake(message=message, file=file, key="http.local", severity="warning")
+    if names_other_machine(http) and not has_credential(http) and not may_store_tokens(config):
+        key = "http.url" if http.url else "http.hosts"
+        message = "clients come from other machines, so they need a token, and this server has none"
+        hint = "create a token with `onetool tokens add NAME`"
+        yield Mistake(message=message, file=file, key=key, hint=hint, severity="warning")
+
+
 def lint_config(
     config: "Config", registry: "Registry", waiting: Collection[str], tokens: "Callable[[], Documents]"
 ) -> list[Mistake]:
@@ -69,25 +90,7 @@ class _Linter(NamedTuple):
             yield self.warning(
                 "http.jwt", message, "set http.url to the address that clients use: https://tools.example.com"
             )
-
-        if http.local is not None:
-            from onetool.app.access import is_loopback_name, local_role
-
-            message = f"clients on this machine need no credential and have the role {http.local}"
-            if self.config.cluster is not None:
-                message = "it has no effect, because the config has a cluster"
-            elif not is_loopback_name(http.host):
-                message = f"it has no effect, because the server listens on {http.host}"
-            elif local_role(http) is None:
-                message = "it has no effect, because http.url says that a proxy sends requests"
-            yield self.warning("http.local", message)
-        if http.url is not None and not (http.token or http.tokens or http.jwt or may_store_tokens(self.config)):
-            from onetool.app.access import is_behind_proxy
-
-            if is_behind_proxy(http):
-                message = f"Everyone who reaches {http.url} has the role edit: this server has no tokens"
-                hint = "create a token with `onetool tokens add NAME`, unless the proxy signs people in"
-                yield self.warning("http.url", message, hint)
+        yield from access_warnings(self.config, http.host)
 
     def folders(self) -> Iterator[Mistake]:
         """Yield folders that fs will not open, and files of topics that can't be written."""

@@ -94,12 +94,12 @@ def statuses(site, tried, headers=()):
     return {case: (status, body) for case, (status, _, body) in asyncio.run(ask()).items()}
 
 
-async def exchange(site, path, method, headers=(), sent_body=b"{}"):
+async def exchange(site, path, method, headers=(), sent_body=b"{}", host=HOST, client=("127.0.0.1", 5)):
     """The same, with the headers: for several in one loop."""
     sent, began = [], asyncio.Event()
     body = [] if method in ("GET", "HEAD", "DELETE", "OPTIONS") else [sent_body]
     head = [
-        ("host", HOST),
+        ("host", host),
         *headers,
         *([("content-type", "application/json"), ("content-length", str(len(sent_body)))] if body else []),
     ]
@@ -117,7 +117,7 @@ async def exchange(site, path, method, headers=(), sent_body=b"{}"):
             began.set()
 
     scope = {"type": "http", "method": method, "path": path, "raw_path": path.encode(), "query_string": b""}
-    scope |= {"headers": raw, "client": ("127.0.0.1", 5), "server": ("127.0.0.1", 8765), "http_version": "1.1"}
+    scope |= {"headers": raw, "client": client, "server": ("127.0.0.1", 8765), "http_version": "1.1"}
     task = asyncio.ensure_future(site(scope, receive, send))
     waiting = asyncio.ensure_future(began.wait())
     await asyncio.wait((task, waiting), timeout=PATIENCE, return_when=asyncio.FIRST_COMPLETED)

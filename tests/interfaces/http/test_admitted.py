@@ -13,7 +13,7 @@ from document_stores import stored_tokens
 from helpers import cli, until
 from interfaces.http.issuer import AUDIENCE, Issuer, key
 from interfaces.http.lasting import LastingRequest
-from interfaces.http.matrix import served, status_of
+from interfaces.http.matrix import served, status_of, token_entry
 
 from onetool.http.asgi import HttpError
 from onetool.interfaces.http import credentials as of_credentials
@@ -109,19 +109,20 @@ def refuses(credentials, authorization):
     return False
 
 
-def test_where_anything_is_let_in_a_bounded_number_is_remembered(tmp_path, monkeypatch):
+def test_a_bounded_number_of_callers_is_remembered(tmp_path, monkeypatch):
     monkeypatch.setattr(of_credentials, "MAX_ADMITTED", 5)
     looked_at = []
     find = Credentials._find
     monkeypatch.setattr(
         Credentials, "_find", lambda self, shown, table: looked_at.append(shown) or find(self, shown, table)
     )
-    app, site = served(tmp_path / "it", {})
+    tokens = [token_entry(str(number), f"token-{number}") for number in range(6)]
+    app, site = served(tmp_path / "it", {"http": {"tokens": tokens}})
     for _ in range(2):
         for number in range(6):
-            assert site.rules.credentials.identify(b"Bearer %d" % number).role == "edit"
+            assert site.rules.credentials.identify(b"Bearer token-%d" % number).name == str(number)
     assert len(looked_at) == 12  # the sixth pushes out the first, and so on
-    site.rules.credentials.identify(b"Bearer 5")
+    site.rules.credentials.identify(b"Bearer token-5")
     assert len(looked_at) == 12
     app.close()
 

@@ -9,10 +9,10 @@ import sys
 import pytest
 
 from onetool.config.model import HttpConfig
+from onetool.core.principal import Principal
 from onetool.http.asgi import respond
 from onetool.interfaces.http import request_log
 from onetool.interfaces.http.app import READ, HttpApp, Route
-from onetool.interfaces.http.credentials import NOBODY
 from onetool.interfaces.http.listen import BoundAddress
 from onetool.interfaces.http.rules import AccessRules
 from onetool.services import event_queue
@@ -37,7 +37,8 @@ def ask(site, path="/x", method="GET", headers=(), body=b"", **scope):
         sent.append(message)
 
     head = [(b"host", b"localhost:8765"), *headers]
-    whole = {"type": "http", "method": method, "path": path, "raw_path": path.encode(), "headers": head, **scope}
+    whole = {"type": "http", "method": method, "path": path, "raw_path": path.encode(), "headers": head}
+    whole |= {"client": ("127.0.0.1", 1), **scope}
     asyncio.run(site(whole, receive, send))
     if not sent:
         return 0, {}, b""
@@ -112,7 +113,7 @@ def test_what_a_protected_route_learns():
         await respond(send, 200, b"{}")
 
     ask(site(Route("/x", app)))
-    assert (seen["principal"], seen["log"]) == (NOBODY, {})
+    assert (seen["principal"], seen["log"]) == (Principal(role="edit"), {})
 
 
 # What goes wrong
@@ -145,6 +146,7 @@ def test_an_exception_after_the_answer_began_sends_no_second_answer():
         return {"type": "http.disconnect"}
 
     scope = {"type": "http", "method": "GET", "path": "/x", "headers": [(b"host", b"localhost")]}
+    scope["client"] = ("127.0.0.1", 1)
     asyncio.run(site(Route("/x", app))(scope, receive, send))
     assert [message["type"] for message in sent] == ["http.response.start"]
 
@@ -190,7 +192,7 @@ def test_every_request_has_one_line(lines):
         scope["log"]["mcp"] = "tools/call"
         await respond(send, 201, b"12345")
 
-    one = site(Route("/x", app), Route("/bad", failing))
+    one = site(Route("/x", app, protected=False), Route("/bad", failing))
     ask(one, "/x", "POST", [JSON], client=("10.1.2.3", 4567), query_string=b"token=sesame")
     ask(one, "/none", "PUT")
     ask(one, "/bad")
@@ -335,6 +337,7 @@ def test_a_request_that_has_ended_leaves_nothing_for_the_garbage_collector():
             pass
 
         scope = {"type": "http", "method": "GET", "path": "/x", "raw_path": b"/x", "headers": [(b"host", b"localhost")]}
+        scope["client"] = ("127.0.0.1", 1)
         await asyncio.create_task(here(scope, receive, send))
 
     async def garbage():

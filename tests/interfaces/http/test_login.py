@@ -328,7 +328,7 @@ def test_many_guesses_at_once_are_no_more_where_processes_count_together(tmp_pat
     def refuse(_token):
         raise HttpError(401, "unauthorized", "no token")
 
-    rules = SimpleNamespace(needs_login=True, credentials=SimpleNamespace(find_token=refuse))
+    rules = SimpleNamespace(needs_login=lambda _: True, credentials=SimpleNamespace(find_token=refuse))
     database = SqliteDatabase(tmp_path / folder / "workers.db")
     login = LoginApp(lambda: rules, None, SharedWindows(database, lambda: 2))
     scope = {"method": "POST", "headers": [], "onetool.head": {}, "client": ("192.0.2.1", 1)}

@@ -7,7 +7,7 @@ from helpers import each
 
 from onetool.config.model import HttpConfig
 from onetool.core.principal import Principal
-from onetool.http.asgi import HttpError, read_head
+from onetool.http.asgi import HEAD, HttpError, read_head
 from onetool.interfaces.http.listen import BoundAddress
 from onetool.interfaces.http.rules import AccessRules, read_authority
 from onetool.services.secrets import Secret
@@ -174,8 +174,9 @@ def test_an_origin_of_the_config_is_the_same_with_its_usual_port_and_without():
 
 
 def test_without_a_token_nobody_is_asked():
-    assert rules().identify(None, {}) == Principal(role="edit")
-    assert rules().identify(b"Bearer whatever", {}) == Principal(role="edit")
+    scope = {HEAD: {b"host": b"localhost:8765"}, "headers": [], "client": ("127.0.0.1", 1)}
+    assert rules().identify(None, scope) == Principal(role="edit")
+    assert rules().identify(b"Bearer whatever", scope) == Principal(role="edit")
 
 
 @pytest.mark.parametrize("scheme", ["Bearer", "bearer", "BEARER"])

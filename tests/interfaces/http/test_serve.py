@@ -47,13 +47,13 @@ def test_it_says_where_it_is_and_what_to_try(serve):
 
 
 def test_behind_a_balancer_clients_are_told_its_address(serve):
-    server = serve(config={"http": {"url": "https://tools.example.com/", "hosts": ["127.0.0.1"]}})
+    server = serve(config={"http": {"url": "https://tools.example.com/", "hosts": ["127.0.0.1"], "token": TOKEN}})
     own, url = f"http://127.0.0.1:{server.port}", "https://tools.example.com"
     assert server.greeting.startswith(f"OneTool listens on {own} with ")
     assert f"Clients reach it at {url}, as http.url says.\n" in server.greeting
     assert server.greeting.count(own) == 1
-    assert f"onetool {url}/mcp\n" in server.greeting
-    assert server.ask("/status").json["url"] == url
+    assert f"onetool {url}/mcp --header" in server.greeting
+    assert server.ask("/status", headers=[("Authorization", f"Bearer {TOKEN}")]).json["url"] == url
     assert f"onetool {url}/mcp" in server.ask("/").body.decode()
 
 

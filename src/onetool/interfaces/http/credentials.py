@@ -5,8 +5,8 @@
     a session         started with one of these tokens; has the token's rights and ends with it
     an owner session  started with a link of `onetool page`, on one machine, without `cluster`: role admin
     a JWT             the grants for its scopes and claims (`http.jwt`), until it expires; can't start a session
-    nothing           only if no credential is configured, on one machine, without `cluster`: role edit; and with
-                      `http.local`, for direct requests from this machine: that role
+    nothing           only for local requests, on one machine, without `cluster`: the role `http.local`; without it,
+                      if no credential is configured or stored, the role edit
 
 A calls-only server (`--tool-allow`, `http.admin: false`) caps every role at call.
 
@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec.structs import replace
 
-from onetool.app.access import needs_credential
+from onetool.app.access import has_credential, needs_credential
 from onetool.config.model import OWN_TOKEN
 from onetool.core.principal import OWNER, Principal, Role, current_address, current_principal, is_admitted
 from onetool.http.asgi import HttpError, Scope
@@ -41,9 +41,12 @@ if TYPE_CHECKING:
 
 MIN_TOKEN = 16  # characters
 CHALLENGE = (b"www-authenticate", b'Bearer realm="onetool"')
+LOCAL_ONLY = (
+    "Without a token, this server answers only programs and pages on its own machine that don't use a proxy. Create a "
+    "token with `onetool tokens add`, and send it as `Authorization: Bearer …`."
+)
 UNCHECKED = "Credentials can't be checked now: the server's log says why."
 MAX_ADMITTED = 10_000  # cached callers
-NOBODY = Principal(role="edit")
 _SESSION = PREFIX.encode()
 
 
@@ -64,8 +67,8 @@ class Credentials:
         """Accept http.token and the named `tokens`. Without `sessions`, users can't sign in.
 
         `calls_only` caps all roles. `is_reachable` means that other machines can connect, so a credential is always
-        required. `links` open owner sessions. `local` is the role of direct requests from this machine without a
-        credential.
+        required. `links` open owner sessions. `local` is the role of local requests without a credential where one is
+        needed otherwise.
         """
         self.jwt = jwt
         self.sessions = sessions
@@ -74,8 +77,7 @@ class Credentials:
         self._http = http
         self._tokens = tokens
         self._own = _digest(http.token.encode()) if http.token else None
-        self._admin = _admin(http.token) if http.token else NOBODY
-        self._nobody = Principal(role=http.local or NOBODY.role)
+        self._admin = _admin(http.token) if http.token else None
         self._is_capped = calls_only
         self._is_closed = is_reachable or needs_credential(http, None)  # even without stored tokens
         self._admitted: tuple[TokenView | None, dict[bytes, Principal]] = (None, {})  # valid for these tokens
@@ -91,16 +93,20 @@ class Credentials:
         return self._is_closed or (self._tokens is not None and self._tokens.store.guards)
 
     def identify(
-        self, authorization: bytes | None, stored: "TokenView | None" = None, is_local: bool = False
+        self,
+        authorization: bytes | None,
+        stored: "TokenView | None" = None,
+        is_local: Callable[[], bool] = lambda: False,
     ) -> Principal:
         """Return the caller of a request, by its header Authorization. Raises HttpError (401, 503).
 
         Callers with tokens are cached by the hash of the header, until the stored tokens change or the token expires.
         Sessions and JWTs are checked each time, because sessions may end and the issuer's keys may change. `stored` are
-        the stored tokens, if they were just read. `is_local` means that the request came directly from this machine.
+        the stored tokens, if they were just read. `is_local` returns whether the request came directly from this
+        machine.
         """
-        if authorization is None and is_local and self.local is not None:
-            return self.capped(self._nobody)
+        if authorization is None and (caller := self._without_credential(is_local)) is not None:
+            return caller
         stored = stored or self.stored_tokens()
         if stored is not self._admitted[0]:
             self._admitted = stored, {}  # both at once: other threads read them
@@ -114,12 +120,21 @@ class Credentials:
                 is_stored = shown is not None and not (self.jwt is not None and looks_like_jwt(shown))
                 self.require_current(is_stored)
                 raise unauthorized_error(authorization, self._http)
-            principal = self.capped(self._nobody)
-        if shown is None or not (shown.startswith(_SESSION) or (self.jwt is not None and looks_like_jwt(shown))):
+            if (caller := self._without_credential(is_local)) is None:
+                raise HttpError(401, "unauthorized", LOCAL_ONLY, [CHALLENGE])
+            return caller
+        if shown is not None and not (shown.startswith(_SESSION) or (self.jwt is not None and looks_like_jwt(shown))):
             if len(admitted) >= MAX_ADMITTED:
                 del admitted[next(iter(admitted))]
             admitted[key] = principal
         return principal
+
+    def _without_credential(self, is_local: Callable[[], bool]) -> Principal | None:
+        """Return the caller of a request without a credential; None if it needs one."""
+        role: Role | None = self.local
+        if role is None and not self.needed:
+            role = self._http.local or "edit"
+        return self.capped(Principal(role=role)) if role is not None and is_local() else None
 
     def require_current(self, is_stored: bool = True) -> None:
         """Raise HttpError (503) if the stored tokens could never be read; or, for a possible stored token, if they
@@ -142,7 +157,7 @@ class Credentials:
     def current(self, principal: Principal) -> Principal:
         """Return a principal from another replica with its current rights. Raises HttpError (401) if it lost access."""
         if not principal.name:
-            return self.identify(None, is_local=True)  # the other replica checked the address
+            return self.identify(None, is_local=lambda: True)  # the other replica checked the address
         table = self._table()
         digest = self._digest_named(principal.name, table)
         if digest is not None and (found := self._of_digest(digest, table)) is not None:
@@ -203,7 +218,7 @@ class Credentials:
 
     def _of_digest(self, digest: bytes, table: "TokenTable | None") -> Principal | None:
         # Comparing digests hides even the length of the token from timing.
-        if self._own is not None and hmac.compare_digest(digest, self._own):
+        if self._own is not None and self._admin is not None and hmac.compare_digest(digest, self._own):
             return self.capped(self._admin)
         if self.links is not None and hmac.compare_digest(digest, self.links.digest):  # no token has this digest
             return self.capped(OWNER)
@@ -243,7 +258,7 @@ def missing_token(http: "HttpConfig", tokens: "KnownTokens | None" = None) -> st
     """
     if http.token is not None and len(http.token) < MIN_TOKEN:
         return f"a token of at least {MIN_TOKEN} characters"
-    has_any = needs_credential(http, None) or (tokens is not None and tokens.store.has_any)
+    has_any = has_credential(http) or (tokens is not None and tokens.store.has_any)
     return None if has_any else "a token"
 
 

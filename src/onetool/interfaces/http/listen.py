@@ -198,7 +198,6 @@ class ServerFacts(NamedTuple):
     header: str | None  # the header with the token, if there is one
     first: str | None  # the tool to try first
     has_links: bool = False  # whether `onetool page` prints links to it
-    local: str | None = None  # the role that requests from this machine have without a token
 
 
 def bearer_header(shown: str = "") -> str:
@@ -257,12 +256,10 @@ def _client_lines(url: str, header: str | None) -> tuple[str, ...]:
 def greeting(facts: ServerFacts) -> str:
     url, header = facts.url, facts.header
     reached = [] if url == facts.own_url else [f"Clients reach it at {url}, as http.url says."]
-    local = [f"http.local: programs on this machine need no token, and have the role {facts.local}."]
     owner = ["  onetool page prints a link that opens it as its owner, with the role admin."] if facts.has_links else []
     lines = [
         f"OneTool listens on {facts.listens} with {facts.tools}, from {facts.config}. Ctrl-C stops it.",
         *reached,
-        *(local if facts.local else []),
         "",
         "Open the page in a browser:",
         f"  {url}/",

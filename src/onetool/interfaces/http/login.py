@@ -145,7 +145,7 @@ class LoginApp:
             given = msgspec.json.decode(body, type=LoginRequest)
         if given is not None and given.key is not None:
             return await self._open_link(rules, given.key.strip(), scope)
-        if not rules.needs_login:
+        if not rules.needs_login(scope):
             return {"session": None, "needed": False}
         if given is None or given.token is None:
             raise HttpError(400, "bad_request", BAD_BODY, [NO_STORE])
@@ -204,7 +204,7 @@ class LoginApp:
 
     async def _sign_out(self, rules: AccessRules, authorization: bytes | None, scope: Scope, send: Send) -> None:
         session = _session(rules, authorization)
-        if session is None and rules.needs_login:
+        if session is None and rules.needs_login(scope):
             await rules.authenticate(authorization, scope)  # raises 401, unless it is a token
             message = "This is a token, not a session, so it can't be signed out. Admins can revoke tokens."
             raise HttpError(400, "no_session", message, [NO_STORE])
@@ -223,7 +223,7 @@ class LoginApp:
 
 
 async def _status(rules: AccessRules, authorization: bytes | None, scope: Scope) -> dict[str, Any]:
-    needed = rules.needs_login
+    needed = rules.needs_login(scope)
     try:
         principal = await rules.authenticate(authorization, scope)
     except HttpError:

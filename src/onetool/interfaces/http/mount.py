@@ -15,7 +15,6 @@ requests have the web app's cookies.
 import asyncio
 from collections.abc import Callable, Collection
 from inspect import isawaitable
-from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, unquote
 
@@ -25,7 +24,7 @@ from onetool.http.asgi import BARE_PREFIX, CLOSE, DUPLICATE, HttpError, Message,
 from onetool.interfaces.http.app import HttpApp
 from onetool.interfaces.http.credentials import Credentials
 from onetool.interfaces.http.listen import BoundAddress
-from onetool.interfaces.http.rules import AccessRules, is_forwarded, read_authority
+from onetool.interfaces.http.rules import AccessRules, read_authority
 from onetool.interfaces.http.serve import build_app, credentials_for
 from onetool.interfaces.mcp.http import McpHttpApp
 
@@ -89,8 +88,7 @@ class MountedRules(AccessRules):
     def __init__(self, http: "HttpConfig", hosts: Collection[str], asks_us: bool, credentials: Credentials) -> None:
         super().__init__(http, HERE, credentials)
         self._asks_us = asks_us
-        # A reload may have removed the tokens: then Host has to be checked because of DNS rebinding.
-        self._any_host = ANY_HOST in hosts and not (asks_us and not credentials.needed)
+        self._any_host = ANY_HOST in hosts
         self._names = self._own | {found.name for host in (*http.hosts, *hosts) if (found := read_authority(host))}
 
     def check_host(self, host: bytes | None, server: str | None = None) -> None:
@@ -101,9 +99,8 @@ class MountedRules(AccessRules):
             hint = "name the hosts of the web app in asgi(hosts=[…]), or in http.hosts of the config"
             raise HttpError(421, "bad_host", f"{(host or b'')[:100].decode('latin-1')!r} is not expected here; {hint}.")
 
-    @property
-    def needs_login(self) -> bool:
-        return self._asks_us and super().needs_login
+    def needs_login(self, scope: Scope) -> bool:
+        return self._asks_us and super().needs_login(scope)
 
     def _look(self) -> None:
         """Read the tokens for each request: the web app may send several in one iteration of its event loop."""
@@ -118,12 +115,6 @@ class MountedRules(AccessRules):
                 raise HttpError(401, "unauthorized", message)
             # Names of tokens have no colon, so no token owns this user's data.
             return self.credentials.capped(Principal(name=name, owner=f"user:{name}", role="edit"))
-        if not self.credentials.needed and not _is_from_here(scope):
-            message = (
-                "Only clients on this machine may use this, because authentication is not set up: use asgi(auth=…) in "
-                "the web app, or http.token in the config."
-            )
-            raise HttpError(403, "no_authentication", message)
         return super().identify(authorization, scope, stored)
 
 
@@ -134,17 +125,6 @@ async def _named_user(who: Authenticate, scope: Scope) -> str | None:
     if user is None or (isinstance(user, str) and user):
         return user
     raise TypeError(f"auth of asgi() returned {type(user).__name__}; expected the name of the user, or None")
-
-
-def _is_from_here(scope: Scope) -> bool:
-    """Return whether the client is on this machine. A proxied request isn't: its address is the proxy's."""
-    if is_forwarded(scope):
-        return False
-    try:
-        address = ip_address(scope["client"][0].partition("%")[0])
-    except (TypeError, LookupError, AttributeError, ValueError):  # the server sets no client address
-        return False
-    return (getattr(address, "ipv4_mapped", None) or address).is_loopback
 
 
 class MountedApp:
@@ -191,7 +171,7 @@ class MountedApp:
     def _follow_config(self) -> None:
         http = self._app.config.http
         before = self._site.rules.credentials
-        credentials = credentials_for(self._app, before.sessions, self._is_limited, before)
+        credentials = credentials_for(self._app, before.sessions, self._is_limited, before, hosts=self._hosts)
         self._site.rules = MountedRules(http, self._hosts, self._who is None, credentials)
         before.give_way_to(credentials)
         self._site.max_body = http.max_body_mb * 1024**2

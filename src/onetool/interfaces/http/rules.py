@@ -157,10 +157,9 @@ class AccessRules:
             raise foreign_origin_error(origin)
         return None
 
-    @property
-    def needs_login(self) -> bool:
-        """Whether users have to sign in."""
-        return self.credentials.needed
+    def needs_login(self, scope: Scope) -> bool:
+        """Return whether the user who sends this request has to sign in."""
+        return self.credentials.needed or not self._is_local(scope)
 
     async def authenticate(self, authorization: bytes | None, scope: Scope) -> Principal:
         """Return the caller of a request. Verifies new JWTs. Raises HttpError."""
@@ -188,19 +187,20 @@ class AccessRules:
 
     def identify(self, authorization: bytes | None, scope: Scope, stored: "TokenView | None" = None) -> Principal:
         """Return the caller of a request, without verifying new JWTs. Raises HttpError (401, 403)."""
-        is_local = authorization is None and self.credentials.local is not None and self._is_local(scope)
         try:
-            return self.credentials.identify(authorization, stored, is_local)
+            return self.credentials.identify(authorization, stored, lambda: self._is_local(scope))
         except HttpError as refused:
             raise self._with_challenge(refused, authorization, scope) from None
 
     def _is_local(self, scope: Scope) -> bool:
         """Return whether a request comes directly from this machine: without a proxy, and not from a foreign page."""
-        head = scope[HEAD]
+        head, peer = scope[HEAD], scope.get("client")
         named = read_authority(head.get(b"host", b"").decode("latin-1"))
         if named is None or not is_loopback_name(named.name) or is_forwarded(scope):
             return False
-        return self.check_origin(head.get(b"origin"), head.get(b"host")) is None
+        origin = self.check_origin(head.get(b"origin"), head.get(b"host"))
+        page = None if origin is None else read_origin(origin.decode("latin-1"))
+        return bool(peer) and is_loopback_name(str(peer[0])) and (page is None or is_loopback_name(page.name))
 
     def _with_challenge(self, refused: HttpError, authorization: bytes | None, scope: Scope) -> HttpError:
         """Return the error with a header that tells clients where to get a token."""

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from onetool._version import __version__
-from onetool.app.access import KnownTokens, local_role, needs_credential, token_store
+from onetool.app.access import KnownTokens, local_role, names_other_machine, needs_credential, token_store
 from onetool.app.allow_lists import AllowLists, Offered, allow_lists
+from onetool.app.config_lint import access_warnings
 from onetool.app.telemetry import start_telemetry
 from onetool.core.errors import ConfigError, Mistake
 from onetool.core.redaction import mask_credentials
@@ -117,16 +118,17 @@ def credentials_for(
     before: Credentials | None = None,
     address: BoundAddress | None = None,
     links: "ServedLinks | None" = None,
+    hosts: Collection[str] = (),
 ) -> Credentials:
     """Return the credentials of the current config.
 
     With an allow-list the server is calls-only, unless http.admin is set. Keeps state of the credentials `before`: the
-    keys of the same issuer and the memory of tokens.
+    keys of the same issuer and the memory of tokens. `hosts` are names of the server that the config doesn't have.
     """
     http = app.config.http
     calls_only = http.admin is False or (is_limited and http.admin is None)
     known, jwt = (None, None) if before is None else (before.memory, before.jwt)
-    is_reachable = address is not None and not is_loopback(address.addresses)
+    is_reachable = names_other_machine(http, hosts) or (address is not None and not is_loopback(address.addresses))
     is_own = address is not None and is_for_this_machine(app, address)
     if before is not None:
         links = before.links if is_own else None
@@ -168,7 +170,7 @@ def _api_routes(
     metrics = MetricsApp(app, rules, cluster)  # it checks its callers itself
     rest = _lazy("rest.app:RestApp", app, allowed, None if cluster is None else cluster.members)
     call, ask = _lazy("rest.app:CallApp", app, allowed), _lazy("rest.ask_app:AskApp", app, allowed, cluster)
-    status = _lazy("rest.events:StatusApp", app, url, lambda: rules().needs_login, allowed)
+    status = _lazy("rest.events:StatusApp", app, url, lambda scope: rules().needs_login(scope), allowed)
     events = _lazy("rest.events:EventsApp", app, allowed)
     check_rest, check_ask = partial(_check, "rest.routing:API_ROUTES"), partial(_check, "rest.ask_app:ASK_ROUTES")
     return [
@@ -203,7 +205,7 @@ def _page_routes(
     windows: "SharedWindows | None",
 ) -> list[Route]:
     """Return the routes of the page and of signing in. They are public, because they contain no data."""
-    page = _lazy("web:PageApp", lambda scope: connect_text(url(scope), rules().needs_login))
+    page = _lazy("web:PageApp", lambda scope: connect_text(url(scope), rules().needs_login(scope)))
     login = LoginApp(rules, sessions, windows)
     return [
         Route(LOGIN_PATH, login, protected=False, methods=LOGIN_METHODS, max_body=MAX_BODY),
@@ -234,7 +236,6 @@ def server_facts(app: "App", address: BoundAddress, allowed: Collection[str] | N
         header=header,
         first=first_tool(app.catalog.each(allowed)),
         has_links=is_for_this_machine(app, address),
-        local=local_role(app.config.http) if is_for_this_machine(app, address) else None,
     )
 
 
@@ -447,4 +448,6 @@ def bind_address(app: "App", host: str, port: int) -> BoundAddress:
         message = f"a server on {host} can be reached from other machines, so it needs {lacks}"
         file = str(app.config.path) if app.config.path else None
         raise ConfigError([Mistake(message=message, file=file, key="http.token", hint=_RANDOM_VALUE_HINT)])
+    for warning in access_warnings(app.config, host):
+        log.warning("%s", warning)
     return listen(host, port, addresses)

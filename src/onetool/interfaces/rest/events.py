@@ -276,7 +276,7 @@ class StatusApp(RestApp):
     """The ASGI app of /status."""
 
     def __init__(
-        self, app: App, url: Callable[[Scope], str], needs_token: Callable[[], bool], allowed: Offered = None
+        self, app: App, url: Callable[[Scope], str], needs_token: Callable[[Scope], bool], allowed: Offered = None
     ) -> None:
         """Report on the app. `url` returns the address at which a client reaches the server."""
         super().__init__(app, allowed)
@@ -294,7 +294,7 @@ class StatusApp(RestApp):
         return StatusReport(
             version=__version__,
             url=self._url(scope),
-            needs_token=self._needs_token(),
+            needs_token=self._needs_token(scope),
             can_change=self._context.may_change,
             is_admin=self._context.principal.may("admin"),
             is_capped=self._context.principal.is_capped,
