@@ -104,6 +104,17 @@ def test_what_fails_is_told_in_words_or_as_json(shop):
     assert len(answer["toolResults"]) == 1
 
 
+@each("options", [[], ["--json"]])
+def test_retries_and_the_limit_of_steps_are_told_on_standard_error(options, shop):
+    shop.model.will(Fails(503, retry_after=0.01), Says(calls=[PRICE]), Says("Tea is 3."))
+    done = shop.ask("What is tea?", "--max-steps", "1", *options)
+    assert done.exit_code == 0
+    again, *_, limit = (line for line in done.stderr.splitlines() if "shop.price" not in line)
+    assert "503" in again
+    assert "trying again in" in again
+    assert "the limit of 1 steps is reached" in limit
+
+
 def started(shop, *args):
     return start(
         "ask",

@@ -12,7 +12,7 @@ import click
 import msgspec
 
 from onetool.ask.errors import AskError, SessionError
-from onetool.ask.events import Answer, CallEnded, CallStarted, Event, Started
+from onetool.ask.events import Answer, CallEnded, CallStarted, Event, Notice, Started
 from onetool.ask.messages import File, User
 from onetool.core.call import current_caller
 from onetool.interfaces.cli import inputs
@@ -243,6 +243,8 @@ class AskRunner:
                 async for event in events:
                     if not self._as_json:
                         self._show(event, silence)
+                    elif isinstance(event, Notice):
+                        self._screen.show(event)
         finally:
             silence.end()
 
