@@ -670,7 +670,7 @@ def test_who_puts_a_tool_into_a_shadowed_bundle_is_told(app):
     tool, _ = app.bundles.put_tool(id, "later", "1", script("1"))
     (told,) = tool["warnings"]
     assert told == (
-        f"the bundle 'time' ({id}) is shadowed: something else has the same name in code: "
+        f"the bundle 'time' ({id}) is shadowed: a pack has the same name in code: "
         "choose another slug, or call the tools by id over REST"
     )
 

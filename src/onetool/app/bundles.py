@@ -179,7 +179,9 @@ class AppBundles:
         try:
             if wrong is not None:
                 raise wrong
-            taken = {*waiting, *(spec.name.partition(".")[0] for spec in self._functions.values() if "." in spec.name)}
+            kinds = zip(("a pack", "a pack", "a tool of the config"), local, strict=True)
+            taken = {spec.name.partition(".")[0]: kind for kind, one in kinds for spec in one.tools if "." in spec.name}
+            taken |= dict.fromkeys(waiting, "an MCP server")
             began, is_first = monotonic(), self.service.loading.count == 0
             loaded = self.service.loading.load(taken, seen)
             if is_first and self._config.database is None:  # changes in a database are taken over immediately

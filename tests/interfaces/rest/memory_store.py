@@ -102,6 +102,9 @@ class MemoryStore:
     async def keep_in_step(self):
         """It has no functions that could be switched."""
 
+    async def why_unnamed(self, id):
+        """Its tools have no names in code."""
+
     def put_bundle(self, id, data, match=None, create_only=False):
         content = read_bundle(data)
         check_slug(content.slug)

@@ -363,6 +363,22 @@ def test_another_config_of_the_same_folder_sees_nothing_of_it(home, own):
         other.stop()
 
 
+def test_a_bundle_whose_name_is_taken_is_stored_with_a_warning(api):
+    first, *others = (f"/tools/bundles/{api.new_id()}" for _ in range(4))
+    made = api.ask("PUT", first, {"slug": "free"}).json()
+    assert "warnings" not in made
+    taken = {"free": f"the bundle {made['id']}", "time": "a pack", "sky": "a tool of the config"}
+    for path, (slug, other) in zip(others, taken.items(), strict=True):
+        shadowed = api.ask("PUT", path, {"slug": slug}).json()
+        [warning] = shadowed["warnings"]
+        assert f"({shadowed['id']}) is shadowed: {other} has the same name in code" in warning
+        assert "warnings" not in api.get(path).json()
+        again = api.ask("PUT", path, shadowed | {"slug": f"my-{slug}"})  # as it was got, with another name
+        assert (again.status_code, "warnings" in again.json()) == (200, False)
+    for path in (first, *others):
+        assert api.ask("DELETE", path).status_code == 204
+
+
 def test_under_an_allow_list_only_what_is_allowed_is_seen(home):
     api = begin(home, "--tool-allow", "my_sums.add_two,weather")
     try:

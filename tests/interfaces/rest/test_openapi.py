@@ -180,7 +180,7 @@ def test_every_component_has_the_properties_of_what_is_encoded(document):
     shapes = {shape for one in routes for shape in (one.takes, one.gives, one.problem)} - {None}
     types = [*NAMED, *(shape for shape in shapes if not isinstance(shape, str))]
     _, encoded = msgspec.json.schema_components(types, ref_template="{name}")
-    added = {"BundleContent": KEPT - {"bundleID"}, "Tool": SHOWN}
+    added = {"BundleContent": KEPT - {"bundleID"} | {"warnings"}, "Bundle": {"warnings"}, "Tool": SHOWN}
     dropped = {"Bundle": {"schemaVersion"}, "ToolCall": {"timeout", "version", "called_via"}}
     for struct, schema in encoded.items():
         name = PUBLIC_NAMES.get(struct, struct)

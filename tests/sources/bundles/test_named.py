@@ -1,5 +1,7 @@
 """Names of bundles' tools, followed change by change: they are those of a whole load, and the rest is not touched."""
 
+from types import MappingProxyType
+
 from helpers import examples
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -29,7 +31,7 @@ class Loader:
     def _basis(self, names):
         return None, {name: self.functions.get(name) for name in names}
 
-    def load(self, taken=frozenset()):
+    def load(self, taken=MappingProxyType({})):
         return self.followed.follow(self.store.now, taken)
 
 
@@ -57,7 +59,7 @@ class Changes(RuleBasedStateMachine):
         self.store = MemoryStore()
         self.functions: dict[str, object] = {"calc.add": object()}
         self.loader = Loader(self.store, self.functions)
-        self.taken = frozenset[str]()
+        self.taken: dict[str, str] = {}
         self.ids: dict[tuple[int, str, str], int] = {}
 
     @rule(number=NUMBERS, slug=st.sampled_from(["one", "two"]), on=st.booleans(), deleted=st.booleans())
@@ -92,7 +94,7 @@ class Changes(RuleBasedStateMachine):
     def switch_function(self, there):
         self.functions["calc.add"] = object() if there else None
 
-    @rule(taken=st.sampled_from([frozenset(), frozenset({"one"})]))
+    @rule(taken=st.sampled_from([{}, {"one": "a pack"}]))
     def take_name(self, taken):
         self.taken = taken
 

@@ -145,19 +145,21 @@ async def get_bundle(request: RestRequest) -> RestResponse:
     errors=(409,),
     links=("getBundle", "patchBundle", "deleteBundle", "putTool"),
 )
-def put_bundle(request: RestRequest, data: Any) -> RestResponse:
+async def put_bundle(request: RestRequest, data: Any) -> RestResponse:
     """Create or replace a bundle.
 
-    This also restores a deleted bundle that was not removed yet.
+    This also restores a deleted bundle that was not removed yet. If its slug is taken, `warnings` tell by what.
     """
-    (id,), create_only = request.path, ANY in conditions(request.headers).known
+    service, (id,), create_only = request.context.bundles, request.path, ANY in conditions(request.headers).known
     match = request.expected_tag(may_be_new=True)
     try:
-        bundle, tag, is_new = request.context.bundles.put_bundle(id, data, match, create_only)
+        bundle, tag, is_new = await asyncio.to_thread(service.put_bundle, id, data, match, create_only)
     except ConflictError as error:
         if create_only:  # another request was faster
             raise OutdatedError(str(error)) from None
         raise
+    if (unnamed := await service.why_unnamed(id)) is not None:
+        bundle["warnings"] = [unnamed]
     return created_at(bundle, tag, f"/tools/bundles/{id}") if is_new else with_etag(bundle, tag)
 
 

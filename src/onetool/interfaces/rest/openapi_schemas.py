@@ -157,7 +157,7 @@ _IGNORED: Schema = {**READ_ONLY, "description": "Set by the server; ignored in r
 _INHERITED = {"argSchema": {"type": "object"}, "outputSchema": {"type": "object"}, "description": _TEXT}
 _SHOWN: dict[str, Schema] = {
     "disabledReason": {"type": "string", "description": "Why the tool can't be called although it is enabled."},
-    "warnings": _list(_TEXT, "Only in the response to PUT: why the stored tool can't be called with this config."),
+    "warnings": _list(_TEXT, "Only in the response to PUT: why the stored tool can't be called, or only by its id."),
     "callCount": {"type": "integer", "minimum": 0},
     "name": {**_NULLABLE, "description": "The name in code and for `/call`; null if another bundle has that name."},
     "bundleSlug": _NULLABLE,
@@ -194,7 +194,9 @@ def _refined(named: dict[str, Schema]) -> dict[str, Schema]:
         named[name]["properties"]["source"]["$ref"] = named[name]["properties"]["source"].pop("anyOf")[0]["$ref"]
     named["Tool"]["properties"] |= {key: {**_SHOWN[key], **READ_ONLY} for key in sorted(SHOWN)}
     named["Tool"]["properties"] |= {key: schema_ref(_IMPL_NAMES[kind]) for kind, (key, _) in IMPLS.items()}
-    named["BundleContent"]["properties"] |= dict.fromkeys(sorted(KEPT - {"bundleID"}), _IGNORED)
+    unnamed = _list(_TEXT, "Only in the response to PUT: why its tools have no name in code.")
+    named["Bundle"]["properties"]["warnings"] = {**unnamed, **READ_ONLY}
+    named["BundleContent"]["properties"] |= dict.fromkeys(sorted(KEPT - {"bundleID"} | {"warnings"}), _IGNORED)
     contents = {f"{kind.title()}Tool": _content(named["ToolContent"], kind) for kind in IMPLS}
     mapping = {kind: f"{SCHEMA_PREFIX}{name}" for kind, name in zip(IMPLS, contents, strict=True)}
     named["ToolContent"] = {

@@ -12,7 +12,7 @@ mapping.
 import builtins
 import re
 from collections import deque
-from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from functools import lru_cache
 from hashlib import sha256
 from keyword import kwlist
@@ -208,10 +208,10 @@ class FollowedTools:
         self._followed: Contents | None = None
         self._basis: Basis = (None, {})
         self._tools: dict[str, PackTools] = {}  # by bundle id
-        self._taken: Collection[str] = ()
+        self._taken: Mapping[str, str] = {}
 
-    def follow(self, contents: Contents, taken: Collection[str]) -> NamedTools:
-        """Update the tools to these contents and return them by name. `taken` are names in use elsewhere."""
+    def follow(self, contents: Contents, taken: Mapping[str, str]) -> NamedTools:
+        """Update the tools to these contents and return them by name. `taken` has what has a name elsewhere."""
         basis, before, known = self._ask_basis(contents.functions), self._basis, self._followed
         is_other = known is None or basis[0] != before[0]
         functions = {name for name, function in basis[1].items() if before[1].get(name) is not function}
@@ -254,7 +254,7 @@ class FollowedTools:
             tools.append(known if known is not None and tool.is_like(known) else tool)
         return {code_name(tool.row.slug): tool for tool in sorted(tools, key=attrgetter("kept_as"))}
 
-    def _assign_names(self, contents: Contents, taken: Collection[str]) -> NamedTools:
+    def _assign_names(self, contents: Contents, taken: Mapping[str, str]) -> NamedTools:
         """Assign names in code to the bundles, and return the tools by name."""
         packs, owners, shadowed = dict[str, PackTools](), dict[str, Bundle](), dict[str, Mistake]()
         first: dict[str, Bundle] = {}
@@ -262,7 +262,7 @@ class FollowedTools:
         for bundle in sorted(live, key=attrgetter("created_at", "id")):
             pack = code_name(bundle.slug)
             if pack in taken or pack in first or pack in PYTHON_NAMES:
-                other = "Python itself" if pack in PYTHON_NAMES else "something else"
+                other = "Python itself" if pack in PYTHON_NAMES else taken.get(pack)
                 if (owner := first.get(pack)) is not None:
                     other = f"the bundle {owner.id}"
                 shadowed[bundle.id] = Mistake(
@@ -310,8 +310,8 @@ class BundleTools:
         at, stamp = monotonic(), self._store.stamp()  # before the query, so that a later change is noticed
         return SeenState(self._store.state(), stamp, at)
 
-    def load(self, taken: Collection[str] = (), seen: SeenState | None = None) -> Catalogue:
-        """Load the tools. `taken` are names in use elsewhere; `seen` is the state before the caller's first read."""
+    def load(self, taken: Mapping[str, str], seen: SeenState | None = None) -> Catalogue:
+        """Load the tools. `taken` has what has a name elsewhere; `seen` is the state before the caller's first read."""
         with self._lock:
             self.count += 1  # also if loading fails, because earlier specs are outdated
             seen = seen or self.look()

@@ -176,6 +176,11 @@ class BundleService:
         unnamed = None if bundle_id is None else self.loading.why_unnamed(bundle_id)
         return [*self._factory.warnings(tool), *([] if unnamed is None else [unnamed])]
 
+    async def why_unnamed(self, bundle_id: str) -> str | None:
+        """Return why the tools of a bundle have no name in code, or None."""
+        await self._runtime.refresh()  # the name of a bundle depends on other tools
+        return self.loading.why_unnamed(check_id(bundle_id, None))
+
     # Whole bundles
 
     def put_all(self, bundle: Bundle, tools: Sequence[Tool], secrets: SecretHosts = NO_SECRETS) -> None:

@@ -112,7 +112,7 @@ class ExampleList(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def read_bundle(data: Any) -> BundleContent:
-    return converted(_without(data, KEPT), BundleContent)
+    return converted(_without(data, KEPT | {"warnings"}), BundleContent)
 
 
 def read_tool(data: Any, slug: str, version: str) -> ToolContent:

@@ -162,6 +162,8 @@ export interface components {
             readonly softDeletedAt: string | null;
             /** @description For read-only bundles only. */
             readonly source?: components["schemas"]["BundleSource"];
+            /** @description Only in the response to PUT: why its tools have no name in code. */
+            readonly warnings?: string[];
         };
         /** @description The source of a read-only bundle: a pack, the tools declared in a config, or an MCP server. */
         BundleSource: {
@@ -855,7 +857,7 @@ export interface components {
             readonly signature?: string;
             /** @description Only in the response to PATCH: the version that has the tool's name now. */
             readonly takesOver?: string;
-            /** @description Only in the response to PUT: why the stored tool can't be called with this config. */
+            /** @description Only in the response to PUT: why the stored tool can't be called, or only by its id. */
             readonly warnings?: string[];
         };
         /** @description Example arguments of a call, for users and models. */
