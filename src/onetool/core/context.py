@@ -105,6 +105,8 @@ class CallContext(msgspec.Struct, frozen=True, kw_only=True):
         return self.deadline + paused - monotonic()
 
 
+UPSTREAM = "upstream"  # in the `meta` of an HTTP tool's result: status, time and size of the last response
+
 current_call: ContextVar[CallContext | None] = ContextVar("onetool_current_call", default=None)
 
 

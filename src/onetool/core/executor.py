@@ -32,6 +32,7 @@ from onetool.core.call import (
     wrong_arguments,
 )
 from onetool.core.context import (
+    UPSTREAM,
     CallContext,
     CallEvent,
     Environment,
@@ -266,10 +267,13 @@ class Executor:
         if raised is None:
             answer, value = (value.sent, value.value) if type(value) is AnsweredValue else (None, value)
             try:
-                if spec.output is not None and (problems := spec.output.check(value)):
-                    listed = "; ".join(map(str, problems))
-                    message = f"returned a value that does not match its output schema: {listed}"
-                    raise ToolFailure(message, reason="output_invalid")
+                is_empty = value is None and context.notes.get(UPSTREAM, {}).get("size") == 0
+                if not is_empty and spec.output is not None and (problems := spec.output.check(value)):
+                    if not spec.output_may_differ:
+                        listed = "; ".join(map(str, problems))
+                        message = f"returned a value that does not match its output schema: {listed}"
+                        raise ToolFailure(message, reason="output_invalid")
+                    self._warn_of_mismatch(context, problems)
                 if self._redact is not None and not for_tool:
                     value = self._redact(value, call.args)
                 return value, None if answer is None else partial(self._masked, answer, call)
@@ -283,6 +287,14 @@ class Executor:
         if (tries := context.notes.get(TRIES, 1)) > 1:
             refused.error = replace(refused.error, message=f"{refused.error.message} (tried {tries} times)")
         raise refused
+
+    def _warn_of_mismatch(self, context: CallContext, problems: list[WrongArgument]) -> None:
+        """Warn that a value differs from its output schema."""
+        more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
+        warning = f"{context.spec.name} returned a value that differs from its document: {problems[0]}{more}"
+        if self._redact is not None:
+            warning = self._redact(warning, context.call.args)
+        context.notes["warnings"] = [*context.notes.get("warnings", ()), warning]
 
     def _masked(self, sent: ServerAnswer, call: ToolCall, failed: ToolSpec | None = None) -> ServerAnswer:
         """Return a server's answer without secrets and, if the tool failed, without the secrets in the arguments."""

@@ -30,6 +30,7 @@ Handler = Callable[..., Any]
 """Takes the validated arguments by name; returns the value, or an awaitable of it."""
 
 NOTHING: Mapping[str, Any] = freeze({})
+FROM_DOCUMENT = "x-from-document"  # in an output schema: it describes the values, and a mismatch is only a warning
 NO_PARAMETERS: Mapping[str, Any] = freeze({"type": "object", "properties": {}})
 
 
@@ -120,6 +121,11 @@ class ToolSpec(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True, w
     @cached_property
     def output(self) -> "CompiledSchema | None":
         return None if self.output_schema is None else _compiled(self.output_schema, closed=False)
+
+    @property
+    def output_may_differ(self) -> bool:
+        """Whether values that don't match the output schema are given, with a warning."""
+        return self.output_schema is not None and self.output_schema.get(FROM_DOCUMENT) is True
 
     def compile(self) -> None:
         """Compile both schemas now, which may take a second. Invalid schemas raise SchemaError only on use."""

@@ -78,8 +78,11 @@ def structured(spec: ToolSpec) -> Any:
     object.
 
     Schemas without named members are not listed: the value may be an image, and clients refuse results without
-    structured content if a schema is listed. The schemas of MCP servers are listed unchanged.
+    structured content if a schema is listed. Nor are schemas that values may differ from. The schemas of MCP servers
+    are listed unchanged.
     """
+    if spec.output_may_differ:
+        return None
     if not spec.source.startswith("proxy:") and may_be_content(spec.output_schema):
         return None
     is_object = isinstance(spec.output_schema, dict) and spec.output_schema.get("type") == "object"

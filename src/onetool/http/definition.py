@@ -33,8 +33,6 @@ FROM_TOOL = "OneTool-Call"
 """A header of every request of an HTTP tool and to an MCP server. Some routes of `onetool serve` refuse it."""
 TOOL_HEADER = FROM_TOOL.lower().encode()  # as in an ASGI scope
 
-UPSTREAM = "upstream"  # in the `meta` of a result: status, time and size of the last response
-
 
 class CamelStruct(
     msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True, omit_defaults=True

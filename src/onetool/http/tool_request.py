@@ -16,14 +16,13 @@ from urllib.parse import urljoin, urlsplit
 
 from msgspec.structs import replace
 
-from onetool.core.context import begin_span, note_call
+from onetool.core.context import UPSTREAM, begin_span, note_call
 from onetool.core.errors import ToolFailure
 from onetool.core.trace import Span
 from onetool.http.auth import Authenticator, CredentialAuthenticator, Destination, HmacAuthenticator, Signer
 from onetool.http.client import HttpContext
 from onetool.http.connection import HttpResponse
 from onetool.http.definition import (
-    UPSTREAM,
     Auth,
     Hmac,
     OAuth2,

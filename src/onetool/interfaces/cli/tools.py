@@ -31,7 +31,15 @@ from onetool.interfaces.cli.options import (
     open_app,
     positive,
 )
-from onetool.interfaces.cli.output import counted, echo, print_json, print_table, show_progress, wants_json
+from onetool.interfaces.cli.output import (
+    counted,
+    echo,
+    print_json,
+    print_note,
+    print_table,
+    show_progress,
+    wants_json,
+)
 from onetool.sources.packs import BuiltinFunctions
 
 
@@ -215,6 +223,8 @@ def print_outcome(app: App, result: ToolResult) -> None:
     from onetool.interfaces.cli.run import print_error, print_value
     from onetool.script.run_result import RunResult
 
+    for warning in result.meta.get("warnings", ()):
+        print_note(f"Warning: {warning}")
     if result.error is not None:
         print_error(result.error)
     else:

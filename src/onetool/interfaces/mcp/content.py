@@ -238,6 +238,8 @@ async def from_result(
 async def _from_data(
     result: ToolResult, inline_bytes: int, runtime: "Runtime", read_on: ReadOn, promise: Promise
 ) -> Result:
+    if promise == "open" and not isinstance(result.data, dict):  # a value may differ from a document's schema
+        promise = None
     text, is_json = _data_text(result)
     # A character has at most four bytes, so most values need no exact count.
     if len(text) > inline_bytes // 4:

@@ -18,11 +18,12 @@ from typing import Any
 import msgspec
 
 from onetool.core.call import ToolCall, ToolError, ToolResult, new_id
+from onetool.core.context import UPSTREAM
 from onetool.core.errors import OneToolError
 from onetool.core.text import or_rather
 from onetool.http.asgi import HttpError, encode, read_weights
 from onetool.http.body import StreamedText
-from onetool.http.definition import UPSTREAM, below
+from onetool.http.definition import below
 from onetool.http.response_stream import DisconnectWatch, ResponseStream
 from onetool.interfaces.rest.problem import DATABASE_AWAY, RETRY, Fault, RestError, rate_limit_headers
 from onetool.interfaces.rest.request import SOURCE, RestRequest, RestResponse, json_body, refusal_of
@@ -88,11 +89,12 @@ def read_args(body: Any) -> Mapping[str, Any]:
 def envelope(result: ToolResult, with_meta: bool = False, args_at: str = ARGS_AT) -> bytes:
     """Encode the envelope with the value or the error of a tool that ran. Raises RestError if it did not run.
 
-    `with_meta` adds the remaining rate limit, because the headers have been sent, and the status and duration of an
-    HTTP tool's last request.
+    Warnings are always part of it. `with_meta` adds the remaining rate limit, because the headers have been sent, and
+    the status and duration of an HTTP tool's last request.
     """
     error = result.error
-    notes = {key: result.meta[key] for key in (NOTE, UPSTREAM) if with_meta and key in result.meta}
+    keys = ("warnings", NOTE, UPSTREAM) if with_meta else ("warnings",)
+    notes = {key: result.meta[key] for key in keys if key in result.meta}
     meta = {"meta": notes} if notes else {}
     if error is None:
         return encode({"ok": True, "value": result.data, **meta})

@@ -94,13 +94,19 @@ def _page(key: str, name: str) -> Schema:
     return _whole(**{key: _list(schema_ref(name)), "nextPageToken": token})
 
 
+_META = _object({"warnings": _list(_TEXT, "For example: how the value differs from the API's document.")})
+
 SCHEMAS: dict[str, Schema] = {
     "Switch": _whole(isEnabled=_FLAG),
     "Call": {key: value for key, value in _object({"args": _ARGUMENTS}).items() if key != "required"},
     "Arguments": _ARGUMENTS,
-    "Value": _object({"ok": {"const": True}, "value": {}}, "ok", "value", words="The value of a tool that ran."),
+    "Value": _object(
+        {"ok": {"const": True}, "value": {}, "meta": _META}, "ok", "value", words="The value of a tool that ran."
+    ),
     "Failure": _object(
-        {"ok": {"const": False}, "error": schema_ref("ToolError")}, "ok", "error", words="The tool ran and failed."
+        {"ok": {"const": False}, "error": schema_ref("ToolError"), "meta": _META},
+        *("ok", "error"),
+        words="The tool ran and failed.",
     ),
     "Envelope": {"oneOf": [schema_ref("Value"), schema_ref("Failure")]},
     "BundlePage": _page("bundles", "ListedBundle"),

@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 from urllib.parse import urljoin
 
+from onetool.core.spec import FROM_DOCUMENT
 from onetool.http.definition import MAX_URL
 from onetool.http.errors import RequestRefusedError
 from onetool.http.files import FILE_TIMEOUT_MS, MAX_FILE_BYTES
@@ -304,13 +305,12 @@ def response_of(responses: Any, document: OpenApiDocument, schemas: Schemas) -> 
     types = [known_media(media_type) for media_type, _ in by_encoding[encoding]]
     accept = "application/json" if "application/json" in types else types[0]
     if encoding == "json":
-        may_be_empty = any(not response.get("content") for response in successful)
         media = [media for media_type, media in by_encoding["json"] if is_json(media_type)]
-        return OperationResponse("json", _response_schema(media, schemas, may_be_empty), accept)
+        return OperationResponse("json", _response_schema(media, schemas), accept)
     return OperationResponse(encoding, Definition({"type": "string"}, ()) if encoding == "text" else _ANYTHING, accept)
 
 
-def _response_schema(media: list[dict[str, Any]], schemas: Schemas, may_be_empty: bool) -> Definition:
+def _response_schema(media: list[dict[str, Any]], schemas: Schemas) -> Definition:
     """Return the only schema, or a union of several."""
     definitions = [schemas.read(entry["schema"], "out") for entry in media if "schema" in entry]
     if len(definitions) < len(media):
@@ -318,7 +318,7 @@ def _response_schema(media: list[dict[str, Any]], schemas: Schemas, may_be_empty
     arms = list({str(definition.schema): definition for definition in definitions}.values())[:MAX_MEDIA_TYPES]
     if len(arms) > 1:
         return Definition({"anyOf": [arm.schema for arm in arms]}, tuple(name for arm in arms for name in arm.uses))
-    return arms[0] if may_be_empty else _not_null(arms[0], schemas)
+    return _not_null(arms[0], schemas)
 
 
 def _not_null(definition: Definition, schemas: Schemas) -> Definition:
@@ -419,7 +419,7 @@ class OperationConverter:
             "description": described(data.get("summary"), data.get("description")),
             "tags": tags_of(data.get("tags"), *(["deprecated"] if data.get("deprecated") is True else [])),
             "argSchema": input.schema,
-            "outputSchema": output.schema if output else {},
+            "outputSchema": {**output.schema, FROM_DOCUMENT: True} if output and output.schema else {},
             "httpImpl": {"request": request, "response": {"encoding": response.encoding} if response.encoding else {}},
         }
         if body.has_files:
