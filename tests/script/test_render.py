@@ -234,10 +234,10 @@ def test_text_without_quotes_is_text_for_all_readers():
 
 
 @settings(max_examples=examples(100), deadline=None)
-@given(DATA)
-def test_data_is_read_as_the_same_data(value):
+@given(DATA, st.booleans())
+def test_data_is_read_as_the_same_data(value, flow):
     assume(not larger_than(value, 2_000))
-    text = render([value])
+    text = render([value], flow=flow)
     assert same(read(text), [value])
     assert flow_depth(text) <= 2
 

@@ -64,6 +64,22 @@ def test_flow_style_formatting(agent):
     assert agent.reads('ot.packs(pattern="brave")[0]') == "{name: brave, source: local, tool_count: 2}"
 
 
+@pytest.mark.parametrize("code", ["ot.tools(info='full')", "[one for one in ot.tools(info='full') if 'args' in one]"])
+def test_flow_style_formatting_of_long_objects(agent, code):
+    result = agent.run(code)
+    lines = agent.app.reply(result).text.splitlines()
+    assert len(lines) == len(result.data) > 5
+    assert all(line.startswith("- {name: ") and flow_depth(line) <= 2 for line in lines)
+    assert max(map(len, lines)) > 1000
+    assert [yaml.safe_load(line)[0] for line in lines] == result.data
+
+
+def test_data_of_other_tools_keeps_its_long_texts_in_lines(agent):
+    text = "a line that is so long\nand another one after it"
+    block = "- text: |-\n    a line that is so long\n    and another one after it"
+    assert agent.reads(f"demo.foo()\n[{{'text': {text!r}}}]") == block
+
+
 def test_readability(agent):
     agent.value("demo.foo()")
     for code in DATA:
@@ -111,7 +127,7 @@ def test_readability_of_any_words(tmp_path_factory, texts):
     ) as agent:
         values = agent.value(f"[{', '.join(DATA)}]")
         for value in values:
-            text = render(value)
+            text = render(value, flow=True)
             assert yaml.safe_load(text) == value
             assert flow_depth(text) <= 2
         shown = agent.value('ot.snippets(info="full")').split("\n---\n")[0].partition("\n# Example")[0]

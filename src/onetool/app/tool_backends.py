@@ -151,7 +151,8 @@ class DirectBackend(_Backend):
         content, data = result.sent().content if isinstance(result, ServerResult) else [], result.data
         if content and all(block["type"] == "text" for block in content):  # an MCP server sent only text
             data = "\n".join(block["text"] for block in content)
-        ran = RunResult(ok=result.ok, data=data, error=result.error, meta=result.meta)
+        of_ot = str(result.meta.get("tool")).startswith("ot.")
+        ran = RunResult(ok=result.ok, data=data, error=result.error, meta=result.meta, flow=of_ot)
         return (await asyncio.to_thread(self._caller.runtime.reply, ran, read_on=self._read_on)).text
 
     def _read_on(self, handle: str, offset: int) -> str:

@@ -246,7 +246,7 @@ class Pipeline:
         except Exception as raised:  # noqa: BLE001 - any error that ends the run is reported
             error = raised
         else:
-            return self._result(printed, value=value)
+            return self._result(printed, value=value, flow=worker_loop.made.only_ot())
         if printed.broken is not None:
             raise printed.broken
         self.made = worker_loop.made.summary()
@@ -339,6 +339,7 @@ class Pipeline:
         *,
         value: Any = None,
         error: ToolError | None = None,
+        flow: bool = False,
     ) -> RunResult:
         """Return the caller's result. Nothing is masked here: secrets from tools were masked on their way to the code.
 
@@ -351,9 +352,8 @@ class Pipeline:
             meta["made"] = self.made
         if error is not None and (place := self._sent_place(self._place)) is not None:
             meta["place"] = msgspec.to_builtins(place)
-        return RunResult(
-            ok=error is None, data=value, error=error, meta=meta, printed="".join(printed.parts) if printed else ""
-        )
+        text = "".join(printed.parts) if printed else ""
+        return RunResult(ok=error is None, data=value, error=error, meta=meta, printed=text, flow=flow)
 
     def _elapsed_ms(self) -> float:
         return round((perf_counter() - self._started) * 1000, 3)

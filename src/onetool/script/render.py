@@ -5,7 +5,8 @@ Text is unchanged, data becomes YAML:
     - {name: time.now, calls: 3}
     - {name: fs.read_file, calls: 12}
 
-Flow style is at most two levels deep and stays on one line; everything else is in block style. Parsers of YAML 1.1 and
+Flow style is at most two levels deep and stays on one line, which is short except in lists of objects of `ot`;
+everything else is in block style. Parsers of YAML 1.1 and
 1.2 read the same data back: a string is unquoted only if no parser reads it as another type (in YAML 1.1 `no` is false,
 `010` is eight and `1:30` is ninety).
 
@@ -151,12 +152,15 @@ class RenderTooLargeError(OneToolError, ValueError):
     """The text would be too long, or the value is nested too deep (or contains itself)."""
 
 
-def render(value: Any, max_bytes: int | None = None) -> str:
-    """Return the value as text of at most `max_bytes` in UTF-8. Raise RenderTooLargeError if it doesn't fit."""
+def render(value: Any, max_bytes: int | None = None, flow: bool = False) -> str:
+    """Return the value as text of at most `max_bytes` in UTF-8. Raise RenderTooLargeError if it doesn't fit.
+
+    With `flow`, objects in lists are on one line each, also long ones.
+    """
     value = yaml_type(value)
     is_text, scalar = type(value) is str, SCALARS.get(type(value))
     limit = max_bytes if max_bytes is not None else len(value) * 4 if is_text else MAX_BYTES
-    text = value if is_text else scalar(value) if scalar else _Writer(limit).write(value)
+    text = value if is_text else scalar(value) if scalar else _Writer(limit, flow).write(value)
     if len(text) > limit or (not text.isascii() and len(text.encode("utf-8", "surrogatepass")) > limit):
         raise _too_large_error(limit)
     return text
@@ -165,8 +169,10 @@ def render(value: Any, max_bytes: int | None = None) -> str:
 class _Writer:
     """A writer for one value, line by line. Stops when there is no room: a small value may expand endlessly."""
 
-    def __init__(self, room: int) -> None:
+    def __init__(self, room: int, flow: bool) -> None:
         self._limit = self._room = room
+        self._flow = flow
+        self._is_wide = False  # in an object that is written on one line, also if that is long
         self._lines: list[str] = []
         self._known: dict[str, str] = {}
         self._keys: dict[str, str] = {}
@@ -201,7 +207,9 @@ class _Writer:
     def _part(self, head: str, part: Any, inner: str, depth: int, compact: bool) -> None:
         """Write the value after a dash or a colon: on the same line, or below."""
         part = yaml_type(part)
+        self._is_wide = self._flow and compact and type(part) is dict
         text = self._inline(part, LEVELS)
+        self._is_wide = False
         if text is not None:
             self._line(f"{head} {text}")
         elif type(part) is str:
@@ -240,7 +248,7 @@ class _Writer:
         if kind is str:
             if known := self._known.get(value):
                 return known
-            if len(value) > OBJECT_WIDTH or ("\n" in value and len(value) > SHORT):
+            if not self._is_wide and (len(value) > OBJECT_WIDTH or ("\n" in value and len(value) > SHORT)):
                 return None
             text = yaml_text(value)
             if len(value) <= _CACHED_LENGTH and len(self._known) < _MAX_CACHED:
@@ -255,7 +263,7 @@ class _Writer:
         return self._inline(yaml_type(value), levels)
 
     def _object(self, value: dict[Any, Any], levels: int) -> str | None:
-        if len(value) > OBJECT_WIDTH // 4:
+        if len(value) > OBJECT_WIDTH // 4 and not self._is_wide:
             return None
         parts: list[str] = []
         for key, part in value.items():
@@ -265,10 +273,10 @@ class _Writer:
                 return None
             parts.append(f"{self._keys.get(key) or self._key(key)}: {text}")
         line = ", ".join(parts)
-        return f"{{{line}}}" if len(line) <= OBJECT_WIDTH else None
+        return f"{{{line}}}" if len(line) <= OBJECT_WIDTH or self._is_wide else None
 
     def _list(self, value: list[Any], levels: int) -> str | None:
-        if len(value) > LIST_WIDTH // 2:
+        if len(value) > LIST_WIDTH // 2 and not self._is_wide:
             return None
         parts: list[str] = []
         for part in value:
@@ -278,7 +286,7 @@ class _Writer:
                 return None
             parts.append(text)
         line = ", ".join(parts)
-        return f"[{line}]" if len(line) <= LIST_WIDTH else None
+        return f"[{line}]" if len(line) <= LIST_WIDTH or self._is_wide else None
 
     def _key(self, key: Any) -> str:
         """Return a key. A key with a colon is quoted, because it would be hard to see where the key ends."""
@@ -327,7 +335,7 @@ def run_reply(
 ) -> RunReply:
     """Return the reply to a run. `store` keeps a long text; without it nothing is cut."""
     failed = "" if result.error_with_calls is None else error_text(result.error_with_calls)
-    shown = "" if result.data is None else render(result.data)
+    shown = "" if result.data is None else render(result.data, flow=result.flow)
     text = _joined(result.printed, failed or shown)
     size = 0 if store is None else len(text.encode(errors="replace"))
     if store is None or size <= inline_bytes:

@@ -114,6 +114,11 @@ class CallLog:
             if len(texts) < MAX_NOTED:
                 texts.append(f"{self._call_text(call)}: {_one_line(result.error.message)}")
 
+    def only_ot(self) -> bool:
+        """Return whether all calls that gave a value were calls of `ot`, and there was one."""
+        with self._lock:
+            return bool(self._done) and all(name.startswith("ot.") for name in self._done)
+
     def counts(self) -> str:
         with self._lock:
             unknown = len(self._running) + self._timed_out.total()
@@ -185,10 +190,11 @@ def made_lines(made: Made) -> tuple[str, ...]:
 class RunResult(ToolResult, frozen=True, kw_only=True):
     """The result of a run. `data` is the value of the last expression. `meta` has run (its ID), calls (made by the
     code), duration_ms, and for a failure `place` (in the text, if known) and `made` (which calls were done, failed, or
-    may have been done).
+    may have been done). With `flow`, as for data of `ot`, lists of objects are shown with one line for each object.
     """
 
     printed: str = ""
+    flow: bool = False
 
     @property
     def error_with_calls(self) -> ToolError | None:
@@ -202,6 +208,9 @@ class RunResult(ToolResult, frozen=True, kw_only=True):
 
     def cleaned(self, clean: Callable[[Any], Any]) -> Self:
         return msgspec.structs.replace(super().cleaned(clean), printed=clean(self.printed))
+
+    def to_dict(self) -> dict[str, Any]:
+        return {key: value for key, value in super().to_dict().items() if key != "flow"}
 
 
 OnPrinted = Callable[[str], None]

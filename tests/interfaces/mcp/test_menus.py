@@ -82,14 +82,25 @@ def test_direct_is_every_tool_under_its_name_or_its_first_alias(peer):
 
 
 def test_ot_prints_yaml_in_flow_style_in_every_menu(shared_peers):
-    for menu, name, args in (
-        ("direct", "ot__tools", {"pattern": "working.add"}),
-        ("search", "call", {"name": "ot.tools", "args": {"pattern": "working.add"}}),
-        ("run", "run", {"code": "ot.tools(pattern='working.add')"}),
+    in_full = {"pattern": "ot.result", "info": "full"}
+    for menu, name, args, long in (
+        ("direct", "ot__tools", {"pattern": "working.add"}, in_full),
+        (
+            "search",
+            "call",
+            {"name": "ot.tools", "args": {"pattern": "working.add"}},
+            {"name": "ot.tools", "args": in_full},
+        ),
+        (
+            "run",
+            "run",
+            {"code": "ot.tools(pattern='working.add')"},
+            {"code": "ot.tools(pattern='ot.result', info='full')"},
+        ),
     ):
-        assert (
-            shared_peers("stdio-old", menu).text(name, args) == "- {name: working.add, description: Add two numbers.}"
-        )
+        peer = shared_peers("stdio-old", menu)
+        assert peer.text(name, args) == "- {name: working.add, description: Add two numbers.}"
+        assert re.fullmatch("- {name: ot.result, .{1000,}}", peer.text(name, long))
     told = shared_peers("stdio-old", "direct").text("ot__health")
     assert told.startswith("version: ")
     assert "\nregistry: {status: " in told

@@ -228,7 +228,8 @@ def print_outcome(app: App, result: ToolResult) -> None:
     if result.error is not None:
         print_error(result.error)
     else:
-        print_value(app, RunResult(ok=True, data=result.data), full=True)
+        of_ot = str(result.meta.get("tool")).startswith("ot.")
+        print_value(app, RunResult(ok=True, data=result.data, flow=of_ot), full=True)
 
 
 def split_pairs(pairs: Iterable[str]) -> dict[str, str]:

@@ -347,7 +347,7 @@ def _data_text(result: ToolResult) -> tuple[str, bool]:
     if not str(result.meta.get("tool")).startswith("ot."):
         return as_json(result.data), True
     try:
-        return render(result.data), False
+        return render(result.data, flow=True), False
     except RenderTooLargeError:
         return as_json(result.data), False
 
