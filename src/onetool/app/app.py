@@ -361,8 +361,8 @@ class App:
         self.close()
 
     async def _fresh_health(self, allowed: Collection[str] | None = None) -> dict[str, Any]:
-        """Return the health. An app that is not connected tries every server first; others use the last known state."""
-        if self.servers is not None and not self._is_connected:
+        """Return the health. An app that doesn't stay connected tries every server first."""
+        if self.servers is not None and not self.servers.stays_connected:
             await self.servers.wait_connected()
         from asyncio import to_thread
 

@@ -5,6 +5,7 @@ import time
 
 import anyio
 import pytest
+import yaml
 from helpers import until, until_async
 from interfaces.mcp.conftest import WAYS
 from interfaces.mcp.upstreams import Site, heard, listen, listing, names, said, up, with_client
@@ -74,6 +75,17 @@ def test_a_call_to_one_that_is_starting_waits_for_it(site):
     assert not waiting.is_answered
     gate.touch()
     assert waiting.answer()["result"]["content"][0]["text"] == "at last"
+
+
+def test_a_server_that_is_not_connected_yet_is_connecting(site):
+    gate = site.file("gate")
+    site.config({"late": site.upstream(env={"GATE": str(gate)}), "here": site.upstream()})
+    peer = site.peer("stdio-new")
+    told = yaml.safe_load(peer.text("ot__health"))["proxy"]
+    assert (told["status"], told["servers"]["late"]) == ("connecting", "connecting"), told
+    gate.touch()
+    connected = {"status": "ok", "server_count": 2, "servers": {"late": "connected", "here": "connected"}}
+    until(lambda: yaml.safe_load(peer.text("ot__health"))["proxy"] == connected)
 
 
 def test_what_a_server_has_new_is_passed_on(shared):

@@ -52,6 +52,7 @@ def follow(service: Service) -> None:
     service.stop_following = service.app.on_change(changed)
     if service.app.servers is not None:  # servers may connect before the first list
         service.last_listed = _states(service)
+        service.app.servers.stays_connected = True
     loop.call_later(CONNECT_AFTER_S, begin)
 
 

@@ -40,7 +40,6 @@ class ServerLoop:
         self._closing: dict[Upstream, asyncio.Task[None]] = {}  # replaced connections with pending calls
         self._logins: dict[str, asyncio.Task[None]] = {}  # waiting for a user
         self._ended: frozenset[str] = frozenset()  # servers that other processes run from now on
-        self.stays_connected = False  # keep all servers connected, not only those in use
 
     async def start(self, names: Iterable[str]) -> None:
         for name in names:
@@ -115,7 +114,7 @@ class ServerLoop:
             for upstream in ended:
                 if upstream.calls:
                     self._closing[upstream] = asyncio.create_task(self._close_when_idle(upstream))
-            if self.stays_connected:
+            if self._servers.stays_connected:
                 await self.start(names)
             await asyncio.gather(*(upstream.close() for upstream in ended if upstream not in self._closing))
 
@@ -141,7 +140,9 @@ class ServerLoop:
             raise ToolFailure(f"the MCP server {name} runs elsewhere now: {CLOSING}", reason="source_unavailable")
         if self._poller is None:
             self._poller = asyncio.create_task(self._poll_approvals())
-        found = self.upstreams[name] = Upstream(proxy, self._servers, self._reaper, logs_errors=self.stays_connected)
+        found = self.upstreams[name] = Upstream(
+            proxy, self._servers, self._reaper, logs_errors=self._servers.stays_connected
+        )
         return found
 
     async def _poll_approvals(self) -> None:

@@ -55,6 +55,7 @@ class ServerSet(Protocol):
 
     logins: Documents
     mask_also: Callable[[str], None]
+    stays_connected: bool
 
     def proxy(self, name: str) -> "ServerProxy | None": ...
 

@@ -83,6 +83,7 @@ class Servers:
         self._proxies: dict[str, ServerProxy] = {}
         self._loop: ServerLoop | None = None
         self._is_closed = self._moved = False
+        self.stays_connected = False  # keep all servers connected, not only those in use
         self._warnings: dict[str, str] = {}  # by server
         self._owners = ServerOwners()
         if sys.version_info < (3, 12):
@@ -166,7 +167,8 @@ class Servers:
 
     def _status(self, proxy: ServerProxy, allowed: Collection[str] | None = None) -> ServerStatus:
         upstream = None if self._loop is None else self._loop.upstreams.get(proxy.name)
-        state: State = "disabled" if not proxy.settings.enabled else "idle" if upstream is None else upstream.state
+        unused: State = "connecting" if self.stays_connected else "idle"
+        state: State = "disabled" if not proxy.settings.enabled else unused if upstream is None else upstream.state
         if state == "connecting" and upstream is not None and upstream.error:
             state = "disconnected"  # and reconnecting
         error, since = (None, None) if upstream is None else (upstream.error, upstream.since)
@@ -191,10 +193,11 @@ class Servers:
     def health(self, allowed: Collection[str] | None = None) -> dict[str, Any]:
         """Return a short report on each server. `changed` names tools that differ from the approved ones."""
         statuses = self.statuses(allowed)
-        wrong = [status for status in statuses if status.refused or status.state == "disconnected"]
+        is_wrong = any(status.refused or status.state == "disconnected" for status in statuses)
+        is_starting = any(status.state == "connecting" for status in statuses)
         changed = {status.name: list(status.changed) for status in statuses if status.changed}
         return {
-            "status": "degraded" if wrong else "ok",
+            "status": "degraded" if is_wrong else "connecting" if is_starting else "ok",
             "server_count": len(statuses),
             "servers": {status.name: "refused" if status.refused else status.state for status in statuses},
             **({"errors": errors} if (errors := {one.name: one.error for one in statuses if one.error}) else {}),
@@ -311,7 +314,7 @@ class Servers:
     def start(self) -> None:
         """Start connecting all servers concurrently, and return at once."""
         loop = self._started_loop()
-        loop.stays_connected = True
+        self.stays_connected = True
         enabled = self.enabled()
         shared = [name for name in enabled if self._is_shared(name)]
         self._run(loop.start(name for name in enabled if name not in shared))
@@ -383,7 +386,7 @@ class Servers:
             return
         shared = [name for name in self.enabled() if self._is_shared(name)]
         if loop is not None:
-            wanted = shared if loop.stays_connected else [name for name in shared if name in loop.upstreams]
+            wanted = shared if self.stays_connected else [name for name in shared if name in loop.upstreams]
             for name in wanted:
                 _ = owners.holder(name) is None and owners.take(name)
             own = [name for name in wanted if owners.is_own(name)]
@@ -394,8 +397,8 @@ class Servers:
         """Close the shared servers of this process and wait for that, so that other processes can run them."""
         owners, loop = self._owners, self._loop
         own = [name for name in self._proxies if owners.is_own(name)]
+        self.stays_connected = False
         if loop is not None:
-            loop.stays_connected = False
             self._run(loop.end([name for name in self._proxies if self._is_shared(name)])).result()
         owners.release(own)
 
