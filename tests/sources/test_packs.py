@@ -62,6 +62,30 @@ def test_private_files_tests_and_folders_without_modules_are_no_packs(folder):
     assert names(load(folder)) == []
 
 
+@pytest.mark.parametrize(
+    ("text", "is_pack"),
+    [
+        ("from onetool.sdk import tool\n\n@tool\ndef f(): 'F.'\n", True),
+        ("from onetool import sdk\n\n@sdk.tool(read_only=True)\nasync def f(): 'F.'\n", True),
+        ("import pytest\n\n@pytest.fixture\ndef f(): 'F.'\n", False),
+        ("PACK = '@tool'\ndef f(): 'F.'\n\ndef test_f():\n    @tool\n    def g(): 'G.'\n", False),
+        ("import nonexistent_library\n", False),
+        ("def broken(:\n", False),
+        ("@tool\ndef broken(:\n", False),
+    ],
+)
+def test_a_test_is_a_pack_if_it_declares_a_tool(folder, text, is_pack):
+    write(folder, "test_it.py", text)
+    write(folder, "test_package/__init__.py", text)
+    catalogue = load(folder)
+    assert (names(catalogue), catalogue.mistakes) == (["test_it.f", "test_package.f"] if is_pack else [], ())
+
+
+def test_a_test_that_the_config_names_is_a_pack(folder):
+    file = write(folder, "test_it.py", "def f(): 'F.'\n")
+    assert names(load(file)) == ["test_it.f"]
+
+
 def test_a_single_file_may_be_named(folder):
     file = write(folder, "one.py", "def f(): 'F.'\n")
     write(folder, "two.py", "def f(): 'F.'\n")

@@ -4,6 +4,7 @@ An import that exceeds the limit continues in the background, and calls of the p
 imports packs and reports what would fail and what a model could not understand. It calls no tool.
 """
 
+import ast
 import inspect
 import os
 import sys
@@ -36,6 +37,7 @@ from onetool.sdk.pack import pack_name, tools_of
 GROUP = "onetool.packs"
 HOME = os.path.realpath(os.path.join(os.path.dirname(__file__), *[os.pardir] * 3))  # where onetool is installed
 MAX_FILE_BYTES = 1024 * 1024
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 class PackCandidate(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,14 +60,26 @@ def in_paths(paths: Iterable[Path]) -> Iterator[PackCandidate]:
 
 
 def _inside(folder: Path) -> list[Path]:
-    """Return the modules and packages in a folder, except private ones and tests."""
+    """Return the modules and packages in a folder, except private ones, and tests that declare no tool."""
     return sorted(
         path
         for path in folder.iterdir()
         if path.name[0] not in "._"
-        and not path.stem.startswith("test_")
         and ((path.suffix == ".py" and path.is_file()) or (path / "__init__.py").is_file())
+        and (not path.stem.startswith("test_") or _declares_tool(path))
     )
+
+
+def _declares_tool(path: Path) -> bool:
+    """Return whether the module or package has a function with the decorator `@tool`."""
+    try:
+        source = (path / "__init__.py" if path.is_dir() else path).read_bytes()
+        tree = ast.parse(source) if b"tool" in source and len(source) <= MAX_FILE_BYTES else None
+    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
+    functions = (node for node in tree.body if isinstance(node, FUNCTIONS)) if tree else ()
+    decorators = (ast.unparse(one).partition("(")[0] for node in functions for one in node.decorator_list)
+    return any(name.rpartition(".")[2] == "tool" for name in decorators)
 
 
 class PackPart(msgspec.Struct, frozen=True):
