@@ -190,6 +190,30 @@ def test_everyday_words_tip_the_scales_between_names() -> None:
     assert names("get the info", index=index)[0] == "get_info"
 
 
+@each(
+    ("query", "first"),
+    [
+        ("which notes are there", "notes.list"),
+        ("What is in a note?", "notes.list"),
+        ("is there a note about tea", "notes.list"),
+        ("how many notes do I have", "notes.list"),
+        ("how do I change a note", "notes.add"),
+        ("can you write a note?", "notes.add"),
+        ("a note about tea", "notes.add"),
+        ("what does notes.add do?", "notes.add"),  # named
+    ],
+)
+def test_a_question_prefers_tools_that_read(query: str, first: str) -> None:
+    index = SearchIndex(
+        [
+            tool("notes.add", "Put a note about something there", read_only=False),
+            tool("notes.list", "Give the notes", read_only=True),
+        ]
+    )
+    assert names(query, 1, index) == [first]
+    assert len(names(query, 5, index)) == 2
+
+
 def test_ties_stay_in_the_order_of_registration() -> None:
     twins = [tool(f"{letter}.same", "All alike") for letter in "zamkb"]
     assert names("alike", index=SearchIndex(twins)) == [twin.name for twin in twins]

@@ -14,6 +14,7 @@ The first search imports numpy.
 """
 
 import logging
+import re
 from collections.abc import Collection, Iterable
 from pathlib import Path
 from threading import RLock
@@ -21,6 +22,7 @@ from typing import TYPE_CHECKING
 
 from onetool.core.registry import NO_PACKS, LazyPacks, as_spec
 from onetool.core.spec import ToolSpec
+from onetool.core.text import lazy_pattern
 from onetool.services.search.words import MAX_QUERY
 
 if TYPE_CHECKING:
@@ -28,6 +30,14 @@ if TYPE_CHECKING:
     from onetool.services.search.postings import Words
 
 log = logging.getLogger("onetool")
+# Requests in the form of a question don't begin so: "can you …", "how do I …".
+QUESTION = lazy_pattern(
+    r"\s*(?!how (?:to|do|can|could)\b)"
+    r"(?:what|which|who|whom|whose|when|where|why|how|is|are|was|were|does|did|has|have)\b",
+    re.IGNORECASE,
+)
+CHANGING = 0.85  # for a question, the factor of tools that change something; 0.8 to 0.9 work as well
+FURTHER = 20  # extra results for a question, whose order changes
 
 
 class SearchIndex:
@@ -73,12 +83,17 @@ class SearchIndex:
         """Return the best tools and their scores. An allow-list limits the search to tools with these names."""
         if limit < 1:
             return []
+        is_question = QUESTION.match(query) is not None
         with self._lock:
             ranking = self._current()
             if ranking is None:
                 return self._containing(query.strip().lower(), limit, allowed)
-            found = ranking.search(query[:MAX_QUERY], limit, allowed)
-        return [(as_spec(tool), score) for tool, score in found]
+            found = ranking.search(query[:MAX_QUERY], limit + FURTHER if is_question else limit, allowed)
+        specs = [(as_spec(tool), score) for tool, score in found]
+        if is_question:  # prefers tools that read, unless the query names another one
+            specs = [(one, score * CHANGING if one.read_only is False and score < 1 else score) for one, score in specs]
+            specs.sort(key=lambda one: -one[1])
+        return specs[:limit]
 
     def _current(self) -> "Ranking | None":
         """Return the up-to-date ranking. If numpy can't be imported, log this and return None."""
