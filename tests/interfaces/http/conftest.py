@@ -184,7 +184,7 @@ def server(tmp_path_factory):
 @pytest.fixture(scope="module")
 def hasty(tmp_path_factory):
     """One that waits for no client for long; tests leave it as it was."""
-    limits = {"head_s": 0.2, "body_s": 0.4, "idle_s": 1.5, "stuck_s": 0.4}
+    limits = {"head_s": 0.2, "keep_alive_s": 1.5}
     running = Served(tmp_path_factory.mktemp("hasty"), "--port", "0", limits=limits)
     yield running
     assert running.stop() == 0

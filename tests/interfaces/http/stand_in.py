@@ -106,14 +106,14 @@ async def answer(send, data):
     await send({"type": "http.response.body", "body": body})
 
 
-def with_limits(shutdown_timeout_s=None, **changes):
+def with_limits(shutdown_timeout_s=None, head_s=None, keep_alive_s=None):
     """Other limits than people get, so that tests need not wait for them."""
-    from onetool.interfaces.http import server
-    from onetool.interfaces.http.connection import ConnectionLimits
+    from onetool.interfaces.http import heads, server
 
     if shutdown_timeout_s is not None:
         server.serve.__kwdefaults__["shutdown_timeout_s"] = shutdown_timeout_s
-    ConnectionLimits.__new__.__defaults__ = tuple(ConnectionLimits(**changes))
+    heads.HEAD_S = head_s or heads.HEAD_S
+    server.KEEP_ALIVE_S = keep_alive_s or server.KEEP_ALIVE_S
 
 
 if __name__ == "__main__":

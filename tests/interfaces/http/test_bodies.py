@@ -215,21 +215,6 @@ def test_a_byte_at_a_time_is_counted_like_all_at_once(server):
         assert server.read(slow).json["size"] == 2000
 
 
-def test_bodies_that_are_sent_ahead_of_answers_are_bounded(server):
-    """A request behind one that takes long is not looked at by any route, and so by none of the checks above."""
-    first = head("/mcp?gone", "Content-Length: 1", caller="eve") + b"x"
-    ahead = head("/mcp", "Content-Length: 40000", caller="eve") + b"x" * 30_000
-    count = MAX_PER_ADDRESS // 30_000
-    with Crowd(server.port) as crowd:
-        for _ in range(2 * count):
-            crowd.add(first + ahead)
-        closed = crowd.replies(count)
-        assert count <= len(closed) < 2 * count
-        assert {one.status for one in closed} == {0}
-        assert call(server, "eve", 4 * MIB).status == 200
-    until(lambda: sign_in(server).status == 200)
-
-
 # Large bodies
 
 

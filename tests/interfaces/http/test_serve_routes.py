@@ -11,9 +11,10 @@ import yaml
 
 import onetool
 from onetool.config import load_config
+from onetool.http.asgi import MAX_HEAD
 from onetool.interfaces.http.app import LazyRoute
-from onetool.interfaces.http.connection import ConnectionLimits
-from onetool.interfaces.http.server import STOP_TIMEOUT_S
+from onetool.interfaces.http.heads import HEAD_S
+from onetool.interfaces.http.server import KEEP_ALIVE_S, STOP_TIMEOUT_S
 
 DOCS = (Path(__file__).parents[3] / "docs" / "operate" / "serve.md").read_text()
 
@@ -75,12 +76,9 @@ def test_the_log_line_in_the_docs_is_one(serve):
 
 
 def test_the_limits_in_the_docs_are_the_limits():
-    limits = ConnectionLimits()
-    assert f"| {limits.head_bytes // 1024} KiB | 431" in DOCS
-    assert f"| {limits.head_s:g} s, {limits.body_s:g} s | 408" in DOCS
-    assert f"| {limits.idle_s} s, a new one {limits.head_s:g} s |" in DOCS
-    assert f"| a client that does not read | {limits.stuck_s:g} s |" in DOCS
-    assert f"| connections | {limits.connections:,}," in DOCS
+    assert f"| {MAX_HEAD // 1024} KiB | 431" in DOCS
+    assert f"from the start of the connection | {HEAD_S:g} s |" in DOCS
+    assert f"| a connection between two requests | {KEEP_ALIVE_S} s |" in DOCS
     assert f"have {STOP_TIMEOUT_S} seconds" in DOCS
 
 

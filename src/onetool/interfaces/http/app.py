@@ -164,8 +164,9 @@ class HttpApp:
         if self._cluster is not None:
             current_scope.set(scope)
             self._under_way.add(exchange)
-        if self.is_draining:
-            exchange.add += (CLOSE,)  # the next request on this connection might meet us stopping
+        if self.is_draining or b"upgrade" in head:
+            # The next request on this connection might meet us stopping; after an upgrade, uvicorn reads none.
+            exchange.add += (CLOSE,)
         try:
             await self._answer(scope, route, head, exchange)
         except HttpError as refused:
@@ -226,6 +227,9 @@ class HttpApp:
         query, receive = scope.get("query_string", b""), exchange.receive
         if "\0" in scope["path"] or b"%00" in query or b"\0" in query:  # PostgreSQL refuses it in every string
             raise HttpError(400, "bad_request", "The address has a null character (%00). Remove it.")
+        if head.get(b"transfer-encoding", b"chunked").lower() != b"chunked":
+            # A proxy in front of us may see the end of this body elsewhere, and take the rest for the next request.
+            raise HttpError(400, "bad_request", "Transfer-Encoding must be given once, as chunked.", [CLOSE])
         if self._cluster is not None and FORWARDED_HEADER in head:
             header = head[FORWARDED_HEADER]
             opened, key = self._cluster.seal.open(header, scope)

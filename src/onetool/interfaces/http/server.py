@@ -12,7 +12,7 @@ import logging
 import os
 import signal
 import socket
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -24,10 +24,11 @@ import uvicorn
 
 from onetool.core.errors import OneToolError
 from onetool.interfaces.http.app import HttpApp
-from onetool.interfaces.http.connection import ConnectionLimits, HttpConnection, IdleConnections
+from onetool.interfaces.http.heads import HeadWatch, HttpConnection
 from onetool.interfaces.http.listen import BoundAddress, refuse_new
 
 log = logging.getLogger("onetool.serve")
+KEEP_ALIVE_S = 75  # between two requests; longer than clients keep connections, so that they close first
 STOP_TIMEOUT_S = 5  # for current requests, when the server stops
 MAX_FILES = 65_536
 THREADS = 64  # for work that waits for a disk, a lock or a name server. A few long waits must not delay other work
@@ -36,6 +37,7 @@ THREADS = 64  # for work that waits for a disk, a lock or a name server. A few l
 SERVING_GC = (10_000, 10, 10)
 LATE_S = 1  # for requests that are not done after the finish time
 LOOK_S = 0.02
+UNREAD_S = 0.1  # for requests that have arrived and are not read yet, when the server stops
 HANDSHAKE_S = 0.1  # for clients that are connecting
 WARM_S = 5.0  # until the background loading after the start is done
 
@@ -55,41 +57,36 @@ class ServeOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def serve(
-    http_app: HttpApp,
-    address: BoundAddress,
-    *,
-    limits: ConnectionLimits | None = None,
-    shutdown_timeout_s: int = STOP_TIMEOUT_S,
-    **options: Any,
+    http_app: HttpApp, address: BoundAddress, *, shutdown_timeout_s: float = STOP_TIMEOUT_S, **options: Any
 ) -> int:
     """Serve until a signal stops the server; return the signal. `options` are fields of ServeOptions.
 
     `shutdown_timeout_s` is the timeout of current requests when the server stops.
     """
-    limits = limits or ConnectionLimits(connections=min(ConnectionLimits().connections, _raise_file_limit() * 3 // 4))
+    _raise_file_limit()
     logging.getLogger("uvicorn").setLevel(logging.CRITICAL)  # the app does the logging
     handlers = logging.getLogger("onetool").handlers
     logging.getLogger("asyncio").handlers = list(handlers)  # otherwise it would write lines that are not JSON
-    protocol = partial(HttpConnection, limits=limits, waiting=IdleConnections(), bodies=http_app.bodies)
+    watches: set[HeadWatch] = set()
     config = uvicorn.Config(
         http_app,
-        http=protocol,  # pyright: ignore[reportArgumentType]
+        http=partial(HttpConnection, watches=watches),  # pyright: ignore[reportArgumentType]
         ws="none",
         lifespan="on",
         log_config=None,
         access_log=False,
         proxy_headers=False,  # anybody can set these headers
         server_header=False,
-        timeout_keep_alive=limits.idle_s,
-        timeout_graceful_shutdown=shutdown_timeout_s,
+        timeout_keep_alive=KEEP_ALIVE_S,
+        timeout_graceful_shutdown=shutdown_timeout_s,  # pyright: ignore[reportArgumentType]
     )
-    server = _Server(config, http_app, ServeOptions(**options))
+    server = _Server(config, http_app, watches, ServeOptions(**options))
     try:
         from uvloop import new_event_loop
     except ImportError:  # not available on this system
         new_event_loop = None
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
-        runner.run(server.serve(list(address.sockets)))
+        runner.run(server.serve([*address.sockets, *server.further]))
     for handler in handlers:
         handler.flush()
     return server.signal
@@ -98,100 +95,65 @@ def serve(
 class _Server(uvicorn.Server):
     """uvicorn's server with our own signal handlers: uvicorn's would end the process before everything is closed."""
 
-    def __init__(self, config: uvicorn.Config, http_app: HttpApp, options: ServeOptions) -> None:
+    def __init__(
+        self, config: uvicorn.Config, http_app: HttpApp, watches: set[HeadWatch], options: ServeOptions
+    ) -> None:
         super().__init__(config)
         self.signal = 0
+        self.further = [] if options.further is None else [options.further]
         self._http_app = http_app
+        self._watches = watches
         self._options = options
         self._reloading: asyncio.Task[None] | None = None
         self._finishing: asyncio.Task[None] | None = None
-        self._asked_to_stop = asyncio.Event()
         self._had_terminal = os.isatty(0)
 
     @contextmanager
-    def capture_signals(self) -> Iterator[None]:
+    def capture_signals(self) -> Generator[None]:
         loop = asyncio.get_running_loop()
-        handlers: dict[int, Callable[[], None]] = {
-            number: partial(self._stop, number) for number in (signal.SIGTERM, signal.SIGINT)
-        }
-        if hasattr(signal, "SIGHUP"):
-            handlers[signal.SIGHUP] = self._hang_up
-        with suppress(NotImplementedError):  # Windows has only Ctrl-C, which cancels what runs
-            for number, handler in handlers.items():
-                loop.add_signal_handler(number, handler)
+        loop.add_signal_handler(signal.SIGHUP, self._hang_up)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._stop, number)
         yield
 
-    async def startup(self, sockets: Any = None) -> None:
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(THREADS, "onetool-wait"))
         await super().startup(sockets)
-        if self._options.further is not None:
-            loop = asyncio.get_running_loop()
-            self.servers.append(await loop.create_unix_server(self._protocol, sock=self._options.further))
         gc.freeze()  # objects from the start stay, so collections can skip them
         gc.set_threshold(*SERVING_GC)
         asyncio.get_running_loop().call_later(WARM_S, gc.freeze)  # … and those loaded after it
         self._options.started()
 
-    def _protocol(self) -> asyncio.Protocol:
-        """Return a protocol for a connection, configured the way uvicorn configures its own."""
-        made: Any = self.config.http_protocol_class
-        loop = asyncio.get_running_loop()
-        return made(config=self.config, server_state=self.server_state, app_state=self.lifespan.state, _loop=loop)
-
-    async def main_loop(self) -> None:
-        """Sleep until the server is asked to stop; refresh the Date header once a second."""
-        while not self.should_exit:
-            await self.on_tick(0)
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._asked_to_stop.wait(), 1)
-
-    async def shutdown(self, sockets: Any = None) -> None:
-        listening = [one.dup() for one in sockets or ()] if self._options.parting_s and not self.force_exit else []
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        if self._options.parting_s and not self.force_exit:
+            await self._part([one for one in sockets or () if one is not self._options.further])
         for server in self.servers:
-            server.close()  # no new connections, before the others are notified
-        if listening:
-            self._http_app.drain()
-            await self._take_last(listening)
-            await self._part()
+            server.close()  # no new connections, before streams are ended
         try:
             async with asyncio.timeout(STOP_TIMEOUT_S):
                 await self._http_app.stop()
         except Exception as error:  # noqa: BLE001 - the server must stop anyway
             log.error("Streams could not be ended: %s: %s", type(error).__name__, error)
+        await self._wait_while(UNREAD_S, HeadWatch.has_unread)  # uvicorn would close these connections
         await super().shutdown(sockets)
-        if tasks := self.server_state.tasks:  # they were cancelled and may still send a response
-            timeout = self.config.timeout_graceful_shutdown
-            log.warning("Stopped with %d requests still in progress after %d s", len(tasks), timeout)
-            await asyncio.wait(tasks, timeout=1)
 
-    async def _take_last(self, listening: list[socket.socket]) -> None:
-        """Accept the clients in the system's queue, which it drops if no other process listens."""
-        taken: list[socket.socket] = []
-        if self._options.is_last():
-            for one in listening:
+    async def _part(self, sockets: list[socket.socket]) -> None:
+        """Accept the clients that have connected, and wait for those that may be about to send a request."""
+        self._http_app.drain()
+        if self._options.is_last():  # otherwise another process accepts them
+            for one in sockets:
                 refuse_new(one)
             await asyncio.sleep(HANDSHAKE_S)
-        for one in listening:
-            one.setblocking(False)
-            with one, suppress(OSError):  # BlockingIOError: the queue is empty
-                while True:
-                    taken.append(one.accept()[0])
-        for client in taken:
-            client.setblocking(False)
-            await asyncio.get_running_loop().connect_accepted_socket(self._protocol, client)
+        for server in self.servers:
+            server.close()
+        await self._wait_while(self._options.parting_s, HeadWatch.may_ask)
 
-    async def _part(self) -> None:
-        """Wait for clients that may be about to send a request, which a closed connection would lose."""
+    async def _wait_while(self, seconds: float, test: Callable[[HeadWatch], bool]) -> None:
+        """Wait while a connection passes the test."""
         clock = asyncio.get_running_loop().time
-        until = clock() + self._options.parting_s
-        await asyncio.sleep(0)  # lets new connections register
-        for one in self._clients():
-            one.part()
-        while any(one.may_ask() for one in self._clients()) and clock() < until and not self.force_exit:  # noqa: ASYNC110
+        until = clock() + seconds
+        while any(map(test, self._watches)) and clock() < until and not self.force_exit:  # noqa: ASYNC110
             await asyncio.sleep(LOOK_S)
-
-    def _clients(self) -> list[HttpConnection]:
-        return [one for one in self.server_state.connections if isinstance(one, HttpConnection)]
 
     def _stop(self, number: int) -> None:
         name = signal.Signals(number).name
@@ -203,18 +165,14 @@ class _Server(uvicorn.Server):
             self._finishing = asyncio.create_task(self._finish())
         else:
             log.info("Stopping %s: %s", "at once" if self.force_exit else "now", name)
-            self._end()
+            self.should_exit = True
 
     async def _finish(self) -> None:
         await asyncio.sleep(self._options.drain_s)
         if self._options.finish_s and not await self._http_app.finish(self._options.finish_s):
             log.warning("Stopping with work still in progress after %g s (cluster.finish_s)", self._options.finish_s)
             self.config.timeout_graceful_shutdown = LATE_S
-        self._end()
-
-    def _end(self) -> None:
         self.should_exit = True
-        self._asked_to_stop.set()
 
     def _hang_up(self) -> None:
         if self._had_terminal and not os.isatty(0):
@@ -233,16 +191,12 @@ class _Server(uvicorn.Server):
             log.error("Not reloaded: %s: %s", type(error).__name__, error)
 
 
-def _raise_file_limit() -> int:
-    """Raise the limit of open files to the hard limit, and return it."""
-    try:
-        import resource
-    except ImportError:
-        return 1024
+def _raise_file_limit() -> None:
+    """Raise the limit of open files to the hard limit."""
+    import resource
+
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = MAX_FILES if hard == resource.RLIM_INFINITY else min(hard, MAX_FILES)
     if soft != resource.RLIM_INFINITY and soft < wanted:
         with suppress(OSError, ValueError):  # some systems report a higher limit than they allow
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return MAX_FILES if soft == resource.RLIM_INFINITY else soft

@@ -1,6 +1,5 @@
-"""Clients that are slow, silent, endless or confused: the next valid call still works."""
+"""Heads of requests that are slow, endless or confused, and what follows a body: the next valid call still works."""
 
-import asyncio
 import random
 import socket
 import threading
@@ -9,12 +8,7 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
-from helpers import each, until
-from uvicorn import Config
-from uvicorn.server import ServerState
-
-from onetool.interfaces.http.connection import ConnectionLimits, HttpConnection, IdleConnections
-from onetool.interfaces.http.exchange import BodyMemory
+from helpers import each
 
 
 def request(server, path="/mcp", *lines):
@@ -49,8 +43,7 @@ def test_a_silent_connection_is_ended_without_a_word(hasty):
 def test_a_head_that_stops_in_the_middle(hasty):
     with hasty.connect() as client:
         client.sendall(b"G")
-        said = rest_of(client)
-    assert b"408 Request Timeout" in said
+        assert rest_of(client) == b""
 
 
 def test_a_head_that_comes_too_slowly(hasty):
@@ -58,10 +51,8 @@ def test_a_head_that_comes_too_slowly(hasty):
         client.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nX: ")
         dripping = threading.Thread(target=drip, args=(client, b"x"))
         dripping.start()
-        said = rest_of(client)
+        assert rest_of(client) == b""
         dripping.join(10)
-    assert b"408 Request Timeout" in said
-    assert b'"too_slow"' in said
 
 
 def drip(client, byte):
@@ -84,32 +75,12 @@ def test_empty_lines_do_not_keep_a_connection(hasty):
         dripping.join(10)
 
 
-def test_a_body_that_comes_too_slowly(hasty):
-    with hasty.connect() as client:
-        client.sendall(request(hasty, "/mcp", "Content-Length: 1000"))
-        dripping = threading.Thread(target=drip, args=(client, b"x"))
-        dripping.start()
-        said = rest_of(client)
-        dripping.join(10)
-    assert b"408 Request Timeout" in said
-    assert works(hasty)
-
-
 def test_a_second_head_that_comes_too_slowly(hasty):
     with hasty.connect() as client:
         client.sendall(request(hasty, "/healthz"))
         assert hasty.read(client).status == 200
         client.sendall(b"GET /hea")
-        said = rest_of(client)
-    assert b"408" in said
-
-
-def test_a_slow_second_head_does_not_cost_the_first_its_answer(hasty):
-    with hasty.connect() as client:
-        client.sendall(request(hasty, "/mcp?wait=0.5") + b"GET /hea")
-        said = rest_of(client)
-    assert said.startswith(b"HTTP/1.1 200")
-    assert b"connection: close" in said
+        assert rest_of(client) == b""
 
 
 def test_an_idle_connection_is_kept_for_a_while(hasty):
@@ -128,16 +99,6 @@ def test_a_long_answer_is_not_cut_by_any_of_it(hasty):
         assert hasty.read(client).status == 200
 
 
-@pytest.mark.attack("wire")
-def test_a_client_that_never_reads_is_let_go(hasty):
-    with hasty.connect() as client:
-        client.sendall(request(hasty, "/mcp?flood"))
-        hasty.log(wait_for='"flood"')
-        said = rest_of(client)  # what was on its way, then the end
-    assert said
-    assert works(hasty)
-
-
 # Many
 
 
@@ -154,34 +115,6 @@ def test_a_thousand_idle_connections(serve):
         assert works(server)
 
 
-def test_where_there_are_too_many_the_longest_silent_one_makes_room(serve):
-    server = serve(limits={"connections": 20})
-    with ExitStack() as stack:
-        busy = stack.enter_context(server.connect())
-        busy.sendall(request(server, "/mcp?file=gate"))
-        server.wait_begun()
-        silent = [stack.enter_context(server.connect()) for _ in range(60)]
-        assert works(server)
-        (server.folder / "gate").touch()
-        assert server.read(busy).status == 200
-        assert rest_of(silent[0]) == b""
-        with pytest.raises(TimeoutError):
-            rest_of(silent[-1], 0.2)
-
-
-def test_where_all_are_busy_a_new_one_is_told_so(serve):
-    server = serve(limits={"connections": 5})
-    with ExitStack() as stack:
-        for _ in range(5):
-            client = stack.enter_context(server.connect())
-            client.sendall(request(server, "/mcp?file=gate"))
-        server.wait_begun(5)
-        reply = server.send(b"")
-        assert (reply.status, reply.code) == (503, "too_many")
-    (server.folder / "gate").touch()
-    until(lambda: server.ask("/mcp", "POST", body=b"abc").status == 200)
-
-
 def with_files(soft, hard):
     """The command for a server that may have so many files open."""
     code = (
@@ -189,17 +122,6 @@ def with_files(soft, hard):
         "sys.argv = sys.argv[1:]; runpy.run_path(sys.argv[0], run_name='__main__')"
     )
     return ("-c", code, str(Path(__file__).with_name("stand_in.py")))
-
-
-@pytest.mark.long
-def test_a_server_with_few_files_goes_on(serve):
-    """The system's limit is lower than ours would be: ours follows."""
-    server = serve(command=with_files(128, 128))
-    with ExitStack() as stack:
-        for _ in range(300):
-            stack.enter_context(server.connect())
-        assert works(server)
-        assert works(server)
 
 
 def test_the_number_of_files_is_raised(serve):
@@ -215,9 +137,12 @@ def test_the_number_of_files_is_raised(serve):
 def test_a_head_may_be_large_but_not_endless(server):
     assert server.send(request(server, "/healthz", "X: " + "x" * 60_000)).status == 200
     assert server.send(request(server, "/healthz", *(f"X-{n}: {n}" for n in range(2000)))).status == 200
-    reply = server.send(request(server, "/healthz", "X: " + "x" * 66_000))
-    assert (reply.status, reply.code) == (431, "head_too_large")
-    assert server.send(b"GET /" + b"x" * 66_000 + b" HTTP/1.1\r\nHost: localhost\r\n\r\n").status == 431
+    with server.connect() as client:
+        client.sendall(b"GET /healthz HTTP/1.1\r\nX: ")
+        time.sleep(0.2)
+        client.sendall(b"x" * 66_000)
+        reply = server.read(client)
+    assert (reply.status, reply.headers["connection"]) == (431, "close")
     assert server.send(request(server, "/healthz", "X: " + "x" * 10**6)).status in (431, 0)  # cut off while it sends
     assert works(server)
 
@@ -263,35 +188,16 @@ GARBAGE = [
 @each("data", GARBAGE)
 def test_what_is_no_http_is_told_so(server, data):
     reply = server.send(data)
-    assert (reply.status, reply.headers["connection"], reply.headers["content-type"]) == (
-        400,
-        "close",
-        "application/json",
-    )
-    assert reply.code == "bad_request"
+    assert (reply.status, reply.headers["connection"]) == (400, "close")
     assert works(server)
 
 
-def test_each_of_them_has_its_line_in_the_log(serve):
-    server = serve()
-    for data in GARBAGE:
-        server.send(data)
-    server.ask("/mcp?log=last")
-    lines = server.requests(wait_for='"last"')
-    bad = [line for line in lines if line["path"] == "-"]
-    assert len(bad) >= len(GARBAGE) - 3  # what has a head of its own is logged with it
-    assert {line["status"] for line in bad} == {400}
-    assert server.log_file.read_text().count("\n") == len(server.log())
-
-
 @pytest.mark.attack("wire")
-def test_garbage_behind_a_valid_request_does_not_cost_it_its_answer(server):
+def test_garbage_behind_a_valid_request_ends_the_connection(server):
     for garbage in (b"\x00\x01\x02\r\n\r\n", b"GET\r\n\r\n", b"x" * 100_000):
         with server.connect() as client:
-            client.sendall(request(server, "/mcp?wait=0.2") + garbage)
-            first = server.read(client)
-            assert (first.status, first.headers["connection"]) == (200, "close")
-            assert rest_of(client) == b""
+            client.sendall(request(server, "/mcp?wait=0.2") + garbage + request(server, "/healthz"))
+            assert rest_of(client).count(b"HTTP/1.1 ") <= 1
     assert works(server)
 
 
@@ -314,15 +220,6 @@ def test_clients_that_leave_with_requests_in_the_queue(server):
         with server.connect() as client:
             client.sendall(request(server, "/mcp?wait=0.1") * 20)
     assert works(server)
-
-
-def test_a_client_that_leaves_is_noticed_by_all_that_it_asked(serve):
-    """Also by those that it asked before the last one, which uvicorn does not tell."""
-    server = serve()
-    with server.connect() as client:
-        client.sendall(request(server, "/mcp?gone&log=first") + request(server, "/mcp?gone&log=second"))
-        server.wait_begun()
-    assert [line["status"] for line in server.requests(wait_for='"first"')] == [499]
 
 
 def test_an_upgrade_is_not_taken_up(server):
@@ -375,16 +272,18 @@ def in_chunks(server, *trailers, headers=()):
 def test_trailers_are_no_headers(serve):
     server = serve(config={"http": {"token": "sesame-token-sesame"}})
     host = f"Host: 127.0.0.1:{server.port}"
-    late = server.send(in_chunks(server, "Authorization: Bearer sesame-token-sesame", headers=[host]))
-    assert late.status == 401
-    assert server.send(in_chunks(server, host)).status == 421
     token = "Authorization: Bearer sesame-token-sesame"
-    assert server.send(in_chunks(server, "X: y", headers=[host, token])).status == 200
+    assert server.send(in_chunks(server, headers=[host, token])).status == 200
+    for trailer, headers in ((token, [host]), (host, [token]), ("X: y", [host, token])):
+        reply = server.send(in_chunks(server, trailer, headers=headers))
+        assert (reply.status, reply.headers["connection"]) == (400, "close")
 
 
 @pytest.mark.attack("wire")
-def test_trailers_do_not_come_without_end(server):
-    head = request(server, "/mcp", "Transfer-Encoding: chunked") + b"3\r\nabc\r\n0\r\n"
+@pytest.mark.parametrize("path", ["/mcp", "/nowhere"])
+def test_trailers_do_not_come_without_end(server, path):
+    """Also behind a body that nobody reads."""
+    head = request(server, path, "Transfer-Encoding: chunked") + b"3\r\nabc\r\n0\r\n"
     with server.connect() as client:
         sent = 0
         client.sendall(head)
@@ -393,51 +292,4 @@ def test_trailers_do_not_come_without_end(server):
                 client.sendall(b"x: " + b"y" * 60_000 + b"\r\n")
                 sent += 60_000
         assert sent < 5_000_000
-    assert works(server)
-
-
-@pytest.mark.attack("wire")
-def test_trailers_behind_a_body_that_nobody_reads_take_no_memory():
-    """A refusal doesn't wait for the body, and bytes of a body that is thrown away allow for more trailers."""
-
-    async def refuse(scope, receive, send):
-        await send({"type": "http.response.start", "status": 401, "headers": [(b"content-length", b"0")]})
-        await send({"type": "http.response.body", "body": b""})
-
-    config = Config(refuse, lifespan="off", log_level="critical")
-    config.load()
-    made = []
-
-    def connection():
-        shared = {"config": config, "server_state": ServerState(), "app_state": {}}
-        limits = {"limits": ConnectionLimits(), "waiting": IdleConnections(), "bodies": BodyMemory()}
-        made.append(HttpConnection(**shared, **limits))
-        return made[0]
-
-    async def ask():
-        server = await asyncio.get_running_loop().create_server(connection, "127.0.0.1", 0)
-        async with server:
-            reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
-            writer.write(b"POST /mcp HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n")
-            first = await reader.readuntil(b"\r\n\r\n")
-            kept = made[0].headers
-            trailers = b"".join(b"x-%d: y\r\n" % number for number in range(20_000))
-            writer.write(b"%x\r\n%b\r\n0\r\n%b\r\n" % (200_000, bytes(200_000), trailers))
-            writer.write(b"GET /next HTTP/1.1\r\nHost: x\r\n\r\n")
-            second = await reader.readuntil(b"\r\n\r\n")
-            writer.close()
-            return first[:12], second[:12], [name for name, _ in kept]
-
-    assert asyncio.run(ask()) == (b"HTTP/1.1 401", b"HTTP/1.1 401", [b"host", b"transfer-encoding"])
-
-
-def test_a_connection_that_only_asks_is_not_read_without_end(server):
-    one = request(server, "/healthz")
-    with server.connect() as client, suppress(OSError):
-        client.settimeout(5)
-        client.sendall(one * 5000)
-        received = b""
-        while piece := client.recv(65536):
-            received += piece
-    assert 0 < received.count(b"HTTP/1.1 200") < 2500
     assert works(server)
