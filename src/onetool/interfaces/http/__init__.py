@@ -3,7 +3,7 @@
 serve           starts a server from a config; the routes of an app
 listen          resolves the host, binds the sockets, and writes the welcome texts
 server          uvicorn, signals and a clean stop
-connection      limits for one client's connection: time, size, number
+heads           limits for the head of a request: time and size
 app             the ASGI app: checks, access log, then the route
 exchange        one request and its response; limits for bodies: size, memory, one large one of a caller at a time
 rules           Host, Origin, Sec-Fetch-Site, token and CORS
