@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from onetool.sources.mcp_servers.servers import BriefHealth, Servers
 
 log = logging.getLogger("onetool")
+config_log = logging.getLogger("onetool.config")  # commands print the warnings themselves
 OWN, NAMED = "ot", 3.0  # the pack of tools about tools; the score of a tool that the query names
 FURTHER = 20  # extra results, because earlier calls may change their order
 MANY_TOOLS, FIRST_REQUESTS_S = 5_000, 2.0  # from this number on, the search is prepared a moment after the start
@@ -259,7 +260,7 @@ class ToolCatalog:
         end_others = (lambda: None) if self.servers is None else self.servers.configure(self._config.servers)
         self._list()
         for mistake in config.warnings:
-            log.warning("%s", mistake)
+            config_log.warning("%s", mistake)
         return end_others
 
     @property

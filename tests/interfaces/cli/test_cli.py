@@ -587,6 +587,24 @@ def test_bad_tools_do_not_stop_the_start_and_are_told(configured):
     assert "onetool.yaml:1" in event["message"]
 
 
+def test_warnings_about_the_config_are_printed_once_after_each_change(tmp_path):
+    config = tmp_path / "onetool.yaml"
+    config.write_text("servers: {off: {command: none, enabled: false, colour: blue}}\n")
+    missing = ("--config", "onetool.yaml", "tools", "info", "no.such")
+    first, second = (invoke(*missing, cwd=tmp_path).stderr.splitlines() for _ in range(2))
+    assert first[0].endswith("onetool.yaml:1: servers.off.colour: unknown key 'colour'; it is ignored")
+    assert first[1].endswith("to see them in full: onetool check")
+    assert first[2:] == second
+    assert len(second) == 1
+    config.write_text(f"# a comment\n{config.read_text()}")
+    assert "onetool.yaml:2" in invoke(*missing, cwd=tmp_path).stderr
+    assert invoke(*missing, cwd=tmp_path).stderr.splitlines() == second
+    for _ in range(2):
+        assert "known keys: type, command" in invoke("check", "--config", "onetool.yaml", cwd=tmp_path).stdout
+        served = cli("--config", "onetool.yaml", "mcp", stdin="", cwd=tmp_path)
+        assert "known keys: type, command" in json.loads(served.stderr.splitlines()[0])["message"]
+
+
 def test_check_lists_every_mistake(configured):
     done = invoke("check", cwd=configured)
     assert done.returncode == 1

@@ -3,23 +3,28 @@
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from functools import wraps
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import click
+from msgspec.structs import replace
 
 from onetool.app import App
 from onetool.app.audit import noted_command
 from onetool.config import Config, Found, find, load_config
 from onetool.config.file_checks import is_inside
 from onetool.config.model import ServerSettings
-from onetool.core.errors import OneToolError
+from onetool.core.errors import ConfigError, OneToolError
+from onetool.core.file_facts import digest_of
 from onetool.core.principal import is_pattern
 from onetool.core.text import did_you_mean, or_rather
 from onetool.interfaces.cli.output import claim_stdout, printable
 
 REPORTED = "onetool.untrusted"  # in a command's context: the untrusted folder was reported
 MENUS = ("run", "search", "direct")  # a test compares them with the config's
+
+PRINTED = "config"  # the key of the warnings that were printed last
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -64,27 +69,51 @@ def open_app(
     makes_tables: bool = False,
     servers: Mapping[str, ServerSettings] | None = None,
 ) -> App:
-    """Open the app with the selected config. Warns about names in the allow-list that match nothing.
+    """Open the app with the selected config. Prints new warnings about it, and names in the allow-list that match
+    nothing.
 
     Afterwards, the tools of `packs` (of all packs if None) are known: servers that were never connected are connected.
     Without `imports`, no pack is run: for commands that call no tool. `makes_tables` is for servers only. `servers` are
     added to the config's.
     """
-    trust_log = logging.getLogger("onetool.trust")
+    trust_log, config_log = logging.getLogger("onetool.trust"), logging.getLogger("onetool.config")
     found = find_here(ctx)
     claim_stdout()
     trust_log.disabled = True  # `find_here` has reported the folder
-    opened = App.open(found, imports=imports, watch=watch, makes_tables=makes_tables, servers=servers)
-    app = ctx.with_resource(opened)
-    trust_log.disabled = False
+    config_log.disabled = is_short = ctx.command.name not in ("serve", "mcp")
+    try:
+        opened = App.open(found, imports=imports, watch=watch, makes_tables=makes_tables, servers=servers)
+        app = ctx.with_resource(opened)
+    finally:
+        trust_log.disabled = config_log.disabled = False
     if makes_tables:
         app.require_state()
+    if is_short and app.config.warnings and config_log.isEnabledFor(logging.WARNING):
+        _print_new_warnings(app)
     if app.servers is not None:
         named = {name.partition(".")[0] for name in allowed or ()}
         knows_all = packs is not None and not any(map(is_pattern, named))
         app.catalog.wait_for_servers_sync({*(packs or ()), *named} if knows_all else None)
     warn_unmatched("--tool-allow", app, allowed or ())
     return app
+
+
+def _print_new_warnings(app: App) -> None:
+    """Print the warnings about the config, in short and once: again only after a change of its files."""
+    from onetool.database import DatabaseError  # slow, and few configs have warnings
+
+    files = filter(None, (app.config.path, *app.config.include))
+    state = sha256("\n".join([*map(str, app.config.warnings), *map(digest_of, files)]).encode()).digest()
+    try:
+        printed = app.runtime.documents("warnings")
+        if printed.read(PRINTED) == state:
+            return
+        printed.write(PRINTED, state)
+    except (DatabaseError, ConfigError):  # the command says so if it needs the database
+        pass
+    for warning in app.config.warnings:
+        click.echo(f"warning: {printable(replace(warning, hint=None))}", err=True)
+    click.echo("  These warnings are not repeated; to see them in full: onetool check", err=True)
 
 
 def warn_unmatched(option: str, app: App, names: Iterable[str]) -> None:
