@@ -151,6 +151,16 @@ def test_a_providers_key_goes_to_the_provider(tmp_path, name, url, expected):
     assert may_send(found, name, url) is expected
 
 
+def test_the_error_names_the_secret_and_the_key_once(tmp_path):
+    found = rules(tmp_path, {"OPENAI_API_KEY": OPENAI, "COPY": OPENAI}, {})
+    for name, text in (
+        ("OPENAI_API_KEY", "the secret OPENAI_API_KEY is a model provider's key: "),
+        ("COPY", "the secret COPY contains OPENAI_API_KEY, a model provider's key: "),
+    ):
+        with pytest.raises(ToolFailure, match=text):
+            found.check(name, parse_url("https://evil.example/"))
+
+
 def test_a_key_of_the_environment_is_known_by_its_value(tmp_path):
     found = rules(tmp_path, {"COPY": OPENAI}, {}, env={"OPENAI_API_KEY": OPENAI})
     assert not may_send(found, "COPY", "https://evil.example/")

@@ -69,8 +69,9 @@ class SecretRules:
             if name == key or (value and known is not None and known.is_in(value)):
                 places = key_urls(self._config, key)
                 if url.origin not in [place.origin for place in places]:
+                    whose = "is" if name == key else f"contains {key},"
                     raise RequestRefusedError(
-                        f"the secret {name} is {key}, a model provider's key: it is only for requests to "
+                        f"the secret {name} {whose} a model provider's key: it is only for requests to "
                         f"{', '.join(map(binding_for, places))}, and this one goes to {binding_for(url)}",
                         [f"if the API has its own key, store it under a name other than {key}"],
                     )

@@ -92,7 +92,7 @@ def read_file(path: str, maxBytes: int = 204800, encoding: Literal["utf-8", "bas
         else:
             advice = f"Pass a larger maxBytes, up to {MAX_BYTES:,}."
         message = f"{_quoted(path)} has {more} bytes; the limit is {limit:,}. {advice}"
-        raise ToolFailure(message, reason="too_large", hints=[advice])
+        raise ToolFailure(message, reason="too_large")
     if encoding == "base64":
         import base64
 
@@ -105,7 +105,6 @@ def read_file(path: str, maxBytes: int = 204800, encoding: Literal["utf-8", "bas
     raise ToolFailure(
         f'{_quoted(path)} is binary, or not in UTF-8. Use encoding="base64" to get its bytes.',
         reason="binary",
-        hints=['encoding="base64"'],
     )
 
 
@@ -155,7 +154,6 @@ def _failure(refused: "PathRefusedError", path: str, roots: "Roots | None") -> T
             f"{_quoted(path)} is outside of the allowed folders ({allowed}). "
             "Use a path inside of these; the operator can allow more folders in fs.roots.",
             reason="denied",
-            hints=[f"allowed: {allowed}"],
         )
     if refused.reason == "not_found" and roots:
         return _not_found(path, roots)
@@ -199,11 +197,7 @@ def _not_found(path: str, roots: "Roots") -> ToolFailure:
     near = " or ".join(map(_quoted, nearest(place.missing, place.names)))
     message = f"{_quoted(path)} does not exist: there is no {missing} in the folder {folder}."
     look = f"fs.list_dir(path={folder}) lists the folder"
-    return ToolFailure(
-        f"{message} Did you mean {near}?" if near else message,
-        reason="not_found",
-        hints=[f"did you mean {near}?", look] if near else [look],
-    )
+    return ToolFailure(f"{message} Did you mean {near}?" if near else message, reason="not_found", hints=[look])
 
 
 def _quoted(path: str) -> str:

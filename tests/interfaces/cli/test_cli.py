@@ -549,6 +549,8 @@ def test_every_outcome_is_one_structured_event(tmp_path):
     [
         (["tolls"], "Did you mean 'tools'?"),
         (["tools", "lst"], "Did you mean 'list'?"),
+        (["invoke", "x", "a=b c"], "No such command 'invoke'. Did you mean: onetool tools invoke x 'a=b c'"),
+        (["ask", "--with-tools=maybe", "q"], "'--with-tools': expected true or false, got 'maybe'."),
         (["tools", "info", "time.nwo"], "did you mean time.now?"),
         (["tools", "export", "--provider", "opnai"], "Did you mean openai?"),
         (["tools", "invoke"], "NAME"),

@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Callable
 from importlib import import_module
+from shlex import join
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 import click
@@ -78,6 +79,10 @@ class LazyGroup(click.Group):
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
         if args[0] not in self.commands_in and not ctx.resilient_parsing:  # click would look only at what is loaded
+            tools = self.get_command(ctx, "tools")
+            if isinstance(tools, click.Group) and args[0] in tools.commands:
+                rather = join([str(ctx.info_name), "tools", *args])
+                raise click.UsageError(f"No such command {args[0]!r}. Did you mean: {rather}", ctx)
             raise click.exceptions.NoSuchCommand(args[0], possibilities=self.commands_in, ctx=ctx)
         return super().resolve_command(ctx, args)
 

@@ -61,6 +61,15 @@ def join_switch_value(args: list[str]) -> Iterator[str]:
             yield word
 
 
+class TrueOrFalse(click.types.BoolParamType):
+    """A boolean whose error names the values to write."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if self.str_to_bool(value) is None:
+            self.fail(f"expected true or false, got {value!r}.", param, ctx)
+        return super().convert(value, param, ctx)
+
+
 # `onetool ask`: the command and its options.
 
 # Repeated here, because the config takes longer to load than all of --help; a test compares them.
@@ -104,7 +113,7 @@ def _temperature(_ctx: click.Context, _param: click.Parameter, value: float | No
 def model_options(command: F) -> F:
     """Add the options for how questions are answered: see `read_options`."""
     options = (
-        click.option(WITH_TOOLS, "with_tools", type=click.BOOL, metavar="[=true|false]", help=HELP["with_tools"]),
+        click.option(WITH_TOOLS, "with_tools", type=TrueOrFalse(), metavar="[=true|false]", help=HELP["with_tools"]),
         allow_option,
         click.option("--approve", type=click.Choice(("ask", "always", "never")), help=HELP["approve"]),
         click.option("--provider", type=OneOf(PROVIDERS), help=HELP["provider"]),
