@@ -27,9 +27,11 @@ def may_store_tokens(config: "Config") -> bool:
 
 def access_warnings(config: "Config", host: str) -> Iterator[Mistake]:
     """Yield warnings about requests without a credential to a server that listens on `host`."""
+    http, file = config.http, str(config.path) if config.path else None
+    if http.local is None and not http.url and not http.hosts:
+        return  # most configs: token support is not loaded
     from onetool.app.access import has_credential, is_loopback_name, local_role, names_other_machine
 
-    http, file = config.http, str(config.path) if config.path else None
     if http.local is not None:
         message = f"clients on this machine need no credential and have the role {http.local}"
         if config.cluster is not None:

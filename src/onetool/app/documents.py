@@ -31,7 +31,9 @@ from onetool.database.documents import MAX_WAIT_S, Documents, Following
 from onetool.database.encryption import Seal, SealError, Signature
 
 KEY_FILE = "database.key"  # in the user's own folder
-DocumentKind = Literal["servers", "logins", "own_examples", "tokens", "page_sessions", "page_links", "shapes", "warnings"]
+DocumentKind = Literal[
+    "servers", "logins", "own_examples", "tokens", "page_sessions", "page_links", "shapes", "warnings"
+]
 
 
 class Keeping(NamedTuple):

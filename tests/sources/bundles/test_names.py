@@ -44,7 +44,7 @@ def test_an_empty_one_and_one_too_long_say_so():
 def test_the_normal_form_is_told():
     with pytest.raises(InvalidError) as caught:
         check_slug(unicodedata.normalize("NFD", "Grö"))
-    assert str(caught.value).endswith(r"normal form NFC: 'Gr\xf6' instead of 'Gro\u0308'")  # they look the same
+    assert str(caught.value).endswith(r"normal form NFC: write 'Gr\xf6' instead of 'Gro\u0308'")  # they look the same
 
 
 @given(st.text(max_size=70))

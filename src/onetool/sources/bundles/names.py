@@ -99,7 +99,8 @@ def _check(text: str, kind: str, signs: str, pointer: str | None) -> None:
         raise InvalidError(f"the {kind} {text!r:.80} has {len(text)} characters; the limit is {MAX_SLUG}", pointer)
     nfc = unicodedata.normalize("NFC", text)
     if nfc != text:
-        raise InvalidError(f"the {kind} {text!r} has to be in the Unicode normal form NFC: {nfc!a} instead of {text!a}", pointer)
+        change = f"write {nfc!a} instead of {text!a}"
+        raise InvalidError(f"the {kind} {text!r} is not in the normal form NFC: {change}", pointer)
     for sign in text:
         if sign not in signs and not fits(sign):
             allowed = "letters, digits and dashes" + (", and dots" if "." in signs else "")
