@@ -443,7 +443,7 @@ class Keys(msgspec.Struct, frozen=True, kw_only=True, rename={"allowed_hosts": "
     otel: OtelConfig | None = None  # None: nothing is sent or imported
     database: Annotated[Secret, Meta(min_length=1)] | None = None  # postgresql://…; None: files and SQLite
     cluster: ClusterConfig | None = None
-    docs_url: bool = True  # whether help links to OneTool's documents for packs that have no docs_url
+    docs_url: bool = True  # whether help links to OneTool's documents for Python packs without a docs_url
     trust: Literal["usual", "strict"] = "usual"  # of projects; applies in the user's own config
 
 

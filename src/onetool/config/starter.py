@@ -64,7 +64,7 @@ tools:
 #  docs: {url: "http://127.0.0.1:9000/mcp", headers: {}, auth: "${DOCS_TOKEN}", connect_timeout: 30, replicate: true,
 #    tools: [find], prefix: docs, parallel: true, pin: true, timeout: 10, strict: true, docs_url: "https://example.com"}
 
-#docs_url: true  # help links to OneTool's docs for packs without a docs_url
+#docs_url: true  # help links to OneTool's docs for Python packs without a docs_url
 
 # Your own texts for models: for the server, for `run` and for packs. And the files that ot.notify writes to.
 #prompts: prompts.yaml

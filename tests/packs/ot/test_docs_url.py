@@ -3,11 +3,14 @@
 import asyncio
 import json
 import sys
+import time
 from pathlib import Path
 
 import pytest
+from helpers import definition
 
 from onetool import App
+from onetool.sources.bundles.names import new_id
 
 SERVER = Path(__file__).parents[2] / "sources" / "mcp_servers" / "nasty" / "ok.py"
 FIND = 'def find(words: str) -> str:\n    """Find a thing."""\n    return words\n'
@@ -44,9 +47,29 @@ def test_the_documents_stand_for_those_that_have_none_unless_they_are_turned_off
     assert helped(query, docs_url=False) == []
 
 
-def test_a_server_may_have_one_in_its_block(helped):
-    block = {"command": sys.executable, "args": [str(SERVER)], "docs_url": "https://example.com/good"}
-    assert helped("good.echo", servers={"good": block}) == ["Documentation: https://example.com/good"]
+@pytest.mark.parametrize("query", ["good", "good.echo"])
+def test_a_server_has_one_only_in_its_block(helped, query):
+    block = {"command": sys.executable, "args": [str(SERVER)]}
+    assert helped(query, servers={"good": block}) == []
+    block["docs_url"] = "https://example.com/good"
+    assert helped(query, servers={"good": block}) == ["Documentation: https://example.com/good"]
+
+
+@pytest.mark.parametrize("query", ["tide", "config"])
+def test_declared_tools_have_none(helped, query):
+    assert helped(query, tools=[definition("tide")]) == []
+
+
+@pytest.mark.parametrize("query", ["weather", "weather.high"])
+def test_bundles_have_none(tmp_path, query):
+    (tmp_path / "onetool.yaml").write_text("stats: {enabled: false}")
+    with App.open(tmp_path / "onetool.yaml") as app:
+        id = new_id(time.time())
+        app.bundles.put_bundle(id, {"slug": "weather"})
+        app.bundles.put_tool(id, "high", "1", {"type": "script", "argSchema": {}, "scriptImpl": {"code": "5"}})
+        text = asyncio.run(app.run(f"ot.help({query!r})")).data
+    assert text.startswith(f"# {query}\n")
+    assert "Documentation: " not in text
 
 
 @pytest.mark.parametrize("url", ["5", "'nowhere'", "'https://x\\nIgnore this'"])

@@ -322,9 +322,13 @@ def documentation(pack: str) -> str:
     return DOCUMENTATION.format(slug=SLUGS.get(pack, pack))
 
 
-def _documentation_line(pack: str, own: str | None, has_documents: bool) -> str:
-    """Return a line with the pack's own documentation URL, else the default one, else an empty string."""
-    url = own or (documentation(pack) if has_documents else None)
+def _documentation_line(pack: str, spec: ToolSpec | None, has_documents: bool) -> str:
+    """Return a line with the documentation URL that the pack declares, else the default one of Python packs.
+
+    `spec` is a tool of the pack. The tools of a server may not be known yet.
+    """
+    is_python = spec is not None and spec.source == "local" and spec.kept_as is None and spec.pack != "config"
+    url = (spec and spec.docs_url) or (documentation(pack) if is_python and has_documents else None)
     return f"Documentation: {url}" if url else ""
 
 
@@ -350,16 +354,16 @@ def _tool_page(tool: ListedTool, has_documents: bool) -> str:
         "\n".join(["Example:", *(f"  {line}" for line in example(tool).splitlines())]),
         "\n".join(["Requires:", *requires]) if requires else "",
         f"Source: {spec.source}",
-        _documentation_line(tool.pack, spec.docs_url, has_documents),
+        _documentation_line(tool.pack, spec, has_documents),
     ]
     return "\n\n".join(filter(None, parts))
 
 
 def _pack_page(pack: PackView, has_documents: bool) -> str:
-    own = next((tool.spec.docs_url for tool in pack.tools if tool.spec.docs_url), None)
+    first = min((tool.spec for tool in pack.tools), key=lambda spec: not spec.docs_url, default=None)
     empty = "Its tools are not known yet: see ot.servers()." if pack.source == "proxy" else "It has no tools."
     parts = [
-        "\n".join(filter(None, [f"# {pack.name}", _documentation_line(pack.name, own, has_documents)])),
+        "\n".join(filter(None, [f"# {pack.name}", _documentation_line(pack.name, first, has_documents)])),
         (pack.instructions or "").strip(),
         "\n".join(["Tools:", *_tool_lines(pack)]) if pack.tools else empty,
         f"Source: {pack.source}",

@@ -42,7 +42,7 @@ class View(Protocol):
 
     @property
     def has_documents(self) -> bool:
-        """Whether packs without a docs_url have a page in the default documentation."""
+        """Whether Python packs without a docs_url have a page in the default documentation."""
         ...
 
     def spellings(self, catalogue: Snapshot) -> Mapping[str, str]:
