@@ -124,6 +124,10 @@ def test_what_is_refused_has_the_status_that_invoke_gives_it(api):
     assert (told["in"], told["pointer"]) == ("body", "/a")
     problem(call(api, "sums.add_two", [1]), 400, "invalid")
     problem(call(api, "ot.search", {"query": "sum", "limit": 0}), 400, "invalid_args")
+    told = problem(call(api, "ot.result", {"handle": "x", "offset": 0}), 400, "invalid_args")
+    assert told["detail"].endswith(": offset must be >= 1 (1-indexed), got 0")
+    problem(call(api, "ot.result", {"handle": "x", "limit": 0}), 400, "invalid_args")
+    problem(call(api, "ot.search", {"query": "sum", "pack": "sumz"}), 400, "invalid_args")
     problem(api.raw("POST", "/call/weather", b"{", [("Content-Type", "application/json")]), 400, "bad_json")
     problem(call(api, "weather?x=1"), 400, "unknown_parameter")
     assert "sums.add_two" in problem(call(api, "sums.ad_two"), 404, "tool_not_found")["detail"]

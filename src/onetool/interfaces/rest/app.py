@@ -134,7 +134,7 @@ CALL = RestRoute(
 
 The body is an object with the arguments. A call without arguments may omit the body and its Content-Type, except from a
 browser. The response is the value itself. Errors, limits and streams are those of `invokeTool`, except that a tool that
-ran and failed gives 424. A stream ends with `result`, which has the envelope.""",
+ran and failed gives 424, or 400 if it refused its arguments. A stream ends with `result`, which has the envelope.""",
 )
 
 
@@ -183,4 +183,5 @@ def bare_value(result: ToolResult) -> bytes:
     refuse_unrun(error, "")
     headers = rate_limit_headers(result.meta.get(NOTE), refused=True)
     more: dict[str, Any] = {"reason": error.reason, "hints": error.hints, "needs": error.needs}
-    raise RestError(424, error.code, error.message, **more, headers=headers)
+    status = 400 if error.code == "invalid_args" else 424
+    raise RestError(status, error.code, error.message, **more, headers=headers)
