@@ -2,12 +2,14 @@
 
 import tracemalloc
 
+import msgspec
 import pytest
 from helpers import calls
 from http_harness import harness
 from upstream import Upstream
 
 from onetool.core.errors import BadArguments
+from onetool.http.placeholders import TemplateError
 
 FORM = {"Content-Type": "application/x-www-form-urlencoded"}
 SPREAD = {"more": {"style": "form"}}
@@ -160,3 +162,12 @@ def test_an_object_may_have_a_member_with_its_own_name(upstream):
     call = tool(upstream, {"query": {"more": "${more}", "b": "1"}, "queryEncoding": SPREAD}, "more")
     call(more={"more": "x", "c": [1, 2]})
     assert upstream.seen[0].target == "/x?more=x&c%5B0%5D=1&c%5B1%5D=2&b=1"
+
+
+def test_bodies_of_a_request_that_can_never_work(upstream):
+    fields, body = {"multipart": {"a": "${a}"}}, {"body": {"a": "${a}"}}
+    with pytest.raises(TemplateError, match="without a file"):
+        tool(upstream, {"method": "POST", **fields, **body}, "a")
+    for other in (fields, body):
+        with pytest.raises(msgspec.ValidationError, match="use `bodyFile` without"):
+            tool(upstream, {"method": "POST", "bodyFile": "${a}", **other}, "a")

@@ -128,7 +128,10 @@ class Request(CamelStruct, frozen=True, kw_only=True):
     query_encoding: Annotated[dict[str, Encoding], Meta(description="Encodings of lists and objects.")] = {}
     headers: Annotated[dict[str, str], Meta(description="Values can contain `${name}`.")] = {}
     body: Annotated[Any, Meta(description="JSON or text; `${name}` alone keeps its type.")] = None
-    multipart: Annotated[dict[str, Any] | None, Meta(description='Fields; a file is `{"file": "${name}"}`.')] = None
+    multipart: Annotated[
+        dict[str, Any] | None,
+        Meta(description='Fields; a file is `{"file": "${name}"}`. Beside `body`: sent if a file is given.'),
+    ] = None
     body_file: Annotated[Text | None, Meta(description="`${name}`: the body is the file it names.")] = None
     body_encoding: Annotated[dict[str, Encoding], Meta(description="Encodings of form or `multipart` fields.")] = {}
     auth: Auth | None = None
@@ -138,8 +141,8 @@ class Request(CamelStruct, frozen=True, kw_only=True):
     follow_redirects: bool = False
 
     def __post_init__(self) -> None:
-        if sum(given is not None for given in (self.body, self.multipart, self.body_file)) > 1:
-            raise ValueError("use only one of `body`, `multipart` and `bodyFile`")
+        if self.body_file is not None and (self.body is not None or self.multipart is not None):
+            raise ValueError("use `bodyFile` without `body` and `multipart`")
 
 
 ErrorMode = Annotated[

@@ -19,12 +19,13 @@ from math import isfinite
 from typing import Any, NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
 from onetool.core.errors import BadArguments
 from onetool.core.redaction import sounds_secret
 from onetool.http.definition import DEFAULT_REQUEST_BYTES, ApiKey, Encoding, Request, below
 from onetool.http.errors import RequestRefusedError
-from onetool.http.multipart import BodyFile, MultipartTemplate
+from onetool.http.multipart import POINTER, BodyFile, MultipartTemplate
 from onetool.http.placeholders import (
     MARK,
     KnownNames,
@@ -77,14 +78,40 @@ class BodyTemplate(NamedTuple):
         return None if data is None else FilledBody(self.content_type, data)
 
 
-def body_template(
-    request: Request, content_type: str | None, arguments: KnownNames
-) -> BodyTemplate | MultipartTemplate | BodyFile | None:
+class BodyOrMultipart:
+    """A multipart body if a file is given, else the other body."""
+
+    def __init__(self, body: "Payload", multipart: MultipartTemplate) -> None:
+        self._body = body
+        self._multipart = multipart
+        self.files = multipart.files
+        self.placeholders = (*body.placeholders, *multipart.placeholders)
+
+    def fill(self, values: Values) -> FilledBody | None:
+        has_file = any(values.get(file.name) is not None for file in self.files)
+        chosen, other = (self._multipart, self._body) if has_file else (self._body, self._multipart)
+        for placeholder in other.placeholders:
+            is_argument = not placeholder.is_secret and placeholder.step is None
+            if is_argument and placeholder not in chosen.placeholders and values.get(placeholder.name) is not None:
+                raise placeholder.bad("can't be sent with a file" if has_file else "is only sent with a file")
+        return chosen.fill(values)
+
+
+Payload = BodyTemplate | MultipartTemplate | BodyOrMultipart | BodyFile
+
+
+def body_template(request: Request, content_type: str | None, arguments: KnownNames) -> Payload | None:
     """Parse the body of a request. `content_type` is its header."""
     if request.multipart is not None:
         if content_type is not None:
             raise TemplateError("Remove Content-Type: it is set with the boundary between the parts", HEADERS_POINTER)
-        return MultipartTemplate(request, arguments)
+        multipart = MultipartTemplate(request, arguments)
+        other = body_template(replace(request, multipart=None, body_encoding={}), None, arguments)
+        if other is None:
+            return multipart
+        if not multipart.files:
+            raise TemplateError("`multipart` without a file can't be used with `body`", POINTER)
+        return BodyOrMultipart(other, multipart)
     body, encodings = request.body, request.body_encoding
     no_form = TemplateError("Only the fields of a form can have an encoding", "/request/bodyEncoding")
     if request.body_file is not None:

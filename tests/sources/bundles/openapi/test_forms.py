@@ -1,5 +1,6 @@
 """Structures in queries and forms, and files, are encoded as the document says: `tests/data/openapi/forms.yaml`."""
 
+import json
 from email import message_from_bytes
 from pathlib import Path
 from urllib.parse import unquote
@@ -154,9 +155,29 @@ def test_the_schema_says_how_a_file_is_given(tools):
         "description": "The picture. A file: its path, the handle of a stored result, or a URL like "
         "data:text/plain;name=a.txt,Hello",
     }
-    assert schema["required"] == ["file", "purpose"]
+    assert schema["required"] == ["purpose"]
     assert schema["properties"]["pages"]["items"]["description"].startswith("A file:")
     assert tools["create-file"]["limits"] == {"maxRequestBytes": 16 * 1024**2}
+
+
+def test_json_is_sent_where_no_file_is_given(call, tools):
+    seen = call("create-file", purpose="logo", url="https://a.example/x.png")
+    assert seen.headers["content-type"] == "application/json"
+    assert json.loads(seen.body) == {"purpose": "logo", "url": "https://a.example/x.png"}
+    assert parts(call("create-file", purpose="logo", file=PNG))[0][:2] == ("file", "cat.png")
+    assert json.loads(call("create-files", body=[{"a": 1}]).body) == [{"a": 1}]
+    assert parts(call("create-files", file=PNG))[0][:2] == ("file", "cat.png")
+    # JSON without the file would be refused.
+    checked = tools["create-checked-file"]
+    assert checked["argSchema"]["required"] == ["file"]
+    assert "body" not in checked["httpImpl"]["request"]
+
+
+def test_what_the_sent_body_does_not_have_is_not_dropped(call):
+    with pytest.raises(BadArguments, match="`url` can't be sent with a file"):
+        call("create-file", purpose="logo", file=PNG, url="https://a.example/x.png")
+    with pytest.raises(BadArguments, match="`tags` is only sent with a file"):
+        call("create-file", purpose="logo", tags=["a"])
 
 
 def test_bodies_that_are_files(call):

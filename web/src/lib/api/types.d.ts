@@ -476,7 +476,7 @@ export interface components {
             };
             /** @description JSON or text; `${name}` alone keeps its type. */
             body?: unknown;
-            /** @description Fields; a file is `{"file": "${name}"}`. */
+            /** @description Fields; a file is `{"file": "${name}"}`. Beside `body`: sent if a file is given. */
             multipart?: Record<string, never> | null;
             /** @description `${name}`: the body is the file it names. */
             bodyFile?: string | null;

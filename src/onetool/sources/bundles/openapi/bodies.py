@@ -2,7 +2,7 @@
 
 The members of an object become arguments beside the parameters. Any other body (a list, alternatives, a map of
 anything) becomes one argument, `body`. Form fields are encoded as the document specifies. Binary bodies, and binary
-fields of multipart bodies, are files.
+fields of multipart bodies, are files. If JSON is offered beside such a body, calls without a file send JSON.
 """
 
 import re
@@ -45,6 +45,7 @@ class BodyTemplateParts(NamedTuple):
     content_type: str | None = None  # if the template doesn't imply it
     key: Literal["body", "multipart", "bodyFile"] = "body"
     encoding: dict[str, Any] | None = None
+    json: Any = None  # sent instead of a multipart body if no file is given
 
     @property
     def has_files(self) -> bool:
@@ -73,6 +74,7 @@ class BodyConverter:
         self._schemas = schemas
         self._arguments = arguments
         self._note = note
+        self._added: dict[str, str] = {}  # the placeholders of members
         # With the schema, so that its id is not reused.
         self._known_members: dict[tuple[int, int], tuple[dict[str, Any], BodyMembers | None]] = {}
 
@@ -89,6 +91,8 @@ class BodyConverter:
     def _convert(self) -> BodyTemplateParts:
         media_type = self._choose_media_type()
         media = self._document.object(self._content[media_type])
+        if is_multipart(media_type) and (both := self._convert_json_or_form(media)):
+            return both
         schema = media.get("schema", {})
         name = known_media(media_type)
         if name == FORM or is_multipart(media_type):
@@ -109,8 +113,32 @@ class BodyConverter:
             self._note(f"its body ({name}) is passed as a string")
         return BodyTemplateParts(self._add_body({"type": "string"}), name)
 
-    def _convert_form(self, media: dict[str, Any], multipart: bool) -> BodyTemplateParts:
-        """Convert a urlencoded form, or a multipart form, which may have files."""
+    def _convert_json_or_form(self, media: dict[str, Any]) -> BodyTemplateParts | None:
+        """Convert a multipart form with optional files and the JSON beside it, if the document has both."""
+        form = self._members(media.get("schema"))
+        name = next((name for name in self._content if known_media(name) == "application/json"), None)
+        if form is None or name is None:
+            return None
+        files = {name for name, field in form.schemas.items() if self._is_file(name, field)}
+        json = self._document.object(self._content[name])
+        members = self._members(json.get("schema", {}))
+        required = form.required & members.required if members else frozenset[str]()
+        if not files or files & required or (members and members.schemas.keys() <= files):
+            return None
+        if members is None:
+            template: Any = self._add_body(json.get("schema", {}), self._samples(json), required=False)
+        else:
+            others = {name: schema for name, schema in members.schemas.items() if name not in files}
+            template = self._add_members(BodyMembers(others, required), self._samples(json))
+        return self._convert_form(media, multipart=True, required=required)._replace(json=template)
+
+    def _convert_form(
+        self, media: dict[str, Any], multipart: bool, required: frozenset[str] | None = None
+    ) -> BodyTemplateParts:
+        """Convert a urlencoded form, or a multipart form, which may have files.
+
+        `required` replaces the names of the required fields.
+        """
         schema = self._document.object(media.get("schema", {}))
         content_type: str | None = None if multipart else FORM
         key: Literal["body", "multipart"] = "multipart" if multipart else "body"
@@ -124,7 +152,8 @@ class BodyConverter:
             return BodyTemplateParts({"body": whole}, content_type, key, {"body": {"style": "form"}})
         fields = members.schemas.items()
         files = {name: self._file_schema(field) for name, field in fields if multipart and self._is_file(name, field)}
-        template = self._add_members(members._replace(schemas=members.schemas | files), self._samples(media))
+        required = members.required if required is None else required
+        template = self._add_members(BodyMembers(members.schemas | files, required), self._samples(media))
         encoding: dict[str, Any] = {}
         for name, field in fields:
             field_name = literal(name)
@@ -201,7 +230,7 @@ class BodyConverter:
             media = {**media, "examples": examples}
         return samples_of(media)
 
-    def _add_body(self, schema: Any, samples: Sequence[Any] = ()) -> str:
+    def _add_body(self, schema: Any, samples: Sequence[Any] = (), required: bool = True) -> str:
         """Add the whole body as one argument, and return its placeholder."""
         definition = self._schemas.read(schema, "in")
         found = dict(definition.schema) if isinstance(definition.schema, dict) else {}
@@ -209,20 +238,22 @@ class BodyConverter:
             found["description"] = text
         if samples and "examples" not in found:
             found["examples"] = samples
-        return self._arguments.add("body", "body", Definition(found, definition.uses), self._required)
+        needed = self._required and required
+        return self._arguments.add("body", "body", Definition(found, definition.uses), needed)
 
     def _add_members(self, members: BodyMembers, samples: Sequence[Any]) -> dict[str, Any]:
-        """Add an argument for each member, and return their placeholders."""
-        template: dict[str, Any] = {}
+        """Add an argument for each member that has none, and return all placeholders."""
         for name, schema in members.schemas.items():
+            if name in self._added:
+                continue
             definition = self._schemas.read(schema, "in")
             found = definition.schema if isinstance(definition.schema, dict) else {}
             examples = [sample[name] for sample in samples if isinstance(sample, dict) and name in sample]
             if examples and "examples" not in found and "default" not in found and "enum" not in found:
                 found = {**found, "examples": examples[:1]}
             needed = self._required and name in members.required
-            template[literal(name)] = self._arguments.add(name, "body", Definition(found, definition.uses), needed)
-        return template
+            self._added[name] = self._arguments.add(name, "body", Definition(found, definition.uses), needed)
+        return {literal(name): self._added[name] for name in members.schemas}
 
     def _members(self, schema: Any, levels: int = MAX_ALL_OF_DEPTH) -> BodyMembers | None:
         """Return the members of a plain object, or None for other schemas and objects with unknown members."""

@@ -455,6 +455,8 @@ def _request_data(
         request["headers"] = headers
     if body.template is not None:
         request[body.key] = body.template
+    if body.json is not None:
+        request["body"] = body.json
     if body.encoding:
         request["bodyEncoding"] = body.encoding
     if body.has_files:
