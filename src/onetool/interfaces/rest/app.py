@@ -2,7 +2,7 @@
 
 `RestApp` finds the route of a request, runs its handler, and sends the response or the problem. `POST /call/time.now`
 is for use with curl: the body is the arguments, and the response is the bare value. If a tool ran and failed, the
-response is a problem with status 424. Everything else, including streams, works as in `invoke`.
+response is a problem with status 424, or 400 if it refused its arguments. Everything else, including streams, works as in `invoke`.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -183,5 +183,5 @@ def bare_value(result: ToolResult) -> bytes:
     refuse_unrun(error, "")
     headers = rate_limit_headers(result.meta.get(NOTE), refused=True)
     more: dict[str, Any] = {"reason": error.reason, "hints": error.hints, "needs": error.needs}
-    status = 400 if error.code == "invalid_args" else 424
-    raise RestError(status, error.code, error.message, **more, headers=headers)
+    refused = error.code == "invalid_args"
+    raise RestError(400 if refused else 424, error.code, error.message, **more, headers=headers)
