@@ -2,7 +2,8 @@
 
 `RestApp` finds the route of a request, runs its handler, and sends the response or the problem. `POST /call/time.now`
 is for use with curl: the body is the arguments, and the response is the bare value. If a tool ran and failed, the
-response is a problem with status 424, or 400 if it refused its arguments. Everything else, including streams, works as in `invoke`.
+response is a problem with status 424, or 400 if it refused its arguments. Everything else, including streams, works as
+in `invoke`.
 """
 
 from typing import TYPE_CHECKING, Any
