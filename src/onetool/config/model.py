@@ -330,6 +330,7 @@ class ResultsConfig(msgspec.Struct, frozen=True, kw_only=True):
     preview_bytes: Count = 4 * 1024
     ttl_s: Seconds = 3600.0
     max_total_mb: Count = 512
+    link: bool = False  # MCP clients also get a link to the resource with the whole result
 
     @property
     def max_preview(self) -> int:

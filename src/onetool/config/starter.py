@@ -38,7 +38,7 @@ tools:
 # Limits of the code in `run`, and of results that are stored under a handle.
 #run: {timeout_s: 30, memory_mb: 256, max_calls: 1000, max_output_bytes: 1048576, workers: 8, typecheck: false,
 #  structured: false}
-#results: {inline_bytes: 16384, preview_bytes: 4096, ttl_s: 3600, max_total_mb: 512}
+#results: {inline_bytes: 16384, preview_bytes: 4096, ttl_s: 3600, max_total_mb: 512, link: false}
 #menu: run  # what MCP clients see: run (one tool that runs code), search (find and call), or direct (every tool)
 
 # Where `onetool serve` listens. Clients on other machines need a token.

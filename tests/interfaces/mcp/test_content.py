@@ -24,13 +24,13 @@ def no_media(handle):
     raise ToolFailure(f"there is nothing behind {handle}")
 
 
-def given_to_client(value, inline=100, promise=None, stored=None):
+def given_to_client(value, inline=100, promise=None, stored=None, link=False):
     def store(words, *_):
         if stored is None:
             raise ToolFailure("the disk is full")
         return stored
 
-    config = SimpleNamespace(results=SimpleNamespace(inline_bytes=inline, max_preview=inline // 2))
+    config = SimpleNamespace(results=SimpleNamespace(inline_bytes=inline, max_preview=inline // 2, link=link))
     runtime = SimpleNamespace(config=config, store_result=store, read_result=no_media)
     return asyncio.run(from_result(value, runtime, False, "read {} from {}".format, promise))
 
@@ -118,10 +118,12 @@ def test_a_picture_that_is_nested_deeper_than_anybody_writes_is_data():
     assert blocks_of(value, no_media) is None
 
 
-def test_what_is_too_large_is_stored_and_linked():
+def test_what_is_too_large_is_stored_and_linked_if_wanted():
     stored = StoredResult(handle="abcdefghij", size=2000, lines=1)
-    words, where = given_to_client(result("x" * 2000), stored=stored)["content"]
+    (words,) = given_to_client(result("x" * 2000), stored=stored)["content"]
     assert words["text"].endswith("\nRead on with: read abcdefghij from 1")
+    same, where = given_to_client(result("x" * 2000), stored=stored, link=True)["content"]
+    assert same == words
     assert where == {
         "type": "resource_link",
         "uri": "ot://results/abcdefghij",

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import re
 import sys
 
 import anyio
@@ -147,10 +148,11 @@ def test_it_runs_code_and_reads_a_large_result(connect):
         assert tool.name == "run"
         result = await client.call_tool("run", {"code": "[plus(a=n) for n in range(3)]"})
         assert text(result) == "[0, 1, 2]"
-        _, link = (await client.call_tool("run", {"code": "working.lines(count=1000)"})).content
-        (content,) = (await client.read_resource(str(link.uri))).contents
+        (words,) = (await client.call_tool("run", {"code": "working.lines(count=1000)"})).content
+        handle, size = re.search(r'handle: "?(\w+)"?, size: (\d+)', words.text).groups()
+        (content,) = (await client.read_resource(f"ot://results/{handle}")).contents
         assert content.text.endswith("\nline 1000")
-        assert len(content.text) == link.size
+        assert len(content.text) == int(size)
 
     with_client(connect, work, menu="run")
 

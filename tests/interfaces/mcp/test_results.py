@@ -58,7 +58,7 @@ def test_run_gives_data_to_programs_where_the_config_says_so(serve, tmp_path):
     assert answer["structuredContent"] == {"result": [1, {"a": None}]}
     assert answer["content"][0]["text"] == "- 1\n- {a: null}"
     large = asked.call("run", {"code": "['line'] * 20_000"})
-    assert large["structuredContent"] == {"handle": large["content"][1]["uri"].removeprefix("ot://results/")}
+    assert large["structuredContent"] == {"handle": stored(large)[2]}
     assert "structuredContent" not in asked.call("run", {"code": "1 / 0"})
     picture = asked.call("run", {"code": "[drawing.alone(), 'x']"})
     assert [block["type"] for block in picture["content"]] == ["image", "text"]
@@ -93,16 +93,12 @@ def test_what_goes_in_comes_out_whatever_is_in_it(peer):
 # Too large to send
 
 
-def linked(result):
-    """The address of the whole, from the link after the words."""
-    words, link = result["content"]
+def stored(result):
+    """The words alone, the address of the whole, and its handle."""
+    (words,) = result["content"]
     assert "isError" not in result
-    assert link["type"] == "resource_link"
-    assert re.fullmatch(r"ot://results/[\w-]+", link["uri"])
-    assert link["mimeType"] == "text/plain"
-    handle = link["uri"].removeprefix("ot://results/")
-    assert handle in words["text"]
-    return words["text"], link, handle
+    handle = re.search(r'handle: "?(\w+)', words["text"])[1]
+    return words["text"], f"ot://results/{handle}", handle
 
 
 def how_to_read_on(words, pattern):
@@ -110,25 +106,25 @@ def how_to_read_on(words, pattern):
     return re.search(f"\nRead on with: {pattern}(?:\nCompute with all of it in code: .*)?$", words).groups()
 
 
-def test_a_large_result_is_stored_and_its_link_can_be_read(peer):
+def test_a_large_result_is_stored_and_can_be_read(peer):
     text = "\n".join(f"line {number}" for number in range(1, 1001))
-    words, link, _ = linked(peer.call("working__lines", {"count": 1000}))
+    words, uri, _ = stored(peer.call("working__lines", {"count": 1000}))
     assert len(words) < 2000
     assert "line 1\n" in words
     assert "line 1000" not in words
-    assert link["size"] == len(text)
-    (content,) = peer.result("resources/read", {"uri": link["uri"]})["contents"]
-    assert content == {"uri": link["uri"], "mimeType": "text/plain", "text": text}
+    assert f"size: {len(text)}, lines: 1000" in words
+    (content,) = peer.result("resources/read", {"uri": uri})["contents"]
+    assert content == {"uri": uri, "mimeType": "text/plain", "text": text}
 
 
 def test_what_just_fits_is_not_stored(peer):
     fits = peer.call("tools__echo", {"message": "é" * 1000})["content"]
     assert [len(block["text"]) for block in fits] == [1000]
-    linked(peer.call("tools__echo", {"message": "é" * 1000 + "."}))
+    stored(peer.call("tools__echo", {"message": "é" * 1000 + "."}))
 
 
 def test_the_rest_is_read_by_the_call_that_the_words_name(peer):
-    words, _, handle = linked(peer.call("working__lines", {"count": 1000}))
+    words, _, handle = stored(peer.call("working__lines", {"count": 1000}))
     tool, arguments = how_to_read_on(words, r"the tool (\w+) with (\{.*\})")
     offset = json.loads(arguments)["offset"]
     assert json.loads(arguments)["handle"] == handle
@@ -138,17 +134,17 @@ def test_the_rest_is_read_by_the_call_that_the_words_name(peer):
 
 
 def test_the_same_in_code(runner):
-    words, link, _ = linked(runner.call("run", {"code": "working.lines(count=1000)"}))
+    words, uri, _ = stored(runner.call("run", {"code": "working.lines(count=1000)"}))
     (code,) = how_to_read_on(words, r"(ot\.result\(.*\))")
     last = int(re.search(r"line (\d+)\nRead on", words)[1])
     assert f"line {last + 1}" in runner.text("run", {"code": code.replace(")", ", limit=3)")})
-    assert runner.result("resources/read", {"uri": link["uri"]})["contents"][0]["text"].endswith("\nline 1000")
+    assert runner.result("resources/read", {"uri": uri})["contents"][0]["text"].endswith("\nline 1000")
 
 
 def test_the_same_where_tools_are_searched_for(shared_peers):
     for way in ("stdio-old", "http-new"):
         peer = shared_peers(way, "search")
-        words, _, _ = linked(peer.call("call", {"name": "working.lines", "args": {"count": 1000}}))
+        words, _, _ = stored(peer.call("call", {"name": "working.lines", "args": {"count": 1000}}))
         (arguments,) = how_to_read_on(words, r'call\(name="ot\.result", args=(\{.*\})\)')
         page = yaml.safe_load(peer.text("call", {"name": "ot.result", "args": json.loads(arguments)}))
         assert f"\n{page['lines'][0]}\n" not in words
@@ -164,7 +160,7 @@ def test_a_page_that_is_too_large_is_cut_and_goes_on_where_it_says(shared_peers)
         ("run", "run", lambda tool, args: {"code": f"{tool}(**{args})"}),
     ):
         peer = shared_peers("stdio-old", menu)
-        _, _, handle = linked(peer.call(name.format("tools", "echo"), args("tools.echo", {"message": text})))
+        _, _, handle = stored(peer.call(name.format("tools", "echo"), args("tools.echo", {"message": text})))
         got, next = "", {"offset": 1, "column": 1}
         while next is not None:
             arguments = args("ot.result", {"handle": handle, **next})
@@ -190,13 +186,13 @@ def test_a_stored_result_belongs_to_whoever_made_it(serve, tmp_path):
     write("one" * 8)
     server = serve(config=config)
     peer = HttpPeer(server, "new", token="one" * 8)
-    _, link, handle = linked(peer.call("tools__echo", {"message": "x" * 200}))
-    assert peer.result("resources/read", {"uri": link["uri"]})["contents"]
+    _, uri, handle = stored(peer.call("tools__echo", {"message": "x" * 200}))
+    assert peer.result("resources/read", {"uri": uri})["contents"]
     write("two" * 8)
     server.reload()
     other = HttpPeer(server, "new", token="two" * 8)
     until(lambda: other.send(other.message("tools/list")).status == 200)
-    assert other.error("resources/read", {"uri": link["uri"]})["code"] == -32602
+    assert other.error("resources/read", {"uri": uri})["code"] == -32602
     assert "not found" in other.text("ot__result", {"handle": handle}).lower()
 
 
@@ -208,13 +204,20 @@ def test_a_handle_that_there_is_not(peer):
         assert refused["data"] == {"uri": f"ot://results/{handle}"}
 
 
-@pytest.mark.parametrize("revision", ["2025-03-26", "2024-11-05"])
-def test_clients_from_before_there_were_links_are_told_in_words(http_peer, revision):
-    peer = http_peer("old", revision=revision)
-    words, where = peer.call("working__lines", {"count": 1000})["content"]
-    assert (words["type"], where["type"]) == ("text", "text")
-    uri = re.search(r"ot://results/[\w-]+", where["text"])[0]
-    assert peer.result("resources/read", {"uri": uri})["contents"][0]["text"].endswith("\nline 1000")
+@pytest.mark.parametrize("revision", ["2026-07-28", "2025-06-18", "2025-03-26", "2024-11-05"])
+def test_the_config_adds_a_link(serve, tmp_path, revision):
+    """Clients from before there were links get its address as text."""
+    config = tmp_path / "linked.yaml"
+    config.write_text(f"menu: run\nresults: {{link: true}}\npacks: [{CONFIG.parent / 'packs'}]")
+    era = {} if revision == "2026-07-28" else {"revision": revision}
+    peer = HttpPeer(serve(config=config), "old" if era else "new", **era)
+    words, where = peer.call("run", {"code": "working.lines(count=2000)"})["content"]
+    handle = re.search(r'handle: "?(\w+)', words["text"])[1]
+    if revision >= "2025-06-18":
+        assert (where["type"], where["mimeType"], where["size"]) == ("resource_link", "text/plain", 18_892)
+        assert where["uri"] == f"ot://results/{handle}"
+    else:
+        assert where == {"type": "text", "text": f"result-{handle[:8]}: ot://results/{handle}"}
 
 
 # Too long to list

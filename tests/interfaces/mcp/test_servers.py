@@ -1,6 +1,7 @@
 """Somebody's MCP servers behind ours: there when they are up and not waited for, and each menu has them all."""
 
 import json
+import re
 import time
 
 import anyio
@@ -297,7 +298,8 @@ def test_menu_search_finds_and_calls(shared, era):
 
 
 def test_large_values_are_stored_and_can_be_read_on(runner):
-    words, link = runner.call("run", {"code": "old.big(bytes=300_000)"})["content"]
+    (words,) = runner.call("run", {"code": "old.big(bytes=300_000)"})["content"]
     assert len(words["text"]) < 20_000
-    (content,) = runner.result("resources/read", {"uri": link["uri"]})["contents"]
+    handle = re.search(r'handle: "?(\w+)', words["text"])[1]
+    (content,) = runner.result("resources/read", {"uri": f"ot://results/{handle}"})["contents"]
     assert content["text"] == "x" * 300_000

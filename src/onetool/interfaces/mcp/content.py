@@ -194,9 +194,10 @@ def text_block(words: str) -> Block:
     return {"type": "text", "text": words}
 
 
-def from_reply(reply: RunReply) -> Result:
+def from_reply(reply: RunReply, with_link: bool) -> Result:
+    """Return the response with a reply. The link is optional, because some clients refuse results with links."""
     content = [text_block(reply.text)]
-    if reply.stored is not None:
+    if reply.stored is not None and with_link:
         content.append(stored_link(reply.stored))
     return {"content": content, "isError": True} if reply.is_error else {"content": content}
 
@@ -314,11 +315,13 @@ async def _as_sent(
         return {**result, "structuredContent": structured}
     if result["content"] is not content:
         return result
-    try:  # a link to the structured content, which is too large to send with the content
+    try:  # the structured content is too large to send with the content
         stored = await asyncio.to_thread(runtime.store_result, data, is_json=True)
-        return {"content": [*content, stored_link(stored)]}
     except ToolFailure as failure:
         return _too_large(failure)
+    text = f"The structured content is large and was stored. Read it with: {read_on(stored.handle, 1)}"
+    links = [stored_link(stored)] if runtime.config.results.link else []
+    return {"content": [*content, text_block(text), *links]}
 
 
 async def _stored(
@@ -328,7 +331,7 @@ async def _stored(
     try:
         stored = await asyncio.to_thread(runtime.store_result, text, value, is_json)
         reply = stored_reply(text, stored, value, read_on, runtime.config.results.max_preview)
-        return _with(from_reply(reply), {HANDLE: stored.handle} if wrapped else None)
+        return _with(from_reply(reply, runtime.config.results.link), {HANDLE: stored.handle} if wrapped else None)
     except ToolFailure as failure:
         return _too_large(failure)
 

@@ -185,7 +185,7 @@ async def _answer(runtime: "Runtime", result: RunResult) -> dict[str, Any]:
         reply = await asyncio.to_thread(runtime.reply, result)
     else:
         reply = runtime.reply(result)
-    answer = from_reply(reply)
+    answer = from_reply(reply, runtime.config.results.link)
     if not runtime.config.run.structured or not result.ok:  # the text is shorter for a model
         return answer
     return {**answer, "structuredContent": {HANDLE: reply.stored.handle} if reply.stored else {RESULT: result.data}}

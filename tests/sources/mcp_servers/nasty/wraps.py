@@ -62,6 +62,7 @@ class Wraps(Server):
         tool("empty", outputSchema=wrapper({"type": "array"}, title="emptyOutput")),
         {"name": "long_default", "description": "Nothing.", "inputSchema": DEFAULTS},
         tool("beside", {"size": INTEGER}),
+        tool("summed_up", {"size": INTEGER}),
         tool("tells", {"words": STRING}),
         tool("echoes_key"),
         {"name": "loose", "description": "Says what it got.", "inputSchema": LOOSE},
@@ -83,6 +84,10 @@ class Wraps(Server):
     def _read(self, size: int) -> dict[str, Any]:
         words = "hello world\n" * size
         return {**text(words), "structuredContent": {"content": words}}
+
+    def _summed_up(self, size: int) -> dict[str, Any]:
+        """Large structured content that nobody has announced, and few words about it."""
+        return {**text("see the data"), "structuredContent": {"rows": ["a row"] * size}}
 
     def _beside(self, size: int) -> dict[str, Any]:
         """Structured content that nobody has announced, and a picture's link beside it."""
