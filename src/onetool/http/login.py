@@ -19,17 +19,17 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 from http import HTTPStatus
 from secrets import compare_digest
 from threading import Thread
-from typing import Any, TypeVar
+from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import msgspec
 
 from onetool.core.system import has_window
+from onetool.core.work import run_in_thread
 from onetool.database import ChangeUnknownError, DatabaseAwayError, DatabaseError
 from onetool.database.documents import Documents, HeldDocument, StoredDocument, Version
 from onetool.http.errors import AuthError, in_short
 
-T = TypeVar("T")
 LOGIN_S = 300.0  # for a user to log in
 MAX_WAIT_S = 60.0  # for another process that renews the same tokens; longer than such a request may take
 SAVE_TIMEOUT_S = 20.0  # for saving new tokens if the database is unavailable: the old ones may be invalid
@@ -116,12 +116,12 @@ class HeldLogin:
     async def load(self) -> tuple[Version, StoredLogin]:
         """Return the stored login: another process may have changed it before we got the lock."""
         with _as_auth_error("the login can't be read"):
-            return self._store.decoded(await _to_the_end(self._held.load))
+            return self._store.decoded(await run_in_thread(self._held.load))
 
     async def check(self) -> None:
         """Raise AuthError if the lock was lost."""
         with _as_auth_error("the login can't be refreshed now"):
-            await _to_the_end(self._held.check)
+            await run_in_thread(self._held.check)
 
     async def clear(self, login: StoredLogin) -> Version:
         """Mark the tokens as expired, unless the lock was lost: another process may have stored new ones."""
@@ -130,7 +130,7 @@ class HeldLogin:
 
     async def save(self, login: StoredLogin) -> Version:
         """Save new tokens even if the lock was lost: the old ones may be invalid by now."""
-        return await _to_the_end(self._save, login)
+        return await run_in_thread(self._save, login)
 
     def _save(self, login: StoredLogin) -> Version:
         body, until = msgspec.json.format(msgspec.json.encode(login), indent=1), time.monotonic() + SAVE_TIMEOUT_S
@@ -142,20 +142,6 @@ class HeldLogin:
                     if time.monotonic() >= until:
                         raise
                     time.sleep(PAUSE_S)
-
-
-async def _to_the_end(work: Callable[..., T], *args: Any) -> T:
-    """Run the work in a thread. A cancelled caller still waits for its end, since it must hold the lock until then."""
-    task = asyncio.ensure_future(asyncio.to_thread(work, *args))
-    try:
-        return await asyncio.shield(task)
-    except asyncio.CancelledError:
-        while not task.done():
-            with suppress(asyncio.CancelledError):
-                await asyncio.wait([task])
-        if not task.cancelled():
-            task.exception()  # marks it as retrieved
-        raise
 
 
 def forget(logins: Documents, name: str) -> bool:

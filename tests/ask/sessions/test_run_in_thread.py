@@ -13,7 +13,7 @@ from onetool.ask.messages import Usage, User
 from onetool.ask.sessions import store
 from onetool.ask.sessions.rows import SessionWriter
 from onetool.ask.sessions.store import SessionStore
-from onetool.ask.sessions.turn import run_in_thread
+from onetool.core.work import check_wanted, run_in_thread
 
 __all__ = ["harness"]
 
@@ -157,5 +157,29 @@ def test_what_it_gives_and_what_it_raises():
         assert await run_in_thread(lambda: 1) == 1
         with pytest.raises(ZeroDivisionError):
             await run_in_thread(lambda: 1 / 0)
+
+    asyncio.run(tried())
+
+
+def test_work_ends_at_its_next_check_and_is_waited_for():
+    steps = []
+
+    def work():
+        check_wanted()
+        steps.append("begins")
+        until(lambda: "cancelled" in steps)
+        steps.append("ends")
+        check_wanted()
+        steps.append("goes on")
+
+    async def tried():
+        task = asyncio.create_task(run_in_thread(work))
+        await until_async(lambda: steps)
+        task.cancel()
+        await asyncio.sleep(0)
+        steps.append("cancelled")
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert steps == ["begins", "cancelled", "ends"]
 
     asyncio.run(tried())

@@ -7,6 +7,7 @@ import pytest
 
 from onetool import App
 from onetool.interfaces.rest.app import RestApp
+from onetool.interfaces.rest.request import MAX_WAITING
 from onetool.sources.bundles import drafts
 
 LOOP = {
@@ -30,7 +31,7 @@ def app(tmp_path):
         yield app
 
 
-async def ask(asgi_client, path, body, goes=False):
+async def ask(asgi_client, path, body, goes=False, method="POST"):
     """What the server sends; nothing where the client `goes`."""
     sent = []
     messages = [{"type": "http.request", "body": json.dumps(body).encode()}]
@@ -45,7 +46,7 @@ async def ask(asgi_client, path, body, goes=False):
     async def take(message):
         sent.append(message)
 
-    head = {"type": "http", "method": "POST", "path": path, "raw_path": path.encode(), "query_string": b""}
+    head = {"type": "http", "method": method, "path": path, "raw_path": path.encode(), "query_string": b""}
     head["onetool.head"] = {b"content-type": b"application/json"}
     await asgi_client({**head, "headers": [*head["onetool.head"].items()]}, receive, take)
     return sent
@@ -76,24 +77,33 @@ def test_it_has_little_time(app, monkeypatch, path, body):
     assert (status, ["0.3 s" in one["message"] for one in report["errors"]]) == (200, [True])
 
 
-def test_few_run_code_at_once_and_others_need_not_wait_for_them(app, monkeypatch):
+def test_an_import_ends_with_the_client(app):
+    server = {"url": "https://example.com/{a}", "variables": {"a": {"default": "a" * 60_000}}}
+    paths = {f"/{number}": {"get": {}} for number in range(5_000)}  # more than PATIENCE
+    body = {"openapi": "3.1.0", "info": {"title": "Large"}, "servers": [server], "paths": paths}
+    assert asyncio.run(asyncio.wait_for(ask(RestApp(app), "/tools/imports/openapi", body, goes=True), PATIENCE)) == []
+    assert "large" not in [bundle["slug"] for bundle in app.bundles.bundles()[0]]
+
+
+@pytest.mark.parametrize("path", ["/run/check", "/tools/validate", f"{TOOL}/validate"])
+def test_checks_take_turns_and_other_requests_do_not_wait(app, monkeypatch, path):
+    """Of callers who can't be told apart, a few work at once; further ones wait, and too many are refused."""
     monkeypatch.setattr(drafts, "PRE_PROCESSORS_S", 120)
-    monkeypatch.setattr(drafts, "TURN_TIMEOUT_S", 0.1)
-    plain = {"tool": {**LOOP, "preProcessors": []}, "args": {"message": "hi"}}
+    body = {"code": "1"} if path == "/run/check" else {"tool": LOOP} if path == "/tools/validate" else {}
 
     async def several():
         asgi_client = RestApp(app)
-        loops = [
-            asyncio.create_task(ask(asgi_client, "/tools/preview", PREVIEW)) for _ in range(drafts.MAX_AT_ONCE + 2)
-        ]
-        ended, running = await asyncio.wait(loops, timeout=PATIENCE, return_when=asyncio.FIRST_COMPLETED)
-        refused = [said(one.result())[0] for one in ended]
-        other = said(await ask(asgi_client, "/tools/preview", plain))
-        for one in running:
+        loops = [asyncio.create_task(ask(asgi_client, "/tools/preview", PREVIEW)) for _ in range(MAX_WAITING - 1)]
+        await asyncio.sleep(0)
+        waiting = asyncio.create_task(ask(asgi_client, path, body))
+        await asyncio.sleep(0.5)
+        assert not any(one.done() for one in (*loops, waiting))
+        refused = await ask(asgi_client, path, body)
+        assert (said(refused)[0], dict(refused[0]["headers"])[b"retry-after"]) == (503, b"2")
+        assert said(await ask(asgi_client, "/tools/bundles", None, method="GET"))[0] == 200
+        for one in loops:
             one.cancel()
-        await asyncio.wait(running)
-        return refused, other
+        monkeypatch.setattr(drafts, "PRE_PROCESSORS_S", 0.1)
+        assert said(await waiting)[0] == 200
 
-    refused, (status, report) = asyncio.run(several())
-    assert set(refused) == {503}
-    assert (status, report) == (200, {"call": "tools.echo(message='hi')"})
+    asyncio.run(asyncio.wait_for(several(), PATIENCE))

@@ -39,9 +39,10 @@ from onetool.ask.sessions.rows import (
     read_records,
     session_error,
 )
-from onetool.ask.sessions.turn import ChatSession, run_in_thread
+from onetool.ask.sessions.turn import ChatSession
 from onetool.core import flock
 from onetool.core.text import nearest, or_rather
+from onetool.core.work import run_in_thread, run_or_undo
 from onetool.database import Database, DatabaseError, Transaction
 
 T = TypeVar("T")
@@ -161,11 +162,11 @@ class SessionStore:
         from asyncio import sleep
 
         if id is None:
-            return await run_in_thread(self._open_generated, undo=ChatSession.close)
+            return await run_or_undo(self._open_generated, ChatSession.close)
         # Resolved once: `last` may be another session after the wait.
         named = await run_in_thread(lambda: check_id(id) if new else self._resolve(id))
         pauses = flock.pauses(wait, PAUSE_S, PAUSE_S)
-        while (session := await run_in_thread(lambda: self._try_open(named, new), undo=_close)) is None:
+        while (session := await run_or_undo(lambda: self._try_open(named, new), _close)) is None:
             if new:
                 raise _exists_error(named)
             if (pause := next(pauses, None)) is None:

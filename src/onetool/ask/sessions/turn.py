@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, TypeVar
+from typing import Any
 
 from msgspec import UNSET, UnsetType
 
@@ -19,9 +19,9 @@ from onetool.ask.sessions.records import (
 )
 from onetool.ask.sessions.rows import SessionWriter
 from onetool.core.text import replace_all_surrogates
+from onetool.core.work import run_in_thread
 
 MAX_OWNER = 300  # characters in the first line, which must stay short
-T = TypeVar("T")
 
 
 class ChatSession:
@@ -134,21 +134,3 @@ def call_key(name: str, args: Mapping[str, Any]) -> str | None:
         return json.dumps([name, dict(args)], sort_keys=True)
     except (TypeError, ValueError, RecursionError):
         return None
-
-
-async def run_in_thread(work: Callable[[], T], undo: Callable[[T], None] | None = None) -> T:
-    """Run blocking work in a thread. If cancelled, still wait for the work, then undo its result."""
-    import asyncio  # lists of sessions, and shell completion, don't need it
-
-    running = asyncio.get_running_loop().run_in_executor(None, work)
-    cancelled: asyncio.CancelledError | None = None
-    while not running.done():
-        try:
-            await asyncio.wait([running])
-        except asyncio.CancelledError as error:
-            cancelled = error
-    if cancelled is None:
-        return running.result()
-    if running.exception() is None and undo is not None:
-        undo(running.result())
-    raise cancelled

@@ -15,6 +15,7 @@ from onetool.app.findings import requirements_of
 from onetool.core.call import DRAFT, ToolCall, new_id
 from onetool.core.principal import lasting_owner
 from onetool.core.registry import SingleTool
+from onetool.core.work import run_in_thread
 from onetool.http.asgi import encode
 from onetool.http.response_stream import DisconnectWatch
 from onetool.interfaces.rest.invoke import read_args, refuse_unrun
@@ -62,7 +63,7 @@ from onetool.sources.bundles.validation import ExampleList, converted, refuse_se
     etag=True,
     errors=(404, 409),
 )
-async def copy_tool(request: RestRequest, data: Any) -> RestResponse:
+async def copy_tool(request: RestRequest, data: Any) -> RestResponse | None:
     """Copy a tool, or store an edited copy as a new version.
 
     `changes` is a JSON Merge Patch (RFC 7396) for the tool: null removes a key. The copy has a new id, and its usage
@@ -77,7 +78,7 @@ async def copy_tool(request: RestRequest, data: Any) -> RestResponse:
         place, tool, tag = editing.copy_tool(request.context.bundles, (bundle_id, slug, version), data, visibility)
         return created_at(request.context.clean_examples(tool), tag, tool_address(*place))
 
-    return await asyncio.to_thread(copy)
+    return await request.work(run_in_thread(copy))
 
 
 @RestRoute(
@@ -191,7 +192,7 @@ EXAMPLE_CALL = {"args": {"city": "Oslo"}}
     example={"tool": EXAMPLE_DRAFT},
     gives=DraftReport,
 )
-async def validate_draft(request: RestRequest) -> RestResponse:
+async def validate_draft(request: RestRequest) -> RestResponse | None:
     """Check a tool or a bundle before it is stored.
 
     Nothing is stored. Pointers refer to the tool or the bundle. With `bundleID`, `slug` and `version`, the check covers
@@ -209,7 +210,7 @@ async def validate_draft(request: RestRequest) -> RestResponse:
             return check_bundle_draft(draft.bundle or {})
         return check_tool_draft(service, draft.tool, draft.bundle_id, draft.slug, draft.version)
 
-    return _response(request, await asyncio.to_thread(check), data)
+    return await _answer(request, run_in_thread(check), data)
 
 
 @RestRoute("POST", f"{TOOL}/validate", "Drafts", takes="Call", example=EXAMPLE_CALL, gives=DraftReport, errors=(404,))
@@ -224,9 +225,9 @@ async def validate_args(request: RestRequest) -> RestResponse | None:
     async def validate() -> DraftReport:
         service, visibility = request.context.bundles, await request.context.visibility()
         await service.keep_in_step()
-        tool, spec = await asyncio.to_thread(service.tool_and_spec, *request.path, visibility=visibility)
-        _, faults = await check_arguments(spec, args, request.context.pre_processor_turns)
-        needs = await asyncio.to_thread(requirements_of, request.context.app.runtime, [shown(tool)])
+        tool, spec = await run_in_thread(service.tool_and_spec, *request.path, visibility=visibility)
+        _, faults = await check_arguments(spec, args)
+        needs = await run_in_thread(requirements_of, request.context.app.runtime, [shown(tool)])
         return DraftReport(not faults, faults, [], tuple(needs.missing()))
 
     return await _answer(request, validate(), args)
@@ -253,8 +254,7 @@ async def preview_call(request: RestRequest) -> RestResponse | None:
         service, visibility = request.context.bundles, await request.context.visibility()
         await service.keep_in_step()
         bundle_id, slug, version = request.path
-        turns = request.context.pre_processor_turns
-        return await preview_tool(service, (bundle_id, slug, version), args, turns, visibility)
+        return await preview_tool(service, (bundle_id, slug, version), args, visibility)
 
     return await _answer(request, look(), args)
 
@@ -278,9 +278,9 @@ async def preview_draft(request: RestRequest) -> RestResponse | None:
     draft = converted(data, PreviewDraft)
 
     async def look() -> PreviewReport:
-        service, turns = request.context.bundles, request.context.pre_processor_turns
+        service = request.context.bundles
         await service.keep_in_step()
-        return await drafts.preview_draft(service, draft.tool, draft.bundle_id, draft.args, turns)
+        return await drafts.preview_draft(service, draft.tool, draft.bundle_id, draft.args)
 
     return await _answer(request, look(), data)
 
@@ -318,7 +318,8 @@ async def send_draft(request: RestRequest) -> RestResponse | None:
         context = request.context
         await context.bundles.keep_in_step()
         try:
-            trial = await asyncio.to_thread(Trial, context.bundles, draft.tool, draft.bundle_id, draft.confirmed)
+            async with context.turn():
+                trial = await run_in_thread(Trial, context.bundles, draft.tool, draft.bundle_id, draft.confirmed)
         except DraftError as error:
             faults = [Fault(one.pointer, one.message) for one in error.faults]
             raise RestError(400, error.code, str(error), part="body", pointer=error.pointer, errors=faults) from None
@@ -335,12 +336,8 @@ async def send_draft(request: RestRequest) -> RestResponse | None:
 async def _answer(
     request: RestRequest, work: Coroutine[Any, Any, DraftReport | PreviewReport], sent: Any
 ) -> RestResponse | None:
-    """Do the work and respond with its report. Returns None if the client has disconnected, which cancels the work."""
-    with DisconnectWatch(request.receive):
-        return _response(request, await work, sent)
-    return None
-
-
-def _response(request: RestRequest, report: DraftReport | PreviewReport, sent: Any) -> RestResponse:
-    """Respond with a report without secrets, except those that the client sent."""
+    """Do the work and respond with its report, without secrets, except those that the client sent."""
+    report = await request.work(work)
+    if report is None:  # the client has disconnected
+        return None
     return RestResponse(200, encode(request.context.clean(msgspec.to_builtins(report), sent)))

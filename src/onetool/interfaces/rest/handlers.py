@@ -13,6 +13,7 @@ import msgspec
 from msgspec.structs import replace
 
 from onetool.core.signed import sign, verify
+from onetool.core.work import run_in_thread
 from onetool.http.asgi import encode
 from onetool.interfaces.rest.problem import RestError
 from onetool.interfaces.rest.query import (
@@ -310,7 +311,7 @@ def _version_list(found: list[dict[str, Any]]) -> RestResponse:
     errors=(404, 409),
     links=("getTool", "patchTool", "deleteTool", "invokeTool"),
 )
-async def put_tool(request: RestRequest, data: Any) -> RestResponse:
+async def put_tool(request: RestRequest, data: Any) -> RestResponse | None:
     """Create a tool.
 
     An existing version is never replaced (409): use another version, or delete the existing one first.
@@ -323,7 +324,7 @@ async def put_tool(request: RestRequest, data: Any) -> RestResponse:
         tool, tag = service.put_tool(bundle_id, slug, version, data)
         return created_at(tool, tag, tool_address(bundle_id, slug, version))
 
-    return await asyncio.to_thread(put)
+    return await request.work(run_in_thread(put))
 
 
 @RestRoute("PATCH", TOOL, "Tools", takes="Switch", example=EXAMPLE_SWITCH, gives=Tool, etag=True, errors=(404, 409))

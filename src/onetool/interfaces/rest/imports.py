@@ -18,6 +18,7 @@ from onetool.app.bundles import live_bundle
 from onetool.app.findings import requirements_of
 from onetool.app.grants import check_new_secret
 from onetool.core.errors import ConfigError
+from onetool.core.work import run_in_thread
 from onetool.http.asgi import JSON, encode, read_body
 from onetool.interfaces.rest.problem import RestError
 from onetool.interfaces.rest.query import AS, BASE_URL, DRY_RUN, ONLY, OPERATION, TAG, TOKEN, URL
@@ -69,7 +70,7 @@ class CurlRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     gives="ImportReport",
     errors=(409,),
 )
-async def import_zip(request: RestRequest) -> RestResponse:
+async def import_zip(request: RestRequest) -> RestResponse | None:
     """Import a ZIP archive of a bundle.
 
     Imports everything or nothing, like `onetool bundles import`.
@@ -77,11 +78,15 @@ async def import_zip(request: RestRequest) -> RestResponse:
     from onetool.app.bundle_import import ImportOptions
 
     data = await _body(request, (ZIP, JSON))
-    if not data.startswith(b"PK") and request.headers.get(b"content-type", b"").lower().startswith(JSON):
-        data = await asyncio.to_thread(_decode_archive, data)
-    if not data.startswith(b"PK"):
-        raise InvalidError("the body is not a ZIP archive; `onetool bundles export` makes one", "")
-    return await asyncio.to_thread(_import, request, data, ImportOptions(request.query["as"]))
+    is_json = request.headers.get(b"content-type", b"").lower().startswith(JSON)
+
+    def work() -> RestResponse:
+        archive = _decode_archive(data) if is_json and not data.startswith(b"PK") else data
+        if not archive.startswith(b"PK"):
+            raise InvalidError("the body is not a ZIP archive; `onetool bundles export` makes one", "")
+        return _import(request, archive, ImportOptions(request.query["as"]))
+
+    return await request.work(run_in_thread(work))
 
 
 def _decode_archive(data: bytes) -> bytes:
@@ -109,7 +114,7 @@ def _decode_archive(data: bytes) -> bytes:
     gives="ImportReport",
     errors=(409,),
 )
-async def import_openapi(request: RestRequest) -> RestResponse:
+async def import_openapi(request: RestRequest) -> RestResponse | None:
     """Make tools from an OpenAPI 3 document.
 
     Each operation becomes a tool; `skipped` lists the operations that can't. Send the document as the body, in JSON or
@@ -135,7 +140,7 @@ async def import_openapi(request: RestRequest) -> RestResponse:
         tag=query["tag"],
         operation=query["operation"],
     )
-    return await asyncio.to_thread(_import, request, data, options)
+    return await request.work(run_in_thread(_import, request, data, options))
 
 
 @RestRoute(
@@ -149,12 +154,16 @@ async def import_openapi(request: RestRequest) -> RestResponse:
     gives="ImportReport",
     errors=(409,),
 )
-def import_curl(request: RestRequest, asked: CurlRequest) -> RestResponse:
+async def import_curl(request: RestRequest, asked: CurlRequest) -> RestResponse | None:
     """Make a tool from a curl command.
 
     The command is not run. Values that may differ between calls become arguments. Credentials go into the secrets file
     of the server; the tool has only their names.
     """
+    return await request.work(run_in_thread(_import_curl, request, asked))
+
+
+def _import_curl(request: RestRequest, asked: CurlRequest) -> RestResponse:
     from onetool.app.bundle_import import SecretsNotKeptError, assemble, read_curl, secrets_stored
 
     app, dry_run = request.context.app, request.query["dryRun"]

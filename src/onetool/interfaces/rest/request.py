@@ -10,11 +10,11 @@ import json
 import re
 from codecs import BOM_UTF8
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from hashlib import blake2b
 from threading import Lock
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from urllib.parse import quote, unquote_to_bytes
 
 import msgspec
@@ -40,9 +40,10 @@ from onetool.http.asgi import (
     takes_gzip,
 )
 from onetool.http.definition import TOOL_HEADER
+from onetool.http.response_stream import DisconnectWatch
 from onetool.interfaces.rest.problem import RestError, database_problem, error_from_store
 from onetool.interfaces.rest.undo import Removals
-from onetool.sources.bundles.drafts import PreProcessorTurns
+from onetool.script.fair_limiter import FairLimiter
 from onetool.sources.bundles.errors import BundleError, NotFoundError, OutdatedError
 from onetool.sources.bundles.rate_limits import refuse_limited
 from onetool.sources.bundles.store import EVERYTHING, Visibility
@@ -53,11 +54,16 @@ if TYPE_CHECKING:
     from onetool.core.context import Progress
     from onetool.sources.bundles.service import BundleService
 
+T = TypeVar("T")
 SOURCE = "rest"
 SENT_BODY = "onetool.sent_body"  # in the scope: the body after it was read
 EXACT_FLOAT = 2**53  # from here on a float may stand for several integers
 LARGE_BODY = 64 * 1024  # bytes; larger bodies are parsed in a thread, so that they don't delay other requests
 SMALL = 1024  # bytes; smaller lists are not compressed
+MAX_WORK = 2  # imports, drafts and checks at the same time: more would take no less time, and delay other requests
+MAX_WAITING = 16  # imports, drafts and checks, with those in progress
+RETRY_SECONDS = 2
+TOO_MUCH_WORK = f"{MAX_WAITING} imports and checks are in progress: try again in a moment."
 PACKING_LEVEL = 6  # of gzip
 
 
@@ -239,7 +245,7 @@ class RestContext:
         self.members = members
         self.allow_lists = allow_lists(app, allowed)
         self._under_way: Counter[tuple[str, str]] = Counter()
-        self.pre_processor_turns = PreProcessorTurns()
+        self._limiter = FairLimiter(MAX_WORK)
         # By allow-list: the names for code, and what they were built from.
         self.names: dict[tuple[tuple[str, ...] | None, str], tuple[tuple[object, object], bytes]] = {}
         self.names_lock = Lock()
@@ -262,6 +268,13 @@ class RestContext:
             for key in counted:
                 if not self._under_way[key]:
                     del self._under_way[key]
+
+    @asynccontextmanager
+    async def turn(self) -> AsyncIterator[None]:
+        """Wait for the caller's turn to do work that takes much processor time. Callers take turns, as with runs."""
+        with self.admitted(MAX_WAITING, TOO_MUCH_WORK, RETRY_SECONDS):
+            async with self._limiter.slot():
+                yield
 
     @property
     def bundles(self) -> "BundleService":
@@ -320,6 +333,19 @@ class RestRequest(NamedTuple):
     scope: Scope
     receive: Receive
     send: Send
+
+    async def work(self, work: Coroutine[Any, Any, T]) -> T | None:
+        """Do work that takes much processor time, in the caller's turn.
+
+        Return None if the client has disconnected, which cancels the work.
+        """
+        try:
+            with DisconnectWatch(self.receive):
+                async with self.context.turn():
+                    return await work
+        finally:
+            work.close()  # if its turn didn't come
+        return None
 
     def expected_tag(self, may_be_new: bool = False) -> str | None:
         """Return the ETag that the path's bundle or tool must have, if any. Raises OutdatedError if it has another."""

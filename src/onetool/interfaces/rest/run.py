@@ -25,21 +25,27 @@ from onetool.core.call import ToolCall, ToolResult, new_id
 from onetool.core.context import kept_value, shown_args
 from onetool.core.errors import OneToolError, cut
 from onetool.core.text import MAX_NAME, utc_text_ms
+from onetool.core.work import run_in_thread
 from onetool.http.asgi import HttpError, encode
 from onetool.http.response_stream import DisconnectWatch, ResponseStream
 from onetool.interfaces.rest.invoke import ProgressEvents, sse_event, wants_events
 from onetool.interfaces.rest.problem import RestError
-from onetool.interfaces.rest.request import SOURCE, RestContext, RestRequest, RestResponse, list_response, refusal_of
+from onetool.interfaces.rest.request import (
+    RETRY_SECONDS,
+    SOURCE,
+    RestContext,
+    RestRequest,
+    RestResponse,
+    list_response,
+    refusal_of,
+)
 from onetool.interfaces.rest.route import EVENT_STREAM, RestRoute
 from onetool.script.run_result import RunResult
 from onetool.sources.bundles.errors import InvalidError
 
 MAX_RUNS = 16  # at the same time, over REST
-RETRY_SECONDS = 2
 TOO_MANY = f"{MAX_RUNS} runs are in progress: try again when one of them has ended."
-MAX_CHECKS = 8  # at the same time: they share their threads with calls
 MAX_NAMES = 16  # cached responses of /run/names: each may have megabytes
-TOO_MANY_CHECKS = f"{MAX_CHECKS} texts are being checked: try again in a moment."
 MAX_ARGS_BYTES = 4096  # of the arguments of a call that are shown
 MAX_PREVIEW = 500  # characters of the result of a call
 MAX_ARGS = 100  # arguments of a call that are shown
@@ -124,20 +130,20 @@ async def run_code(request: RestRequest, asked: RunRequest) -> RestResponse | No
 
 
 @RestRoute("POST", "/run/check", "Code", takes=RunRequest, example=EXAMPLE, gives="CodeReport")
-async def check_code(request: RestRequest, asked: RunRequest) -> RestResponse:
+async def check_code(request: RestRequest, asked: RunRequest) -> RestResponse | None:
     """Check code without running it.
 
     Calls are checked against the tools and their schemas, as before every run.
     """
     _check_variables(asked)
     context = request.context
-    with context.admitted(MAX_CHECKS, TOO_MANY_CHECKS, RETRY_SECONDS):
-        found = await asyncio.to_thread(context.app.check_code, asked.code, context.allowed, asked.variables)
-    return RestResponse(200, encode(found))
+    check = run_in_thread(context.app.check_code, asked.code, context.allowed, asked.variables)
+    found = await request.work(check)
+    return None if found is None else RestResponse(200, encode(found))
 
 
 @RestRoute("GET", "/run/names", "Code", gives="CodeNames", etag=True)
-async def list_names(request: RestRequest) -> RestResponse:
+async def list_names(request: RestRequest) -> RestResponse | None:
     """List the names that code can use.
 
     For code completion in editors: packs and their tools with parameters, functions, builtins, modules, snippets and
@@ -145,8 +151,7 @@ async def list_names(request: RestRequest) -> RestResponse:
     """
     context = request.context
     await context.app.catalog.refresh(at_once=True)
-    with context.admitted(MAX_CHECKS, TOO_MANY_CHECKS, RETRY_SECONDS):
-        return await asyncio.to_thread(lambda: list_response(request.headers, _names_of(context)))
+    return await request.work(run_in_thread(lambda: list_response(request.headers, _names_of(context))))
 
 
 def _names_of(context: RestContext) -> bytes:

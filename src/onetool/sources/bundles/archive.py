@@ -22,6 +22,7 @@ import msgspec
 from msgspec.structs import replace
 
 from onetool.core.errors import Mistake
+from onetool.core.work import check_wanted
 from onetool.sources.bundles.errors import InvalidError
 from onetool.sources.bundles.files.disk import tool_file
 from onetool.sources.bundles.files.form import bundle_text, parsed, read_bundle_file, read_tool_file, tool_text
@@ -168,6 +169,7 @@ def _read_texts(texts: dict[str, bytes]) -> Unpacked:
     tools: list[Tool] = []
     end = monotonic() + MAX_SECONDS
     for name, text in sorted(texts.items()):
+        check_wanted()
         if monotonic() > end:
             raise InvalidError(f"{name!r}: reading the archive takes more than {MAX_SECONDS:.0f} s; split the bundle")
         try:

@@ -7,9 +7,7 @@ requests, its code, or the call of its function.
 
 import asyncio
 import re
-from asyncio import to_thread
-from collections.abc import AsyncGenerator, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Mapping
 from copy import deepcopy
 from typing import Annotated, Any
 
@@ -20,9 +18,10 @@ from onetool.core.call import ToolError, ToolResult
 from onetool.core.errors import BadArguments, Need, SchemaError, ToolFailure
 from onetool.core.lenient import taken
 from onetool.core.spec import ToolSpec
+from onetool.core.work import check_wanted, run_in_thread
 from onetool.http.preview import PreviewRequest
 from onetool.http.upstream import UpstreamResponse
-from onetool.sources.bundles.errors import ConflictError, InvalidError, UnavailableError
+from onetool.sources.bundles.errors import ConflictError, InvalidError
 from onetool.sources.bundles.model import IMPLS, SINCE, Tool, http_of
 from onetool.sources.bundles.names import check_id, check_slug, check_version, derived_id
 from onetool.sources.bundles.service import BundleService
@@ -31,8 +30,6 @@ from onetool.sources.bundles.validation import read_bundle, read_tool
 
 MAX_FAULTS = 20
 PRE_PROCESSORS_S = 5.0  # seconds for the pre-processors of one check
-MAX_AT_ONCE = 2  # checks that run pre-processors concurrently: calls need the workers, too
-TURN_TIMEOUT_S = 5.0  # seconds that a check waits for its turn
 STAND_IN_SLUG, STAND_IN_VERSION = "tool", "1"
 _REQUEST = {"urlTemplate": "https://example.com"}
 _HARMLESS: Mapping[str, Any] = {  # replacements for required keys
@@ -128,6 +125,7 @@ def _faults(data: Mapping[str, Any], check: Callable[[Any], None]) -> list[Draft
     """Return all mistakes that `check` finds, except those that result from another mistake."""
     rest, found = deepcopy(dict(data)), dict[str, DraftFault]()
     while len(found) < MAX_FAULTS:
+        check_wanted()
         try:
             check(rest)
             break
@@ -196,34 +194,13 @@ def _declare_arguments(rest: dict[str, Any], data: Mapping[str, Any]) -> None:
 # Arguments
 
 
-class PreProcessorTurns:
-    """A limit on the number of checks that run pre-processors concurrently."""
-
-    def __init__(self) -> None:
-        self._free = asyncio.Semaphore(MAX_AT_ONCE)
-
-    @asynccontextmanager
-    async def turn(self) -> AsyncGenerator[None]:
-        """Wait for a turn. Raises UnavailableError if other checks take too long."""
-        try:
-            await asyncio.wait_for(self._free.acquire(), TURN_TIMEOUT_S)
-        except TimeoutError:
-            raise UnavailableError("too many checks are running pre-processors; try again") from None
-        try:
-            yield
-        finally:
-            self._free.release()
-
-
-async def check_arguments(
-    spec: ToolSpec, args: Mapping[str, Any], turns: PreProcessorTurns
-) -> tuple[Mapping[str, Any], list[DraftFault]]:
+async def check_arguments(spec: ToolSpec, args: Mapping[str, Any]) -> tuple[Mapping[str, Any], list[DraftFault]]:
     """Return the arguments as the tool would get them, and their mistakes. Only pre-processors run."""
     try:
         if spec.prepare is not None and spec.prepare.handler is not None:
-            async with turns.turn(), asyncio.timeout(PRE_PROCESSORS_S):
+            async with asyncio.timeout(PRE_PROCESSORS_S):
                 args = await spec.prepare.handler(args=args)
-        result = await asyncio.to_thread(taken, spec, args)  # compiling the schema may take a second
+        result = await run_in_thread(taken, spec, args)  # compiling the schema may take a second
     except TimeoutError:
         return args, [DraftFault("", f"pre-processors took longer than {PRE_PROCESSORS_S:g} s, the limit for checks")]
     except BadArguments as error:
@@ -254,11 +231,10 @@ async def preview_tool(
     service: BundleService,
     place: tuple[str, str, str],
     args: Mapping[str, Any],
-    turns: PreProcessorTurns,
     visibility: Visibility = EVERYTHING,
 ) -> PreviewReport:
-    tool, spec = await to_thread(service.tool_and_spec, *place, visibility=visibility)
-    checked, faults = await check_arguments(spec, args, turns)
+    tool, spec = await run_in_thread(service.tool_and_spec, *place, visibility=visibility)
+    checked, faults = await check_arguments(spec, args)
     return _failed_preview(faults, "") if faults else await _preview(service, tool, checked)
 
 
@@ -267,15 +243,14 @@ async def preview_draft(
     data: Mapping[str, Any],
     bundle_id: str | None,
     args: Mapping[str, Any],
-    turns: PreProcessorTurns,
 ) -> PreviewReport:
     """Preview a call of a draft. Error pointers begin with `/tool` or `/args`."""
-    report = await to_thread(check_tool_draft, service, data)
+    report = await run_in_thread(check_tool_draft, service, data)
     if report.errors:
         return _failed_preview(report.errors, "/tool")
     tool = _read_draft(data, bundle_id)
-    spec = await to_thread(service.spec_of_draft, tool)
-    checked, faults = await check_arguments(spec, args, turns)
+    spec = await run_in_thread(service.spec_of_draft, tool)
+    checked, faults = await check_arguments(spec, args)
     return _failed_preview(faults, "/args") if faults else await _preview(service, tool, checked, "/args")
 
 
@@ -336,7 +311,7 @@ class DraftError(InvalidError):
 
 async def _preview(service: BundleService, tool: Tool, args: Mapping[str, Any], args_at: str = "") -> PreviewReport:
     try:
-        preview = await to_thread(service.preview, tool, args)
+        preview = await run_in_thread(service.preview, tool, args)
     except ToolFailure as failure:
         argument = failure.argument if isinstance(failure, BadArguments) else None
         pointer = f"/{argument}" if argument else ""

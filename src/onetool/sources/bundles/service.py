@@ -15,6 +15,7 @@ from onetool.core.call import DRAFT, ToolCall, ToolResult, ToolVersion, new_id
 from onetool.core.context import CallEvent, CallTool, Progress
 from onetool.core.registry import SingleTool
 from onetool.core.spec import ToolSpec
+from onetool.core.work import check_wanted
 from onetool.http.definition import below
 from onetool.sources.bundles.derived import DerivedBundles
 from onetool.sources.bundles.errors import ForbiddenError, InvalidError, NotFoundError
@@ -210,6 +211,7 @@ class BundleService:
         """
         invalid: list[tuple[Tool, InvalidError]] = []
         for tool in tools:
+            check_wanted()
             try:
                 if tool.type == "http":
                     self.check(tool)

@@ -18,6 +18,7 @@ import msgspec
 import yaml
 
 from onetool.core.os_files import MAX_INPUT_BYTES
+from onetool.core.work import check_wanted
 from onetool.sources.bundles.errors import InvalidError
 
 MAX_DEPTH = 200
@@ -228,7 +229,8 @@ class OpenApiDocument:
         self.version = (3, 1) if str(root["openapi"]).startswith("3.1") else (3, 0)
 
     def check_time(self) -> None:
-        """Raise BadDocumentError if the import has taken too much processor time."""
+        """Raise BadDocumentError if the import has taken too much processor time; end if nobody waits for it."""
+        check_wanted()
         if thread_time() > self._end:
             raise BadDocumentError(f"the document takes more than {MAX_SECONDS:.0f} s to read: {IMPORT_A_PART}")
 
