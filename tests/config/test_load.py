@@ -36,7 +36,7 @@ prompts: prompts.yaml
 topics: [{pattern: "notes*", file: notes.yaml}]
 allowedHosts: [api.example.com, {host: "localhost:9000", allowPrivate: true}]
 run: {timeout_s: 30, memory_mb: 256, max_calls: 1000, max_output_bytes: 1048576, typecheck: false}
-results: {inline_bytes: 16384, ttl_s: 3600, max_total_mb: 512, link: true}
+results: {inline_bytes: 16384, ttl_s: 3600, max_total_mb: 512, link: false}
 stats: {enabled: true, retention_days: 90}
 ask: {provider: openai, model: gpt-x, base_url: "http://127.0.0.1:8000/v1", max_steps: 8}
 http: {host: 127.0.0.1, port: 8765, token: ${ONETOOL_TOKEN}}
