@@ -73,7 +73,7 @@ class Credentials:
         self.jwt = jwt
         self.sessions = sessions
         self.links = links
-        self.local = local
+        self.local: Role | None = local
         self._http = http
         self._tokens = tokens
         self._own = _digest(http.token.encode()) if http.token else None
@@ -131,7 +131,7 @@ class Credentials:
 
     def _without_credential(self, is_local: Callable[[], bool]) -> Principal | None:
         """Return the caller of a request without a credential; None if it needs one."""
-        role: Role | None = self.local
+        role = self.local
         if role is None and not self.needed:
             role = self._http.local or "edit"
         return self.capped(Principal(role=role)) if role is not None and is_local() else None
