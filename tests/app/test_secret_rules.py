@@ -230,7 +230,7 @@ def test_a_binding_is_scheme_host_and_port(tmp_path, hosts, url, expected):
         (Principal(name="https://id.example|ann", role="edit"), False),
         (Principal(name="ann", owner="user:ann", role="edit"), False),  # a user of a web app
         (Principal(name="ops", role="admin"), True),
-        (Principal(role="edit"), True),  # of a server without any credential
+        (Principal(role="edit", owner="(local)"), True),  # of a server without any credential
         (LOCAL, True),
     ],
 )

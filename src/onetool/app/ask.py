@@ -51,7 +51,7 @@ from onetool.core.call import ToolCall, ToolResult, new_id
 from onetool.core.context import CallWatch
 from onetool.core.errors import Need
 from onetool.core.model_providers import PROVIDERS, key_name, key_need
-from onetool.core.principal import allowed_by_both, lasting_owner
+from onetool.core.principal import allowed_by_both, lasting_owners
 from onetool.core.registry import Snapshot
 from onetool.http.files import FileContent
 
@@ -117,7 +117,7 @@ class AskService:
     @property
     def sessions(self) -> SessionStore:
         """The sessions of the current caller."""
-        return SessionStore(self._database.state(), owner=lasting_owner())
+        return SessionStore(self._database.state(), owners=lasting_owners())
 
     async def user_call(
         self, name: str, args: Mapping[str, Any], on_session: Callable[[str], None], options: AskOptions

@@ -20,7 +20,7 @@ from onetool.core.call import DRAFT
 from onetool.core.context import current_call
 from onetool.core.json_data import freeze, size_of
 from onetool.core.limits import worker_share
-from onetool.core.principal import Principal, current_principal, owner
+from onetool.core.principal import Principal, current_principal, owner, owners
 from onetool.core.registry import Snapshot
 from onetool.core.state_folders import CONFIG_FILES, STATE_FILES, STATE_FOLDERS, mark_home
 from onetool.services.event_queue import Recorder
@@ -370,7 +370,11 @@ class Runtime:
 
     def read_result(self, handle: str, max_bytes: int | None = None) -> str:
         """Read a stored result of the caller of the running call. Raises ResultTooLargeError if it has more bytes."""
-        return self.results.read(handle, owner(), max_bytes)
+        return self.results.read(handle, self.result_owner(handle), max_bytes)
+
+    def result_owner(self, handle: str) -> str:
+        """Return the owner of a result that the current caller may use; the caller if there is none."""
+        return self.results.owner_of(handle, owners())
 
     def reply(self, result: "RunResult", whole: bool = False, read_on: "ReadOn | None" = None) -> "RunReply":
         """Build the reply to the caller of a run. A large result is stored, unless `whole` is set."""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from onetool._version import __version__
 from onetool.core.context import current_call
 from onetool.core.errors import ConfigError, ToolFailure
-from onetool.core.principal import current_principal, owner, stats_caller
+from onetool.core.principal import current_principal, stats_caller
 from onetool.core.signature import as_identifier
 from onetool.core.text import or_rather
 
@@ -91,7 +91,8 @@ class AppView:
         return _page(self._current.runtime, handle, offset, limit, search, fuzzy, column)
 
     def load(self, handle: str) -> Any:
-        return self._current.runtime.results.load(handle, owner())
+        runtime = self._current.runtime
+        return runtime.results.load(handle, runtime.result_owner(handle))
 
     def publish(self, topic: str, message: str) -> str:
         return self._current.runtime.topics.publish(topic, message)
@@ -168,7 +169,8 @@ def _page(
     """Return a page of a stored result. Only what is sent to a client is cut further."""
     from onetool.services.results.paging import MAX_BYTES
 
-    return runtime.results.page(handle, owner(), offset, limit, search, fuzzy, MAX_BYTES, column)
+    owner = runtime.result_owner(handle)
+    return runtime.results.page(handle, owner, offset, limit, search, fuzzy, MAX_BYTES, column)
 
 
 # The services that a declared tool can use with `implementation: {type: internal, handler: …}`.

@@ -30,7 +30,7 @@ class Rate(msgspec.Struct, frozen=True):
 class Principal(msgspec.Struct, frozen=True, kw_only=True):
     """A caller. `name` is shown to users, `owner` is stored with the principal's data.
 
-    Both are empty for the local user.
+    Both are empty for the local user. Callers without a credential have no name, and share the owner LOCAL_CALLER.
     """
 
     name: str = ""
@@ -48,10 +48,25 @@ class Principal(msgspec.Struct, frozen=True, kw_only=True):
         """The owner of permanent data: `ask` sessions, examples, stats. The local user and `http.token` share these."""
         return "" if self.shares_local_state else self.owner
 
+    @property
+    def owners(self) -> tuple[str, ...]:
+        """The owners of temporary data that the principal may use, its own first.
+
+        The local user and `http.token` may use what callers without a credential have stored.
+        """
+        return (self.owner,) if self.lasting_owner else (self.owner, LOCAL_CALLER)
+
+    @property
+    def lasting_owners(self) -> tuple[str, ...]:
+        """The same for permanent data."""
+        return (self.lasting_owner, *self.owners[1:])
+
     def may(self, role: Role) -> bool:
         return ROLES.index(self.role) >= ROLES.index(role)
 
 
+LOCAL_CALLER = "(local)"
+"""The owner of what callers without a credential store. No name of a token or user is like this."""
 LOCAL = Principal(role="admin")
 """The person who runs the process: the command line, stdio, Python code."""
 OWNER = Principal(name="(owner)", role="admin")
@@ -71,9 +86,19 @@ def owner() -> str:
     return current_principal.get().owner
 
 
+def owners() -> tuple[str, ...]:
+    """Return the owners of the temporary data that the caller may use, its own first."""
+    return current_principal.get().owners
+
+
 def lasting_owner() -> str:
     """Return the owner for permanent data."""
     return current_principal.get().lasting_owner
+
+
+def lasting_owners() -> tuple[str, ...]:
+    """Return the owners of the permanent data that the caller may use, its own first."""
+    return current_principal.get().lasting_owners
 
 
 def stats_caller(wanted: str | None = None) -> str | None:

@@ -21,7 +21,7 @@ class Harness:
         self.database = database
 
     def open(self, owner=""):
-        return SessionStore(self.database, now=lambda: NOW, owner=owner)
+        return SessionStore(self.database, now=lambda: NOW, owners=(owner,))
 
     def set_modified(self, id, at):
         self.write("UPDATE ask_sessions SET modified = %s WHERE id = %s", at, id)

@@ -113,7 +113,7 @@ def test_what_a_protected_route_learns():
         await respond(send, 200, b"{}")
 
     ask(site(Route("/x", app)))
-    assert (seen["principal"], seen["log"]) == (Principal(role="edit"), {})
+    assert (seen["principal"], seen["log"]) == (Principal(role="edit", owner="(local)"), {})
 
 
 # What goes wrong

@@ -4,20 +4,28 @@ Every route, every method of MCP and every tool of `ot` is marked: whether what 
 caller, or to all. A new one fails here until it is given a place in OWNED or SHARED.
 """
 
+import asyncio
 import json
+import os
+import re
 import time
 from http.client import HTTPConnection
+from unittest.mock import patch
 
 import pytest
 from ask.stand_in import Says, StandIn, Wants
-from helpers import until
+from helpers import cli, until
+from interfaces.http.conftest import Served
 from interfaces.http.issuer import AUDIENCE, Issuer
 from interfaces.http.lasting import LastingRequest
 from interfaces.http.matrix import token_entry
+from interfaces.http.test_page_links import bearer, session_of
 from interfaces.http.test_roles import MCP_METHODS, OT_TOOLS, RULES
 from interfaces.mcp.peers import ABLE, TASKS, HttpPeer
 from interfaces.mcp.servers import CONFIG, PATIENCE, Server
 from interfaces.rest import test_server_edit
+
+from onetool import App
 
 KNOWS = {**ABLE, "extensions": {TASKS: {}}}
 TOKENS = {"ada": "ot_ada-0123456789-0123456789", "bob": "ot_bob-0123456789-0123456789"}
@@ -495,3 +503,88 @@ def test_lists_are_of_ones_own(request, rest, route):
     assert made in rest("ada", "GET", path).body.decode()
     for who in OTHERS:
         assert made not in rest(who, "GET", path).body.decode()
+
+
+# Callers without a credential, and the owner of the machine
+
+
+@pytest.fixture(scope="module")
+def machine(tmp_path_factory):
+    """A server with the link of its owner and `http.token`, where local requests need no credential."""
+    http = {"token": OWN_TOKEN, "local": "edit"}
+    config = {"http": http, "results": {"inline_bytes": 2000}, "secrets": {"OPENAI_API_KEY": "sk"}}
+    running = Served(tmp_path_factory.mktemp("machine"), "--port", "0", config=config, real=True)
+    running.callers = {"link": bearer(session_of(running)), "token": bearer(OWN_TOKEN), "nobody": []}
+    yield running
+    assert running.stop() == 0
+
+
+class Stored:
+    """A result and a conversation, stored by a caller or from the command line."""
+
+    def __init__(self, machine, who):
+        self.machine = machine
+        if who == "command line":
+            ids, home = [], {"ONETOOL_HOME": str(machine.folder / "home")}
+            with patch.dict(os.environ, home), App.open(machine.folder / "onetool.yaml") as app:
+                self.handle = app.runtime.store_result("word " * 2000).handle
+                asyncio.run(app.user_call("time.now", {}, ids.append))
+            self.session = ids[0]
+            return
+        told = self.ask(who, "POST", "/run", {"code": LONG}).body.decode()
+        self.handle = re.search(r"[0-9a-f]{32}", told)[0]
+        self.session = self.ask(who, "POST", "/ask/calls", {"name": "time.now"}).json["sessionId"]
+
+    def ask(self, who, method, path, body=None):
+        sent = b"" if body is None else json.dumps(body).encode()
+        return self.machine.ask(path, method, self.machine.callers[who], sent)
+
+    def lists(self, who):
+        listed = self.ask(who, "GET", "/results").body, self.ask(who, "GET", "/ask/sessions").body
+        return [self.handle in listed[0].decode(), self.session in listed[1].decode()]
+
+    def uses(self, who):
+        """The status of every way to read, to go on with, and to delete the two."""
+        result, session = f"/results/{self.handle}", f"/ask/sessions/{self.session}"
+        ways = [
+            ("GET", result, None),
+            ("POST", "/call/ot.result", {"handle": self.handle}),
+            ("POST", "/run", {"code": f"len(ot.load(handle='{self.handle}'))"}),
+            ("GET", session, None),
+            ("GET", f"{session}/export", None),
+            ("POST", f"{session}/calls", {"name": "time.now"}),
+            ("PATCH", session, {"title": "Mine"}),
+            ("DELETE", result, None),
+            ("DELETE", session, None),
+        ]
+        return [self._status(self.ask(who, *way)) for way in ways]
+
+    def _status(self, reply):
+        return 404 if b"Handle not found" in reply.body else reply.status
+
+
+@pytest.mark.attack("other callers")
+@pytest.mark.parametrize("who", ["link", "token", "command line"])
+def test_nobody_uses_what_the_owner_stored(machine, who):
+    stored = Stored(machine, who)
+    assert stored.lists("nobody") == [False, False]
+    assert set(stored.uses("nobody")) == {404}
+    if who != "command line":
+        assert stored.lists(who) == [True, True]
+        assert set(stored.uses(who)) == {200, 204}
+
+
+@pytest.mark.parametrize("who", ["link", "token", "nobody"])
+def test_the_owner_uses_what_nobody_stored(machine, who):
+    stored = Stored(machine, "nobody")
+    assert stored.lists(who) == [True, True]
+    assert set(stored.uses(who)) == {200, 204}
+    assert stored.lists(who) == [False, False]
+
+
+def test_the_command_line_uses_what_nobody_stored(machine):
+    stored = Stored(machine, "nobody")
+    place = {"env": {"ONETOOL_HOME": str(machine.folder / "home")}, "cwd": machine.folder}
+    code = f"len(ot.load(handle='{stored.handle}'))"
+    assert cli("run", code, "--config", "onetool.yaml", **place).stdout.strip() == "10000"
+    assert stored.session in cli("sessions", "list", "--json", "--config", "onetool.yaml", **place).stdout

@@ -175,8 +175,8 @@ def test_an_origin_of_the_config_is_the_same_with_its_usual_port_and_without():
 
 def test_without_a_token_nobody_is_asked():
     scope = {HEAD: {b"host": b"localhost:8765"}, "headers": [], "client": ("127.0.0.1", 1)}
-    assert rules().identify(None, scope) == Principal(role="edit")
-    assert rules().identify(b"Bearer whatever", scope) == Principal(role="edit")
+    assert rules().identify(None, scope) == Principal(role="edit", owner="(local)")
+    assert rules().identify(b"Bearer whatever", scope) == Principal(role="edit", owner="(local)")
 
 
 @pytest.mark.parametrize("scheme", ["Bearer", "bearer", "BEARER"])

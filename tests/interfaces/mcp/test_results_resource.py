@@ -7,6 +7,7 @@ import pytest
 from services.result_stores import harness
 
 from onetool.core.mcp_protocol import INTERNAL_ERROR, INVALID_PARAMS, JsonRpcError
+from onetool.core.principal import Principal
 from onetool.interfaces.mcp import offers
 
 __all__ = ["harness"]
@@ -21,7 +22,7 @@ def read(results, handle, owner=""):
     """What `resources/read` gives to a client that is this owner."""
     app = SimpleNamespace(runtime=SimpleNamespace(results=results))
     service = SimpleNamespace(app=app, allowed=None, resources=list)
-    client = SimpleNamespace(owner=owner, is_stateless=True)
+    client = SimpleNamespace(principal=Principal(owner=owner), is_stateless=True)
     request = SimpleNamespace(client=client, param=lambda _: f"ot://results/{handle}")
     (content,) = asyncio.run(offers.read_resource(service, request))["contents"]
     return content

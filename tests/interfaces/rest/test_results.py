@@ -7,6 +7,7 @@ from interfaces.rest.served import TOKEN, Api, problem, sign_in_as_admin
 from interfaces.rest.test_openapi import checker
 from interfaces.rest.test_run import run
 
+from onetool.core.principal import LOCAL_CALLER
 from onetool.database.sqlite import SqliteDatabase
 from onetool.interfaces.rest.query import PER_PAGE
 from onetool.services.results.store import ResultStore
@@ -100,7 +101,7 @@ def test_another_process_lists_what_was_stored_before(real, tmp_path):
 
 def test_a_long_list_comes_in_pages(real, tmp_path):
     store = ResultStore(SqliteDatabase(tmp_path / "state.db"), 3600, 10)
-    put = [store.put(f"text {number}").handle for number in range(PER_PAGE + 5)]
+    put = [store.put(f"text {number}", LOCAL_CALLER).handle for number in range(PER_PAGE + 5)]
     first = real.get("/results").json()
     rest = real.get(f"/results?pageToken={first['nextPageToken']}").json()
     assert [one["handle"] for page in (first, rest) for one in page["results"]] == put[::-1]

@@ -56,18 +56,18 @@ ListPlace = tuple[float, str]  # a session's place in the list: the time of its 
 
 
 class SessionStore:
-    """The sessions of one owner. Another owner's sessions are not found, and their ids are free."""
+    """The sessions of some owners; new ones belong to the first. Sessions of others are not found, and their ids are
+    free.
+    """
 
-    def __init__(self, database: Database, now: Callable[[], float] = time.time, owner: str = "") -> None:
+    def __init__(
+        self, database: Database, now: Callable[[], float] = time.time, owners: tuple[str, ...] = ("",)
+    ) -> None:
         self._database = database
         self._now = now
-        self._owner = owner
-        self._owner_key = ""
-        if owner:
-            from hashlib import blake2b
-
-            data = owner.encode("utf-8", "surrogatepass")
-            self._owner_key = blake2b(data, digest_size=16, person=b"ask sessions").hexdigest()
+        self._owner = owners[0]
+        self._owner_keys = [*map(_owner_key, owners)]
+        self._are_own = f"owner IN ({', '.join(['%s'] * len(owners))})"
         self._is_leased = f"(holder IS NOT NULL AND until >= {database.clock})"
 
     @asynccontextmanager
@@ -92,12 +92,13 @@ class SessionStore:
     def read(self, id: str) -> Transcript:
         """Return the transcript, even while a turn is under way. Raises SessionError."""
         id = self._resolve(id)
+        key = self._key(id)
         sql = f"SELECT modified, size FROM ask_sessions WHERE {WHERE} AND size > 0"  # noqa: S608 - ours
 
         def job(work: Transaction) -> tuple[bytes, float, bool] | None:
-            goes_on = self._find_holder(work, id) is not None  # first: a turn that ends now has all its results
-            for modified, size in work.execute(sql, self._key(id)):
-                return read_records(work, self._key(id), size), modified, goes_on
+            goes_on = self._find_holder(work, key) is not None  # first: a turn that ends now has all its results
+            for modified, size in work.execute(sql, key):
+                return read_records(work, key, size), modified, goes_on
             return None
 
         found = self._read(job)
@@ -131,8 +132,7 @@ class SessionStore:
         """Return whether a session with this id exists and has messages."""
         if not SESSION_ID.fullmatch(id):
             return False
-        sql = f"SELECT 1 FROM ask_sessions WHERE {WHERE} AND size > 0"  # noqa: S608 - ours
-        return bool(self._read(lambda work: work.execute(sql, self._key(id))))
+        return bool(self._stored_keys(id))
 
     def info(self, id: str) -> SessionInfo:
         """Return the entry of a session in the list. Raises SessionError."""
@@ -186,12 +186,12 @@ class SessionStore:
     def _try_open(self, id: str, new: bool) -> ChatSession | None:
         """Open the session. Return None while another turn holds it."""
         key = self._key(id)
-        if self._read(lambda work: self._find_holder(work, id)):  # waiting turns write nothing
+        if self._read(lambda work: self._find_holder(work, key)):  # waiting turns write nothing
             return None
 
         def job(work: Transaction) -> tuple[str, SessionSummary, bytes] | None:
             holder = f"{self._database.process_name()}.{urandom(8).hex()}"
-            summary = self._take(work, id, holder)
+            summary = self._take(work, key, holder)
             return summary and (holder, summary, read_records(work, key, summary.size))
 
         found = self._write(job)
@@ -218,9 +218,9 @@ class SessionStore:
 
     # Leases
 
-    def _take(self, work: Transaction, id: str, holder: str | None) -> SessionSummary | None:
+    def _take(self, work: Transaction, key: SessionKey, holder: str | None) -> SessionSummary | None:
         """Lease a session to a turn, or release it; create it if missing. Return None if another turn holds it."""
-        key, clock, before = self._key(id), self._database.clock, self._lease(work, id)
+        clock, before = self._database.clock, self._lease(work, key)
         if before is not None and self._describe(before) is not None:
             return None
         insert = (
@@ -239,14 +239,14 @@ class SessionStore:
             return SessionSummary.of(row)
         return None
 
-    def _find_holder(self, work: Transaction, id: str) -> str | None:
+    def _find_holder(self, work: Transaction, key: SessionKey) -> str | None:
         """Describe the process of the turn that holds the session; None if no turn is under way."""
-        holder = self._lease(work, id)
+        holder = self._lease(work, key)
         return None if holder is None else self._describe(holder)
 
-    def _lease(self, work: Transaction, id: str) -> str | None:
+    def _lease(self, work: Transaction, key: SessionKey) -> str | None:
         sql = f"SELECT holder FROM ask_sessions WHERE {WHERE} AND {self._is_leased}"  # noqa: S608 - ours
-        for (holder,) in work.execute(sql, self._key(id)):
+        for (holder,) in work.execute(sql, key):
             return holder
         return None
 
@@ -261,7 +261,7 @@ class SessionStore:
             raise self._not_found(id)
 
         def job(work: Transaction) -> SessionSummary | None:
-            summary = self._take(work, id, None)
+            summary = self._take(work, key, None)
             if summary is not None and summary.size:
                 change(work, key, summary)
             elif summary is not None:  # left by a turn without messages
@@ -277,21 +277,29 @@ class SessionStore:
     # Rows
 
     def _key(self, id: str) -> SessionKey:
-        return SessionKey(self._owner_key, id)
+        """Return the key of a stored session, or that of a new one."""
+        if len(self._owner_keys) > 1 and (stored := self._stored_keys(id)):
+            return stored[0]
+        return SessionKey(self._owner_keys[0], id)
+
+    def _stored_keys(self, id: str) -> builtins.list[SessionKey]:
+        sql = f"SELECT 1 FROM ask_sessions WHERE {WHERE} AND size > 0"  # noqa: S608 - ours
+        keys = [SessionKey(owner, id) for owner in self._owner_keys]
+        return self._read(lambda work: [key for key in keys if work.execute(sql, key)])
 
     def _infos(
         self, where: str = "", params: tuple[Any, ...] = (), limit: int | None = None
     ) -> builtins.list[SessionInfo]:
         sql = (
-            f"SELECT id, modified, {SUMMARY} FROM ask_sessions WHERE owner = %s AND size > 0 {where} "  # noqa: S608
+            f"SELECT id, modified, {SUMMARY} FROM ask_sessions WHERE {self._are_own} AND size > 0 {where} "  # noqa: S608
             f"ORDER BY modified DESC, id DESC{'' if limit is None else f' LIMIT {limit}'}"
         )
-        rows = self._read(lambda work: work.execute(sql, (self._owner_key, *params)))
+        rows = self._read(lambda work: work.execute(sql, (*self._owner_keys, *params)))
         return [SessionSummary.of((*summary,)).info(id, modified) for id, modified, *summary in rows]
 
     def _ids(self) -> builtins.list[str]:
-        sql = "SELECT id FROM ask_sessions WHERE owner = %s AND size > 0 ORDER BY modified DESC, id DESC"
-        return [id for (id,) in self._read(lambda work: work.execute(sql, (self._owner_key,)))]
+        sql = f"SELECT id FROM ask_sessions WHERE {self._are_own} AND size > 0 ORDER BY modified DESC, id DESC"  # noqa: S608 - ours
+        return [id for (id,) in self._read(lambda work: work.execute(sql, self._owner_keys))]
 
     def _read(self, job: Callable[[Transaction], T]) -> T:
         try:
@@ -312,9 +320,18 @@ class SessionStore:
         return SessionError(f"there is no session {id!r}{rather}", "not_found", [LIST_HINT, *hints])
 
     def _busy_error(self, id: str, otherwise: str) -> SessionError:
-        who = self._read(lambda work: self._find_holder(work, id)) or flock.UNKNOWN
+        key = self._key(id)
+        who = self._read(lambda work: self._find_holder(work, key)) or flock.UNKNOWN
         hints = ["wait until that turn has ended", otherwise]
         return SessionError(f"the session {id} is in use by {who}", "busy", hints)
+
+
+def _owner_key(owner: str) -> str:
+    if not owner:
+        return ""
+    from hashlib import blake2b
+
+    return blake2b(owner.encode("utf-8", "surrogatepass"), digest_size=16, person=b"ask sessions").hexdigest()
 
 
 def _exists_error(id: str) -> SessionError:

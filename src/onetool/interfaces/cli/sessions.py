@@ -23,6 +23,7 @@ from onetool.config.find import find, find_config, state_home
 from onetool.core.call import ToolCall
 from onetool.core.errors import cut
 from onetool.core.limits import DAY
+from onetool.core.principal import lasting_owners
 from onetool.core.redaction import mask_arguments
 from onetool.database.sqlite import SqliteDatabase
 from onetool.interfaces.cli.ask.wording import call_line, readable
@@ -203,7 +204,7 @@ def _sessions(config: str | None) -> SessionStore:
         database = SqliteDatabase(state_home(find_config(config), os.environ) / STATE_FILE, makes_folder=True)
     if context := click.get_current_context(silent=True):
         context.find_root().call_on_close(database.close)
-    return SessionStore(database)
+    return SessionStore(database, owners=lasting_owners())
 
 
 def _read_transcript(ctx: click.Context, id: str) -> Transcript:

@@ -27,7 +27,7 @@ from msgspec.structs import replace
 
 from onetool.app.access import has_credential, needs_credential
 from onetool.config.model import OWN_TOKEN
-from onetool.core.principal import OWNER, Principal, Role, current_address, current_principal, is_admitted
+from onetool.core.principal import LOCAL_CALLER, OWNER, Principal, Role, current_address, current_principal, is_admitted
 from onetool.http.asgi import HttpError, Scope
 from onetool.interfaces.http.jwt_token import looks_like_jwt
 from onetool.interfaces.http.login_sessions import PREFIX, LoginSession, LoginSessions
@@ -134,7 +134,7 @@ class Credentials:
         role = self.local
         if role is None and not self.needed:
             role = self._http.local or "edit"
-        return self.capped(Principal(role=role)) if role is not None and is_local() else None
+        return self.capped(Principal(role=role, owner=LOCAL_CALLER)) if role is not None and is_local() else None
 
     def require_current(self, is_stored: bool = True) -> None:
         """Raise HttpError (503) if the stored tokens could never be read; or, for a possible stored token, if they

@@ -117,7 +117,8 @@ def _own_resource(service: "Service", request: McpRequest, uri: str) -> dict[str
         return {"mimeType": "application/json", "text": as_json(data)}
     if uri.startswith(RESULTS):
         try:
-            text = service.app.runtime.results.read(uri.removeprefix(RESULTS), request.client.owner, MAX_RESULT)
+            results, handle = service.app.runtime.results, uri.removeprefix(RESULTS)
+            text = results.read(handle, results.owner_of(handle, request.client.principal.owners), MAX_RESULT)
         except ResultTooLargeError as failure:
             raise JsonRpcError(INTERNAL_ERROR, str(failure), {"uri": uri}) from None
         except ToolFailure as failure:

@@ -13,7 +13,7 @@ from msgspec import Meta
 
 from onetool.app.findings import requirements_of
 from onetool.core.call import DRAFT, ToolCall, new_id
-from onetool.core.principal import lasting_owner
+from onetool.core.principal import LOCAL_CALLER, lasting_owner
 from onetool.core.registry import SingleTool
 from onetool.core.work import run_in_thread
 from onetool.http.asgi import encode
@@ -138,7 +138,7 @@ def put_examples(request: RestRequest, data: Any) -> RestResponse:
     version and `modifiedAt` don't change.
     """
     service, (bundle_id, slug, version) = request.context.bundles, request.path
-    if whose := lasting_owner():
+    if whose := _whose_examples():
         tool, spec = service.tool_and_spec(bundle_id, slug, version)
         common, tag = service.get_examples(bundle_id, slug, version)
         wanted = conditions(request.headers)
@@ -153,9 +153,15 @@ def put_examples(request: RestRequest, data: Any) -> RestResponse:
     return with_etag({"examples": found}, tag)
 
 
+def _whose_examples() -> str:
+    """Return the owner of the caller's own examples; empty for callers without a name, who have none."""
+    whose = lasting_owner()
+    return "" if whose == LOCAL_CALLER else whose
+
+
 def _examples(request: RestRequest, visibility: Visibility = EVERYTHING) -> tuple[dict[str, Any], str]:
     """Return the examples visible to the caller, and their ETag."""
-    service, whose = request.context.bundles, lasting_owner()
+    service, whose = request.context.bundles, _whose_examples()
     common, tag = service.get_examples(*request.path, visibility=visibility)
     if not whose:
         return {"examples": common}, tag

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
+from heapq import merge
 from itertools import islice
 from typing import Annotated, Any
 from urllib.parse import quote
@@ -11,7 +12,7 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from onetool.core.errors import ToolFailure
-from onetool.core.principal import owner, stats_caller
+from onetool.core.principal import owners, stats_caller
 from onetool.http.asgi import encode, read_weights
 from onetool.http.files import ANY_BYTES, stored_file
 from onetool.interfaces.rest.handlers import bad_page_token, page_token, read_page_token
@@ -198,7 +199,7 @@ def list_results(request: RestRequest) -> RestResponse:
     """
     store, words, token = request.context.app.runtime.results, request.query["q"].casefold(), request.query["pageToken"]
     with _result_errors():
-        kept = store.kept(owner())
+        kept = merge(*map(store.kept, owners()), key=lambda one: one.at, reverse=True)
         if token is not None and not any(one.handle == token for one in kept):  # `any` moves `kept` behind that result
             raise bad_page_token()
         found = (
@@ -240,15 +241,17 @@ def read_result(request: RestRequest) -> RestResponse:
     With `q`, a regular expression, returns only lines that match. With `Accept: application/octet-stream` the response
     is the stored image or file, or the whole text.
     """
-    query, (handle,), store = request.query, request.path, request.context.app.runtime.results
+    query, (handle,), runtime = request.query, request.path, request.context.app.runtime
+    store = runtime.results
     with _result_errors():
+        owner = runtime.result_owner(handle)
         if ANY_BYTES in read_weights(request.headers.get(b"accept", b"")):
-            file = stored_file(store.read(handle, owner(), MAX_DOWNLOAD), MAX_DOWNLOAD)
+            file = stored_file(store.read(handle, owner, MAX_DOWNLOAD), MAX_DOWNLOAD)
             disposition = f"attachment; filename*=UTF-8''{quote(file.name, safe='')}"
             headers = ((b"content-disposition", disposition.encode()),)
             return RestResponse(200, file.data, headers, ANY_BYTES.encode())
         search = query["q"] or None
-        page: Any = store.page(handle, owner(), query["from"], query["limit"], search, column=query["column"])
+        page: Any = store.page(handle, owner, query["from"], query["limit"], search, column=query["column"])
     more = {key: page[key] for key in ("numbers", "column", "next") if key in page}
     facts = {"lines": page["lines"], "total": page["total_lines"], "first": page["offset"]}
     return RestResponse(200, encode(ResultLines(**facts, returned=page["returned"], has_more=page["has_more"], **more)))
@@ -258,7 +261,8 @@ def read_result(request: RestRequest) -> RestResponse:
 def delete_result(request: RestRequest) -> RestResponse:
     """Delete a stored result."""
     with _result_errors():
-        request.context.app.runtime.results.remove(request.path[0], owner())
+        (handle,), runtime = request.path, request.context.app.runtime
+        runtime.results.remove(handle, runtime.result_owner(handle))
     return NO_CONTENT
 
 

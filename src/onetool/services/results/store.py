@@ -108,6 +108,14 @@ class ResultStore:
                 yield KeptResult(handle=handle, name=note.name, at=at, size=size, lines=lines, head=note.head)
             before = rows[-1][4], rows[-1][0]
 
+    def owner_of(self, handle: str, owners: tuple[str, ...]) -> str:
+        """Return which of the owners has a result; the first if none has it. Raises ToolFailure."""
+        keys = {_key(handle, owner): owner for owner in owners}
+        if len(keys) == 1:
+            return owners[0]
+        sql = f"SELECT key FROM results WHERE key IN ({', '.join(['%s'] * len(keys))})"  # noqa: S608 - ours
+        return next((keys[key] for (key,) in self._read(sql, tuple(keys))), owners[0])
+
     def expires_at(self, kept: KeptResult) -> float:
         return kept.at + self._ttl
 
