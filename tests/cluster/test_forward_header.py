@@ -119,16 +119,12 @@ def test_a_header_from_outside_is_refused_everywhere(target, path):
 def test_what_was_sent_on_is_not_sent_on_again(target):
     server, id = target  # has no tokens, so a request of ADA that takes 0.1 s ends with 401: her rights have changed
     path = b"/ask/" + b"1" * 40
-    status, said = send(
-        server, seal().write(id, "DELETE", path, NOBODY, b"", ""), b"", "DELETE", path
-    )
+    status, said = send(server, seal().write(id, "DELETE", path, NOBODY, b"", ""), b"", "DELETE", path)
     assert (status, said["code"]) == (502, "replica_gone")  # nobody has this id; and of one that is there:
     with closing(sqlite3.connect(server.folder.parent / "shared.db")) as file, file:
         ((other,),) = file.execute("SELECT id FROM replicas WHERE id != ?", (id,)).fetchall()
     path = b"/ask/" + other.encode() + b"1" * 32
-    status, said = send(
-        server, seal().write(id, "DELETE", path, NOBODY, b"", ""), b"", "DELETE", path
-    )
+    status, said = send(server, seal().write(id, "DELETE", path, NOBODY, b"", ""), b"", "DELETE", path)
     assert (status, said["code"]) == (502, "forward_loop")
 
 
