@@ -9,11 +9,12 @@ from sources.mcp_servers.harness import call, ran
 
 import onetool
 
+NOTE = {"title": "t", "content": "c", "folder": "f"}
 ACCEPTED = [
-    ("write_note", {"title": "t", "content": "c", "folder": "f"}, {"title": "t", "content": "c", "folder": "f"}),
-    ("tavily_extract", {"urls": "https://a.b"}, {"urls": ["https://a.b"]}),
-    ("tavily_map", {}, {}),
-    ("chart", {"data": [{"category": "a"}]}, {"data": [{"category": "a"}]}),
+    ("write_note", NOTE, NOTE, ["folder: odd.write_note does not list this argument; it was sent on to the server"]),
+    ("tavily_extract", {"urls": "https://a.b"}, {"urls": ["https://a.b"]}, None),
+    ("tavily_map", {}, {}, None),
+    ("chart", {"data": [{"category": "a"}]}, {"data": [{"category": "a"}]}, None),
 ]
 TOKEN = "sesame-token-0123456789"
 
@@ -44,17 +45,18 @@ def over_rest(app, tool, args):
     return asyncio.run(post())
 
 
-@pytest.mark.parametrize(("tool", "args", "got"), ACCEPTED)
-def test_what_the_server_takes_is_sent(app, tool, args, got):
+@pytest.mark.parametrize(("tool", "args", "got", "warnings"), ACCEPTED)
+def test_what_the_server_takes_is_sent(app, tool, args, got, warnings):
     assert call(app, f"odd.{tool}", **args).data == got
     in_bundle, by_name = over_rest(app, tool, args)
-    assert (in_bundle.status_code, in_bundle.json()) == (200, {"ok": True, "value": got})
+    meta = {"meta": {"warnings": warnings}} if warnings else {}
+    assert (in_bundle.status_code, in_bundle.json()) == (200, {"ok": True, "value": got, **meta})
     assert (by_name.status_code, by_name.json()) == (200, got)
 
 
 def test_the_command_line_sends_it_too(harness, servers):
     harness.config(servers)
-    for tool, args, got in ACCEPTED[:2]:
+    for tool, args, got, _ in ACCEPTED[:2]:
         pairs = [f"{name}={value}" for name, value in args.items()]
         for given in (pairs, ["--args", json.dumps(args)]):
             done = harness.cli("tools", "invoke", f"odd.{tool}", *given, "--json")
@@ -117,8 +119,8 @@ def test_a_secret_argument_is_masked_in_the_servers_own_words(harness, servers):
     assert "hunter2" not in json.dumps([block.text for block in result.content])
 
 
-@pytest.mark.parametrize(("tool", "args", "_"), [one for one in ACCEPTED if one[0] != "tavily_extract"])
-def test_code_that_contradicts_a_schema_is_refused_before_its_first_effect(app, tool, args, _):
+@pytest.mark.parametrize(("tool", "args"), [one[:2] for one in ACCEPTED if one[0] != "tavily_extract"])
+def test_code_that_contradicts_a_schema_is_refused_before_its_first_effect(app, tool, args):
     refused = ran(app, f"odd.tells()\n{_call(tool, args)}")
     assert refused.error.code == "invalid_args", refused
     assert refused.error.reason == "check"
@@ -131,7 +133,7 @@ def test_code_may_give_a_text_for_a_list_of_texts(app):
 def test_with_strict_false_the_server_judges_code_too(harness):
     for typecheck in (False, True):
         with harness.app({"odd": harness.nasty("judges", strict=False)}, run={"typecheck": typecheck}) as app:
-            for tool, args, got in ACCEPTED:
+            for tool, args, got, _ in ACCEPTED:
                 result = ran(app, _call(tool, args))
                 assert (result.error, result.data) == (None, got)
 
