@@ -1,15 +1,18 @@
-"""`onetool.asgi(app)` in somebody's Starlette, served by uvicorn: prefixes, their lifespan, their authentication."""
+"""`onetool.asgi(app)` in somebody's Starlette or FastAPI, served by uvicorn: prefixes, lifespans, authentication."""
 
 import asyncio
 import json
 import re
 import socket
+import sys
 import threading
 from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
 
 import httpx
 import pytest
 import uvicorn
+from fastapi import FastAPI
 from helpers import each, until
 from mcp.client import Client
 from starlette.applications import Starlette
@@ -72,6 +75,19 @@ def starlette(*mounts, **options):
     return Starlette(routes=[Route("/", lambda _: PlainTextResponse("theirs")), *routes], **options)
 
 
+def fastapi(*mounts, **options):
+    web = FastAPI(**options)
+    web.add_api_route("/", lambda: "theirs")
+    for path, asgi in mounts:
+        web.mount(path, asgi)
+    return web
+
+
+@pytest.fixture(params=[starlette, fastapi])
+def framework(request):
+    return request.param
+
+
 def run_over_mcp(url, code, **options):
     async def work():
         async with asyncio.timeout(30), Client(url, **options) as client:
@@ -81,11 +97,11 @@ def run_over_mcp(url, code, **options):
 
 
 @pytest.mark.parametrize("prefix", ["/tools", "/a/b", "/with space", "/tools/mcp", ""])
-def test_it_works_below_any_prefix(app, prefix):
-    with served(starlette((prefix, onetool.asgi(app))) if prefix else onetool.asgi(app)) as server:
+def test_it_works_below_any_prefix(app, prefix, framework):
+    with served(framework((prefix, onetool.asgi(app))) if prefix else onetool.asgi(app)) as server:
         url = server + prefix.replace(" ", "%20")
         assert "Hello you" in run_over_mcp(f"{url}/mcp", 'pack.hello(name="you")')
-        put = httpx.put(f"{url}/tools/bundles/{ID}", json={"slug": "mine", "displayName": "Mine"})
+        put = httpx.put(f"{url}/tools/bundles/{ID}", json={"slug": "mine", "displayName": "Mine"}, timeout=30)
         assert put.status_code == 201, put.text
         assert httpx.get(server + put.headers["location"]).json()["slug"] == "mine"
         document = httpx.get(f"{url}/openapi.json").json()
@@ -94,6 +110,22 @@ def test_it_works_below_any_prefix(app, prefix):
         page = httpx.get(f"{url}/", headers={"Accept": "text/html"})
         assert (page.status_code, "<title>OneTool</title>" in page.text) == (200, True)
         assert httpx.get(f"{url}/healthz").json()["status"] == "ok"
+
+
+@pytest.mark.parametrize(("root", "is_stripped"), [("/api", True), ("/api", False), ("/tools", False)])
+def test_a_proxy_passes_on_what_is_below_its_own_prefix(app, framework, root, is_stripped):
+    """`root_path` says which one. It is a part of links, and not of the paths that routes are compared with."""
+
+    async def asked(path):
+        web = framework(("/tools", onetool.asgi(app)))
+        transport = httpx.ASGITransport(web, client=("127.0.0.1", 1), root_path=root)
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as there:
+            return await there.get(path if is_stripped else root + path)
+
+    document = asyncio.run(asked("/tools/openapi.json"))
+    assert (document.status_code, document.json()["servers"]) == (200, [{"url": f"{root}/tools"}])
+    assert asyncio.run(asked("/tools/tools/bundles")).status_code == 200
+    assert "'/nowhere'" in asyncio.run(asked("/tools/nowhere")).text
 
 
 def test_what_is_not_there(app):
@@ -175,18 +207,37 @@ def open_stream(url):
     return client, response
 
 
-def test_closing_ends_streams_and_refuses_what_comes_later(app):
-    with served(starlette(("/tools", onetool.asgi(app)))) as url:
+def test_it_starts_with_the_first_request_and_ends_with_the_app(tmp_path, framework):
+    """A mounted app gets no lifespan."""
+    started = tmp_path / "started"
+    command = f"echo $$ >> {started}; exec {sys.executable} -m mcp_server_time"
+    config = {"servers": {"clock": {"command": "sh", "args": ["-c", command]}}}
+    (tmp_path / "onetool.yaml").write_text(json.dumps(config))
+    with App.open(tmp_path / "onetool.yaml") as app, served(framework(("/tools", onetool.asgi(app)))) as url:
+        assert "theirs" in httpx.get(url).text
+        assert not started.exists()
+        assert httpx.get(f"{url}/tools/healthz").status_code == 200
+        until(started.exists)
+        until(lambda: "UTC" in run_over_mcp(f"{url}/tools/mcp", 'clock.get_current_time(timezone="UTC")'))
+        (pid,) = started.read_text().split()
+        assert Path(f"/proc/{pid}").exists()
+        app.close()
+        until(lambda: not Path(f"/proc/{pid}").exists())
+        assert httpx.get(f"{url}/tools/healthz").status_code == 503
+
+
+def test_closing_ends_streams_and_refuses_what_comes_later(app, framework):
+    with served(framework(("/tools", onetool.asgi(app)))) as url:
         client, response = open_stream(f"{url}/tools/mcp")
         threading.Timer(0.2, app.close).start()
         list(response.iter_raw())  # ends
         client.close()
         later = httpx.get(f"{url}/tools/healthz")
         assert (later.status_code, later.json()["error"]["code"]) == (503, "closed")
-        assert httpx.get(url).text == "theirs"
+        assert "theirs" in httpx.get(url).text
 
 
-def test_their_lifespan_closes_it_while_a_stream_is_open(app):
+def test_their_lifespan_closes_it_while_a_stream_is_open(app, framework):
     states = []
 
     @asynccontextmanager
@@ -195,7 +246,7 @@ def test_their_lifespan_closes_it_while_a_stream_is_open(app):
             yield
 
     app.on_close(lambda: states.append("closed"))
-    with served(starlette(("/tools", onetool.asgi(app)), lifespan=lifespan)) as url:
+    with served(framework(("/tools", onetool.asgi(app)), lifespan=lifespan)) as url:
         assert "Hello you" in run_over_mcp(f"{url}/tools/mcp", 'pack.hello(name="you")')
         client, _ = open_stream(f"{url}/tools/mcp")
     assert states == ["closed"]
