@@ -1,13 +1,18 @@
 """What went wrong, told so that it can be repaired: the line, the way around, the tool's own words. And shortly."""
 
 import asyncio
+import re
 
 import pytest
 from helpers import NO_ARGUMENTS, each
 
 from onetool.core.errors import BadArguments, ToolFailure
+from onetool.core.principal import owner
 from onetool.script.failures import MISSING_MODULES
 from onetool.script.names import MISSING_BUILTINS
+from onetool.sdk import call_tool
+from onetool.services.results import NotStoredError
+from onetool.services.results.store import ResultStore
 
 ASYNCIO = "import asyncio\n"
 
@@ -258,11 +263,109 @@ def test_too_many_arguments_and_two_for_one_are_type_errors(scripts):
     ids=["tool", "line", "message", "both"],
 )
 def test_however_much_is_said_the_error_is_short(scripts, code):
-    def long():
-        raise ToolFailure("word " * 500, hints=["hint " * 100, "more " * 100])
+    def long(n=0):
+        raise ToolFailure("it failed", hints=["hint " * 100, "more " * 100])
 
     scripts.tool("t.long", long)
     assert is_short(scripts.error(code))
+
+
+REPORT = """2 validation errors for Order
+lines.0.count
+  Input should be a valid integer [type=int_parsing, input_value='many', input_type=str]
+    For further information visit https://errors.example/int_parsing
+customer.email
+  Field required [type=missing, input_value={'name': 'Ada'}, input_type=dict]
+    For further information visit https://errors.example/missing"""
+
+
+@pytest.mark.parametrize("kind", [ToolFailure, BadArguments, ValueError])
+def test_a_tools_own_message_keeps_its_lines(scripts, kind):
+    def fail():
+        raise kind(REPORT)
+
+    scripts.tool("t.fail", fail)
+    error = scripts.error("t.fail()")
+    assert REPORT in error.message
+    assert error.hints[0] == "line 1: t.fail()"
+    assert REPORT in scripts.value("try:\n    t.fail()\nexcept Exception as error:\n    text = str(error)\ntext")
+
+
+TRACEBACK = "\n".join(
+    ("Traceback (most recent call last):", *(f'  File "deep.py", line {n}, in step' for n in range(200)), "KeyError: 7")
+)
+
+
+@pytest.mark.parametrize("text", [TRACEBACK, "{" + "word " * 2000 + "}"], ids=["lines", "one line"])
+def test_of_a_long_message_both_ends_are_shown_and_all_of_it_is_kept(scripts, text):
+    def fail():
+        raise ToolFailure(text, hints=["look at the log"])
+
+    scripts.tool("t.fail", fail)
+    error = scripts.error("t.fail()")
+    assert len(error.message) <= 2000
+    assert error.message.startswith(text[:600])
+    assert error.message.endswith(text[-300:])
+    assert error.hints == ("line 1: t.fail()", "look at the log")
+    head, left_out, call, tail = re.fullmatch(
+        r"(.*)\n… ([\d,]+) characters left out: (ot\.result\(.*\)) …\n(.*)", error.message, re.DOTALL
+    ).groups()
+    head = f"{head}\n" if "\n" in text else head
+    assert text == f"{head}{text[len(head) : -len(tail)]}{tail}"
+    assert len(text) == len(head) + int(left_out.replace(",", "")) + len(tail)
+    page = scripts.value(call.replace("offset=", "limit=1, offset="))
+    assert text[len(head) :].startswith(page["lines"][0]) or text.startswith(page["lines"][0][:1000])
+    handle = call.partition('"')[2].partition('"')[0]
+    assert scripts.value(f'ot.load("{handle}")') == text
+
+
+def test_of_a_long_message_code_catches_both_ends(scripts):
+    def fail():
+        raise ToolFailure(TRACEBACK)
+
+    scripts.tool("t.fail", fail)
+    caught = scripts.value("try:\n    t.fail()\nexcept RuntimeError as error:\n    text = str(error)\ntext")
+    assert len(caught) <= 2000
+    assert caught.startswith("Traceback (most recent call last):\n  File")
+    assert caught.endswith("in step\nKeyError: 7")
+    assert "characters left out …" in caught
+    assert list(scripts.app.runtime.results.kept(owner())) == []
+
+
+def test_a_tool_that_called_a_tool_passes_on_all_of_its_message(scripts):
+    def fail():
+        raise ToolFailure(TRACEBACK)
+
+    scripts.tool("t.fail", fail)
+    scripts.tool("t.outer", lambda: call_tool("t.fail"))
+    error = scripts.error("t.outer()")
+    handle = error.message.partition('handle="')[2].partition('"')[0]
+    assert scripts.value(f'ot.load("{handle}")') == TRACEBACK
+
+
+def test_a_long_message_that_can_not_be_stored_is_shown_without_a_handle(scripts, monkeypatch):
+    def fail():
+        raise ToolFailure(TRACEBACK)
+
+    def put(*_):
+        raise NotStoredError("is not stored")
+
+    scripts.tool("t.fail", fail)
+    monkeypatch.setattr(ResultStore, "put", put)
+    assert "characters left out …" in scripts.error("t.fail()").message
+
+
+def test_a_secret_is_masked_in_a_long_message(scripts):
+    schema = {"type": "object", "properties": {"password": {"type": "string"}}}
+
+    def fail(password):
+        raise ToolFailure(f"{TRACEBACK[:1240]}{password}{TRACEBACK[1240:]}")  # a cut must not spare half of it
+
+    scripts.register("t.fail", schema, fail)
+    error = scripts.error("x = 'hunter2' * 5\nt.fail(password=x)")
+    assert "hunter" not in error.message
+    handle = error.message.partition('handle="')[2].partition('"')[0]
+    assert "hunter" not in scripts.value(f'ot.load("{handle}")')
 
 
 def test_what_was_printed_before_stays(small):

@@ -162,6 +162,7 @@ class Runtime:
             recorders=[self.record_run],
             journal=self._audit.before if self.config.audit.mode == "required" else None,
             workers=self.workers,
+            store=self.store_result,
         )
 
     @part

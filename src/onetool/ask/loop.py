@@ -46,7 +46,7 @@ from onetool.ask.messages import (
 from onetool.ask.model_client import ModelClient
 from onetool.ask.prompts import AskTask, PromptBuilder
 from onetool.ask.sessions import ChatSession, call_key
-from onetool.core.call import ServerResult, ToolCall, ToolError, ToolResult, new_id
+from onetool.core.call import ToolCall, ToolError, ToolResult, new_id
 from onetool.core.spec import ToolSpec
 
 SOURCE = "ask"
@@ -208,7 +208,7 @@ async def _run_call(call: Call, spec: ToolSpec | None, backend: ToolBackend, ses
         called = await backend.call(ToolCall(call.id, call.name, call.args, SOURCE))
         result = called.cleaned(_kept_by(call.name, call.args, backend))
     content = mark_as_data(await backend.content(result))
-    return CallOutcome(result.plain() if isinstance(result, ServerResult) else result, content, "cached" in result.meta)
+    return CallOutcome(result.plain(), content, "cached" in result.meta)
 
 
 def _result_message(call: Call, given: CallOutcome, backend: ToolBackend) -> Result:

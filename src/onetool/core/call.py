@@ -16,7 +16,14 @@ from typing import Annotated, Any, Literal, NotRequired, Protocol, Self, TypedDi
 import msgspec
 from msgspec import Meta
 
-from onetool.core.errors import Need, RefusedArguments, ToolFailure
+from onetool.core.errors import (
+    MAX_MESSAGE,
+    MAX_WHOLE_MESSAGE,
+    Need,
+    RefusedArguments,
+    ToolFailure,
+    shorten_message,
+)
 from onetool.core.json_data import ServerAnswer
 
 Code = Literal["tool_not_found", "invalid_args", "execution_error"]
@@ -84,6 +91,10 @@ class ToolError(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         """Return a copy with secrets masked in every string."""
         return msgspec.convert({**clean(msgspec.to_builtins(self)), "code": self.code}, ToolError)
 
+    def shortened(self) -> "ToolError":
+        """Return a copy with a message of limited length."""
+        return msgspec.structs.replace(self, message=shorten_message(self.message))
+
 
 def wrong_arguments(tool: object) -> str:
     """Return the prefix of the message for a call with wrong arguments."""
@@ -106,8 +117,18 @@ class ToolResult(msgspec.Struct, frozen=True, kw_only=True):
         """Return the data. Raises ToolFailure for a failed call: RefusedArguments if the arguments were wrong."""
         if self.error is not None:
             kind = RefusedArguments if self.error.code == "invalid_args" else ToolFailure
-            raise kind(self.raised, reason=self.error.reason, hints=self.error.hints, needs=self.error.needs)
+            raise kind(
+                self.whole_message or self.raised,
+                reason=self.error.reason,
+                hints=self.error.hints,
+                needs=self.error.needs,
+            )
         return self.data
+
+    @property
+    def whole_message(self) -> str:
+        """The tool's whole message if `error` has only its beginning and end, else an empty string."""
+        return ""
 
     @property
     def raised(self) -> str:
@@ -116,15 +137,39 @@ class ToolResult(msgspec.Struct, frozen=True, kw_only=True):
         A handler's own message about its arguments comes without the prefix that names the tool: the code names the
         tool itself.
         """
-        if self.error is None:
-            return ""
-        if self.error.code != "invalid_args" or self.error.details:
-            return self.error.message
-        return self.error.message.removeprefix(f"{wrong_arguments(self.meta.get('tool'))} ")
+        return "" if self.error is None else self._in_code(self.error.message)
+
+    def _in_code(self, message: str) -> str:
+        if self.error is None or self.error.code != "invalid_args" or self.error.details:
+            return message
+        return message.removeprefix(f"{wrong_arguments(self.meta.get('tool'))} ")
+
+    def plain(self) -> "ToolResult":
+        """Return the result without the parts that are not for JSON."""
+        return self
 
     def to_dict(self) -> dict[str, Any]:
         """Return the result as JSON types, for printing and for the wire."""
         return msgspec.to_builtins(self)
+
+
+class LongFailure(ToolResult, frozen=True, kw_only=True):
+    """A failure whose message is shortened. `text` is the whole message, with secrets masked."""
+
+    text: str
+
+    @property
+    def whole_message(self) -> str:
+        return self._in_code(self.text)
+
+    def cleaned(self, clean: Callable[[Any], Any]) -> Self:
+        return msgspec.structs.replace(super().cleaned(clean), text=clean(self.text))
+
+    def plain(self) -> ToolResult:
+        return ToolResult(ok=self.ok, data=self.data, error=self.error, meta=self.meta)
+
+    def to_dict(self) -> dict[str, Any]:
+        return self.plain().to_dict()
 
 
 class ServerResult(ToolResult, frozen=True, kw_only=True):
@@ -134,6 +179,13 @@ class ServerResult(ToolResult, frozen=True, kw_only=True):
     """
 
     sent: Callable[[], ServerAnswer]
+
+    @property
+    def whole_message(self) -> str:
+        if self.error is None:
+            return ""
+        whole = "\n".join(block["text"] for block in self.sent().content if block["type"] == "text").strip()
+        return whole[:MAX_WHOLE_MESSAGE] if len(whole) > MAX_MESSAGE else ""
 
     def cleaned(self, clean: Callable[[Any], Any]) -> Self:
         sent = self.sent

@@ -16,7 +16,7 @@ raises. Exceptions are for users who define and configure tools.
 """
 
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Annotated, cast
 
 import msgspec
@@ -128,15 +128,16 @@ class ConfigError(OneToolError):
 PACKAGE_FOLDER = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 MAX_IN_GROUP = 5
 MAX_MESSAGE = 2_000
+MAX_WHOLE_MESSAGE = 1024 * 1024
 
 
-def describe_error(error: BaseException, depth: int = 0) -> str:
-    """Return an exception as one line. The exception's text may be missing, huge or broken, and its causes may be
-    nested without end.
+def describe_error(error: BaseException, depth: int = 0, most: int = MAX_MESSAGE) -> str:
+    """Return the type and message of an exception. The exception's text may be missing, huge or broken, and its causes
+    may be nested without end.
 
     The class name is left out for OneTool's own exceptions, whose messages are complete.
     """
-    text, name = message_of(error), type(error).__name__
+    text, name = message_of(error, most), type(error).__name__
     if isinstance(error, SystemExit):
         return f"the tool tried to end the process (SystemExit: {text})"
     if isinstance(error, BaseExceptionGroup) and depth == 0:
@@ -147,12 +148,32 @@ def describe_error(error: BaseException, depth: int = 0) -> str:
     return f"{name}: {text}" if text else name
 
 
-def message_of(error: BaseException) -> str:
-    """Return the message of the exception; empty if str() fails."""
+def message_of(error: BaseException, most: int = MAX_MESSAGE) -> str:
+    """Return at most `most` characters of the exception's message; empty if str() fails."""
     try:
-        return str(error)[:MAX_MESSAGE]
+        return str(error)[:most]
     except BaseException:  # noqa: BLE001 - a broken __str__ must not hide the failure, nor end the process
         return ""
+
+
+HEAD, TAIL = 1_250, 600  # characters kept of a message that is too long, with room for what stands between
+
+
+def shorten_message(message: str, read_on: Callable[[int], str] | None = None) -> str:
+    """Return the beginning and the end of a long message, with its lines: tracebacks end with what matters.
+
+    `read_on` returns how to read the whole message from a line.
+    """
+    if len(message) <= MAX_MESSAGE:
+        return message
+    head, tail = message[:HEAD], message[-TAIL:]
+    if "\n" in head[HEAD // 2 :]:
+        head = head[: head.rfind("\n") + 1]
+    if "\n" in tail[: TAIL // 2]:
+        tail = tail[tail.find("\n") + 1 :]
+    left_out = f"{len(message) - len(head) - len(tail):,} characters left out"
+    where = "" if read_on is None else f": {read_on(head.count(chr(10)) + 1)}"
+    return f"{head.removesuffix(chr(10))}\n… {left_out}{where} …\n{tail}"
 
 
 def raised_at(error: BaseException) -> tuple[str, ...]:

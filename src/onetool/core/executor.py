@@ -21,6 +21,7 @@ from msgspec.structs import replace
 
 from onetool.core.call import (
     Code,
+    LongFailure,
     Pauses,
     ServerResult,
     ToolCall,
@@ -44,6 +45,7 @@ from onetool.core.context import (
     current_call,
 )
 from onetool.core.errors import (
+    MAX_WHOLE_MESSAGE,
     BadArguments,
     Need,
     OneToolError,
@@ -308,14 +310,14 @@ class Executor:
             passed = [*secret_values(call.args, spec.secrets)]
             log.debug("%s failed\n%s", spec.name, self._without_secrets("".join(format_exception(error)), passed))
         if isinstance(error, BadArguments):
-            message = f"{wrong_arguments(spec.name)} {message_of(error)}"
+            message = f"{wrong_arguments(spec.name)} {message_of(error, MAX_WHOLE_MESSAGE)}"
             hints, details = (*_texts(error.hints), signature(spec)), ()
             if error.argument is not None:
                 pointer = "/" + error.argument.replace("~", "~0").replace("/", "~1")
                 details = (WrongArgument(path=error.argument, expected="", got=message_of(error), pointer=pointer),)
             return CallRefused("invalid_args", message, reason=_plain_text(error.reason), hints=hints, details=details)
         if isinstance(error, ToolFailure):
-            message = message_of(error) or "it failed"
+            message = message_of(error, MAX_WHOLE_MESSAGE) or "it failed"
             needs = tuple(one for one in error.needs if type(one) is Need)
             return CallRefused(
                 "execution_error", message, reason=_plain_text(error.reason), hints=_texts(error.hints), needs=needs
@@ -328,7 +330,8 @@ class Executor:
         installs = tuple(
             need.install for need in spec.requires if need.install and isinstance(error, MISSING_DEPENDENCY)
         )
-        return CallRefused("execution_error", describe_error(error), hints=(*installs, *raised_at(error)))
+        message = describe_error(error, most=MAX_WHOLE_MESSAGE)
+        return CallRefused("execution_error", message, hints=(*installs, *raised_at(error)))
 
     def _without_secrets(self, value: Any, passed: list[str], sent: Any = None) -> Any:
         """Mask the secrets of the app and those in `passed`, in text or data.
@@ -365,7 +368,7 @@ class Executor:
             event = CallEvent.of(
                 call,
                 self._redact(data) if for_tool and self._redact is not None else data,
-                error and error.cleaned(lambda texts: self._without_secrets(texts, passed)),
+                error and error.cleaned(lambda texts: self._without_secrets(texts, passed)).shortened(),
                 spec,
                 elapsed,
                 client="" if caller is None else getattr(caller, "client_name", ""),
@@ -385,12 +388,16 @@ class Executor:
                     record(one)
                 except Exception:
                     log.exception("a recorder failed; the call is not affected")
+        whole = ""
         if error is not None:
             error = error.cleaned(lambda texts: self._without_secrets(texts, passed, call.args))
+            whole, error = error.message, error.shortened()
         notes: Mapping[str, Any] = {} if context is None else context.notes
         meta: dict[str, Any] = {"tool": call.name, "source": call.source, "duration_ms": elapsed, **notes}
         if sent is not None:
             return ServerResult(ok=error is None, data=data, error=error, meta=meta, sent=sent)
+        if error is not None and error.message != whole:
+            return LongFailure(ok=False, error=error, meta=meta, text=whole)
         return ToolResult(ok=error is None, data=data, error=error, meta=meta)
 
 

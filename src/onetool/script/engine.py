@@ -38,6 +38,7 @@ from onetool.script.run_result import ARGUMENT_BYTES, OnPrinted, RunLimits, RunR
 from onetool.script.type_stubs import type_stubs
 
 if TYPE_CHECKING:
+    from onetool.script.render import StoreText
     from onetool.script.snippets import SnippetLike
 
 
@@ -133,6 +134,7 @@ class Engine:
         recorders: Iterable[RunRecorder] = (),
         journal: RunJournal | None = None,
         workers: SharedWorkers | None = None,
+        store: "StoreText | None" = None,
     ) -> None:
         self._recorders = tuple(recorders)
         self._journal = journal
@@ -148,6 +150,7 @@ class Engine:
             call_tool=call_tool,
             threads=self._workers.threads,
             snippets=snippets or {},
+            store=store,
         )
 
     async def run(

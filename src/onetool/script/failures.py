@@ -28,10 +28,10 @@ from onetool.script.run_result import LimitError, RunLimits, too_much_memory, to
 # The sandbox's messages about its limits.
 OUT_OF_TIME = re.compile(r"feed time limit exceeded: [\d.]+\w+ > [\d.]+\w+")
 OUT_OF_MEMORY = re.compile(r"memory limit exceeded: \d+ bytes > \d+ bytes")
-MAX_MESSAGE = 260
+MAX_MESSAGE = 260  # of the sandbox, the code and OneTool itself; tools' own messages are whole
 MAX_LINE = 80
 MAX_READ = 10_000  # characters of a message to read: code can raise one of many megabytes
-MAX_TEXT = 470  # characters of a message and its hints, to keep an error below 120 tokens
+MAX_TEXT = 470  # characters of such a message and its hints, to keep an error below 120 tokens
 
 
 class RunScene(NamedTuple):
@@ -50,7 +50,7 @@ class RunScene(NamedTuple):
 def failure(error: BaseException, scene: RunScene) -> ToolError:
     """Return the ToolError for the exception that ended a run."""
     tool_error = _tool_error(error, scene)
-    left = MAX_TEXT - len(tool_error.message)
+    left = MAX_TEXT - min(len(tool_error.message), MAX_MESSAGE)
     hints: list[str] = []
     for hint in tool_error.hints:
         if left > 0:
@@ -98,9 +98,8 @@ def _code_error(error: CodeError, scene: RunScene) -> ToolError:
     kind, text = error.kind, error.message
     place = _place(error, scene)
     if failed := scene.failures.get(text):  # an uncaught failure of a tool: keep its message and hints
-        return replace(
-            failed, code="execution_error", message=_short(failed.message), hints=(*place, *failed.hints), details=()
-        )
+        message = _short(failed.message) if _is_ours(failed) else failed.message.strip()
+        return replace(failed, code="execution_error", message=message, hints=(*place, *failed.hints), details=())
     text = text[:MAX_READ]
     if is_limit(error):
         return _limit((too_slow if kind == "TimeoutError" else too_much_memory)(scene.limits), *place)
@@ -120,6 +119,11 @@ def _code_error(error: CodeError, scene: RunScene) -> ToolError:
         reason="syntax" if syntax else None,
         hints=(*place, *((hint,) if hint else ())),
     )
+
+
+def _is_ours(failed: ToolError) -> bool:
+    """Return whether the message of a failed call is OneTool's, not the tool's."""
+    return failed.code == "tool_not_found" or bool(failed.details)
 
 
 def is_limit(error: CodeError) -> bool:

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +11,7 @@ import msgspec
 
 from onetool.core.call import ToolError, client_name
 from onetool.core.context import CallContext, CallTool, RunEvent, current_call
-from onetool.core.errors import ToolFailure
+from onetool.core.errors import ToolFailure, shorten_message
 from onetool.core.principal import current_address, current_principal
 from onetool.core.running import within_deadline
 from onetool.core.threads import Threads
@@ -50,6 +51,7 @@ from onetool.script.run_result import (
 from onetool.script.worker_loop import WorkerLoop, WrongTypesError
 
 if TYPE_CHECKING:
+    from onetool.script.render import StoreText
     from onetool.script.snippets import SnippetLike
 
 GRACE = 0.25  # seconds for the sandbox to report its own timeout, which names the line
@@ -68,6 +70,7 @@ class PipelineSettings(msgspec.Struct, frozen=True, kw_only=True):
     call_tool: CallTool
     threads: Threads
     snippets: "Mapping[str, SnippetLike]"
+    store: "StoreText | None" = None  # keeps messages of tools that are too long to show
 
 
 class PrintedOutput:
@@ -251,8 +254,22 @@ class Pipeline:
             raise printed.broken
         self.made = worker_loop.made.summary()
         failure = self._failure(worker_loop.stopped_by or error, worker_loop)
+        if isinstance(error, CodeError) and (whole := worker_loop.whole_messages.get(error.message)):
+            failure = await self._with_handle(failure, whole)
         error.__traceback__ = None  # breaks a reference cycle that keeps the code's objects alive
         return self._result(printed, error=failure)
+
+    async def _with_handle(self, failure: ToolError, whole: str) -> ToolError:
+        """Store a tool's long message, and return the error with the call that reads it."""
+        if self._settings.store is None:
+            return failure
+        from onetool.script.render import in_code
+
+        try:
+            stored = await asyncio.to_thread(self._settings.store, whole)
+        except ToolFailure:  # the beginning and the end have to do
+            return failure
+        return msgspec.structs.replace(failure, message=shorten_message(whole, partial(in_code, stored.handle)))
 
     def _begin_span(self, context: CallContext) -> Span | None:
         """Start the sandbox span, the parent of the code's calls. Return None if spans aren't exported."""

@@ -68,7 +68,7 @@ from onetool.script.run_result import (
 )
 from onetool.script.type_stubs import type_findings
 
-MAX_RETURNED = 8
+MAX_REMEMBERED = 8
 SLOT = -2  # not the number of any call
 
 # Exceptions for the code
@@ -122,6 +122,7 @@ class WorkerLoop:
         self._watched: TracedCode | None = None  # the code that was fed, if it records the lines of its errors
         self.stopped_by: LimitError | None = None
         self.failures: dict[str, ToolError] = {}
+        self.whole_messages: dict[str, str] = {}  # of the last failures with long messages
         self.returned: dict[str, Any] = {}  # the last values of some tools, for errors that list their keys
         self.made = CallLog(tools.names.catalogue)
         self.calls = 0
@@ -446,21 +447,28 @@ class WorkerLoop:
         if result.error is None:
             self.made.ended(call, result)
             if isinstance(result.data, dict | list):
-                if call.name not in self.returned and len(self.returned) >= MAX_RETURNED:
-                    del self.returned[next(iter(self.returned))]
-                self.returned[call.name] = result.data
+                _remember(self.returned, call.name, result.data)
             return Returned(result.data)
         if result.error.reason == "timeout" and self._context.left() <= 0:
             self.stop(too_slow(self._limits))  # the time of the run is up, not only that of the tool
         else:
             self.made.ended(call, result)
         self.failures[result.raised] = result.error
+        if whole := result.whole_message:
+            _remember(self.whole_messages, result.raised, whole)
         kind = EXCEPTION_BY_REASON.get(result.error.reason or "", "RuntimeError")
         if result.error.code == "invalid_args":
             kind = "ValueError"
         elif result.error.code == "tool_not_found" and result.error.reason is None:
             kind = "LookupError"
         return Raised(kind, result.raised)
+
+
+def _remember(values: dict[str, Any], key: str, value: Any) -> None:
+    """Add a value, and forget the oldest if there are too many."""
+    if key not in values and len(values) >= MAX_REMEMBERED:
+        del values[next(iter(values))]
+    values[key] = value
 
 
 def _refused(session: WorkerSession, question: WorkerQuestion, why: Raised = OVER) -> WorkerQuestion:

@@ -17,7 +17,7 @@ from onetool.app.ask import KnownProvider, ModelOverview
 from onetool.ask.errors import AskError, SessionError
 from onetool.ask.events import Answer, CallEnded, Done, Event, Started
 from onetool.ask.sessions.records import LAST, SESSION_ID
-from onetool.core.call import ServerResult, ToolCall
+from onetool.core.call import ToolCall
 from onetool.core.context import shown_args
 from onetool.core.model_providers import PROVIDERS
 from onetool.core.principal import owner
@@ -167,7 +167,6 @@ class CodeResults:
     def _shown(self, result: "ToolResult") -> "ToolResult":
         """Return the result without secrets. Code reads all of a large value; users see only its beginning."""
         clean = result.cleaned(self._app.runtime.redact)
-        clean = clean.plain() if isinstance(clean, ServerResult) else clean
         data = encode(clean.data)
         if len(data) <= MAX_SHOWN_BYTES:
             return clean

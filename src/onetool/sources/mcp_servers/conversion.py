@@ -224,7 +224,6 @@ def _offer_spec(
 
 # Results as plain data: structuredContent, else JSON in text, else text
 
-MAX_ERROR = 2_000
 MAX_STORED = 200
 
 
@@ -239,7 +238,7 @@ def answer_of(result: "CallToolResult", store_result: StoreBlob, pack: str, wrap
     sent = ServerAnswer(passed, structured, passed_meta(pack, result.meta) or None)
     if result.is_error:
         message = "\n".join(block.text for block in result.content if block.type == "text").strip()
-        raise ServerFailure(message[:MAX_ERROR] or "the server reported a failure without a message", sent)
+        raise ServerFailure(message or "the server reported a failure without a message", sent)
     if sum(block.type != "text" for block in result.content) > MAX_STORED:
         raise ToolFailure(f"the result has more than {MAX_STORED} images, sounds, blobs and links")
     if structured is None:
