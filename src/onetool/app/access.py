@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from onetool.database.documents import Documents
     from onetool.services.page_links import PageLinks
 
+MIN_TOKEN = 16  # characters of http.token
 REVOKED_UNKNOWN = "The list of revoked tokens can't be read: the server's log says why."
 SAME_NAME = (
     "Two tokens are called {0}, one in the config and one in the store: rename the token in http.tokens; "

@@ -19,6 +19,11 @@ if TYPE_CHECKING:
     from onetool.sources.packs import Registry
 
 SOON_S = 14 * 24 * 3600
+RANDOM_VALUE_HINT = (
+    "set http: {token: ${ONETOOL_TOKEN}} and keep a long random value: "
+    "openssl rand -hex 32 | onetool auth set ONETOOL_TOKEN; or create a token for each user: "
+    "onetool tokens add NAME"
+)
 
 
 def may_store_tokens(config: "Config") -> bool:
@@ -26,12 +31,15 @@ def may_store_tokens(config: "Config") -> bool:
 
 
 def access_warnings(config: "Config", host: str) -> Iterator[Mistake]:
-    """Yield warnings about requests without a credential to a server that listens on `host`."""
+    """Yield warnings about the credentials of a server that listens on `host`."""
     http, file = config.http, str(config.path) if config.path else None
-    if http.local is None and not http.url and not http.hosts:
+    if http.local is None and not http.token and not http.url and not http.hosts:
         return  # most configs: token support is not loaded
-    from onetool.app.access import has_credential, is_loopback_name, local_role, names_other_machine
+    from onetool.app.access import MIN_TOKEN, has_credential, is_loopback_name, local_role, names_other_machine
 
+    if http.token and len(http.token) < MIN_TOKEN:
+        message = f"it should have at least {MIN_TOKEN} characters, because others can guess a shorter one"
+        yield Mistake(message=message, file=file, key="http.token", hint=RANDOM_VALUE_HINT, severity="warning")
     if http.local is not None:
         message = f"clients on this machine need no credential and have the role {http.local}"
         if config.cluster is not None:

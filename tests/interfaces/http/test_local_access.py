@@ -256,6 +256,17 @@ def test_serve_and_check_say_that_a_proxy_needs_a_token(serve, tmp_path, setting
     assert [one["key"] for one in json.loads(done.stdout) if one["message"] == message] == ([key] if key else [])
 
 
+@pytest.mark.parametrize(
+    ("token", "is_said"), [("sesame", True), ("sesame-token-01", True), ("sesame-token-012", False)]
+)
+def test_serve_and_check_say_that_a_token_is_short(serve, tmp_path, token, is_said):
+    message = "it should have at least 16 characters, because others can guess a shorter one"
+    assert (message in serve(config={"http": {"token": token}}).log_file.read_text()) is is_said
+    (tmp_path / "onetool.yaml").write_text(json.dumps({"http": {"token": token}}))
+    done = cli("--config", "onetool.yaml", "check", "--json", cwd=tmp_path)
+    assert [one["key"] for one in json.loads(done.stdout) if one["message"] == message] == ["http.token"] * is_said
+
+
 @pytest.mark.attack("credentials")
 @pytest.mark.parametrize(("before", "after"), [({}, {"local": "edit"}), ({"local": "call"}, {})])
 def test_a_change_waits_for_a_reload(serve, before, after):

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec.structs import replace
 
-from onetool.app.access import has_credential, needs_credential
+from onetool.app.access import MIN_TOKEN, has_credential, needs_credential
 from onetool.config.model import OWN_TOKEN
 from onetool.core.principal import LOCAL_CALLER, OWNER, Principal, Role, current_address, current_principal, is_admitted
 from onetool.http.asgi import HttpError, Scope
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from onetool.services.access_tokens import TokenMemory, TokenView
     from onetool.services.page_links import ServedLinks
 
-MIN_TOKEN = 16  # characters
 CHALLENGE = (b"www-authenticate", b'Bearer realm="onetool"')
 LOCAL_ONLY = (
     "Without a token, this server answers only programs and pages on its own machine that don't use a proxy. Create a "

@@ -16,7 +16,7 @@ import msgspec
 from onetool._version import __version__
 from onetool.app.access import KnownTokens, local_role, names_other_machine, needs_credential, token_store
 from onetool.app.allow_lists import AllowLists, Offered, allow_lists
-from onetool.app.config_lint import access_warnings
+from onetool.app.config_lint import RANDOM_VALUE_HINT, access_warnings
 from onetool.app.telemetry import start_telemetry
 from onetool.core.errors import ConfigError, Mistake
 from onetool.core.redaction import mask_credentials
@@ -313,11 +313,6 @@ def _readiness(app: "App", site: Callable[[], HttpApp], cluster: "Cluster | None
 
 # Start
 
-_RANDOM_VALUE_HINT = (
-    "set http: {token: ${ONETOOL_TOKEN}} and keep a long random value: "
-    "openssl rand -hex 32 | onetool auth set ONETOOL_TOKEN; or create a token for each user: "
-    "onetool tokens add NAME"
-)
 WARM_AFTER_S = 0.2  # clients waiting for the address come first
 
 
@@ -447,7 +442,7 @@ def bind_address(app: "App", host: str, port: int) -> BoundAddress:
     ):
         message = f"a server on {host} can be reached from other machines, so it needs {lacks}"
         file = str(app.config.path) if app.config.path else None
-        raise ConfigError([Mistake(message=message, file=file, key="http.token", hint=_RANDOM_VALUE_HINT)])
+        raise ConfigError([Mistake(message=message, file=file, key="http.token", hint=RANDOM_VALUE_HINT)])
     for warning in access_warnings(app.config, host):
         log.warning("%s", warning)
     return listen(host, port, addresses)
