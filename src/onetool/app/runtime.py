@@ -389,12 +389,12 @@ class Runtime:
 
     def record_call(self, event: "CallEvent") -> None:
         size = len(event.args) + (0 if event.value is None else event.bytes_out)
-        self.recorder.put((self._write_call, (event,)), event.principal.owner, size)
+        self.recorder.put((self._write_call, (event,)), event.principal.caller, size)
         if (log := self._audit.log) is not None:
             log.record_event(event)
 
     def record_run(self, event: "RunEvent") -> None:
-        self.recorder.put((self._write_run, (event,)), event.principal.owner, len(event.code))
+        self.recorder.put((self._write_run, (event,)), event.principal.caller, len(event.code))
         if (log := self._audit.log) is not None:
             log.record_event(event)
 
@@ -402,18 +402,19 @@ class Runtime:
         """Record the seconds between our reply and the client's next call."""
         stats, principal = self.stats, current_principal.get()
         if stats is not None:
-            self.recorder.put((stats.record_gap, (client, seconds, principal.lasting_owner)), principal.owner)
+            self.recorder.put((stats.record_gap, (client, seconds, principal.lasting_owner)), principal.caller)
 
     def record_menu(self, client: str, full_bytes: Callable[[], int], sent_bytes: Callable[[], int]) -> None:
         """Record that a menu was sent to a client. The recorder's thread measures it, and a list of all tools."""
         principal = current_principal.get()
-        self.recorder.put((self._write_menu, (client, full_bytes, sent_bytes, principal)), principal.owner)
+        self.recorder.put((self._write_menu, (client, full_bytes, sent_bytes, principal)), principal.caller)
 
     def record_reply(self, result: "RunResult", parts: Iterable[Any]) -> None:
         """Record the size of a run's reply: text, and other parts as JSON."""
         run = result.meta.get("run")
         if self.stats is not None and run is not None:
-            self.recorder.put((self.stats.record_reply, (run, sum(map(size_of, parts)))), current_principal.get().owner)
+            caller = current_principal.get().caller
+            self.recorder.put((self.stats.record_reply, (run, sum(map(size_of, parts)))), caller)
 
     def _write_call(self, event: "CallEvent") -> None:
         log_call(event, self.redact)

@@ -44,6 +44,11 @@ class Principal(msgspec.Struct, frozen=True, kw_only=True):
     is_capped: bool = False  # the role is below the token's, because the server is for calls only
 
     @property
+    def caller(self) -> str:
+        """The key of the principal in fair shares and rates; all clients without a credential are one caller."""
+        return self.name if self.shares_local_state else self.owner or self.name
+
+    @property
     def lasting_owner(self) -> str:
         """The owner of permanent data: `ask` sessions, examples, stats. The local user and `http.token` share these."""
         return "" if self.shares_local_state else self.owner

@@ -6,7 +6,6 @@ when none is idle, and end when there is nothing to do.
 """
 
 import asyncio
-from collections import deque
 from collections.abc import Callable, Coroutine, Generator, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
@@ -16,6 +15,9 @@ from queue import Empty, SimpleQueue
 from threading import TIMEOUT_MAX, Lock, RLock, Thread
 from time import monotonic
 from typing import Any, NamedTuple, TypeVar
+
+from onetool.core.fair_shares import FairShares
+from onetool.core.principal import current_principal
 
 T = TypeVar("T")
 MAX_THREADS = 256
@@ -64,23 +66,22 @@ def run_blocking(work: Coroutine[Any, Any, T]) -> T:
 class _Worker:
     def __init__(self) -> None:
         self.inbox: SimpleQueue[Job] = SimpleQueue()
+        self.caller = ""  # of its current job
         self.lost = False  # abandoned: the thread ends after its current job
 
 
 class Threads:
-    """A pool of threads: `await threads.run(function, args)` returns the value or raises.
+    """A pool of threads: `await threads.run(function, args)` returns the value or raises. Callers have fair shares.
 
     After a timeout, the thread no longer counts, so that tools that hang don't use up the pool. The thread ends when
     the tool does.
     """
 
     def __init__(self, most: int = MAX_THREADS) -> None:
-        self._most = most
         self._lock = Lock()
         self._idle: list[_Worker] = []
-        self._waiting: deque[Job] = deque()
         self._busy: dict[int, _Worker] = {}
-        self._count = 0
+        self._shares: FairShares[Job] = FairShares(most)
 
     async def run(self, function: Callable[..., Any], args: Mapping[str, Any]) -> Any:
         value, error = await self.outcome(ThreadJob(self, copy_context(), function, args))
@@ -170,40 +171,44 @@ class Threads:
         return None, TimeoutError()
 
     def submit(self, job: Job, at_once: bool = False) -> None:
+        caller = current_principal.get().caller
         with self._lock:
-            if self._idle:
-                worker = self._busy[id(job)] = self._idle.pop()
-                worker.inbox.put(job)
-            elif at_once or self._count < self._most:
-                self._start(job)
-            else:
-                self._waiting.append(job)
+            if at_once:
+                self._shares.held[caller] += 1
+            elif not self._shares.take(caller):
+                self._shares.wait(caller, job)
+                return
+            self._start(caller, job)
 
-    def _start(self, job: Job) -> None:
-        worker = self._busy[id(job)] = _Worker()
+    def _start(self, caller: str, job: Job) -> None:
+        """Start a job, which has its place, in an idle or a new thread."""
+        is_new = not self._idle
+        worker = self._busy[id(job)] = _Worker() if is_new else self._idle.pop()
+        worker.caller = caller
         worker.inbox.put(job)
         try:
-            Thread(target=self._work, args=(worker,), name="onetool-handler", daemon=True).start()
+            if is_new:
+                Thread(target=self._work, args=(worker,), name="onetool-handler", daemon=True).start()
         except RuntimeError:  # the system has no thread left for us
             self._busy.pop(id(job))
+            self._shares.give_back(caller)
             raise
-        self._count += 1
 
     def abandon(self, job: Job) -> bool:
         """Stop waiting for a job. Return False if the job had not started and was removed."""
         with self._lock:
-            if job in self._waiting:
-                self._waiting.remove(job)
+            if any(self._shares.stop_waiting(caller, job) for caller in [*self._shares.waiting]):
                 return False
             worker = self._busy.pop(id(job), None)
             if worker is None:
                 return True
             worker.lost = True
-            self._count -= 1
-            if self._waiting:  # start the next job in its place
-                with suppress(RuntimeError):  # no thread available: the next idle worker takes the job
-                    self._start(self._waiting[0])
-                    self._waiting.popleft()
+            self._shares.give_back(worker.caller)
+            if (found := self._shares.next()) is not None:  # start the next job in its place
+                try:
+                    self._start(*found)
+                except RuntimeError:  # no thread available: the next idle worker takes the job
+                    self._shares.wait(*found)
         return True
 
     def _work(self, worker: _Worker) -> None:
@@ -217,8 +222,9 @@ class Threads:
             if worker.lost:
                 return None
             self._busy.pop(id(done), None)
-            if self._waiting:
-                job = self._waiting.popleft()
+            self._shares.give_back(worker.caller)
+            if (found := self._shares.next()) is not None:
+                worker.caller, job = found
                 self._busy[id(job)] = worker
                 return job
             self._idle.append(worker)
@@ -228,7 +234,6 @@ class Threads:
             with self._lock:
                 if worker in self._idle:
                     self._idle.remove(worker)
-                    self._count -= 1
                     return None
         return worker.inbox.get()  # a job came in at the last moment
 

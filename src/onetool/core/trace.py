@@ -14,7 +14,7 @@ from typing import Self
 
 import msgspec
 
-from onetool.core.principal import owner
+from onetool.core.principal import current_principal
 
 MAX_STATE = 512  # bytes of a `tracestate`, as W3C recommends
 
@@ -101,7 +101,7 @@ class Span:
         self.name, self.trace, self.parent, self.is_client = name, trace, parent, is_client
         self.span = id or new_span_id()
         self.attributes: dict[str, str | int] = {}
-        self.owner = owner()
+        self.caller = current_principal.get().caller
         self.seconds = self.ended_at = 0.0
         self._record = record
         self._began = perf_counter()

@@ -29,12 +29,12 @@ from onetool.core.threads import Threads
 from onetool.core.trace import current_trace, new_span_id
 from onetool.sandbox.messages import WorkerLimits
 from onetool.sandbox.pool import WorkerPool, WorkerSession
-from onetool.script.fair_limiter import FairLimiter
 from onetool.script.names import SandboxTools, ScriptNames
 from onetool.script.parse import CodeReport
 from onetool.script.pipeline import Pipeline, PipelineSettings
 from onetool.script.rewrite import PreparedCode
 from onetool.script.run_result import ARGUMENT_BYTES, OnPrinted, RunLimits, RunResult, busy
+from onetool.script.slots import Slots
 from onetool.script.type_stubs import type_stubs
 
 if TYPE_CHECKING:
@@ -108,14 +108,14 @@ class SharedWorkers:
             most_frame_bytes=max(limits.output_bytes, ARGUMENT_BYTES) + NODES_BYTES,
         )
         self.threads = Threads()
-        self.limiters: dict[int, FairLimiter] = {}
+        self.slots: dict[int, Slots] = {}
 
     def close(self) -> None:
         self.sandbox.close()
 
     def usage(self) -> dict[str, int]:
         """Return the number of slots, of running runs, and of waiting runs."""
-        counted = [one.usage() for one in tuple(self.limiters.values())]
+        counted = [one.usage() for one in tuple(self.slots.values())]
         running, waiting = (sum(numbers) for numbers in zip((0, 0), *counted, strict=True))
         return {"slots": self.limits.workers, "running": running, "waiting": waiting}
 
@@ -213,11 +213,11 @@ class Engine:
         prepared = await pipeline.prepare()
         if isinstance(prepared, RunResult):
             return prepared
-        limiter = self._limiter_for(current_call.get())
+        slots = self._slots_for(current_call.get())
         async with AsyncExitStack() as held:
             try:
                 async with asyncio.timeout(QUEUE_SECONDS):
-                    slot = await held.enter_async_context(limiter.slot())
+                    slot = await held.enter_async_context(slots.slot())
             except TimeoutError:
                 return pipeline.refusal_result(busy(self._limits, QUEUE_SECONDS))
             context = begin()
@@ -256,11 +256,11 @@ class Engine:
             tools = self._tools = SandboxTools(ScriptNames(catalogue, self._aliases))
         return tools
 
-    def _limiter_for(self, outer: CallContext | None) -> FairLimiter:
-        """Return the limiter for this level of nested runs. Separate limiters per level avoid deadlocks."""
+    def _slots_for(self, outer: CallContext | None) -> Slots:
+        """Return the slots for this level of nested runs. Separate slots per level avoid deadlocks."""
         level = outer.chain.count(RUN.name) if outer else 0
-        limiters = self._workers.limiters
-        return limiters.get(level) or limiters.setdefault(level, FairLimiter(self._limits.workers))
+        slots = self._workers.slots
+        return slots.get(level) or slots.setdefault(level, Slots(self._limits.workers))
 
     def _worker(self, names: ScriptNames, prepared: PreparedCode) -> AbstractContextManager[WorkerSession]:
         return self.sandbox.session(type_stubs(names, set(prepared.words.values())) if self._typecheck else None)

@@ -20,7 +20,6 @@ from onetool.sandbox import CodeError, CodeSyntaxError, WorkerError
 from onetool.sandbox.pool import WorkerSession
 from onetool.script.check import CodeFinding, called_tools, check, findings_text
 from onetool.script.failures import RunScene, failed_line, failure, is_limit
-from onetool.script.fair_limiter import RunSlot
 from onetool.script.names import SandboxTools, rename_advice
 from onetool.script.parse import (
     CodeFault,
@@ -48,6 +47,7 @@ from onetool.script.run_result import (
     too_much_printed,
     too_slow,
 )
+from onetool.script.slots import Slot
 from onetool.script.worker_loop import WorkerLoop, WrongTypesError
 
 if TYPE_CHECKING:
@@ -208,7 +208,7 @@ class Pipeline:
         sessions: OpenSession,
         context: CallContext,
         live: OnPrinted | None = None,
-        slot: RunSlot | None = None,
+        slot: Slot | None = None,
     ) -> RunResult:
         """Run the code in a thread, until it ends or its time is up."""
         settings, span = self._settings, self._begin_span(context)

@@ -52,7 +52,6 @@ from onetool.sandbox.pool import OnPrint, WorkerSession
 from onetool.script.check import CodeFinding
 from onetool.script.error_lines import TracedCode, line_of
 from onetool.script.failures import is_limit
-from onetool.script.fair_limiter import RunSlot
 from onetool.script.names import ALL, CALL, LANGUAGE, SandboxTools
 from onetool.script.parse import Span
 from onetool.script.pending_futures import CancelWork, PendingFutures, Work
@@ -66,6 +65,7 @@ from onetool.script.run_result import (
     too_many_calls,
     too_slow,
 )
+from onetool.script.slots import Slot
 from onetool.script.type_stubs import type_findings
 
 MAX_REMEMBERED = 8
@@ -103,7 +103,7 @@ class WorkerLoop:
         limits: RunLimits,
         variables: Mapping[str, Any] | None = None,
         may_interrupt: bool = False,
-        slot: RunSlot | None = None,
+        slot: Slot | None = None,
     ) -> None:
         self._slot = slot
         self._may_interrupt = may_interrupt
@@ -430,7 +430,7 @@ class WorkerLoop:
             self._pending.begin(SLOT, partial(self._take_slot, self._slot))
             self._pending.answers([SLOT])
 
-    def _take_slot(self, slot: RunSlot, answered: Callable[[Answer], None]) -> CancelWork:
+    def _take_slot(self, slot: Slot, answered: Callable[[Answer], None]) -> CancelWork:
         ticket = slot.take()
 
         async def wait() -> None:

@@ -174,7 +174,7 @@ def _outcome(event: CallEvent | RunEvent) -> Attributes:
 def start_export(exporter: OtelExporter, recorder: Recorder) -> Callable[[], None]:
     """Start sending spans and metrics of the recorder's events. Return a function that stops this."""
     recorder.observers.append(exporter.observe)
-    recorder.record_span = lambda span: recorder.put((recorder.observe, (span,)), span.owner)
+    recorder.record_span = lambda span: recorder.put((recorder.observe, (span,)), span.caller)
 
     def end() -> None:
         recorder.record_span = None

@@ -46,7 +46,7 @@ class RequestRates(PrincipalRates):
         if rate is None:
             return None
         # Credentials of one owner share a window, unless their `rate.seconds` differ.
-        key = principal.owner or principal.name, rate.seconds
+        key = principal.caller, rate.seconds
         with self._lock:
             window = self._windows.get(key)
             if window is None:
@@ -75,4 +75,4 @@ class SharedRates(PrincipalRates):
         return (await self._windows.take_async(self._name(principal), rate.count, rate.seconds)).wait
 
     def _name(self, principal: Principal) -> str:
-        return f"{self._what} of {principal.owner or principal.name}"
+        return f"{self._what} of {principal.caller}"

@@ -11,7 +11,7 @@ from interfaces.mcp.peers import ABLE, NEW, TASKS
 from onetool.core.call import Declined, ForPerson
 from onetool.core.errors import ToolFailure
 from onetool.core.mcp_protocol import JsonRpcError
-from onetool.core.principal import Principal, is_admitted
+from onetool.core.principal import LOCAL_CALLER, Principal, is_admitted
 from onetool.interfaces.mcp import pending_calls
 from onetool.interfaces.mcp.client import ClientCaller, RemoteClient
 from onetool.interfaces.mcp.pending_calls import FULL, MAX_PENDING, PendingCall, PendingCalls, binding_of
@@ -214,7 +214,7 @@ def test_after_some_time_nobody_waits_any_more(monkeypatch):
         await until_async(lambda: pending.is_done)  # and does nothing any more
         with pytest.raises(JsonRpcError, match="requestState has expired"):
             waiting.resume(state, ME, b"")
-        assert waiting.has_room
+        assert waiting.has_room_for(ME.principal)
 
     asyncio.run(test())
 
@@ -304,21 +304,45 @@ def test_an_answer_of_who_may_less_by_now_does_not_resume_the_call():
     asyncio.run(test())
 
 
-def test_a_caller_with_a_name_has_half_of_the_places():
+@pytest.mark.attack("other callers")
+@pytest.mark.parametrize("many", [Principal(name="ada", owner="ada"), Principal(owner=LOCAL_CALLER)])
+def test_a_caller_with_all_places_leaves_others_theirs(many):
     async def test():
         waiting = PendingCalls(1000)
-        named = RemoteClient(revision=NEW, capabilities=ABLE, principal=Principal(name="ada", owner="ada"))
+        many_client = RemoteClient(revision=NEW, capabilities=ABLE, principal=many)
 
         async def begin(client):
             pending = begun(greeting, client=client)
             await pending.wait_for_pause()
             return waiting.keep(pending)
 
+        for _ in range(MAX_PENDING):
+            await begin(many_client)
         for _ in range(MAX_PENDING // 2):
-            await begin(named)
-        with pytest.raises(JsonRpcError, match="waiting for an answer"):
-            await begin(named)
-        assert await begin(ME)
+            await begin(ME)
+        for client in (ME, many_client):
+            with pytest.raises(JsonRpcError, match="waiting for an answer"):
+                await begin(client)
+        waiting.close()
+
+    asyncio.run(test())
+
+
+@pytest.mark.attack("other callers")
+def test_nobody_s_question_ends_for_a_caller_that_asks_more(monkeypatch):
+    """Without room, the oldest question of the caller with the most of them ends, if its client may be gone."""
+    monkeypatch.setattr(pending_calls, "EVICTABLE_SECONDS", 0)
+
+    async def test():
+        waiting = PendingCalls(1000)
+        ada = RemoteClient(revision=NEW, capabilities=ABLE, principal=Principal(name="ada", owner="ada"))
+        kept = []
+        for client in (ME, *[ada] * (MAX_PENDING + 10)):
+            kept.append(begun(greeting, client=client))
+            await kept[-1].wait_for_pause()
+            waiting.keep(kept[-1])
+        await asyncio.sleep(0)
+        assert [one.is_done for one in kept] == [False, *[True] * 11, *[False] * (MAX_PENDING - 1)]
         waiting.close()
 
     asyncio.run(test())
@@ -361,7 +385,7 @@ def test_so_many_wait_and_no_more():
             pending = begun(greeting)
             await pending.wait_for_pause()
             state = waiting.keep(pending)
-        assert not waiting.has_room
+        assert not waiting.has_room_for(ME.principal)
         one_more = begun(greeting)
         await one_more.wait_for_pause()
         with pytest.raises(JsonRpcError, match=f"{MAX_PENDING} calls are already waiting for an answer"):
@@ -371,7 +395,7 @@ def test_so_many_wait_and_no_more():
         assert waiting.resume(state, ME, b"") is pending
         waiting.keep(pending)
         waiting.close()
-        assert waiting.has_room
+        assert waiting.has_room_for(ME.principal)
         await asyncio.sleep(0)
         assert pending.is_done
 

@@ -174,7 +174,7 @@ class Exchange:
 
     def count_for(self, principal: Principal) -> None:
         """Count the body for this caller instead of the client's address."""
-        self.caller, self.share = f"caller {principal.owner}", max(MAX_PER_CALLER, self._limit)
+        self.caller, self.share = f"caller {principal.caller}", max(MAX_PER_CALLER, self._limit)
 
     def name_replica(self, principal: Principal, replica: str) -> None:
         """Tell admins which replica responds. A replica that forwards a request adds its own id."""

@@ -106,10 +106,10 @@ def log_request(
         more=more,
         redact=None if path == route else redact,
     )
-    write_entry(request, recorder, scope.get("principal", NOBODY).owner)
+    write_entry(request, recorder, scope.get("principal", NOBODY).caller)
 
 
-def write_entry(request: LoggedRequest, recorder: Recorder | None = None, caller: str = NOBODY.owner) -> None:
+def write_entry(request: LoggedRequest, recorder: Recorder | None = None, caller: str = NOBODY.caller) -> None:
     """Log a request. The queue of the recorder counts it as an event of `caller`."""
     is_logged, handler = log.isEnabledFor(logging.INFO), None
     for one in root_log.handlers if is_logged else ():
@@ -285,8 +285,8 @@ class RefusalCount:
         if now - self._window_began >= WINDOW_S:
             self.flush()
             self._window_began, self._in_window = now, Counter()
-        self._in_window[caller.name] += 1
-        if self._in_window[caller.name] <= MAX_IN_WINDOW:
+        self._in_window[caller.caller] += 1
+        if self._in_window[caller.caller] <= MAX_IN_WINDOW:
             return True
         with self._lock:
             self._left_out[caller] += 1

@@ -160,7 +160,7 @@ class Conversation:
         number: Id = next(self._numbers)
         if self._service.replica:
             number = f"{self._service.replica}-{number}"  # another replica may receive the answer
-        with self._service.pending_calls.asking():
+        with self._service.pending_calls.asking(self.client.principal):
             waiting = self._questions[number] = asyncio.get_running_loop().create_future()
             send({"jsonrpc": "2.0", "id": number, "method": method, "params": params})
             try:

@@ -11,6 +11,7 @@ import asyncio
 import json
 import logging
 import os
+from collections import Counter
 from collections.abc import Callable, Coroutine, Generator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
@@ -24,6 +25,7 @@ import msgspec
 
 from onetool.core.call import Declined, Question, current_caller
 from onetool.core.errors import ToolFailure
+from onetool.core.fair_shares import FairShares
 from onetool.core.mcp_protocol import INTERNAL_ERROR, INVALID_PARAMS, MISSING_CAPABILITY, TASKS, JsonRpcError
 from onetool.core.principal import Principal, is_admitted
 from onetool.core.signed import sign, verify
@@ -216,39 +218,38 @@ class PendingCalls:
         self._is_closed = False
         self._by_id: dict[str, PendingCall] = {}
         self._tasks: set[str] = set()
-        self._asking = 0
+        self._asking: Counter[str] = Counter()  # by caller
         self._look: asyncio.TimerHandle | None = None
 
     @property
     def ttl_ms(self) -> int:
         return int(self._task_seconds * 1000)
 
-    @property
-    def has_room(self) -> bool:
-        return self._asking + sum(not pending.is_done for pending in self._by_id.values()) < MAX_PENDING
-
     def has_room_for(self, principal: Principal) -> bool:
-        """Return whether the caller has a place left: named callers get at most half, so that others have some."""
-        if not principal.name:
-            return True
-        own = sum(one.caller.owner == principal.owner and not one.is_done for one in self._by_id.values())
-        return own < MAX_PENDING // 2
+        """Return whether there is a place for a call of the principal."""
+        return FairShares(MAX_PENDING, self._held()).has_room(principal.caller)
+
+    def _held(self) -> Counter[str]:
+        """Return the number of places by caller."""
+        pending = (one.caller.client.principal.caller for one in self._by_id.values() if not one.is_done)
+        return self._asking + Counter(pending)
 
     @contextmanager
-    def asking(self) -> Generator[None]:
+    def asking(self, principal: Principal) -> Generator[None]:
         """Count a question to a client with a session against the limit of pending calls."""
-        if not self.has_room:
+        if not self.has_room_for(principal):
             raise JsonRpcError(INTERNAL_ERROR, FULL)
-        self._asking += 1
+        self._asking[principal.caller] += 1
         try:
             yield
         finally:
-            self._asking -= 1
+            self._asking[principal.caller] -= 1
 
     def keep(self, pending: PendingCall) -> str:
         """Keep the call until the client answers; return the `requestState` for the client."""
         pending.answers.clear()  # answers of the first request are only for its questions
-        if not self.has_room_for(pending.caller.client.principal) or (not self.has_room and not self._make_room()):
+        principal = pending.caller.client.principal
+        if not self.has_room_for(principal) and not (self._make_room() and self.has_room_for(principal)):
             pending.cancel()
             raise JsonRpcError(INTERNAL_ERROR, FULL)
         self._keep_until(pending, PARKED_SECONDS)
@@ -338,9 +339,12 @@ class PendingCalls:
         self._look = again
 
     def _make_room(self) -> bool:
-        """Drop the call that has waited longest, if it has waited EVICTABLE_SECONDS, because its client may be gone."""
+        """Drop a call that has waited EVICTABLE_SECONDS, because its client may be gone: the oldest of the caller with
+        the most places.
+        """
+        (most, _), *_ = self._held().most_common(1)
         parked = (pending for id, pending in self._by_id.items() if id not in self._tasks)
-        oldest = next(parked, None)
+        oldest = next((one for one in parked if one.caller.client.principal.caller == most), None)
         if oldest is None or monotonic() - oldest.is_kept < EVICTABLE_SECONDS:
             return False
         self._end(oldest.id)
@@ -405,7 +409,7 @@ async def run_pausing(
     client, pending = request.client, _start_or_resume(request, work, pending_calls)
     try:
         if not await pending.wait_for_pause(task_after):
-            if pending_calls.has_room and pending_calls.has_room_for(client.principal):
+            if pending_calls.has_room_for(client.principal):
                 pending.caller.channel = None  # further notifications belong to no request
                 task = pending_calls.as_task(pending)
                 await pending_calls.share(pending)

@@ -15,7 +15,7 @@ While there are readers, a task looks for changes and turns calls into events. A
 
 import asyncio
 import logging
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable
 from secrets import token_hex
 from time import monotonic, time
@@ -28,6 +28,7 @@ from onetool._version import __version__
 from onetool.app import App
 from onetool.app.allow_lists import Offered
 from onetool.core.context import CallEvent
+from onetool.core.fair_shares import FairShares
 from onetool.core.limits import worker_share
 from onetool.core.principal import Principal, is_admitted
 from onetool.core.spec import ToolSpec
@@ -39,7 +40,7 @@ from onetool.interfaces.rest.app import RestApp
 from onetool.interfaces.rest.invoke import sse_event, wants_events
 from onetool.interfaces.rest.problem import RestError
 from onetool.interfaces.rest.query import read_query
-from onetool.interfaces.rest.request import RestResponse, refuse_tools, share
+from onetool.interfaces.rest.request import RestResponse, refuse_tools
 from onetool.interfaces.rest.route import EVENT_STREAM, RestRoute
 
 log = logging.getLogger("onetool.serve")
@@ -138,8 +139,8 @@ class EventsApp(RestApp):
             message = f"{EVENTS_PATH} is a stream of events: send `Accept: {EVENT_STREAM}`."
             raise RestError(406, "not_acceptable", message, part="header", pointer="/Accept")
         principal = self._context.principal
-        own = sum(reader.principal.name == principal.name for reader in self._readers) if principal.name else 0
-        if len(self._readers) >= MAX_READERS or own >= share(MAX_READERS):
+        held = Counter(reader.principal.caller for reader in self._readers)
+        if not FairShares(MAX_READERS, held).has_room(principal.caller):
             message = f"{MAX_READERS} clients are reading events already: close another page, or try again later."
             raise RestError(503, "too_many_readers", message, headers=[(b"retry-after", b"%d" % RETRY_SECONDS)])
         reader = Reader(principal)

@@ -9,7 +9,6 @@ import gzip
 import json
 import re
 from codecs import BOM_UTF8
-from collections import Counter
 from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from hashlib import blake2b
@@ -25,6 +24,7 @@ from onetool.app.grants import GrantRefusedError
 from onetool.config.server_import import ConfigUnchangedError
 from onetool.core.call import ToolCall, ToolResult
 from onetool.core.errors import ConfigError
+from onetool.core.fair_shares import FairShares
 from onetool.core.json_data import JsonTooCostlyError, StrictJsonError, check_json, finite, strict_decoder
 from onetool.core.principal import Principal, current_principal
 from onetool.http.asgi import (
@@ -43,7 +43,7 @@ from onetool.http.definition import TOOL_HEADER
 from onetool.http.response_stream import DisconnectWatch
 from onetool.interfaces.rest.problem import RestError, database_problem, error_from_store
 from onetool.interfaces.rest.undo import Removals
-from onetool.script.fair_limiter import FairLimiter
+from onetool.script.slots import Slots
 from onetool.sources.bundles.errors import BundleError, NotFoundError, OutdatedError
 from onetool.sources.bundles.rate_limits import refuse_limited
 from onetool.sources.bundles.store import EVERYTHING, Visibility
@@ -228,11 +228,6 @@ def _read_tags(headers: Mapping[bytes, bytes], name: bytes) -> list[tuple[str, s
 # Request and response
 
 
-def share(limit: int) -> int:
-    """Return how many of `limit` shared places one named caller may hold."""
-    return max(1, limit // 2)
-
-
 class RestContext:
     """The parts of the app that handlers use, on behalf of the current request's caller."""
 
@@ -244,8 +239,8 @@ class RestContext:
         self.app = app
         self.members = members
         self.allow_lists = allow_lists(app, allowed)
-        self._under_way: Counter[tuple[str, str]] = Counter()
-        self._limiter = FairLimiter(MAX_WORK)
+        self._under_way: dict[str, FairShares[None]] = {}  # by refusal
+        self._work = Slots(MAX_WORK)
         # By allow-list: the names for code, and what they were built from.
         self.names: dict[tuple[tuple[str, ...] | None, str], tuple[tuple[object, object], bytes]] = {}
         self.names_lock = Lock()
@@ -253,27 +248,23 @@ class RestContext:
 
     @contextmanager
     def admitted(self, limit: int, refusal: str, retry_s: int) -> Iterator[None]:
-        """Count a long request while it runs. Raises RestError if `limit` requests run, or if a named caller runs half
-        of them, so that other callers get a place. Requests with different refusals are counted separately.
+        """Count a long request while it runs. Raises RestError if there is no place for the caller.
+
+        Requests with different refusals are counted separately.
         """
-        everybody, caller = (refusal, ""), (refusal, self.principal.name)
-        if self._under_way[everybody] >= limit or (self.principal.name and self._under_way[caller] >= share(limit)):
+        shares, caller = self._under_way.setdefault(refusal, FairShares(limit)), self.principal.caller
+        if not shares.take(caller):
             raise RestError(503, "too_many", refusal, headers=[(b"retry-after", b"%d" % retry_s)])
-        counted = {everybody, caller}
-        self._under_way.update(counted)
         try:
             yield
         finally:
-            self._under_way.subtract(counted)
-            for key in counted:
-                if not self._under_way[key]:
-                    del self._under_way[key]
+            shares.give_back(caller)
 
     @asynccontextmanager
     async def turn(self) -> AsyncIterator[None]:
         """Wait for the caller's turn to do work that takes much processor time. Callers take turns, as with runs."""
         with self.admitted(MAX_WAITING, TOO_MUCH_WORK, RETRY_SECONDS):
-            async with self._limiter.slot():
+            async with self._work.slot():
                 yield
 
     @property

@@ -92,20 +92,18 @@ class AuditLog:
     def record(self, kind: AuditKind, what: str, **more: Any) -> None:
         """Queue a line about an action of the current principal. `more` are fields of AuditEntry."""
         entry = self.entry(kind, what, **more)
-        who = entry.principal
-        self.queue.put(entry, who.lasting_owner or who.name)
+        self.queue.put(entry, entry.principal.caller)
 
     def record_event(self, event: CallEvent | RunEvent) -> None:
         """Queue a line about a call or run that has ended."""
-        who, at = event.principal, self._clock()
+        at = self._clock()
         if isinstance(event, CallEvent):
             if event.value is not None:  # it may be large, and no line needs it
                 event = msgspec.structs.replace(event, value=None)
             queued, is_small = (call_entry, event, at), len(event.args) <= MAX_HELD
         else:
             queued, is_small = (run_entry, event, at), len(event.code) <= MAX_HELD
-        caller = who.name if who.shares_local_state else who.owner or who.name
-        self.queue.put(queued if is_small else self._writer.entry(queued), caller)
+        self.queue.put(queued if is_small else self._writer.entry(queued), event.principal.caller)
 
     def write(self, kind: AuditKind, what: str, **more: Any) -> None:
         """Write a line as `record` does, but wait until it is written. Raises AuditUnavailableError."""
