@@ -83,6 +83,15 @@ def test_head_options_and_delete(upstream):
         assert harness(upstream, {"method": method})() is None
 
 
+def test_no_content_is_null_whatever_the_encoding(upstream):
+    for status in (204, 205):
+        upstream.say(Reply(status))
+        for encoding in ("text", "binary", "json"):
+            assert harness(upstream, response={"encoding": encoding})() is None
+    upstream.say(Reply(200))
+    assert harness(upstream, response={"encoding": "text"})() == ""
+
+
 def executed(upstream, request=None, response=None, limits=None, secrets=None, args=None, timeout=None, output=None):
     """Through the executor, as every interface does it."""
     environment = Environment(secrets)

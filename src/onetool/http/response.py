@@ -28,6 +28,7 @@ from onetool.http.placeholders import TemplateError
 MAX_EVENTS = 100_000  # of one response
 MAX_EXCERPT = 300
 MAX_SELECTOR = 4_000  # characters
+NO_CONTENT = (204, 205)
 JSON_TYPES = ("", "application/json", "text/json")
 LARGE_ANSWER = 64 * 1024  # bytes: selecting from a larger answer is done in a thread
 # Encodings that are slow or not text encodings.
@@ -70,6 +71,8 @@ class ResponseReader:
             if not is_json:
                 is_json = isinstance(await _by_size(answer, lambda: _json_or_text(answer)), dict | list)
             encoding = "json" if is_json else "text" if is_text_type(media) else "binary"
+        if encoding != "json" and answer.status in NO_CONTENT:
+            return None
         if encoding == "binary":
             kind = _kind(answer, redact).lower()
             # Another process may lock the database for a while.

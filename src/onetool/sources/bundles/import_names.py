@@ -148,7 +148,11 @@ class UniqueSlugs:
 
 
 def argument_name(name: str) -> str:
-    """Return an identifier: `filter[name]`, `X-Request-ID`, `$top` give `filter_name`, `X_Request_ID`, `top`."""
+    """Return an identifier: `filter[name]`, `X-Request-ID`, `$top` give `filter_name`, `X_Request_ID`, `top`.
+
+    `created>` and `created<=` give `created_gt` and `created_lte`.
+    """
+    name = re.sub(r"([<>])(=?)", lambda found: f" {'lt' if found[1] == '<' else 'gt'}{'e' if found[2] else ''} ", name)
     word = re.sub(r"[^A-Za-z0-9_]+", "_", name).strip("_") if not name.isidentifier() or not name.isascii() else name
     if not word:
         word = "_".join(part for part in _slug_words(name) if part.isascii()) or "arg"

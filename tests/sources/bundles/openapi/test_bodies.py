@@ -46,6 +46,22 @@ def test_what_only_answers_have_is_not_asked_for():
     assert one(body(nested), "post")["argSchema"]["properties"]["pet"]["required"] == ["name"]
 
 
+def test_a_required_member_that_is_not_described_is_an_argument():
+    parts = [{"required": ["kind", "tag"]}, {"properties": {"tag": {"type": "string"}}}]
+    tool = one(body({**PET, "required": ["name", "grant_type"], "allOf": parts}), "post")
+    assert tool["argSchema"]["properties"]["grant_type"] == {}
+    assert tool["argSchema"]["required"] == ["tag", "name"]
+    given = {"name": "Rex", "tag": "t", "kind": 1, "grant_type": "code"}
+    assert json.loads(sent(tool, **given).body) == given
+
+
+def test_members_without_names():
+    found = imported({"/things": {"post": body({**PET, "additionalProperties": True})}})
+    assert found.notes == [("POST /things", "members of its body that the document does not name can't be sent")]
+    unnamed = {"type": "object", "properties": {"id": {"readOnly": True}}, "additionalProperties": True}
+    assert json.loads(sent(one(body(unnamed), "put"), body={"colour": "red"}).body) == {"colour": "red"}
+
+
 @pytest.mark.parametrize(
     "schema",
     [

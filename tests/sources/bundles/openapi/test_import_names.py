@@ -114,7 +114,10 @@ def test_versions(text, label):
 
 @each(
     ("name", "argument"),
-    [("filter[name]", "filter_name"), ("X-Trace", "X_Trace"), ("$top", "top"), ("petId", "petId"), ("1st", "arg_1st")],
+    [
+        *(("filter[name]", "filter_name"), ("X-Trace", "X_Trace"), ("$top", "top"), ("petId", "petId")),
+        *(("1st", "arg_1st"), ("created>", "created_gt"), ("created<=", "created_lte")),
+    ],
 )
 def test_arguments(name, argument):
     assert argument_name(name) == argument

@@ -49,6 +49,17 @@ def test_a_definition_is_in_its_place_or_shared():
     assert schema["$defs"] == {"One": {"type": "object", "properties": {"x": {}}}}
 
 
+@each("more", [False, {"type": "string"}])
+@each("parts", ["allOf", "anyOf", "oneOf"])
+def test_members_of_all_parts_are_known(parts, more):
+    whole = {parts: [{"properties": {"a": {"type": "boolean"}}}], "additionalProperties": more, "type": "object"}
+    check = CompiledSchema(argument({**whole, "properties": {"b": {"type": "integer"}}})).check
+    assert check({"a": {"a": True, "b": 1}}) == []
+    assert check({"a": {"c": True}})
+    answered = CompiledSchema(one(answer(whole))["outputSchema"])
+    assert answered.check({"a": True}) == []
+
+
 def test_circles_are_kept():
     schema = argument({"$ref": "#/components/schemas/Node"}, components={"schemas": {"Node": NODE}})
     check = CompiledSchema(schema, closed=True).check

@@ -287,9 +287,17 @@ class BodyConverter:
         schemas |= own if isinstance(own, dict) else {}
         names = found.get("required")
         required |= {name for name in names if isinstance(name, str)} if isinstance(names, list) else set()
+        if levels == MAX_ALL_OF_DEPTH:  # all parts are known
+            undescribed = sorted(name for name in required if name not in schemas)
+            schemas |= {name: {} for name in undescribed}
+            required.difference_update(undescribed)
         is_marked = self._document.is_marked
         kept = ((name, schema) for name, schema in schemas.items() if name and not is_marked(schema, "readOnly"))
         members = dict(islice(kept, MAX_MEMBERS + 1))
+        if found.get("additionalProperties"):
+            if not members:
+                return None
+            self._note("members of its body that the document does not name can't be sent")
         return BodyMembers(members, frozenset(required)) if len(members) <= MAX_MEMBERS else None
 
 

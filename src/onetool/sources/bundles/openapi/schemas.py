@@ -245,6 +245,9 @@ class _Conversion:
         if "oneOf" in found:  # APIs accept values that fit several alternatives
             alternatives = {"anyOf": found.pop("oneOf")}
             found |= {"allOf": [*found.get("allOf", ()), alternatives]} if "anyOf" in found else alternatives
+        if found.get("additionalProperties", True) not in (True, {}) and ("allOf" in found or "anyOf" in found):
+            # It is meant for members that no part describes; in JSON Schema it would refuse those of all parts.
+            found["unevaluatedProperties"] = found.pop("additionalProperties")
         if isinstance(schema.get("items"), list):  # of older drafts
             found["items"] = [self.convert(inner, depth + 1) for inner in schema["items"]]
         if self._direction == "out":
